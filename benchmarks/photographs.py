@@ -14,7 +14,7 @@ import numpy as np
 
 from console import extras
 from console.tensorflow_versions import tf
-from data import records, tf_example
+from data import encoding, records
 from data.convert import writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.sources import Source
@@ -118,7 +118,7 @@ def _example(sources: List[np.ndarray], index: int) -> tf.train.Example:
     label = 1 + random.randint(len(sources))
     encoded, height, width = _photograph(sources[label - 1], random)
     text, name = f'photograph {label}', f'generated-{index:05d}.jpg'
-    return tf_example.make_example(encoded, 'JPEG', label, text, height, width, name)
+    return encoding.make_example(encoded, 'JPEG', label, text, height, width, name)
 
 
 def _photograph(source: np.ndarray, random: np.random.RandomState) -> Tuple[bytes, int, int]:

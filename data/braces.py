@@ -4,7 +4,7 @@ A flag's value is checked with these before TensorFlow, which lists files, is lo
 """
 
 import re
-from typing import List, Sequence
+from typing import List, Optional, Sequence
 
 from console.errors import CommandError
 from console.messages import shown
@@ -42,10 +42,10 @@ def expand(patterns: str, flag: str) -> List[str]:
     """
     try:
         expanded = [each for part in _split(patterns) for each in _expanded(part.strip())]
+        if not all(expanded):
+            raise ValueError('one of the names is empty.')
     except ValueError as error:
         raise PatternError(f'--{flag}={shown(patterns)}: {error}')
-    if not all(expanded):
-        raise PatternError(f'--{flag}={shown(patterns)}: one of the names is empty.')
     return expanded
 
 
@@ -66,38 +66,32 @@ def _split(text: str) -> List[str]:
 
 
 def _expanded(part: str) -> List[str]:
-    begin = part.find('{')
-    if begin < 0:
+    begin, brace, after = part.partition('{')
+    if not brace:
         return [part]
-    depth, end = 1, begin
+    end, depth = 0, 1
     while depth:
+        depth += {'{': 1, '}': -1}.get(after[end], 0)
         end += 1
-        depth += {'{': 1, '}': -1}.get(part[end], 0)
-    content = part[begin + 1 : end]
-    middles, ends = _members(content), _expanded(part[end + 1 :])
+    content, ends = after[: end - 1], _expanded(after[end:])
+    match, parts = _RANGE.fullmatch(content), _split(content)
+    if not match and len(parts) < 2:
+        raise ValueError(f'{{{shown(content)}}} is neither a range, {{000..639}}, nor a list, {{a,b}}.')
+    middles = _range(*match.groups()) if match else [each for one in parts for each in _expanded(one)]
     if len(middles) * len(ends) > _FILES_AT_MOST:
         raise ValueError(f'names more than {_FILES_AT_MOST:,} files.')
-    return [f'{part[:begin]}{middle}{rest}' for middle in middles for rest in ends]
+    return [f'{begin}{middle}{rest}' for middle in middles for rest in ends]
 
 
-def _members(content: str) -> List[str]:
-    """The members of braces with a content."""
-    match = _RANGE.fullmatch(content)
-    if not match:
-        parts = _split(content)
-        if len(parts) < 2:
-            raise ValueError(f'{{{shown(content)}}} is neither a range, {{000..639}}, nor a list, {{a,b}}.')
-        return [each for part in parts for each in _expanded(part)]
-    first, last, step = match.groups()
+def _range(first: str, last: str, step: Optional[str]) -> List[str]:
+    """The members of a range of numbers or of letters."""
     if first.isalpha() != last.isalpha():
-        raise ValueError(f'{{{content}}}: the range must be of numbers or of letters.')
+        raise ValueError(f'{{{first}..{last}}}: the range must be of numbers or of letters.')
     begin, end = (ord(each) if each.isalpha() else int(each) for each in (first, last))
     by = abs(int(step or 1)) or 1
     if abs(end - begin) // by >= _FILES_AT_MOST:
-        raise ValueError(f'{{{content}}} names more than {_FILES_AT_MOST:,} files.')
+        raise ValueError(f'{{{first}..{last}}} names more than {_FILES_AT_MOST:,} files.')
     members = range(begin, end + 1, by) if begin <= end else range(begin, end - 1, -by)
-    if first.isalpha():
-        return [chr(member) for member in members]
     is_padded = any(re.match(r'-?0\d', each) for each in (first, last))
     width = max(len(first), len(last)) if is_padded else 0
-    return [f'{member:0{width}d}' for member in members]
+    return [chr(member) if first.isalpha() else f'{member:0{width}d}' for member in members]

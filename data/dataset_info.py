@@ -6,7 +6,7 @@ import json
 import os
 from typing import List, Optional
 
-from console.json_content import from_json
+from console.json_content import fits, from_json
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
@@ -54,17 +54,12 @@ class DatasetInfo:
 
     def problem(self) -> Optional[str]:
         """The reason why `read` rejects the description; None if it is valid."""
+        for field in dataclasses.fields(self):
+            if not fits(getattr(self, field.name), field.type):
+                return f'{field.name} is {shown(repr(getattr(self, field.name)))}'
         try:
-            for field in dataclasses.fields(self):
-                value = getattr(self, field.name)
-                # Not isinstance: True is an int in Python.
-                if type(value) is not (list if field.type in (List[str], List[int]) else field.type):
-                    return f'{field.name} is {shown(repr(value))}'
-            for name in (self.name, self.source, *self.class_names):
-                if not isinstance(name, str):
-                    return f'a name is {shown(repr(name))}'
-                # In file names, Python represents bytes that are not UTF-8 by surrogates.
-                name.encode('utf-8', 'surrogateescape')
+            # In file names, Python represents bytes that are not UTF-8 by surrogates.
+            ''.join((self.name, self.source, *self.class_names)).encode('utf-8', 'surrogateescape')
         except UnicodeEncodeError as error:
             return shown(error, _LONGEST_REASON)
         if max(self.train_images, self.validation_images) > _IMAGES_AT_MOST:
@@ -72,25 +67,19 @@ class DatasetInfo:
         if min(self.train_images, self.validation_images + 1, self.num_classes - 1) < 1:
             return 'there must be training images, and a class besides the background'
         counts = self.validation_records_per_file
-        if not all(type(count) is int and count >= 0 for count in counts):
-            return f'validation_records_per_file is {shown(repr(counts), _LONGEST_REASON)}'
-        if counts and sum(counts) != self.validation_images:
+        if min(counts, default=0) < 0 or (counts and sum(counts) != self.validation_images):
             return (
-                f'validation_records_per_file has {sum(counts):,} records for {self.validation_images:,} images; leave '
-                'it out if it is unknown'
+                f'validation_records_per_file is not for {self.validation_images:,} images; leave it out if it is '
+                'unknown'
             )
         if len(self.class_names) != self.num_classes:
             return f'{len(self.class_names)} names for {self.num_classes} classes'
         return None
 
     def write(self, data_dir: str) -> 'DatasetInfo':
-        """Writes the description into the folder of the record files, with the numbers of records in local files.
+        """Writes the description into the folder of the record files, and returns what was written.
 
-        Returns:
-          The description that was written.
-
-        Raises:
-          DataError: it cannot be written.
+        The numbers of records in local validation files are added. Raises DataError if it cannot be written.
         """
         info = self if self.validation_records_per_file else self._counted(data_dir)
         path = os.path.join(data_dir, FILE_NAME)

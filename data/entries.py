@@ -1,6 +1,6 @@
 """Reads the content and the problems of each record of a file, in any format, for the audit."""
 
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -8,9 +8,8 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data import record_checker, remote, tfrecord
 from data.records import DataError, irregular_kind
-from data.tar.files import size_problem
-from data.tar.layout import IMAGE_EXTENSIONS, Problem, Sample, label_of
-from data.tar.shard import Shard
+from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
+from data.tar.shard import Sample, Shard, size_problem
 from data.tf_example import CORNERS, DOCUMENTED_FIELDS, Fields
 
 _NO_BOXES = np.zeros([0, 4], np.float32)
@@ -157,3 +156,7 @@ def _check_is_file(path: str) -> None:
     kind = irregular_kind(path)
     if kind:
         raise DataError(f'cannot be read: it is {kind}.')
+
+
+# By the values of --data_format.
+ENTRIES: Dict[str, Callable[[str, int, Fields], Iterator[Entry]]] = {'tfrecord': of_records, 'tar': of_tar}

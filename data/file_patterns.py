@@ -24,10 +24,7 @@ _ROOT = re.compile(r'(?:\w+://[^/]*/|/*)')
 def find(patterns: str, folder: str, flag: str) -> List[str]:
     """The paths of the files that patterns name: of each pattern in the order of its braces, then by name.
 
-    Args:
-      patterns: separated by commas.
-      folder: the folder of relative patterns; empty for the working folder.
-      flag: of the patterns, for messages.
+    Relative patterns begin in `folder`; the flag is named in messages.
 
     Raises:
       DataError: files are missing, a wildcard matches none, or a file is named twice.

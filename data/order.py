@@ -39,11 +39,7 @@ Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 class File(NamedTuple):
     """A file of the data set.
 
-    Attributes:
-      path: of the file.
-      size: its size in bytes.
-      records: the number of its records.
-      first: the position of its first record among all records of the data set.
+    It has a path, a size in bytes, a number of records, and the position of its first record among all.
     """
 
     path: str
@@ -61,22 +57,13 @@ def files_of(paths: Sequence[str], contents: Sequence[FileRecords]) -> List[File
 def key_of(seed: int, epoch: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     """The seed of a stateless random operation for a record in an epoch, int64 [2].
 
-    Args:
-      seed: the run's seed, below 2 ** 31.
-      epoch: int64 scalar.
-      number: int64 scalar, the position of a record in the data set.
+    The run's seed is below 2 ** 31; epoch and number, the position of the record in the data set, are int64 scalars.
     """
     return tf.stack([seed * _EPOCHS + epoch, number])
 
 
 class Share(NamedTuple):
-    """The part of every global batch that one host supplies: consecutive positions, host after host.
-
-    Attributes:
-      batch: the number of images in the global batch.
-      host: the index of the host.
-      hosts: the number of hosts; it divides `batch`.
-    """
+    """The part of every global batch that one host supplies: consecutive positions, host after host."""
 
     batch: int
     host: int = 0
@@ -110,13 +97,7 @@ class _Columns(NamedTuple):
 
 
 class _Lanes(NamedTuple):
-    """The lanes of endless epochs.
-
-    Attributes:
-      lanes: the number of lanes.
-      width: the number of a lane's positions in a global batch.
-      records: the number of records of an epoch.
-    """
+    """The lanes of endless epochs: their number, a lane's positions in a batch, and an epoch's records."""
 
     lanes: int
     width: int
@@ -245,16 +226,10 @@ def _group_order(seed: int, epoch: tf.Tensor, total: int, group_buffer: int) -> 
 
 
 def _spans(columns: _Columns, order: List[tf.Tensor], begin: tf.Tensor, end: tf.Tensor) -> Tuple[tf.Tensor, ...]:
-    """The spans of files with the records of an epoch from a place in its order to another.
+    """The spans of files with the records of an epoch from a place in its order to another, both int64 scalars.
 
-    Args:
-      columns: the files.
-      order: the epoch's groups, of `_group_order`.
-      begin: int64 scalar, the first place.
-      end: int64 scalar, the place after the last.
-
-    Returns:
-      Five tensors [spans]: path, size, records to skip, records to read, and the position of the first record read.
+    The order is from `_group_order`. Returns five tensors [spans]: path, size, records to skip, records to read, and
+    the position of the first record read.
     """
     lows, highs = order
     places = tf.cumsum(highs - lows, exclusive=True)

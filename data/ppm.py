@@ -13,13 +13,10 @@ HEADER_BYTES = 1024
 
 
 def as_png(encoded: tf.Tensor) -> tf.Tensor:
-    """Converts PPM images to PNG images, and returns other images unchanged.
+    """Converts PPM images to PNG images, and returns others unchanged: a string scalar, or strings [images].
 
-    Args:
-      encoded: string scalar, the bytes of an image file; or strings [images].
-
-    Raises:
-      tf.errors.InvalidArgumentError: at run time, for a PPM image that is truncated, or not of 8 bits per channel.
+    At run time, `tf.errors.InvalidArgumentError` is raised for a PPM image that is truncated, or not of 8 bits per
+    channel.
     """
     is_ppm = tf.equal(tf.strings.substr(encoded, 0, len(_MAGIC)), _MAGIC)
     if encoded.shape.ndims == 0:

@@ -25,10 +25,6 @@ def count(paths: Sequence[str], count_records: Callable[[Sequence[str]], List[in
     A file whose size is another one than that in `.records.json` is counted again. If that file cannot be written, a
     line of the log says so, and the records are counted at each start.
 
-    Args:
-      paths: the files.
-      count_records: counts the records of files.
-
     Raises:
       DataError: a file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
@@ -89,14 +85,6 @@ def _known(content: Any) -> Dict[str, FileRecords]:
 
 
 def write(folder: str, known: Dict[str, FileRecords]) -> None:
-    """Writes a folder's `.records.json`.
-
-    Args:
-      folder: the folder, with a slash at the end.
-      known: the files, by their names relative to the folder.
-
-    Raises:
-      RemoteError, tf.errors.OpError: it cannot be written.
-    """
+    """Writes the `.records.json` of a folder, which ends with a slash: the files by their names relative to it."""
     lines = [f'  {json.dumps(name)}: {json.dumps(known[name]._asdict())}' for name in sorted(known)]
     files.write_whole(f'{folder}{FILE_NAME}', '{\n' + ',\n'.join(lines) + '\n}\n')

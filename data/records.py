@@ -49,7 +49,7 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
     Args:
       data_dir: the folder.
       split: `TRAIN` or `VALIDATION`.
-      pattern: regular expression for the part of a file's name after the split. Its group must be equal in all files.
+      pattern: regular expression for the part of a name after the split. Its group must be equal in all files.
       example: a name that matches, for messages.
 
     Raises:
@@ -88,72 +88,13 @@ def is_compressed_tar(name: str) -> bool:
     return name.endswith(('.tar.gz', '.tgz'))
 
 
-def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
-    """The names of the record files that are missing, according to the names of the present ones."""
-    count = int(paths[0].rpartition('-of-')[2])
-    expected = [os.path.basename(shard_path(data_dir, split, shard, count)) for shard in range(count)]
-    return sorted(set(expected) - {os.path.basename(path) for path in paths})
-
-
-def unused_files(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
-    """The names that begin like those of a split but are not read: backups, compressed or incomplete copies."""
-    names = {os.path.basename(path) for path in paths}
-    return [n for n in sorted(remote.names_in(data_dir) or ()) if n.startswith(f'{split}-') and n not in names]
-
-
 def check_enough_for(hosts: int, flag: str, split: str, files: int) -> None:
-    """Checks that each host has at least one file of a split to read; `flag` with its value leads to them.
-
-    Raises:
-      DataError: there are fewer files than hosts.
-    """
+    """Raises DataError if a split has fewer files than hosts; `flag` with its value leads to the files."""
     if files < hosts:
         raise DataError(
             f'{flag}: {files} {split} files for {hosts} TPU hosts. Each host reads its own files: '
             f'write the data set to at least {hosts} {split} files.'
         )
-
-
-def check_more_than(skipped: int, paths: Sequence[str], count_first: Callable[[str, int], int]) -> None:
-    """Checks that files have more records than may be skipped. Otherwise, a pipeline that repeats them loops forever.
-
-    Args:
-      skipped: the number of records that may be skipped.
-      paths: the files, of any format.
-      count_first: counts the records of a file, up to a given number.
-
-    Raises:
-      DataError: the files have too few records, or one cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
-    check_are_files(paths)
-    found = 0
-    for path in paths:
-        try:
-            remote.check_readable(path)
-            found += count_first(path, skipped + 1 - found)
-        except tf.errors.OpError as error:
-            raise DataError(f'{path}: cannot be read: {error.message}')
-        if found > skipped:
-            return
-    where = f'{paths[0]}{" and the other files" if len(paths) > 1 else ""}'
-    if not found:
-        raise DataError(f'{where}: no records.')
-    raise DataError(
-        f'{where}: {found} records, and --max_bad_records={skipped} allows all of them to be skipped. Lower it.'
-    )
-
-
-def check_are_files(paths: Sequence[str]) -> None:
-    """Checks that the files of a data set are regular files. Reading a named pipe would block forever.
-
-    Raises:
-      DataError: one is not.
-    """
-    for path in paths:
-        kind = irregular_kind(path)
-        if kind:
-            raise DataError(f'{path}: cannot be read: it has the name of a data set file, but is {kind}.')
 
 
 def irregular_kind(path: str) -> Optional[str]:
@@ -166,34 +107,20 @@ def irregular_kind(path: str) -> Optional[str]:
 
 
 def expected_sizes(paths: Sequence[str]) -> List[int]:
-    """The sizes of files for `tfrecord.read_to_the_end`, in bytes; 0 where the store reports every denied access.
-
-    Raises:
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
+    """The sizes of files for `tfrecord.read_to_the_end`, in bytes; 0 where the store reports every denied access."""
     return sizes_of(paths) if remote.hides_refusals(paths[0]) else [0] * len(paths)
 
 
 def sizes_of(paths: Sequence[str]) -> List[int]:
-    """The sizes of files, in bytes.
-
-    Raises:
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
+    """The sizes of files, in bytes; raises RemoteError if one cannot be read."""
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         return [*pool.map(remote.size, paths)]
 
 
 def count_each(paths: Sequence[str], count: Callable[[str], int]) -> List[int]:
-    """Counts the records of several files in parallel. Counts are cached for as long as a file's size stays the same.
+    """Counts the records of several files in parallel, each with `count`; raises DataError or RemoteError.
 
-    Args:
-      paths: the files.
-      count: counts the records of one file.
-
-    Raises:
-      DataError: a file cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
+    Counts are cached for as long as a file's size stays the same.
     """
 
     def count_one(path: str) -> int:

@@ -58,10 +58,8 @@ def hides_refusals(path: str) -> bool:
 def explain(error: tf.errors.OpError, path: str, action: str) -> str:
     """A message about the failure of a remote operation: the path, and the account, permission or missing object.
 
-    Args:
-      error: TensorFlow's error.
-      path: the path of the operation, unless the error names one.
-      action: the operation, `LIST`, `READ`, `WRITE` or `DELETE`, unless the error names one.
+    The path and the action, `LIST`, `READ`, `WRITE` or `DELETE`, are those of the operation, unless the error names
+    others.
     """
     place = _PLACE.search(error.message)
     path = place.group().rstrip('.') if place else path
@@ -93,11 +91,9 @@ def kind_of(error: tf.errors.OpError) -> Type[RemoteError]:
 
 
 def explain_if_remote(error: tf.errors.OpError, model_dir: str) -> Optional[str]:
-    """A message about a failure during a run; None if it is not a remote one.
+    """A message about a failure during a run that writes to `model_dir`; None if it is not a remote one.
 
-    Args:
-      error: any error of TensorFlow. An s3:// error without a path comes from a write: reads fail in other ways.
-      model_dir: the folder that the run writes to.
+    An s3:// error without a path comes from a write: reads fail in other ways.
     """
     of_s3 = model_dir.startswith(S3) and any(s.search(_first_line(error)) for s in (_S3_REFUSED, _S3_FAILING))
     return explain(error, model_dir, WRITE) if of_s3 or _PLACE.search(error.message) else None
@@ -105,11 +101,7 @@ def explain_if_remote(error: tf.errors.OpError, model_dir: str) -> Optional[str]
 
 @contextlib.contextmanager
 def explained(path: str, action: str) -> Iterator[None]:
-    """Replaces TensorFlow's errors about a remote file by clear messages. Errors about local files are not changed.
-
-    Raises:
-      RemoteError: the block raised an error of TensorFlow.
-    """
+    """Replaces TensorFlow's errors about a remote file by a RemoteError. Errors about local files are not changed."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -119,12 +111,7 @@ def explained(path: str, action: str) -> Iterator[None]:
 
 
 def names_in(folder: str) -> Optional[List[str]]:
-    """The names in a folder, in order; None if there is no such folder.
-
-    Raises:
-      RemoteError: listing it is denied, or its bucket does not exist, or the store cannot be reached.
-      tf.errors.OpError: a local folder cannot be listed.
-    """
+    """The names in a folder, in order; None if there is no such folder. Raises errors as `size`."""
     with explained(folder, LIST):
         try:
             return sorted(tf.io.gfile.listdir(folder))
@@ -137,12 +124,7 @@ def names_in(folder: str) -> Optional[List[str]]:
 
 
 def exists(path: str) -> bool:
-    """Whether a file exists.
-
-    Raises:
-      RemoteError: access is denied, or the store cannot be reached.
-      tf.errors.OpError: access to a local file is denied.
-    """
+    """Whether a file exists. Raises errors as `size`."""
     with explained(path, READ):
         if tf.io.gfile.exists(path):
             return True
@@ -155,7 +137,7 @@ def size(path: str) -> int:
     """The size of a file in bytes.
 
     Raises:
-      RemoteError: it cannot be read, or does not exist.
+      RemoteError: access is denied, or the file does not exist, or the store cannot be reached.
       tf.errors.OpError: a local file cannot be read, or does not exist.
     """
     with explained(path, READ):
@@ -167,12 +149,7 @@ def size(path: str) -> int:
 
 
 def check_readable(path: str) -> None:
-    """Checks that a file can be read: reads its first byte, if it has one.
-
-    Raises:
-      RemoteError: it cannot be read.
-      tf.errors.OpError: a local file cannot be read.
-    """
+    """Checks that a file can be read: reads its first byte, if it has one. Raises errors as `size`."""
     expected = size(path)
     with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
         if expected and not file.read(1):
@@ -180,12 +157,7 @@ def check_readable(path: str) -> None:
 
 
 def read(path: str) -> Optional[bytes]:
-    """The content of a file; None if it does not exist.
-
-    Raises:
-      RemoteError: it cannot be read.
-      tf.errors.OpError: a local file cannot be read.
-    """
+    """The content of a file; None if it does not exist. Raises errors as `size`."""
     if not exists(path):
         return None
     check_readable(path)

@@ -23,27 +23,21 @@ from data.tf_example import DOCUMENTED_FIELDS, Fields
 # The flag with the patterns of each split.
 FILE_FLAGS = {TRAIN: 'train_files', VALIDATION: 'eval_files'}
 # The folders of each split. The test images validate only where no folder has a better name.
-_FOLDERS = {TRAIN: ('train',), VALIDATION: ('validation', 'val', 'valid', 'eval')}
-_LAST_RESORT = {TRAIN: (), VALIDATION: ('test',)}
+FOLDERS = {TRAIN: ('train',), VALIDATION: ('validation', 'val', 'valid', 'eval', 'test')}
 # In such a folder, files that hold no records: descriptions, indices, pages, images, archives, sources.
 _NO_RECORDS = re.compile(
     r'[._].*|README|LICENSE|.*\.(json|txt|md|csv|tsv|xml|ya?ml|idx|index|crc|sha256|md5|html?|pdf|log|py|npz?|'
     r'jpe?g|png|gif|bmp|webp|zip|tgz|tar\.\w+)',
     re.IGNORECASE,
 )
-_COUNTED = re.compile(r'(.*)-(\d+)-of-(\d+)(.*)', re.DOTALL)
 _LISTED_AT_MOST = 5
 
 
 class Source(NamedTuple):
     """The files of a data set, and the fields of its records.
 
-    Attributes:
-      data_dir: the folder of named files or of folders, and of relative patterns.
-      data_format: of `FORMATS`.
-      train_files: patterns of the training files; empty for those in `data_dir`.
-      eval_files: patterns of the validation files; empty for those in `data_dir`.
-      fields: of the records.
+    Relative patterns of `train_files` and `eval_files` begin in `data_dir`. A split without patterns is in `data_dir`:
+    named files, or a folder. `data_format` is of `FORMATS`.
     """
 
     data_dir: str = ''
@@ -118,12 +112,7 @@ class Source(NamedTuple):
         return _without_copies(paths)
 
     def folder(self, split: str) -> Optional[str]:
-        """The path of the folder with the files of a split, if that is the form of `data_dir`; None otherwise.
-
-        Raises:
-          DataError: there are several folders for the split.
-          RemoteError: access to `data_dir` is denied, or the store cannot be reached.
-        """
+        """The folder with the files of a split, if `data_dir` has that form; raises DataError if it has several."""
         if self.patterns(split):
             return None
         try:
@@ -132,7 +121,8 @@ class Source(NamedTuple):
             return None  # `find_shards` explains it.
         if any(re.match(rf'{split}-\d', name) for name in names):
             return None
-        folders = self._folders(_FOLDERS[split], names) or self._folders(_LAST_RESORT[split], names)
+        folders = self.subfolders(FOLDERS[split], names)
+        folders = [each for each in folders if each != 'test'] or folders
         if len(folders) > 1:
             raise DataError(
                 f'--data_dir={self.data_dir}: several folders of {split} files: {", ".join(folders)}. Name the files '
@@ -140,7 +130,8 @@ class Source(NamedTuple):
             )
         return os.path.join(self.data_dir, folders[0]) if folders else None
 
-    def _folders(self, candidates: Sequence[str], names: Sequence[str]) -> List[str]:
+    def subfolders(self, candidates: Sequence[str], names: Sequence[str]) -> List[str]:
+        """Those of the candidates that are folders in `data_dir`, which has these names."""
         present = {*candidates} & {*names}
         return [each for each in sorted(present) if tf.io.gfile.isdir(os.path.join(self.data_dir, each))]
 
@@ -163,36 +154,6 @@ class Source(NamedTuple):
             names = [name for name in names if not os.path.isdir(os.path.join(folder, name))]
         is_tar = self.data_format == 'tar'
         return [n for n in names if not _NO_RECORDS.fullmatch(n) and n.endswith('.tar') == is_tar]
-
-    def missing(self, split: str, paths: Sequence[str]) -> List[str]:
-        """The names of the missing files, according to the names of the present ones."""
-        if self.patterns(split) or self.folder(split):
-            return _missing_of_counted([os.path.basename(path) for path in paths])
-        return self.format.missing_shards(self.data_dir, split, paths)
-
-    def unused(self, split: str, paths: Sequence[str]) -> List[str]:
-        """The names of files in the place of a split that are not read: backups, descriptions, files of other kinds."""
-        folder = self.folder(split)
-        if self.patterns(split):
-            return []
-        if not folder:
-            names = [name.rstrip('/') for name in remote.names_in(self.data_dir) or ()]
-            beside = [f'{each}/' for each in self._folders((*_FOLDERS[split], *_LAST_RESORT[split]), names)]
-            return [*records.unused_files(self.data_dir, split, paths), *beside]
-        read = {os.path.basename(path) for path in paths}
-        read.add(record_counts.FILE_NAME)
-        return [name for name in remote.names_in(folder) or () if name not in read]
-
-    def check(self, paths: Sequence[str], skipped: int) -> None:
-        """Checks that files have more records than may be skipped, and the first record its image and label.
-
-        Raises:
-          DataError: they have not, or a file cannot be read.
-          RemoteError: access to a file is denied, or the store cannot be reached.
-        """
-        self.format.check_not_empty(paths, skipped)
-        if not skipped:
-            self.format.check_keys(paths[0], self.fields)
 
     def contents(self, paths: Sequence[str]) -> List[record_counts.FileRecords]:
         """The size of each file, and the number of its records; raises errors as `record_counts.count`."""
@@ -226,16 +187,3 @@ def common_folder(paths: Sequence[str]) -> str:
 
 def _store(path: str) -> str:
     return path[: path.index('://') + 3] if '://' in path else 'this machine'
-
-
-def _missing_of_counted(names: Sequence[str]) -> List[str]:
-    """The missing ones of names such as `cifar10-train.tfrecord-00000-of-00004`, which have a number and a count."""
-    present = {*names}
-    series = {(m.group(1), len(m.group(2)), m.group(3), m.group(4)) for m in map(_COUNTED.fullmatch, names) if m}
-    expected = {
-        f'{begin}-{number:0{width}d}-of-{count}{end}'
-        for begin, width, count, end in series
-        if int(count) <= len(names) * 1000
-        for number in range(int(count))
-    }
-    return sorted(expected - present)

@@ -7,13 +7,12 @@ import concurrent.futures
 import contextlib
 import functools
 import io
-import itertools
 import os
 from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from data import compression, remote
-from data.records import DataError, check_more_than, count_each
+from data.records import DataError, count_each
 
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.
 _LENGTH_BYTES = 8
@@ -25,34 +24,7 @@ _OTHER_END = (
     'it anew without compression'
 )
 _TRUNCATED_LENGTH = 'the length of a record is truncated at byte {:,}'
-# The largest data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
-_LARGEST_CHECKED = 16 << 30
 _THREADS = 32
-
-
-def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
-    """Checks that files have more records than may be skipped, and, if they are local, plausible record lengths.
-
-    Args:
-      paths: the files.
-      skipped: the number of records that may be skipped.
-
-    Raises:
-      DataError: the files have too few records, or one is damaged or cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
-
-    def count_first(path: str, at_most: int) -> int:
-        try:
-            return sum(1 for _ in itertools.islice(serialized_in(path), at_most))
-        except tf.errors.DataLossError as error:
-            advice = compression.advice_on(compression.head_of(path))
-            raise DataError(
-                f'{path}: not a record file, or damaged near its beginning: {error.message}. {advice}'.rstrip()
-            )
-
-    check_more_than(skipped, paths, count_first)
-    _check_lengths(paths)
 
 
 def compression_of(path: str) -> str:
@@ -67,49 +39,12 @@ def _has_length(head: bytes) -> bool:
     return _masked_crc32c(head[:_LENGTH_BYTES]) == int.from_bytes(head[_LENGTH_BYTES:], 'little')
 
 
-def _check_lengths(paths: Sequence[str]) -> None:
-    """Checks the record lengths of a local data set of moderate size, for two faults that the input pipeline misses.
-
-    TensorFlow allocates the memory that a record's length claims, and the process ends if the allocation fails. It also
-    treats a truncated length as the end of the file.
-
-    Raises:
-      DataError: a record's length is impossible or truncated; or a file cannot be read.
-    """
-    if any(remote.is_remote(path) for path in paths):
-        return
-    try:
-        if sum(os.path.getsize(path) for path in paths) > _LARGEST_CHECKED:
-            return
-        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            for path, fault in zip(paths, pool.map(_length_fault, paths)):
-                if fault:
-                    raise DataError(f'{path}, {fault}')
-    except OSError as error:
-        raise DataError(f'{error.filename}: cannot be read: {error.strerror}.')
-
-
-def _length_fault(path: str) -> Optional[str]:
-    """The first fault of a record length in a file, for messages; None if there is none."""
-    if compression_of(path):
-        return None
-    size, place, position = os.path.getsize(path), 0, 0
-    with open(path, 'rb', buffering=0) as file:
-        while place < size:
-            fault = _length_fault_at(file, place)
-            if fault:
-                return _from_here_on(position, fault)
-            file.seek(place)
-            place += FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
-            position += 1
-    return None
-
-
-def _from_here_on(position: int, fault: str) -> str:
+def from_here_on(position: int, fault: str) -> str:
+    """A message about the fault of a record after which nothing can be read."""
     return f'record {position}: the file is damaged or truncated from here on: {fault}.'
 
 
-def _length_fault_at(file: BinaryIO, place: int) -> Optional[str]:
+def length_fault_at(file: BinaryIO, place: int) -> Optional[str]:
     """The fault of the record length at a byte of a file; None if there is none, or TensorFlow detects it."""
     file.seek(place)
     head = file.read(_LENGTH_BYTES + 4)
@@ -145,7 +80,7 @@ def serialized_in(path: str) -> Iterator[bytes]:
         frames = stack.enter_context(open(path, 'rb', buffering=0)) if os.path.isfile(path) and not kind else None
         serialized = tf.io.tf_record_iterator(path, tf.io.TFRecordOptions(kind))
         while True:
-            fault = _length_fault_at(frames, place) if frames else None
+            fault = length_fault_at(frames, place) if frames else None
             if fault:
                 raise tf.errors.DataLossError(None, None, fault)
             record = next(serialized, None)
@@ -161,9 +96,7 @@ def serialized_in(path: str) -> Iterator[bytes]:
 def count_records(paths: Sequence[str]) -> List[int]:
     """The number of records in each file. Only the lengths of the records are read, except in compressed files.
 
-    Raises:
-      DataError: a file cannot be read, or ends within the length of a record, which TensorFlow would take for its end.
-      RemoteError: access to a file is denied, or the store cannot be reached.
+    Raises DataError, too, for a file that ends within the length of a record, which TensorFlow takes for its end.
     """
     return count_each(paths, _count)
 
@@ -178,11 +111,16 @@ def _count(path: str) -> int:
         # A truncated record is counted, too; reading it raises an error that names it.
         while place < size:
             if size - place < _LENGTH_BYTES + 4:
-                raise DataError(f'{path}, {_from_here_on(count, _TRUNCATED_LENGTH.format(place))}')
-            file.seek(place)
-            place += FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
+                raise DataError(f'{path}, {from_here_on(count, _TRUNCATED_LENGTH.format(place))}')
+            place = place_after(file, place)
             count += 1
     return count
+
+
+def place_after(file: BinaryIO, place: int) -> int:
+    """The position of the next record's frame after that at a position, by the length that its frame claims."""
+    file.seek(place)
+    return place + FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
 
 
 def reader(
@@ -194,9 +132,6 @@ def reader(
       any_path: one of the files, or their folder.
       buffer_size: the read-ahead buffer, in bytes.
       paths: all files, if some may be compressed.
-
-    Raises:
-      RemoteError: access to a file is denied, or the store cannot be reached.
     """
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         kinds = [*pool.map(compression_of, paths)]
@@ -224,12 +159,7 @@ def read_to_the_end(
     """The same records, with an error at the end if they have fewer bytes than their file, or than its content.
 
     On s3://, TensorFlow treats a read that is denied half-way as the end of the file, and an unreadable file as empty.
-
-    Args:
-      serialized: data set of the serialized records, string scalars.
-      path: string scalar, the file.
-      size: int64 scalar, the size of its content in bytes, modulo `compression.SIZE_MODULUS`.
-      fault: the message of the error.
+    The size is that of the content in bytes, modulo `compression.SIZE_MODULUS`; `fault` is the message of the error.
     """
     end = tf.data.Dataset.from_tensors((True, ''))
     marked = serialized.map(lambda record: (False, record)).concatenate(end)

@@ -20,7 +20,7 @@ from data.sources import source_of
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
-from inception_v3.input.record_preprocessing import preprocess_for_train
+from inception_v3.input.record_preprocessing import training_image
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
@@ -96,7 +96,7 @@ class InputPipeline:
         config = self._config
         encoded, label, boxes = tf_example.parse(record, self._is_training and config.use_annotated_bbox)
         if self._is_training:
-            image = preprocess_for_train(encoded, boxes, config, uniform_of(key))
+            image = training_image(encoded, boxes, config, uniform_of(key))
         else:
             image = preprocessing_for(config).finish(resize_for_eval(encoded, config))
         return image, tf.cast(label, tf.int32)

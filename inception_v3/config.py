@@ -28,6 +28,9 @@ _LARGEST_OFFSET = 2**31 - 1
 # The beginning of the `--tpu` of an emulated TPU.
 EMULATED = 'emulated:'
 
+# The label of the images that pad the last batch of an evaluation; all metrics ignore them.
+PADDING_LABEL = -1
+
 
 class Setting(NamedTuple):
     """The metadata of a field, besides its name, type and default.

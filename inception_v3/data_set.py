@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from console.log import logger
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import dataset_info, order, records, remote
+from data import checks, dataset_info, order, records, remote
 from data.convert import digits
 from data.dataset_info import DatasetInfo
 from data.records import DataError
@@ -60,19 +60,19 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
     skipped = config.max_bad_records if is_training else 0
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
-        source_of(config).check(paths[host::hosts], skipped)
+        checks.check(source_of(config), paths[host::hosts], skipped)
 
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
     """Sentences about the files of a split: missing ones, and files that are not read because of their names."""
     source = source_of(config)
-    missing = source.missing(split, paths)
+    missing = checks.missing(source, split, paths)
     if missing:
         yield (
             f'{source.flag(split)}: the data set is incomplete: {len(missing)} of {len(missing) + len(paths)} '
             f'{split} files are missing, the first is {missing[0]}. The others are read.'
         )
-    others = source.unused(split, paths)
+    others = checks.unused(source, split, paths)
     if others:
         more = ', …' if len(others) > _NAMED_AT_MOST else ''
         yield (
@@ -172,7 +172,7 @@ def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Di
         paths, flag = source_of(config).find(split), source_of(config).flag(split)
         logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
         # Reading a named pipe would block.
-        records.check_are_files(paths)
+        checks.check_are_files(paths)
         counts[split] = sum(each.records for each in source_of(config).contents(paths))
         logger.info('%s: %s records', flag, f'{counts[split]:,}')
         if not counts[split]:

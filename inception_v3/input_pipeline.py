@@ -6,19 +6,17 @@ operations.
 
 import functools
 import os
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.input import device_images, usable_records
-from inception_v3.input.bad_records import name_bad_records
-from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.input import device_images
 from inception_v3.input.fake_data import fake_images
 from inception_v3.input.ordered_records import completed_steps, ordered_records
+from inception_v3.input.padding import Label, pad_batch, zeros_like
 from inception_v3.input.record_preprocessing import RecordPreprocessing
-from inception_v3.metrics import PADDING_LABEL
 
 # Upper limit of the bytes that are read ahead, over all files.
 _READ_AHEAD_LIMIT = 256 << 20
@@ -30,9 +28,6 @@ _GROUP_RECORDS = 16
 # One group is prepared at a time for every four images that are decoded at a time.
 _IMAGES_PER_GROUP = 4
 
-# A label, int32, or (label, path, position of the record in its file).
-_Label = Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-
 # AutoGraph has nothing to convert in the pipeline, and takes seconds to find that out.
 _no_autograph = tf.autograph.experimental.do_not_convert
 
@@ -41,7 +36,7 @@ class InputPipeline:
     """The `input_fn` of training or of evaluation.
 
     Args:
-      is_training: return training records, shuffled, repeated and distorted; False: every validation record once.
+      is_training: training records, shuffled, repeated and distorted; False: every validation record once.
       config: the run's configuration; None: `params['config']` of the call, else the documented defaults.
       with_places: return (labels, paths, positions) instead of labels, to locate records; for evaluation on the CPU.
     """
@@ -105,10 +100,6 @@ class InputPipeline:
         host's lanes (see `data.order`) instead of `num_files_infeed` files, and holds twice its share of the buffer and
         of a global batch.
 
-        Args:
-          host: index of the host.
-          hosts: number of hosts.
-
         Returns:
           A data set of serialized records, string scalars. With `max_bad_records` or `with_places`, of (path, position,
           record) instead. In training with a seed, of (record, key): the key seeds the record's distortion; with
@@ -146,8 +137,13 @@ class InputPipeline:
         if self._is_training:
             if config.followup_shuffle_buffer_size:
                 dataset = dataset.shuffle(config.followup_shuffle_buffer_size)
+        elif config.eval_total_size and hosts == 1:
+            dataset = dataset.take(config.eval_total_size)
         elif config.eval_total_size:
-            dataset = dataset.take(images_of_hosts(config, hosts)[host] if hosts > 1 else config.eval_total_size)
+            # Part of the validation images on several hosts: the only case that counts records for an evaluation.
+            from inception_v3.input.evaluation_shares import images_of_hosts
+
+            dataset = dataset.take(images_of_hosts(config, hosts)[host])
         return dataset
 
     def _read_file(
@@ -177,6 +173,10 @@ class InputPipeline:
             groups = dataset.batch(_GROUP_RECORDS, drop_remainder=self._is_training)
             drawn = groups.map(self._record_preprocessing.draw, -(-parallel_calls // _IMAGES_PER_GROUP)).unbatch()
             return drawn.map(self._record_preprocessing.finish, parallel_calls)
+        # Only for runs that may skip records.
+        from inception_v3.input import usable_records
+        from inception_v3.input.bad_records import name_bad_records
+
         name_bad = functools.partial(name_bad_records, config, self._split)
         if self._is_training and config.seed is not None:
             step = completed_steps(config)
@@ -185,7 +185,7 @@ class InputPipeline:
 
     def _preprocess_at(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
-    ) -> Tuple[device_images.Features, _Label]:
+    ) -> Tuple[device_images.Features, Label]:
         features, label = self._record_preprocessing.preprocess(serialized, key)
         return features, (label, path, position) if self._with_places else label
 
@@ -196,19 +196,15 @@ class InputPipeline:
         """Batches preprocessed images, and prefetches batches so that infeed overlaps the step.
 
         Memory: the prefetched batches, one being filled and one in use.
-
-        Args:
-          dataset: of (features, label).
-          batch_size: images in a batch.
         """
         config = self._config
         if self._is_training:
             # TensorFlow fuses this with the preceding map: each image is written directly to its place in the batch.
             dataset = dataset.batch(batch_size, drop_remainder=True)
         else:
-            pad = functools.partial(_pad_batch, batch_size)
+            pad = functools.partial(pad_batch, batch_size)
             dataset = dataset.batch(batch_size)
-            padding = usable_records.zeros_like(dataset)
+            padding = zeros_like(dataset)
             dataset = dataset.map(pad)
             if config.use_tpu:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
@@ -261,22 +257,6 @@ def images_at_a_time(config: Config) -> int:
 
 
 # ---- Functions of phase 3
-
-
-def _pad_batch(batch_size: int, images: tf.Tensor, labels: _Label) -> Tuple[tf.Tensor, _Label]:
-    """Pads a batch to its full size with images of zeros, labelled `PADDING_LABEL`; places are not padded."""
-    labels, *places = tf.nest.flatten(labels)
-    missing = batch_size - tf.shape(labels)[0]
-
-    def pad() -> Tuple[tf.Tensor, tf.Tensor]:
-        sides = [[0, missing], *[[0, 0]] * (images.shape.ndims - 1)]
-        return tf.pad(images, sides), tf.pad(labels, [[0, missing]], constant_values=PADDING_LABEL)
-
-    # Padding copies the batch, and only the last batch needs it.
-    full_images, full_labels = tf.cond(missing > 0, pad, lambda: (images, labels))
-    full_images.set_shape([batch_size, *images.shape[1:]])
-    full_labels.set_shape([batch_size])
-    return full_images, (full_labels, *places) if places else full_labels
 
 
 def _with_batch_last(features: device_images.Features) -> device_images.Features:

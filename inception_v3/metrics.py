@@ -3,9 +3,7 @@
 from typing import Any, Dict, Sequence, Tuple
 
 from console.tensorflow_versions import tf
-
-# The label of the examples that pad the last batch; all metrics ignore them.
-PADDING_LABEL = -1
+from inception_v3.config import PADDING_LABEL
 
 Metric = Tuple[tf.Tensor, tf.Operation]
 

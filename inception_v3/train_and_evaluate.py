@@ -22,7 +22,6 @@ from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import LocalEstimator, make_estimator
 from inception_v3.fitting import splits_of
-from inception_v3.input.bad_records import BadRecords
 from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
@@ -50,6 +49,7 @@ from inception_v3.run.hooks.termination import Termination
 from inception_v3.run.leftovers import remove_leftovers
 from inception_v3.run.memory.estimate import check_fits
 from inception_v3.run.saved_model import export_saved_model, remove_unfinished_export
+from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu import accelerator, slices, topology

@@ -3,9 +3,12 @@
 He et al., "Deep Residual Learning for Image Recognition", section 4.2.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from console.tensorflow_versions import tf
+from preprocessing.decoding import Crop
+from preprocessing.geometry import BILINEAR, apply_resize
+from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform
 
 
@@ -13,8 +16,7 @@ class Settings(NamedTuple):
     """The settings of the CIFAR preprocessing, named like the flags that set them.
 
     Attributes:
-      height: height of the network's images, in pixels.
-      width: width of the network's images, in pixels.
+      height, width: size of the network's images, in pixels.
       crop_padding: black pixels on each side of a resized training image.
       random_flip: mirror half of the training images.
     """
@@ -26,11 +28,10 @@ class Settings(NamedTuple):
 
 
 class Distortion(NamedTuple):
-    """The random numbers in the preprocessing of one training image.
+    """The random numbers of one training image.
 
     Attributes:
-      top: int32 scalar, the first row of the crop in the padded image, 0 to twice the padding.
-      left: int32 scalar, the first column of the crop in the padded image, 0 to twice the padding.
+      top, left: int32 scalars, the first row and column of the crop in the padded image, 0 to twice the padding.
       flip: bool scalar, whether to mirror left to right.
     """
 
@@ -39,35 +40,45 @@ class Distortion(NamedTuple):
     flip: tf.Tensor
 
 
-def draw_distortion(padding: int = 4, random_flip: bool = True, uniform: Uniform = tf.random.uniform) -> Distortion:
-    """Draws the random numbers of one training image, or of a group.
+class Window(NamedTuple):
+    """The whole image, and the position of the crop in the padded image."""
 
-    A seed must give the same numbers in every version, so the order of the draws must not change.
+    crop: Crop
+    top: tf.Tensor
+    left: tf.Tensor
 
-    Args:
-      padding: black pixels on each side of the image.
-      random_flip: mirror half of the images.
-      uniform: draws the numbers.
-    """
-    return Distortion(
-        top=uniform([], 0, 2 * padding + 1, tf.int32),
-        left=uniform([], 0, 2 * padding + 1, tf.int32),
-        flip=uniform([]) < 0.5 if random_flip else tf.constant(False),
-    )
+
+class CifarPreprocessing(Preprocessing):
+    """The CIFAR preprocessing; finished images are in [-1, 1]."""
+
+    kind = 'cifar'
+    Settings = Settings
+
+    def draw(self, image_shape: Any, bbox: Any, uniform: Uniform = tf.random.uniform) -> Distortion:
+        """Draws the position of the crop and the flip."""
+        positions = 2 * self.settings.crop_padding + 1
+        return Distortion(
+            top=uniform([], 0, positions, tf.int32),
+            left=uniform([], 0, positions, tf.int32),
+            flip=uniform([]) < 0.5 if self.settings.random_flip else tf.constant(False),
+        )
+
+    def crop(self, image_shape: tf.Tensor, distortion: Optional[Distortion] = None) -> Window:
+        """The whole image, with the drawn shift, or with none."""
+        whole = Crop(tf.constant(0), tf.constant(0), image_shape[0], image_shape[1])
+        if distortion is None:
+            unshifted = tf.constant(self.settings.crop_padding)
+            return Window(whole, unshifted, unshifted)
+        return Window(whole, distortion.top, distortion.left)
+
+    def resize(self, pixels: tf.Tensor, window: Window) -> tf.Tensor:
+        """Resizes the image bilinearly, and shifts it."""
+        resized = apply_resize(pixels, self.settings.height, self.settings.width, BILINEAR)
+        return shift(resized, window.top, window.left, self.settings.crop_padding)
 
 
 def shift(image: tf.Tensor, top: tf.Tensor, left: tf.Tensor, padding: int) -> tf.Tensor:
-    """Pads an image with black, and crops it to its size before padding.
-
-    Args:
-      image: float32 [height, width, 3], in [0, 255].
-      top: int32 scalar, the first row of the crop in the padded image; `padding` for no shift.
-      left: int32 scalar, the first column of the crop in the padded image; `padding` for no shift.
-      padding: black pixels on each side.
-
-    Returns:
-      float32 [height, width, 3], in [0, 255].
-    """
+    """Pads an image [height, width, 3] with black on each side, and crops it at a position to its size before."""
     padded = tf.pad(image, [[padding, padding], [padding, padding], [0, 0]])
     shifted = tf.slice(padded, tf.stack([top, left, 0]), image.shape)
     shifted.set_shape(image.shape)

@@ -27,13 +27,9 @@ class FastColor(NamedTuple):
 
 
 class FullColor(NamedTuple):
-    """The four numbers of the full colour distortion: float32 scalars.
+    """The four numbers of the full colour distortion, float32 scalars.
 
-    Attributes:
-      brightness: added to pixels in [0, 1].
-      saturation: a factor.
-      hue: a rotation, in turns.
-      contrast: a factor.
+    Brightness is added to pixels in [0, 1], saturation and contrast are factors, hue is a rotation in turns.
     """
 
     brightness: tf.Tensor
@@ -72,14 +68,10 @@ def draw_full_color(
 
 
 def apply_fast_color(image: tf.Tensor, color: FastColor) -> tf.Tensor:
-    """Shifts an RGB image in YCbCr and clips it to [0, 1].
+    """Shifts an RGB image with pixels in [0, 1] in YCbCr and clips it.
 
     All pixels get the same shift, and the transform from YCbCr to RGB (JFIF 1.02) is linear. The shift is therefore one
     offset for each of red, green and blue, and the image itself is not converted.
-
-    Args:
-      image: float [height, width, 3], pixels in [0, 1].
-      color: the shift.
     """
     return tf.clip_by_value(image + _rgb_offset(color), 0.0, 1.0)
 
@@ -97,13 +89,10 @@ def _rgb_offset(color: FastColor) -> tf.Tensor:
 
 
 def apply_full_color(image: tf.Tensor, color: FullColor, operations: str, white: float = 1.0) -> tf.Tensor:
-    """Applies colour operations in the given order, then clips to [0, white].
+    """Applies colour operations to an image with pixels in [0, white] in the given order, then clips it.
 
-    Args:
-      image: float [height, width, 3], pixels in [0, white].
-      color: the numbers of the operations.
-      operations: one letter each: b(rightness), s(aturation), h(ue), c(ontrast).
-      white: the largest value of a pixel. All operations but brightness are the same at any scale.
+    The operations are one letter each: b(rightness), s(aturation), h(ue), c(ontrast). All but brightness are the same
+    at any scale.
     """
     apply = {
         'b': lambda x: x + (color.brightness if white == 1.0 else color.brightness * white),
@@ -138,9 +127,6 @@ def apply_color(image: tf.Tensor, color: Color, color_ordering: tf.Tensor, fast_
       color_ordering: int32 scalar, an index into `FULL_ORDERINGS`; used by full colours outside fast mode only.
       fast_mode: apply brightness and saturation only, in this order.
       white: the largest value of a pixel.
-
-    Returns:
-      The same shape, in [-1, 1].
     """
     if isinstance(color, FastColor):
         # (clip(x / white + offset, 0, 1) - 0.5) * 2, reduced to one multiplication, one addition and one clip.
@@ -160,14 +146,9 @@ def scale_to_network(image: tf.Tensor, white: float = 1.0) -> tf.Tensor:
 
 
 def add_to_channels(image: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """Adds an offset to each colour channel.
+    """Adds an offset, float [3], to each colour channel of an image [height, width, 3] of static shape.
 
-    Args:
-      image: float [height, width, 3], with static shape; or a batch, [images, height, width, 3].
-      offset: float [3]; for a batch, [3] or [images, 3].
-
-    Returns:
-      The same shape and dtype.
+    To a batch, [images, height, width, 3], it adds [3] or [images, 3].
     """
     if image.shape.ndims == 4:
         return image + (offset if offset.shape.ndims == 1 else offset[:, tf.newaxis, tf.newaxis])

@@ -21,23 +21,11 @@ def sample_crop(
     max_attempts: int,
     uniform: Uniform,
 ) -> Crop:
-    """Draws a random crop with the distribution of `tf.image.sample_distorted_bounding_box`.
+    """Draws a random crop with the distribution of `tf.image.sample_distorted_bounding_box`; see `draw_crop`.
 
     Like the operation's kernel, an attempt draws an aspect ratio, a height within the limits of area and image, and a
-    position, in whole pixels. All attempts are computed at once, and the first valid one is the crop.
-
-    Args:
-      image_shape: int32 [3], height, width and channels of the image; or of each image of a group, [images, 3].
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. If there are no boxes, the
-        whole image is the box. For a group, the constant box of the whole image.
-      min_object_covered: the fraction of some box that the crop must contain. Boxes smaller than a pixel do not count.
-      aspect_ratio_range: lowest and highest width over height.
-      area_range: lowest (above 0) and highest area, as fractions of the image.
-      max_attempts: number of attempts; if all fail, the crop is the whole image.
-      uniform: draws the numbers, in a single call.
-
-    Raises:
-      tf.errors.InvalidArgumentError: at run time, if a box is not in [0, 1].
+    position, in whole pixels. All attempts are computed at once, and the first valid one is the crop. Boxes smaller
+    than a pixel do not count; at run time, `tf.errors.InvalidArgumentError` is raised if a box is not in [0, 1].
     """
     # Pixel counts are whole numbers in float32. The rows of a matrix are heights and widths, its columns attempts.
     sides = tf.cast(image_shape[..., :2, tf.newaxis], tf.float32)
@@ -71,13 +59,10 @@ def sample_crop(
 
 
 def _first(fits: tf.Tensor, begins: tf.Tensor, sizes: tf.Tensor, sides: tf.Tensor) -> Crop:
-    """Returns the first attempt that fits; if none does, the whole image.
+    """The first attempt that fits, else the whole image.
 
-    Args:
-      fits: bool [..., attempts].
-      begins: float32 [..., 2, attempts], top and left.
-      sizes: float32 [..., 2, attempts], height and width.
-      sides: float32 [..., 2, 1], height and width of the image.
+    The arguments are bool [..., attempts], float32 [..., 2, attempts] twice (top and left, height and width), and the
+    sides of the image, float32 [..., 2, 1].
     """
     max_attempts = int(fits.shape[-1])
     # The last column, after the attempts, is the whole image.

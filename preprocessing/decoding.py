@@ -58,13 +58,9 @@ class Crop(NamedTuple):
 
 
 def decode_image(encoded: tf.Tensor) -> tf.Tensor:
-    """Decodes a JPEG, PNG or one-frame GIF image to RGB.
+    """Decodes a JPEG, PNG or one-frame GIF image, a string scalar, to RGB: uint8 [height, width, 3].
 
-    Args:
-      encoded: a string scalar, the bytes of the file.
-
-    Returns:
-      A uint8 tensor of shape [height, width, 3]. Grey images have three equal channels; transparency is dropped.
+    Grey images have three equal channels; transparency is dropped.
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, if the bytes cannot be decoded or are truncated, or if the image has
@@ -80,13 +76,10 @@ def _decode(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def image_shape(encoded: tf.Tensor) -> tf.Tensor:
-    """Returns height, width and channels of an encoded image, int32 [3]; of each image of a group, int32 [images, 3].
+    """Height, width and channels of an encoded image, int32 [3]; of each image of a group, int32 [images, 3].
 
     The size of a JPEG or PNG file is read from its header. A GIF file is decoded. If its frame is larger than its
     header says, memory for the frame is allocated before the file is refused.
-
-    Args:
-      encoded: a string scalar, the bytes of a file that `decode_image` takes; for a group, strings [images].
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, if a file is not an image, or has more than `MAX_PIXELS` pixels.
@@ -189,15 +182,7 @@ def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
     """Decodes a crop of an image; the pixels equal those of decoding the whole image and then cropping it.
 
     The pixels of a JPEG outside the crop are not computed. Damage below the crop is not noticed, except in a truncated
-    file.
-
-    Args:
-      encoded: a string scalar, the bytes of a file that `decode_image` takes.
-      shape: the image's shape, from `image_shape`.
-      crop: a box in the image.
-
-    Returns:
-      A uint8 tensor of shape [crop height, crop width, 3].
+    file. The shape is from `image_shape`.
 
     Raises:
       tf.errors.InvalidArgumentError: as for `decode_image`, unless the damage is below the crop.
@@ -221,22 +206,6 @@ def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
         return apply_crop(_decode(checked), crop)
 
     pixels = tf.cond(is_whole_jpeg(encoded), of_jpeg, of_others)
-    pixels.set_shape([None, None, 3])
-    return pixels
-
-
-def decode_reduced(encoded: tf.Tensor, crop: Crop, reduction: int) -> tf.Tensor:
-    """Decodes a crop of a JPEG at a fraction of its sides. Damage is noticed as by `decode_crop`.
-
-    Args:
-      encoded: a string scalar, the bytes of a JPEG whose shape `image_shape` has checked.
-      crop: a box in the reduced image, whose sides are those of the image over `reduction`, rounded up.
-      reduction: 2, 4 or 8.
-
-    Returns:
-      A uint8 tensor of shape [crop height, crop width, 3]: means of blocks of `reduction` x `reduction` pixels.
-    """
-    pixels = tf.image.decode_and_crop_jpeg(encoded, tf.stack([*crop]), channels=3, ratio=reduction)
     pixels.set_shape([None, None, 3])
     return pixels
 

@@ -13,15 +13,7 @@ CHANNEL_MEANS = (123.68, 116.78, 103.94)
 
 
 def apply_flip(image: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
-    """Mirrors images left to right.
-
-    Args:
-      image: [height, width, channels]; or a batch, [images, height, width, channels].
-      flip: whether to mirror: a bool scalar; for a batch, bool [images].
-
-    Returns:
-      The same shape and dtype.
-    """
+    """Mirrors an image left to right if `flip`, a bool scalar; or each of a batch [images, …] by bool [images]."""
     if image.shape.ndims == 4:
         return tf.where(flip, tf.reverse(image, [2]), image)
     return tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)
@@ -33,12 +25,7 @@ def subtract_mean(image: tf.Tensor) -> tf.Tensor:
 
 
 def scaled(kind: str, images: tf.Tensor) -> tf.Tensor:
-    """Scales pixels for the network, as evaluation does.
-
-    Args:
-      kind: a value of `--preprocessing`.
-      images: float32 [..., height, width, 3], in [0, 255].
-    """
+    """Scales pixels in [0, 255], float32 [..., height, width, 3], for the network, as evaluation does."""
     return subtract_mean(images) if kind == 'vgg' else scale_to_network(images, WHITE)
 
 
@@ -50,9 +37,6 @@ def finished(kind: str, images: tf.Tensor, numbers: tf.Tensor, fast_mode: bool) 
       images: float32 [batch, height, width, 3], in [0, 255].
       numbers: float32 [batch, numbers], each row from `Preprocessing.pack`.
       fast_mode: as `--fast_mode`, for inception.
-
-    Returns:
-      float32 [batch, height, width, 3].
     """
     flip, *color = tf.unstack(numbers, axis=1)
     images = apply_flip(images, flip > 0.5)

@@ -4,7 +4,6 @@ import functools
 from typing import Callable, Union
 
 from console.tensorflow_versions import CASTS_IN_VECTORS, tf
-from preprocessing.decoding import Crop
 
 RESIZE_METHODS = (
     tf.image.ResizeMethod.BILINEAR,
@@ -20,16 +19,9 @@ _FLOATS_UP_TO = 3.0 if CASTS_IN_VECTORS else 1.0
 
 
 def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, tf.Tensor]) -> tf.Tensor:
-    """Resizes an image by one of `RESIZE_METHODS`.
+    """Resizes an image [any height, any width, channels] to float32 [height, width, channels], of the same range.
 
-    Args:
-      image: [any height, any width, channels], of any numeric dtype.
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-      method: an index into `RESIZE_METHODS`, as an integer or an int32 scalar.
-
-    Returns:
-      float32 [height, width, channels], with pixels of the same range.
+    `method` is an index into `RESIZE_METHODS`, as an integer or an int32 scalar.
     """
     constant = method if isinstance(method, int) else tf.get_static_value(method)
     if constant is not None:
@@ -56,11 +48,7 @@ def with_fewest_conversions(
 ) -> tf.Tensor:
     """Applies a bilinear kernel to an image, or to the image in float32 if that costs less. The results are the same.
 
-    Args:
-      bilinear: resizes an image [any height, any width, channels] of any numeric dtype to float32.
-      image: the image.
-      height: height of the kernel's result, in pixels.
-      width: width of the kernel's result, in pixels.
+    The kernel resizes [any height, any width, channels] of any numeric dtype to float32 [height, width, channels].
     """
     if image.dtype.is_floating:
         return bilinear(tf.cast(image, tf.float32))
@@ -68,33 +56,11 @@ def with_fewest_conversions(
     return tf.cond(is_small, lambda: bilinear(tf.cast(image, tf.float32)), lambda: bilinear(image))
 
 
-def positions_in(crop: Crop, height: int, width: int) -> tf.Tensor:
-    """Returns the positions in an image that bilinear resizing of a crop makes its first and last pixels.
-
-    Args:
-      crop: the crop.
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-
-    Returns:
-      float64 [4]: top, left, bottom, right, in pixels of the image.
-    """
-    top, left, crop_height, crop_width = (tf.cast(each, tf.float64) for each in crop)
-    # Pixel i of a resized side lies at i * side / resized side, as tf.image.resize of version 1 has it.
-    return tf.stack([top, left, top + crop_height * (1 - 1 / height), left + crop_width * (1 - 1 / width)])
-
-
 def sample(image: tf.Tensor, box: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Samples an image bilinearly at positions with equal distances.
+    """Samples an image [any height, any width, 3] bilinearly at positions with equal distances.
 
-    Args:
-      image: [any height, any width, 3], of any numeric dtype.
-      box: float32 [4], the positions of the result's first and last pixels: top, left, bottom, right, in pixels.
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-
-    Returns:
-      float32 [height, width, 3], with pixels of the same range.
+    The first and last pixels of the result, float32 [height, width, 3], are at the positions of `box`, float32 [4]:
+    top, left, bottom, right, in pixels.
     """
     ends = tf.cast(tf.tile(tf.shape(image)[:2] - 1, [2]), tf.float32)
     boxes = [box / ends]

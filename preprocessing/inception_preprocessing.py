@@ -1,10 +1,10 @@
 """The Inception preprocessing: random crop, resize, flip and colour in training; central crop in evaluation.
 
-`draw_distortion` draws the few numbers of a training image's distortion; `apply_distortion` applies given numbers
-exactly. The functions with the documented names compose the two.
+`InceptionPreprocessing` draws the few numbers of a training image's distortion, and applies given numbers exactly. The
+functions with the documented names are made of its steps.
 """
 
-from typing import NamedTuple, Tuple
+from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from console.tensorflow_versions import tf
 from preprocessing.color import (
@@ -17,12 +17,12 @@ from preprocessing.color import (
     draw_fast_color,
     draw_full_color,
     operations_of,
-    scale_to_network,
 )
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.finishing import apply_flip
+from preprocessing.finishing import WHITE, apply_flip
 from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_resize
+from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform, uses_generators
 
 MIN_OBJECT_COVERED = 0.1
@@ -38,7 +38,14 @@ class Settings(NamedTuple):
 
     Attributes:
       height, width: size of the network's images, in pixels.
-      fast_mode … crop_aspect_ratio_max: as for `preprocess_for_train`.
+      fast_mode: resize bilinearly and do not change hue and contrast. Otherwise draw one of four resize methods and one
+        of four orders of the colour operations.
+      use_fast_color_distort: distort colour as a shift in YCbCr, in either mode.
+      cb_distortion_range, cr_distortion_range: largest shifts of Cb and Cr, for pixels in [0, 1].
+      brightness_distortion_range: largest shift of brightness, for pixels in [0, 1], by either colour distortion.
+      random_flip: mirror half of the images.
+      crop_area_min: area of the smallest crop, as a fraction of the image.
+      crop_aspect_ratio_max: largest width over height of a crop, and largest height over width.
       use_annotated_bbox: crop around the annotated boxes of an image; otherwise around the whole image.
     """
 
@@ -56,7 +63,7 @@ class Settings(NamedTuple):
 
 
 class Distortion(NamedTuple):
-    """The random numbers in the preprocessing of one training image.
+    """The random numbers of one training image.
 
     Attributes:
       crop: the box to cut out.
@@ -71,6 +78,72 @@ class Distortion(NamedTuple):
     flip: tf.Tensor
     color: Color
     color_ordering: tf.Tensor
+
+
+class Window(NamedTuple):
+    """The crop of an image, and an index into `RESIZE_METHODS`."""
+
+    crop: Crop
+    resize_method: Union[int, tf.Tensor]
+
+
+class InceptionPreprocessing(Preprocessing):
+    """The Inception preprocessing; finished images are in [-1, 1]."""
+
+    kind = 'inception'
+    Settings = Settings
+
+    def __init__(self, settings: Any):
+        super().__init__(settings)
+        # Bytes cannot hold the values below black and above white of bicubic resizing.
+        self.fits_bytes = settings.fast_mode
+        # `tf.image.adjust_saturation` returns grey or black for some pixels next to a full turn of the hue, such as red
+        # ones whose green is a rounding error below their blue. If it followed the rounding to bytes, it could change a
+        # pixel by 206 levels. The fast colour is one shift.
+        self.finishes_bytes = settings.use_fast_color_distort
+
+    def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform = tf.random.uniform) -> Distortion:
+        """Draws crop, resize method, flip and colour."""
+        settings = self.settings
+        fast_mode, brightness_range = settings.fast_mode, settings.brightness_distortion_range
+        crop = draw_crop(
+            image_shape,
+            bbox if settings.use_annotated_bbox else whole_image_box(),
+            aspect_ratio_range=(1 / settings.crop_aspect_ratio_max, settings.crop_aspect_ratio_max),
+            area_range=(settings.crop_area_min, 1.0),
+            uniform=uniform,
+        )
+        return Distortion(
+            crop=crop,
+            resize_method=_draw_index(1 if fast_mode else len(RESIZE_METHODS), uniform),
+            flip=uniform([]) < 0.5 if settings.random_flip else tf.constant(False),
+            color=draw_fast_color(settings.cb_distortion_range, settings.cr_distortion_range, brightness_range, uniform)
+            if settings.use_fast_color_distort
+            else draw_full_color(brightness_range, uniform),
+            # Fast mode always uses ordering 0.
+            color_ordering=_draw_index(1 if fast_mode else len(FULL_ORDERINGS), uniform),
+        )
+
+    def crop(self, image_shape: tf.Tensor, distortion: Optional[Distortion] = None) -> Window:
+        """The drawn crop, or the central 87.5 % of height and width."""
+        if distortion is None:
+            return Window(central_crop(image_shape), BILINEAR)
+        return Window(distortion.crop, BILINEAR if self.settings.fast_mode else distortion.resize_method)
+
+    def resize(self, pixels: tf.Tensor, window: Window) -> tf.Tensor:
+        """Resizes by the drawn method, or bilinearly in evaluation."""
+        return apply_resize(pixels, self.settings.height, self.settings.width, window.resize_method)
+
+    def finish(self, image: tf.Tensor, distortion: Optional[Distortion] = None) -> tf.Tensor:
+        """Flips, distorts the colour and scales to [-1, 1]; only scales in evaluation."""
+        if distortion is None:
+            return super().finish(image)
+        flipped = apply_flip(image, distortion.flip)
+        return apply_color(flipped, distortion.color, distortion.color_ordering, self.settings.fast_mode, WHITE)
+
+    def pack(self, distortion: Distortion) -> tf.Tensor:
+        """The flip and the three numbers of a fast colour."""
+        return tf.stack([tf.cast(distortion.flip, tf.float32), *distortion.color])
 
 
 def whole_image_box() -> tf.Tensor:
@@ -128,88 +201,12 @@ def draw_crop(
     return Crop(begin[..., 0], begin[..., 1], size[..., 0], size[..., 1])
 
 
-def draw_distortion(
-    image_shape: tf.Tensor, bbox: tf.Tensor, settings: Settings, uniform: Uniform = tf.random.uniform
-) -> Distortion:
-    """Draws the random numbers of one training image, or of a group.
-
-    A seed must give the same numbers in every version, so the order of the draws must not change.
-
-    Args:
-      image_shape: int32 [3], height, width and channels of the image; or of each image of a group, [images, 3].
-      bbox: float32 [1, boxes, 4], the boxes to crop around, as for `draw_crop`.
-      settings: of the preprocessing; `use_annotated_bbox` is not read here.
-      uniform: draws the numbers.
-    """
-    fast_mode, brightness_range = settings.fast_mode, settings.brightness_distortion_range
-    crop = draw_crop(
-        image_shape,
-        bbox,
-        aspect_ratio_range=(1 / settings.crop_aspect_ratio_max, settings.crop_aspect_ratio_max),
-        area_range=(settings.crop_area_min, 1.0),
-        uniform=uniform,
-    )
-    return Distortion(
-        crop=crop,
-        resize_method=_draw_index(1 if fast_mode else len(RESIZE_METHODS), uniform),
-        flip=uniform([]) < 0.5 if settings.random_flip else tf.constant(False),
-        color=draw_fast_color(settings.cb_distortion_range, settings.cr_distortion_range, brightness_range, uniform)
-        if settings.use_fast_color_distort
-        else draw_full_color(brightness_range, uniform),
-        # Fast mode always uses ordering 0.
-        color_ordering=_draw_index(1 if fast_mode else len(FULL_ORDERINGS), uniform),
-    )
-
-
 def _draw_index(count: int, uniform: Uniform) -> tf.Tensor:
     return tf.constant(0) if count == 1 else uniform([], maxval=count, dtype=tf.int32)
 
 
-def apply_distortion(image: tf.Tensor, distortion: Distortion, settings: Settings) -> tf.Tensor:
-    """Applies a drawn distortion to an image.
-
-    Args:
-      image: [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1].
-      distortion: as `draw_distortion` draws it for the image.
-      settings: of the preprocessing.
-
-    Returns:
-      float32 [height, width, 3], in [-1, 1].
-    """
-    resized = apply_resize(
-        apply_crop(image, distortion.crop), settings.height, settings.width, distortion.resize_method
-    )
-    return finish(resized, distortion, settings.fast_mode, _white_of(image.dtype))
-
-
-def finish(image: tf.Tensor, distortion: Distortion, fast_mode: bool, white: float) -> tf.Tensor:
-    """Flips a resized crop, distorts its colour and scales it for the network.
-
-    Args:
-      image: float32 [height, width, 3], pixels in [0, white].
-      distortion: as `draw_distortion` draws it for the image.
-      fast_mode: as in `Settings`.
-      white: the largest value of a pixel.
-
-    Returns:
-      float32 [height, width, 3], in [-1, 1].
-    """
-    flipped = apply_flip(image, distortion.flip)
-    return apply_color(flipped, distortion.color, distortion.color_ordering, fast_mode, white)
-
-
-def _white_of(dtype: tf.DType) -> float:
-    """The largest value of a pixel: integers span the range of their dtype, floats [0, 1]."""
-    return float(dtype.max) if dtype.is_integer else 1.0
-
-
 def central_crop(image_shape: tf.Tensor, central_fraction: float = CENTRAL_FRACTION) -> Crop:
-    """The central crop of an image, the same box as that of `tf.image.central_crop`.
-
-    Args:
-      image_shape: int32 [3], height, width and channels of the image.
-      central_fraction: the fraction of height and of width that the crop keeps.
-    """
+    """The box of `tf.image.central_crop`, for an image's shape [3] and the fraction of its sides to keep."""
     sides = tf.cast(image_shape[:2], tf.float64)
     begin = tf.cast((sides - sides * central_fraction) / 2, tf.int32)
     size = image_shape[:2] - 2 * begin
@@ -226,9 +223,8 @@ def distorted_bounding_box_crop(
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Cuts out a random box; the arguments are those of `draw_crop`.
 
-    Returns:
-      The crop, of the image's dtype and of shape [crop height, crop width, channels]; and its box, float32 [1, 1, 4]:
-      ymin, xmin, ymax, xmax, as fractions of the image.
+    The results are the crop, [crop height, crop width, channels], and its box, float32 [1, 1, 4]: ymin, xmin, ymax,
+    xmax, as fractions of the image.
     """
     shape = tf.shape(image)
     crop = draw_crop(shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts)
@@ -241,33 +237,15 @@ def distorted_bounding_box_crop(
 def distort_color_fast(
     image: tf.Tensor, cb_distortion_range: float = 0.1, cr_distortion_range: float = 0.1
 ) -> tf.Tensor:
-    """Shifts brightness and chroma at random, in YCbCr.
-
-    Args:
-      image: float [height, width, 3], pixels in [0, 1].
-      cb_distortion_range: largest shift of Cb.
-      cr_distortion_range: largest shift of Cr.
-
-    Returns:
-      The same shape and dtype, in [0, 1].
-    """
+    """Shifts brightness and chroma of an image with pixels in [0, 1] at random, in YCbCr, up to these ranges."""
     return apply_fast_color(image, draw_fast_color(cb_distortion_range, cr_distortion_range))
 
 
 def distort_color(image: tf.Tensor, color_ordering: int = 0, fast_mode: bool = True) -> tf.Tensor:
-    """Distorts brightness and saturation at random, and outside fast mode hue and contrast too.
+    """Distorts brightness and saturation of an image in [0, 1], and outside fast mode hue and contrast too.
 
-    Args:
-      image: float [height, width, 3], pixels in [0, 1].
-      color_ordering: in fast mode, 0 applies brightness first and any other number saturation first; otherwise an
-        index into `FULL_ORDERINGS`, 0 to 3.
-      fast_mode: do not change hue and contrast.
-
-    Returns:
-      The same shape and dtype, in [0, 1].
-
-    Raises:
-      ValueError: not in fast mode, and `color_ordering` is not 0 to 3.
+    In fast mode, the ordering 0 applies brightness first and any other number saturation first. Otherwise it is an
+    index into `FULL_ORDERINGS`, 0 to 3; ValueError is raised for others.
     """
     return apply_full_color(image, draw_full_color(), operations_of(color_ordering, fast_mode))
 
@@ -288,21 +266,9 @@ def preprocess_for_train(
 ) -> tf.Tensor:
     """Distorts an image for training: random crop, resize, flip and colour.
 
-    Args:
-      image: [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1].
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. The crop covers a tenth of at
-        least one box; if there are no boxes, a tenth of the image.
-      fast_mode: resize bilinearly and do not change hue and contrast. Otherwise draw one of four resize methods and one
-        of four orders of the colour operations.
-      use_fast_color_distort: distort colour as a shift in YCbCr, in either mode.
-      cb_distortion_range: largest shift of Cb, for pixels in [0, 1].
-      cr_distortion_range: largest shift of Cr, for pixels in [0, 1].
-      brightness_distortion_range: largest shift of brightness, for pixels in [0, 1], by either colour distortion.
-      random_flip: mirror half of the images.
-      crop_area_min: area of the smallest crop, as a fraction of the image.
-      crop_aspect_ratio_max: largest width over height of a crop, and largest height over width.
+    The image is [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1]. The
+    boxes are float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. The crop covers a tenth of
+    at least one box; if there are no boxes, a tenth of the image. `Settings` describes the other arguments.
 
     Returns:
       float32 [height, width, 3], in [-1, 1].
@@ -318,8 +284,11 @@ def preprocess_for_train(
         random_flip,
         crop_area_min,
         crop_aspect_ratio_max,
+        use_annotated_bbox=True,
     )
-    return apply_distortion(image, draw_distortion(tf.shape(image), bbox, settings), settings)
+    preprocessing = InceptionPreprocessing(settings)
+    distortion = preprocessing.draw(tf.shape(image), bbox)
+    return preprocessing.of_image(_in_bytes(image), distortion)
 
 
 def preprocess_for_eval(
@@ -327,14 +296,19 @@ def preprocess_for_eval(
 ) -> tf.Tensor:
     """Prepares an image for evaluation: central crop and bilinear resize.
 
-    Args:
-      image: [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1].
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-      central_fraction: the fraction of height and of width that the crop keeps.
-
-    Returns:
-      float32 [height, width, 3], in [-1, 1].
+    The image is [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1]. The
+    crop keeps `central_fraction` of height and of width. The result is float32 [height, width, 3], in [-1, 1].
     """
-    pixels = apply_crop(image, central_crop(tf.shape(image), central_fraction))
-    return scale_to_network(apply_resize(pixels, height, width, BILINEAR), _white_of(image.dtype))
+    preprocessing, crop = (
+        InceptionPreprocessing(Settings(height, width)),
+        central_crop(tf.shape(image), central_fraction),
+    )
+    pixels = apply_crop(_in_bytes(image), crop)
+    return preprocessing.finish(preprocessing.resize(pixels, Window(crop, BILINEAR)))
+
+
+def _in_bytes(image: tf.Tensor) -> tf.Tensor:
+    """The image with pixels in [0, 255], from integers that span the range of their dtype, or floats in [0, 1]."""
+    if image.dtype == tf.uint8:
+        return image
+    return tf.cast(image, tf.float32) * (WHITE / image.dtype.max if image.dtype.is_integer else WHITE)

@@ -8,45 +8,25 @@ from preprocessing.preprocessings import preprocessing_for
 
 
 def resize_for_eval(encoded: tf.Tensor, flags: Any) -> tf.Tensor:
-    """Decodes, crops and resizes an image as evaluation does.
+    """Decodes, crops and resizes an encoded image as evaluation does: float32 [height, width, 3] in [0, 255].
 
-    Args:
-      encoded: string scalar, the image file's bytes.
-      flags: has the flags as attributes, such as the configuration of a run.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255], for `infeed.for_evaluation` or `infeed.as_evaluated`.
+    `flags` has the flags as attributes, such as the configuration of a run.
     """
     shape = image_shape(encoded)
     return decode_and_resize(encoded, shape, preprocessing_for(flags).crop(shape), flags)
 
 
 def resize_decoded(pixels: tf.Tensor, flags: Any) -> tf.Tensor:
-    """Crops and resizes a decoded image; the result equals that of `resize_for_eval` to the bit.
-
-    Args:
-      pixels: uint8 [any height, any width, 3], from `decode_image`.
-      flags: as for `resize_for_eval`.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255], as `resize_for_eval` returns it.
-    """
+    """Crops and resizes decoded pixels, uint8 [any height, any width, 3], to the bits of `resize_for_eval`."""
     preprocessing = preprocessing_for(flags)
     window = preprocessing.crop(tf.shape(pixels))
     return preprocessing.resize(apply_crop(pixels, window.crop), window)
 
 
 def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, flags: Any) -> tf.Tensor:
-    """Decodes the pixels of a window and resizes them.
+    """Decodes the pixels of a window and resizes them: float32 [height, width, 3] in [0, 255].
 
-    Args:
-      encoded: string scalar, the image file's bytes.
-      shape: int32 [3], the image's shape, from `image_shape`.
-      window: as the `crop` of the preprocessing returns it.
-      flags: has the flags as attributes, such as the configuration of a run.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255].
+    The shape is from `image_shape`, and the window from the `crop` of the preprocessing.
     """
     preprocessing = preprocessing_for(flags)
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)

@@ -24,9 +24,8 @@ class StatelessUniform:
     gives different numbers to elements with different seeds. Numbers of different seeds or calls are independent,
     because Philox (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3") mixes all bits of a seed.
 
-    Args:
-      seed: int64 [2]: any number, and a number in [0, 2**56), such as an image's position in a run. For a group of
-        images, one of each, int64 [images, 2].
+    A seed is int64 [2]: any number, and a number in [0, 2**56), such as an image's position in a run; for a group of
+    images, int64 [images, 2].
     """
 
     def __init__(self, seed: tf.Tensor) -> None:
@@ -57,11 +56,7 @@ class StatelessUniform:
 
 
 class UnseededUniform:
-    """Draws uniform numbers for a group of images with TensorFlow's own generators.
-
-    Args:
-      images: the number of images.
-    """
+    """Draws uniform numbers for a group of `images` images with TensorFlow's own generators."""
 
     def __init__(self, images: int) -> None:
         self._images = images
@@ -74,12 +69,7 @@ class UnseededUniform:
 
 
 def uniform_of(seed: Optional[tf.Tensor], images: Optional[int] = None) -> Uniform:
-    """Returns the source of an image's random numbers.
-
-    Args:
-      seed: as for `StatelessUniform`; None draws with TensorFlow's own generators.
-      images: the number of images of a group; None for one image.
-    """
+    """The source of random numbers of an image, or of a group; without a seed, TensorFlow's own generators."""
     if seed is not None:
         return StatelessUniform(seed)
     return tf.random.uniform if images is None else UnseededUniform(images)

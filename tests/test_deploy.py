@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import yaml
 
-from console import tensorflow_versions
+from console import tensorflow_names
 from console.errors import RESUME
 from inception_v3 import flags
 from inception_v3.config import Config
@@ -29,7 +29,7 @@ USER, HOME = 10001, '/home/trainer'
 # What a build with --build-arg=HARDWARE takes: the Python of its base image, and the lock of its packages.
 BASES = {'cpu': ((3, 7), 'requirements.lock'), 'tpu': ((3, 10), 'deploy/requirements-tpu.lock')}
 # The image with the TensorFlow that these tests run on.
-HARDWARE = 'tpu' if tensorflow_versions.knows_tpu_vms() else 'cpu'
+HARDWARE = 'tpu' if tensorflow_names.knows_tpu_vms() else 'cpu'
 # Chips per machine by accelerator and topology, of the TPUs of one machine whose generation this program runs on:
 # https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus. GKE has no v2.
 ONE_MACHINE = {('tpu-v3-device', '2x2'): 4}

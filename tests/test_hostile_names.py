@@ -19,7 +19,7 @@ from console import html, program
 from console.log import logger
 from console.messages import in_code, in_markdown, in_rows, printable, shown
 from console.screen import Screen, set_up_logging
-from data import dataset_info, tf_example
+from data import dataset_info, encoding
 from data.audit import __main__ as audit
 from data.convert import tar_shards
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
@@ -111,7 +111,7 @@ def data_set(folder: pathlib.Path, names: List[str]) -> str:
     Image.fromarray(np.zeros((80, 80, 3), np.uint8)).save(str(image))
     for split in ('train', 'validation'):
         examples = [
-            tf_example.make_example(image.read_bytes(), 'PNG', label, '', 80, 80, '').SerializeToString()
+            encoding.make_example(image.read_bytes(), 'PNG', label, '', 80, 80, '').SerializeToString()
             for label in range(1, len(names) + 1)
         ]
         write_records(folder, split, examples)

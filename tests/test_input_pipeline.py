@@ -14,7 +14,7 @@ from inception_v3.config import Config
 from inception_v3.input import record_preprocessing, usable_records
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
-from preprocessing import inception_preprocessing
+from preprocessing import decoding, inception_preprocessing
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import labels_of, read
 from tests.support.tiers import further
@@ -135,18 +135,16 @@ def test_vgg__is_given_pixels_in_0_to_255(config: Config, photos: List[Photo]) -
 
 def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch: Any) -> None:
     given: List[Any] = []
-    original = inception_preprocessing.draw_distortion
 
-    def remember(shape: tf.Tensor, bbox: tf.Tensor, *others: Any) -> Any:
+    def remember(shape: tf.Tensor, bbox: tf.Tensor, **others: Any) -> Any:
         given.append(bbox)
-        return original(shape, bbox, *others)
+        return decoding.Crop(*[tf.constant(each) for each in (0, 0, 9, 9)])
 
-    monkeypatch.setattr(inception_preprocessing, 'draw_distortion', remember)
+    monkeypatch.setattr(inception_preprocessing, 'draw_crop', remember)
     annotated = tf.constant([[[0.1, 0.2, 0.3, 0.4]]])
     for use in (False, True):
-        record_preprocessing.preprocess_for_train(
-            tf.constant(''), annotated, dataclasses.replace(config, use_annotated_bbox=use)
-        )
+        changed = dataclasses.replace(config, use_annotated_bbox=use)
+        record_preprocessing.training_image(tf.constant(''), annotated, changed)
     with tf.Session() as session:
         assert session.run(given[0]).tolist() == [[[0, 0, 1, 1]]]
     assert given[1] is annotated

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from data import dataset_info, record_counts, records, remote
+from data import checks, dataset_info, record_counts, records, remote
 from data.audit import shard as shard_audit
 from data.audit.duplicates import find_duplicates
 from data.audit.findings import judge
@@ -119,7 +119,7 @@ def _find(source: Source) -> Tuple[Dict[str, List[str]], Dict[str, str]]:
 
 
 def _split(source: Source, split: str, paths: List[str], contents: Dict[str, ShardAudit]) -> Split:
-    missing = source.missing(split, paths) if paths else []
+    missing = checks.missing(source, split, paths) if paths else []
     return Split(paths, missing, sum((contents[path] for path in paths), shard_audit.NOTHING))
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from console import native_messages
 from console.messages import shown
 from data import exif, record_checker, records
+from data.checks import CHECKERS
 from data.convert.intake import damage_in
 from data.convert.split import digest
+from data.entries import ENTRIES
 from data.fingerprint import SplitFingerprint
-from data.formats import FORMATS
 from data.image_header import ImageHeader, read_header
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
@@ -134,12 +135,12 @@ class ShardAuditor:
     """
 
     def __init__(self, data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any):
-        self._entries = FORMATS[data_format].entries
+        self._entries = ENTRIES[data_format]
         self._fields = fields
         self._num_classes = num_classes
         self._decode = decode
         self._progress = progress
-        self._checker = FORMATS[data_format].checker(num_classes, decode_image, False, fields)
+        self._checker = CHECKERS[data_format](num_classes, decode_image, False, fields)
 
     def audit(self, path: str) -> ShardAudit:
         """Reads one file; its problems are part of the result."""

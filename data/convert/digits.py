@@ -22,7 +22,7 @@ from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import records, tf_example
+from data import encoding, records
 from data.convert import writing
 from data.convert.split import digest, split_by_content
 from data.dataset_info import FILE_NAME, DatasetInfo
@@ -146,7 +146,7 @@ def _write(
             encoded = session.run(encode, {image: rgb})
             label = labels[index]
             height, width, _ = rgb.shape
-            return tf_example.make_example(encoded, 'JPEG', label, names[label], height, width, f'digit-{index:04d}')
+            return encoding.make_example(encoded, 'JPEG', label, names[label], height, width, f'digit-{index:04d}')
 
         examples = [functools.partial(make, index) for index in indices]
         return writing.write_shards(data_dir, split, examples, min(shards, len(examples)))

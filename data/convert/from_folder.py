@@ -25,7 +25,7 @@ from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import image_files, records, tf_example
+from data import encoding, image_files, records
 from data.convert import class_folders, conversion, label_table, writing
 from data.convert.class_folders import ImageFile, ImageSet
 from data.convert.intake import Intake
@@ -255,9 +255,9 @@ def _example(
     if digest(encoded) != judged.digest:
         raise records.DataError(f'{show(image.path)} was changed during the conversion. Run the same command again.')
     move(next(counter))
-    return tf_example.make_example(
+    return encoding.make_example(
         encoded,
-        tf_example.format_of(encoded),
+        encoding.format_of(encoded),
         label,
         image.class_name,
         judged.height,

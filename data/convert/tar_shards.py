@@ -23,15 +23,15 @@ from console.messages import counted, printable, shown
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import dataset_info, exif, ppm, record_checker, records, remote, tf_example, tfrecord
+from data import checks, dataset_info, encoding, exif, ppm, record_checker, records, remote, tfrecord
 from data.convert import conversion, writing
 from data.convert.intake import DAMAGED, ROTATED, damage_in
 from data.convert.refused import listed
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.tar import files as tar_files
-from data.tar.layout import LABEL_EXTENSION, Problem, Sample
-from data.tar.shard import SampleChecker, Shard
+from data.tar.layout import LABEL_EXTENSION, Problem
+from data.tar.shard import Sample, SampleChecker, Shard
 from preprocessing.decoding import decode_image
 
 # The extension of the file with a record's fields other than image and label, for the conversion back.
@@ -110,8 +110,8 @@ class _Images:
     def example(self, encoded: bytes, label: int, filename: str) -> tf.train.Example:
         """The Example of an image without other fields."""
         encoded, (height, width, _) = self._session.run([self._png, self._shape], {self._encoded: encoded})
-        image_format = tf_example.format_of(encoded)
-        return tf_example.make_example(encoded, image_format, label, '', int(height), int(width), filename)
+        image_format = encoding.format_of(encoded)
+        return encoding.make_example(encoded, image_format, label, '', int(height), int(width), filename)
 
 
 def _extension_of(encoded: bytes) -> Optional[str]:
@@ -268,7 +268,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
     splits = [s for s in all_splits if any(name.startswith(f'{s}-') for name in names)]
     paths = {split: find(source, split) for split in splits or [records.TRAIN]}
     for of_split in paths.values():
-        records.check_are_files(of_split)
+        checks.check_are_files(of_split)
     info = dataset_info.read(source)
     totals: Dict[str, SplitFingerprint] = {}
     largest = 0

@@ -7,16 +7,11 @@ from console.tensorflow_versions import tf
 from data.tar.layout import BLANKS
 
 
-def number(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Parses numbers in ASCII, with optional blanks before and after them.
+def number_in(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Parses numbers in ASCII, with optional blanks before and after them, of uint8 [numbers, letters].
 
-    Args:
-      text: uint8 [numbers, letters].
-      base: 8 or 10.
-
-    Returns:
-      The values, int64 [numbers], 0 if there are only blanks; bool [numbers], whether the text is a number or blank;
-      and bool [numbers], whether the text is not blank.
+    Returns the values, int64 [numbers], 0 if there are only blanks; whether each text is a number or blank; and whether
+    it is not blank.
     """
     # In unsigned arithmetic, letters below '0' wrap around to values above 9.
     digits = text - ord('0')
@@ -35,7 +30,7 @@ def number(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 def texts(raw: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, width: int) -> tf.Tensor:
     """Copies pieces of `raw`, uint8 [bytes], into rows, uint8 [pieces, width], padded with zeros."""
     letters = tf.range(width, dtype=tf.int64)[tf.newaxis]
-    text = tf.gather(raw, tf.clip_by_value(starts[:, tf.newaxis] + letters, 0, size(raw) - 1))
+    text = tf.gather(raw, tf.clip_by_value(starts[:, tf.newaxis] + letters, 0, size_of(raw) - 1))
     return select(letters < lengths[:, tf.newaxis], text, 0)
 
 
@@ -66,6 +61,6 @@ def select(condition: tf.Tensor, yes: Union[tf.Tensor, int], no: Union[tf.Tensor
     return tf.where_v2(condition, tf.cast(yes, dtype), tf.cast(no, dtype))
 
 
-def size(tensor: tf.Tensor) -> tf.Tensor:
+def size_of(tensor: tf.Tensor) -> tf.Tensor:
     """The number of elements, int64 scalar."""
     return tf.size(tensor, out_type=tf.int64)

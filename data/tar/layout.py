@@ -11,9 +11,7 @@ links, devices, files without a key, and keys without a file that ends like an i
 
 import enum
 import re
-from typing import List, NamedTuple, Optional, Tuple
-
-from console.messages import shown
+from typing import List, NamedTuple, Tuple
 
 BLOCK = 512
 IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')
@@ -132,75 +130,3 @@ def label_of(label_key: str) -> Label:
     extension, _, key = label_key.partition(':')
     is_place = _LABEL_KEY.fullmatch(label_key) and extension not in IMAGE_EXTENSIONS
     return Label(extension, key) if is_place else DOCUMENTED_LABEL
-
-
-class Member(NamedTuple):
-    """A file in a shard.
-
-    Attributes:
-      name: its path in the shard.
-      key: the path up to the first dot of the file name; None if there is no key, or this is not a file.
-      start: the position of its content in the shard, in bytes.
-      size: the size of its content, in bytes.
-      linked: for a hard link, the extension of the file that has the content.
-    """
-
-    name: bytes
-    key: Optional[bytes]
-    start: int
-    size: int
-    linked: Optional[str] = None
-
-    @property
-    def extension(self) -> str:
-        """The part of the name after the key and a dot, in lower case; empty if there is no key."""
-        return '' if self.key is None else self.name[len(self.key) + 1 :].decode(errors='replace').lower()
-
-    @property
-    def is_part(self) -> bool:
-        """Whether its name ends like that of an image or a label, even after more than one dot."""
-        return self.extension.rpartition('.')[2] in (*IMAGE_EXTENSIONS, LABEL_EXTENSION)
-
-
-class Sample(NamedTuple):
-    """A sample of a shard, or a problem in the place of one.
-
-    Attributes:
-      members: its files.
-      problem: the reason why it cannot be used. The content of its image is not checked.
-      label: the class; 0 if there is a problem.
-      image: the image file; None if there is a problem.
-    """
-
-    members: List[Member]
-    problem: Problem
-    label: int = 0
-    image: Optional[Member] = None
-
-    @property
-    def key(self) -> str:
-        """The key, or the name of a file without one, for messages."""
-        first = self.members[0]
-        return shown(first.name if first.key is None else first.key)
-
-    @property
-    def prefix(self) -> str:
-        """The beginning of messages about the sample: its key, if it has one."""
-        return f'{self.key}: ' if self.key else ''
-
-    @property
-    def reason(self) -> str:
-        """The problem with its likely cause, after the key; empty without a problem."""
-        extensions = [member.extension for member in self.members]
-        dotted = next((each for each in extensions if each.rpartition('.')[2] in IMAGE_EXTENSIONS and '.' in each), '')
-        cause = ''
-        if self.problem is Problem.NO_IMAGE and dotted:
-            cause = (
-                f' The key ends at the first dot of a name, so that the extension of a file is {shown(dotted)}. Rename '
-                'the files of the sample.'
-            )
-        elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
-            cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
-        elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
-            cause = ' The files of a sample must follow each other: pack them with tar --sort=name --dereference.'
-        return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''

@@ -11,8 +11,7 @@ from console.tensorflow_versions import mapped_by_the_requesting_thread, tf
 from data import ppm, remote
 from data.tar import graph_samples
 from data.tar.byte_tensors import all_of, select
-from data.tar.graph_links import Files
-from data.tar.graph_samples import Samples
+from data.tar.graph_samples import Files, Samples
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tf_example import ParsedRecord
 
@@ -41,12 +40,8 @@ def reader(
     """A function from a shard's path and size in bytes to its samples in order, string scalars for `parse`.
 
     Among the samples are unusable ones. A shard is in memory by pieces of `PIECE` bytes, and as many more as its
-    largest sample has; or as a whole, twice at first, where `is_read_whole`.
-
-    Args:
-      any_path: one of the shards, or their folder.
-      buffer_size: the read-ahead buffer, in bytes.
-      label: the place of the labels.
+    largest sample has; or as a whole, twice at first, where `is_read_whole`. `any_path` is one of the shards, or their
+    folder; `buffer_size` is that of the read-ahead buffer, in bytes.
     """
     is_whole = is_read_whole(any_path)
     buffer = min(buffer_size, PIECE if remote.is_remote(any_path) else _LOCAL_BUFFER)
@@ -119,17 +114,10 @@ def _one_piece(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
 
 
 def _search(size: tf.Tensor, label: Label, state: _State, piece: tf.Tensor) -> Tuple[_State, Tuple[tf.Tensor, ...]]:
-    """Finds the samples that a piece completes.
+    """Finds the samples that a piece, string [chunks], completes in a shard of `size` bytes.
 
-    Args:
-      size: int64 scalar, the bytes of the shard.
-      label: the place of the labels.
-      state: after the piece before this one.
-      piece: string [chunks].
-
-    Returns:
-      The new state; and the window's position, an int64 scalar, its content, a string scalar, and the fields of its
-      `Samples`.
+    Returns the new state; and the window's position, an int64 scalar, its content, a string scalar, and the fields of
+    its `Samples`.
     """
     stage, place, needed, rest, *columns = state
     files = Files(*columns)
@@ -162,13 +150,9 @@ def _search(size: tf.Tensor, label: Label, state: _State, piece: tf.Tensor) -> T
 def _serialize(
     place: tf.Tensor, content: tf.Tensor, samples: Samples, distant: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 ) -> tf.data.Dataset:
-    """The samples of a window as strings: the label in decimal and the image; or the problem, in words.
+    """The samples of a window in the shard as strings: the label in decimal and the image; or the problem.
 
-    Args:
-      place: int64 scalar, the position of the window in the shard.
-      content: string scalar, the window.
-      samples: of the window.
-      distant: reads the content at a position in the shard, of a length in bytes.
+    `distant` reads the content at a position in the shard, of a length in bytes.
     """
     labels = tf.strings.as_string(samples.label, width=_LABEL_DIGITS, fill='0')
     reasons = tf.gather([str(problem) for problem in Problem], samples.problem)

@@ -3,11 +3,14 @@
 import functools
 import re
 import tarfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from console.log import logger
+from console.messages import counted, shown
 from console.tensorflow_versions import tf
-from data import compression, remote
+from data import compression, ppm, remote
 from data.record_checker import RecordChecker, label_problem
+from data.records import DataError
 from data.tar.layout import (
     BLANKS,
     BLOCK,
@@ -16,18 +19,23 @@ from data.tar.layout import (
     EXTENSIONS,
     IMAGE_EXTENSIONS,
     LABEL_BYTES,
+    LABEL_EXTENSION,
     LABEL_FOUND,
     MAGIC_BEGINS,
     NAME_BYTES,
     POSIX_MAGIC,
     REGULAR,
     Label,
-    Member,
     Problem,
-    Sample,
     label_of,
 )
+from data.tar.reader import is_read_whole
+from data.tf_example import DOCUMENTED_FIELDS, Fields
 
+# The largest file that TensorFlow can read as a whole, in bytes.
+_LARGEST_SHARD = (1 << 31) - 1
+# Files that one line of the log names.
+_NAMED_AT_MOST = 3
 # The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
 # Keeps all bytes of a name in Python's str, whatever the encoding of the name.
@@ -36,6 +44,78 @@ _EXTENSION_TYPES = [bytes([kind]) for kind in EXTENSIONS]
 _REGULAR_TYPES = [bytes([kind]) for kind in REGULAR]
 _PAX_RECORD = re.compile(rb'(\d{1,7}) [^=]+=')
 _OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (BLANKS, BLANKS))
+
+
+class Member(NamedTuple):
+    """A file in a shard.
+
+    Attributes:
+      name: its path in the shard.
+      key: the path up to the first dot of the file name; None if there is no key, or this is not a file.
+      start: the position of its content in the shard, in bytes.
+      size: the size of its content, in bytes.
+      linked: for a hard link, the extension of the file that has the content.
+    """
+
+    name: bytes
+    key: Optional[bytes]
+    start: int
+    size: int
+    linked: Optional[str] = None
+
+    @property
+    def extension(self) -> str:
+        """The part of the name after the key and a dot, in lower case; empty if there is no key."""
+        return '' if self.key is None else self.name[len(self.key) + 1 :].decode(errors='replace').lower()
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its name ends like that of an image or a label, even after more than one dot."""
+        return self.extension.rpartition('.')[2] in (*IMAGE_EXTENSIONS, LABEL_EXTENSION)
+
+
+class Sample(NamedTuple):
+    """A sample of a shard, or a problem in the place of one.
+
+    Attributes:
+      members: its files.
+      problem: the reason why it cannot be used. The content of its image is not checked.
+      label: the class; 0 if there is a problem.
+      image: the image file; None if there is a problem.
+    """
+
+    members: List[Member]
+    problem: Problem
+    label: int = 0
+    image: Optional[Member] = None
+
+    @property
+    def key(self) -> str:
+        """The key, or the name of a file without one, for messages."""
+        first = self.members[0]
+        return shown(first.name if first.key is None else first.key)
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of messages about the sample: its key, if it has one."""
+        return f'{self.key}: ' if self.key else ''
+
+    @property
+    def reason(self) -> str:
+        """The problem with its likely cause, after the key; empty without a problem."""
+        extensions = [member.extension for member in self.members]
+        dotted = next((each for each in extensions if each.rpartition('.')[2] in IMAGE_EXTENSIONS and '.' in each), '')
+        cause = ''
+        if self.problem is Problem.NO_IMAGE and dotted:
+            cause = (
+                f' The key ends at the first dot of a name, so that the extension of a file is {shown(dotted)}. Rename '
+                'the files of the sample.'
+            )
+        elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
+            cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
+        elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
+            cause = ' The files of a sample must follow each other: pack them with tar --sort=name --dereference.'
+        return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''
 
 
 class _ShardEndError(Exception):
@@ -314,7 +394,16 @@ def _key(name: bytes) -> Optional[bytes]:
 
 
 class SampleChecker(RecordChecker):
-    """Describes why the input pipeline cannot use a sample."""
+    """Describes why the input pipeline cannot use a sample; the arguments are those of `RecordChecker`."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        decode: Callable[[tf.Tensor], tf.Tensor],
+        with_boxes: bool = True,
+        fields: Fields = DOCUMENTED_FIELDS,
+    ):
+        super().__init__(num_classes, lambda image: decode(ppm.as_png(image)), with_boxes, fields)
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
         """Yields a function per sample of a shard, in order, that returns the sample's problem."""
@@ -330,3 +419,47 @@ class SampleChecker(RecordChecker):
         offset = self.fields.label_offset
         problem = label_problem(sample.label + offset, self.num_classes, offset) or self.image_problem(encoded)
         return f'{sample.prefix}{problem}' if problem else None
+
+
+def size_problem(path: str, size: int) -> Optional[str]:
+    """The reason why the input pipeline cannot read a shard of a size in bytes; None if it can."""
+    if size <= _LARGEST_SHARD or not is_read_whole(path):
+        return None
+    return (
+        f'{size:,} bytes; from s3:// the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into '
+        'several shards, or convert it to a TFRecord file with inception-v3 tar-shards write.'
+    )
+
+
+def with_note(path: str, everything: Iterator[Sample]) -> Iterator[Sample]:
+    """Yields the samples among everything in a shard; finally, logs what was left out."""
+    names: List[str] = []
+    try:
+        for sample in everything:
+            if sample.problem is Problem.LEFT_OUT:
+                names += [shown(member.name) for member in sample.members]
+            else:
+                yield sample
+    finally:
+        if names:
+            what = counted(len(names), 'file')
+            logger.info('%s: left out %s of no sample, such as %s', path, what, ', '.join(names[:_NAMED_AT_MOST]))
+
+
+def check_keys(path: str, fields: Fields) -> None:
+    """Checks that the first sample of a shard has one image and one label.
+
+    Raises:
+      DataError: it has not.
+      RemoteError: access to the shard is denied, or the store cannot be reached.
+    """
+    with Shard(path) as shard:
+        first = next(shard.samples(label_of(fields.label)), None)
+    if first and first.reason:
+        raise DataError(f'{path}, record 0: {first.reason}')
+
+
+def count(path: str) -> int:
+    """The number of samples in a shard, including unusable ones."""
+    with Shard(path) as shard:
+        return sum(1 for _ in with_note(path, shard.everything()))

@@ -1,27 +1,20 @@
-"""Bad records that a run skipped: the input pipeline writes an empty file for each; commands count and explain them."""
+"""Names the records that the input pipeline skips, by an empty file for each; `run.skipped_records` explains them."""
 
-import contextlib
 import os
-import re
-from typing import Iterator, List, Sequence
 
-from console.log import logger
 from console.tensorflow_versions import tf
-from data import record_checker, records, remote
 from data.sources import common_folder, source_of
 from inception_v3.config import Config
-from preprocessing.decoding import decode_image
 
-# In model_dir, a folder per split: an empty file for each skipped record, named FILE@POSITION.
-_FOLDER = 'bad_records'
-_SEPARATOR = '@'
-_NAME = re.compile(r'.+@\d+')
+# Between the file and the position in a name.
+SEPARATOR = '@'
 # More bytes than a path can have.
 _LONGEST_PATH = 1 << 20
 
 
-def _folder(config: Config, split: str) -> str:
-    return os.path.join(str(config.model_dir), _FOLDER, split)
+def folder_of(config: Config, split: str) -> str:
+    """The folder of a split in model_dir: an empty file for each skipped record, named FILE@POSITION."""
+    return os.path.join(str(config.model_dir), 'bad_records', split)
 
 
 def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf.Tensor) -> tf.Operation:
@@ -30,23 +23,16 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     It writes files because the hosts of a TPU run the input pipeline without Python. A record counts once, even if it
     is read again in the next epoch or by another host.
 
-    Args:
-      config: the run's configuration, with `model_dir` and `max_bad_records`.
-      split: the split of the records.
-      paths: string [records], at least one, the records' files.
-      positions: int64 [records], the records' positions in their files.
-
-    Returns:
-      The operation that writes and counts the files. At run time it raises `tf.errors.InvalidArgumentError` if there
-      are too many.
+    The paths, string [records], are of at least one record, and the positions, int64 [records], are in these files. At
+    run time, the operation raises `tf.errors.InvalidArgumentError` if there are too many.
     """
-    folder = _folder(config, split)
+    folder = folder_of(config, split)
     begin = len(os.fsencode(common_folder(source_of(config).find(split))))
     # As in `Source.name_of`.
     file_names = tf.strings.substr(paths, begin, _LONGEST_PATH)
     for character, code in (('%', '%25'), ('/', '%2F')):
         file_names = tf.strings.regex_replace(file_names, character, code)
-    names = tf.strings.join([folder, os.sep, file_names, _SEPARATOR, tf.as_string(positions)])
+    names = tf.strings.join([folder, os.sep, file_names, SEPARATOR, tf.as_string(positions)])
 
     def write(index: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([tf.io.write_file(names[index], '')]):
@@ -58,60 +44,3 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*@*'])
     count = tf.size(tf.io.matching_files(pattern))
     return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
-
-
-def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
-    """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
-    with_boxes = config.use_annotated_bbox and split == records.TRAIN
-    return source_of(config).format.checker(config.num_classes, decode_image, with_boxes, source_of(config).fields)
-
-
-class BadRecords:
-    """The records that the commands of a run have skipped.
-
-    Args:
-      config: the run's configuration.
-      splits: the splits that the run reads.
-    """
-
-    def __init__(self, config: Config, splits: Sequence[str]):
-        self._config = config
-        self._splits = splits
-
-    def forget(self) -> None:
-        """Removes the names that earlier commands recorded: the records may have been repaired since."""
-        for split in self._splits:
-            for name in self._names(split):
-                tf.io.gfile.remove(os.path.join(_folder(self._config, split), name))
-
-    def count(self, split: str) -> int:
-        """Returns the number of skipped records of a split."""
-        return len(self._names(split))
-
-    def skipped(self) -> Iterator[record_checker.BadRecord]:
-        """Yields the skipped records, each with its problem."""
-        for split in self._splits:
-            names, source = self._names(split), source_of(self._config)
-            if not names:
-                continue
-            files = source.find(split)
-            path_of = {source.name_of(path, files): path for path in files}
-            with contextlib.closing(checker_of(self._config, split)) as checker:
-                for name in names:
-                    file_name, _, position = name.rpartition(_SEPARATOR)
-                    yield checker.problem_at(path_of[file_name], int(position))
-
-    def log(self) -> None:
-        """Logs the skipped records."""
-        skipped = [*self.skipped()]
-        if skipped:
-            logger.info('%d records could not be used:', len(skipped))
-        for bad_record in skipped:
-            logger.info('skipped %s', bad_record)
-
-    def _names(self, split: str) -> List[str]:
-        if not self._config.max_bad_records:
-            return []
-        names = remote.names_in(_folder(self._config, split)) or []
-        # Without the files that file managers leave.
-        return [name for name in names if _NAME.fullmatch(name)]

@@ -18,15 +18,10 @@ _BYTE_BITS = 8
 
 
 def received(features: Features, is_batch_last: bool, config: Config) -> tf.Tensor:
-    """Returns the finished images of a batch, on the device.
+    """The finished images of a batch on the device: [batch, height, width, 3], of `--precision`, or float32 from bytes.
 
-    Args:
-      features: a batch of the data from `infeed.for_evaluation` or `infeed.for_training`.
-      is_batch_last: the batch is the last axis of the images, not the first.
-      config: of the run.
-
-    Returns:
-      [batch, height, width, 3], of the type of `--precision`, or float32 from bytes.
+    The features are a batch of the data from `infeed`. `is_batch_last` says that the batch is the last axis of the
+    images, not the first.
     """
     images = features[IMAGES] if isinstance(features, dict) else features
     if is_batch_last:

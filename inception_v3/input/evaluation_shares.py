@@ -13,11 +13,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     """The validation images that each host of a TPU evaluates.
 
     `dataset.json` tells how many records each file has. Without it, or if it does not describe these files, the records
-    are counted.
-
-    Raises:
-      DataError: the files cannot be found or counted.
-      RemoteError: access to a file is denied, or the store cannot be reached.
+    are counted. Raises DataError or RemoteError if that fails.
     """
     if config.use_data == 'fake':
         return slices.images_of_hosts([1] * config.eval_images, hosts)

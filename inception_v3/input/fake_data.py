@@ -17,16 +17,9 @@ def fake_images(
 ) -> tf.data.Dataset:
     """Generates a different random image for each position in an epoch; the labels cycle through all classes.
 
-    Args:
-      is_training: repeat without end and distort the images; otherwise one pass.
-      config: of the run.
-      step: int64 scalar, the number of completed training steps, whose images are skipped.
-      parallel_calls: images to generate at a time.
-      host: index of the host.
-      hosts: number of hosts; in training, each has consecutive positions of every global batch.
-
-    Returns:
-      A data set of (features, label), as the preprocessing phase of `InputPipeline` returns.
+    Training repeats without end, distorts the images, and skips those of `step` completed steps; each host has
+    consecutive positions of every global batch. Returns a data set of (features, label), as the preprocessing phase of
+    `InputPipeline`.
     """
     count = config.num_train_images if is_training else config.eval_images
 

@@ -14,25 +14,14 @@ from preprocessing.preprocessings import preprocessing_for
 
 
 def for_evaluation(image: tf.Tensor, config: Config) -> tf.Tensor:
-    """Returns the data to send to the device for an evaluation image.
-
-    Args:
-      image: float32 [height, width, 3] in [0, 255], cropped and resized.
-      config: of the run.
-    """
+    """The data to send for an evaluation image, float32 [height, width, 3] in [0, 255], cropped and resized."""
     if config.transfer == 'uint8':
         return _to_bytes(image, config)
     return _to_floats(preprocessing_for(config).finish(image), config)
 
 
 def for_training(image: tf.Tensor, distortion: Any, config: Config) -> Features:
-    """Returns the data to send to the device for a training image.
-
-    Args:
-      image: float32 [height, width, 3] in [0, 255], cropped and resized.
-      distortion: as `Preprocessing.draw` draws it for the image.
-      config: of the run.
-    """
+    """The data to send for a training image, as for `for_evaluation`, with its distortion from `Preprocessing.draw`."""
     preprocessing = preprocessing_for(config)
     if config.transfer == 'uint8' and preprocessing.finishes_bytes:
         return {IMAGES: _to_bytes(image, config), DISTORTION: preprocessing.pack(distortion)}
@@ -43,15 +32,7 @@ def for_training(image: tf.Tensor, distortion: Any, config: Config) -> Features:
 
 
 def as_evaluated(image: tf.Tensor, config: Config) -> tf.Tensor:
-    """Returns the network's input for an image, with the same rounding as in evaluation.
-
-    Args:
-      image: float32 [height, width, 3] in [0, 255], cropped and resized.
-      config: of the run.
-
-    Returns:
-      float32 [height, width, 3].
-    """
+    """The network's input for an image as for `for_evaluation`, with the same rounding: float32 [height, width, 3]."""
     return preprocessing_for(config).finish(tf.floor(image + 0.5) if config.transfer == 'uint8' else image)
 
 

@@ -8,8 +8,12 @@ from data import order
 from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.input import usable_records
 
+# Records that are tried as a group if some may be bad; with a seed, see `group_for`. Larger groups cost less per
+# record; about three groups are held in memory.
+GROUP_RECORDS = 128
+# The fewest records of which one can replace another.
+RUN_RECORDS = 8
 # The most bytes of shards that are loaded whole at the same time.
 _WHOLE_AT_MOST = 4 << 30
 
@@ -28,20 +32,15 @@ class Group(NamedTuple):
 
 
 def group_for(batch: int, hosts: int, records: int) -> Group:
-    """The groups of a host's records.
+    """The groups of a host's records, for a size of the global batch, and the records of the data set.
 
     A run of a lane has at least `RUN_RECORDS` records. If they are those of several steps, all lanes of the host are in
     a group, because images leave step after step: 512 in batches of 64, 896 in batches of 448.
-
-    Args:
-      batch: size of the global batch.
-      hosts: number of hosts.
-      records: number of records of the data set.
     """
     lanes = order.lanes_for(batch, hosts, records)
     width = batch // lanes
-    steps = -(-usable_records.RUN_RECORDS // width)
-    return Group(lanes // hosts if steps > 1 else max(1, usable_records.GROUP_RECORDS // width), steps, width)
+    steps = -(-RUN_RECORDS // width)
+    return Group(lanes // hosts if steps > 1 else max(1, GROUP_RECORDS // width), steps, width)
 
 
 def completed_steps(config: Config) -> tf.Tensor:
@@ -58,15 +57,9 @@ def ordered_records(
 ) -> tf.data.Dataset:
     """A host's records of endless global batches, after the completed steps.
 
-    Args:
-      config: of the run, with a seed.
-      paths: the training files.
-      host: index of the host.
-      hosts: number of hosts.
-      read: a function from the number of files that are read at a time, a path and a size to the records of a file.
-
-    Returns:
-      A data set as that of `order.ordered`; with `max_bad_records`, of groups for `usable_records.map_or_replace`.
+    The run has a seed. `read` is a function from the number of files that are read at a time, a path and a size to the
+    records of a file. Returns a data set as `order.ordered`; with `max_bad_records`, of groups for
+    `usable_records.map_or_replace`.
 
     Raises:
       DataError: there are no records, or they cannot be counted, or too many shards would be loaded whole.

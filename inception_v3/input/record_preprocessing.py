@@ -12,14 +12,11 @@ from preprocessing.resizing import decode_and_resize
 from preprocessing.stateless import Uniform, uniform_of
 
 
-class Drawn(NamedTuple):
+class DrawnRecord(NamedTuple):
     """A record that is parsed and drawn, but not decoded; for a group, each part begins with a dimension of records.
 
-    Attributes:
-      encoded: string scalar, the image file's bytes.
-      shape: int32 [3], height, width and channels of the image.
-      distortion: as `Preprocessing.draw` draws it; () in evaluation.
-      label: int32 scalar.
+    The shape is int32 [3]: height, width and channels of the image. The distortion is as `Preprocessing.draw` draws it;
+    () in evaluation.
     """
 
     encoded: tf.Tensor
@@ -29,12 +26,7 @@ class Drawn(NamedTuple):
 
 
 class RecordPreprocessing:
-    """Preprocesses the records of a split.
-
-    Args:
-      is_training: distort images at random; False: prepare them for evaluation.
-      config: of the run.
-    """
+    """Preprocesses the records of a split: with distortions in training, otherwise for evaluation."""
 
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
@@ -43,15 +35,13 @@ class RecordPreprocessing:
     def preprocess(
         self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
     ) -> Tuple[device_images.Features, tf.Tensor]:
-        """Preprocesses one record: returns the data to send for it (see `infeed`), and its label, an int32 scalar.
+        """Preprocesses one record, a string scalar, to the data to send for it (see `infeed`) and its label, int32.
 
-        Args:
-          serialized: string scalar, the record.
-          key: int64 [2], the seed of the image's distortion; None draws from TensorFlow's generators.
+        The key, int64 [2], is the seed of the image's distortion; None draws from TensorFlow's generators.
         """
         return self.finish(self.draw(serialized, key))
 
-    def draw(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Drawn:
+    def draw(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> DrawnRecord:
         """Parses a record and draws its distortion; or those of a group, strings [records] with keys [records, 2]."""
         records = serialized.shape.as_list()[0] if serialized.shape.ndims else None
 
@@ -62,11 +52,11 @@ class RecordPreprocessing:
             encoded, bbox, label = self.parse(serialized)
             shape = image_shape(encoded)
             if not self._is_training:
-                return Drawn(encoded, shape, (), label)
+                return DrawnRecord(encoded, shape, (), label)
             distortion = preprocessing_for(self._config).draw(shape, bbox, uniform_of(key, records))
-            return Drawn(encoded, shape, tf.nest.map_structure(of_each, distortion), label)
+            return DrawnRecord(encoded, shape, tf.nest.map_structure(of_each, distortion), label)
 
-    def finish(self, drawn: Drawn) -> Tuple[device_images.Features, tf.Tensor]:
+    def finish(self, drawn: DrawnRecord) -> Tuple[device_images.Features, tf.Tensor]:
         """Decodes the image of one record, and finishes it: returns what `preprocess` returns."""
         encoded, shape, distortion, label = drawn
         with tf.name_scope('preprocessing'):
@@ -88,22 +78,18 @@ class RecordPreprocessing:
             return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
 
 
-def preprocess_for_train(
+def training_image(
     encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
 ) -> device_images.Features:
-    """Distorts an image for training: returns the data to send for it; see `infeed.for_training`.
+    """Draws a distortion for an encoded image and applies it: the data to send; see `infeed.for_training`.
 
-    Args:
-      encoded: string scalar, the image file's bytes.
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
-      config: of the run.
-      uniform: draws the random numbers.
+    The boxes are float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
     """
     shape = image_shape(encoded)
     return distort(encoded, shape, preprocessing_for(config).draw(shape, bbox, uniform), config)
 
 
 def distort(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> device_images.Features:
-    """Returns what `preprocess_for_train` does, for a shape from `image_shape` and a given distortion."""
+    """Returns what `training_image` does, for a shape from `image_shape` and a given distortion."""
     image = decode_and_resize(encoded, shape, preprocessing_for(config).crop(shape, distortion), config)
     return infeed.for_training(image, distortion, config)

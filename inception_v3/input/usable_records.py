@@ -10,12 +10,8 @@ as several images, and only one data set is processed at a time. Therefore a dat
 from typing import Any, Callable, Tuple
 
 from console.tensorflow_versions import tf
-
-# Records that are processed as a group; with a seed, see `ordered_records.group_for`. Larger groups cost less per
-# record; about three groups are held in memory.
-GROUP_RECORDS = 128
-# The fewest records of which one can replace another.
-RUN_RECORDS = 8
+from inception_v3.input.ordered_records import GROUP_RECORDS
+from inception_v3.input.padding import zeros_like
 
 # A part of the message about records that cannot be replaced.
 NONE_USABLE = 'consecutive records can be used'
@@ -27,13 +23,9 @@ _NameBad = Callable[[tf.Tensor, tf.Tensor], tf.Operation]
 def map_or_skip(
     dataset: tf.data.Dataset, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
 ) -> tf.data.Dataset:
-    """Preprocesses records; leaves out and names those that cannot be used.
+    """Preprocesses a data set of (path, position, record); leaves out and names those that cannot be used.
 
-    Args:
-      dataset: of (path, position, record).
-      preprocess: converts a path, a position and the record there to (features, label).
-      parallel_calls: records to preprocess at a time.
-      name_bad: names bad records.
+    `preprocess` converts a path, a position and the record there to (features, label), `parallel_calls` at a time.
     """
 
     def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Any:
@@ -52,13 +44,9 @@ def map_or_replace(
     A lane's consecutive records are a run. The image of a bad record is that of the next usable record in its run; the
     first follows the last. So the batches stay the same for any number of hosts, and for any step to begin at.
 
-    Args:
-      dataset: of groups ((path, position, record), key), each [lanes, steps, width, …]: for several steps the records
-        that several lanes supply. A run is the records of a lane in these steps.
-      preprocess: converts a path, a position, the record there and its key to (features, label).
-      parallel_calls: records to preprocess at a time.
-      name_bad: names bad records.
-      step: int64 scalar, the number of completed steps. The groups begin before it, at a multiple of `steps`.
+    The data set has groups ((path, position, record), key), each [lanes, steps, width, …]: for several steps the
+    records that several lanes supply. A run is the records of a lane in these steps. The groups begin before `step`,
+    the number of completed steps, at a multiple of `steps`.
 
     Returns:
       A data set of (features, label), in the order of steps. At run time, `tf.errors.InvalidArgumentError` is raised if
@@ -109,13 +97,7 @@ def _tried(
 def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
     """For each record of several runs, the place among the usable ones of the record to use; -1 if a run has none.
 
-    Args:
-      usable: int64 [usable], the indices of the usable records.
-      runs: the number of runs.
-      run: the number of records of a run.
-
-    Returns:
-      int32 [runs * run].
+    `usable`, int64 [usable], has the indices of the usable records; there are `runs` runs of `run` records.
     """
     places = tf.range(1, tf.size(usable) + 1)
     places = tf.reshape(tf.scatter_nd(usable[:, tf.newaxis], places, [runs * run]) - 1, [runs, run])
@@ -123,13 +105,3 @@ def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
     following = tf.gather(places, (tf.range(run)[:, tf.newaxis] + tf.range(run)) % run, axis=1)
     first = tf.argmax(tf.cast(following >= 0, tf.int32), axis=2)
     return tf.reshape(tf.gather(following, first[:, :, tf.newaxis], batch_dims=2), [-1])
-
-
-def zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """A data set of one element of zeros, shaped like those of `dataset`; unknown sizes become 0."""
-
-    def zeros(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
-        return tf.zeros([size or 0 for size in shape.as_list()], dtype)
-
-    shapes, types = tf.data.get_output_shapes(dataset), tf.data.get_output_types(dataset)
-    return tf.data.Dataset.from_tensors(tf.nest.map_structure(zeros, shapes, types))

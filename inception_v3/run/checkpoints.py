@@ -10,7 +10,8 @@ import numpy as np
 from console import outputs
 from console.errors import CheckpointError
 from console.log import logger
-from console.tensorflow_versions import checkpoint_errors, tf
+from console.tensorflow_names import checkpoint_errors
+from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3 import loss_scale, moving_average

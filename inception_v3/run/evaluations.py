@@ -5,7 +5,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 
 from console.json_content import record
 from data.dataset_info import DatasetInfo
-from data.files import append_line, read_lines
+from data.json_lines import append_line, read_lines
 from inception_v3.config import Config, differences
 from inception_v3.run import starts
 from inception_v3.run.files import recorded_config

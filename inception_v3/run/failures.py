@@ -20,11 +20,11 @@ from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import splits_of
 from inception_v3.input import usable_records
-from inception_v3.input.bad_records import checker_of
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.checkpoints import PASSED_OVER, latest_checkpoint, set_aside, step_before, step_of
 from inception_v3.run.files import check_writable
 from inception_v3.run.leftovers import remove_leftovers
+from inception_v3.run.skipped_records import checker_of
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')

@@ -6,7 +6,8 @@ import os
 from typing import Sequence
 
 from console.log import logger
-from console.tensorflow_versions import make_servable_by_both, tf
+from console.tensorflow_names import make_servable_by_both
+from console.tensorflow_versions import tf
 from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input import infeed

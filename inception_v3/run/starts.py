@@ -8,7 +8,8 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from console import json_content
 from console.log import logger
 from data.dataset_info import DatasetInfo
-from data.files import append_line, read_lines, write_whole
+from data.files import write_whole
+from data.json_lines import append_line, read_lines
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.data_set import samples_of
 from inception_v3.run import source

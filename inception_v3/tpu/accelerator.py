@@ -3,7 +3,8 @@
 import contextlib
 from typing import Any, ContextManager
 
-from console.tensorflow_versions import cuda_version, tf
+from console.tensorflow_names import cuda_version
+from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks import layers
 

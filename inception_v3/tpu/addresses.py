@@ -7,7 +7,8 @@ import time
 import urllib.parse
 from typing import Any, List, Optional
 
-from console.tensorflow_versions import knows_tpu_vms, tf  # isort: skip  Before TensorFlow is loaded.
+from console.tensorflow_names import knows_tpu_vms  # isort: skip  Before TensorFlow is loaded.
+from console.tensorflow_versions import tf  # isort: skip
 from tensorflow.python.framework import kernels
 
 from console.errors import CommandError, RetryableError

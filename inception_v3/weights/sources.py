@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import numpy as np
 
 from console.messages import shown
-from console.tensorflow_versions import checkpoint_errors, tf
+from console.tensorflow_names import checkpoint_errors
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
 from inception_v3.run import digests

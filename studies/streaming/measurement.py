@@ -26,7 +26,7 @@ from data import records, tfrecord
 from data.convert import tar_shards
 from inception_v3.config import Config
 from inception_v3.input import device_images
-from inception_v3.input.record_preprocessing import preprocess_for_train
+from inception_v3.input.record_preprocessing import training_image
 from inception_v3.input_pipeline import InputPipeline, images_at_a_time
 from inception_v3.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
@@ -181,7 +181,7 @@ class SingleFiles(InputPipeline):
         """Converts (encoded image, label), as `storage` returns them, to a data set of (features, label)."""
 
         def preprocess(encoded: tf.Tensor, label: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
-            return preprocess_for_train(encoded, whole_image_box(), self._config), label
+            return training_image(encoded, whole_image_box(), self._config), label
 
         return dataset.map(preprocess, images_at_a_time(self._config))
 

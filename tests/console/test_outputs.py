@@ -12,7 +12,7 @@ import pytest
 
 from console import outputs
 from console.errors import FIX
-from data import files
+from data import files, json_lines
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
 from inception_v3.commands.export import __main__ as export
 from inception_v3.commands.features import __main__ as features
@@ -77,7 +77,7 @@ def test_special_files__are_refused_and_stay(make: Any, reason: str, tmp_path: p
     for each in (path, link):
         writes: Tuple[Tuple[Any, ...], ...] = (
             (files.write_whole, str(each), 'new'),
-            (files.append_line, str(each), {}),
+            (json_lines.append_line, str(each), {}),
             (outputs.move, str(tmp_path / 'absent'), str(each)),
         )
         for write, *arguments in writes:

@@ -4,7 +4,7 @@ import pathlib
 
 from tensorflow.core.protobuf import saved_model_pb2
 
-from console.tensorflow_versions import make_servable_by_both
+from console.tensorflow_names import make_servable_by_both
 
 
 def test_make_servable_by_both__removes_only_the_attribute_that_1_15_does_not_know(tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from console import json_content
 from console.tensorflow_versions import tf
-from data import files, remote
+from data import files, json_lines, remote
 
 
 def test_write_whole__replaces_the_content_and_leaves_no_other_file(tmp_path: pathlib.Path) -> None:
@@ -39,8 +39,8 @@ def test_write_whole__keeps_the_old_content_until_the_new_is_complete(tmp_path: 
 
 def test_append_line__adds_an_object_per_line(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.jsonl'
-    files.append_line(str(path), {'a': 1})
-    files.append_line(str(path), {'b': [2, None], 'c': 'x\ny'})
+    json_lines.append_line(str(path), {'a': 1})
+    json_lines.append_line(str(path), {'b': [2, None], 'c': 'x\ny'})
     assert [json.loads(line) for line in path.read_text().splitlines()] == [{'a': 1}, {'b': [2, None], 'c': 'x\ny'}]
     assert path.read_text().endswith('\n')
 
@@ -48,7 +48,7 @@ def test_append_line__adds_an_object_per_line(tmp_path: pathlib.Path) -> None:
 def test_append_line__begins_a_line_after_half_a_line(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.jsonl'
     path.write_text('{"a": 1}\n{"a": ')
-    files.append_line(str(path), {'b': 2})
+    json_lines.append_line(str(path), {'b': 2})
     assert path.read_text() == '{"a": 1}\n{"a": \n{"b": 2}\n'
 
 
@@ -65,7 +65,7 @@ def test_append_line__rewrites_a_remote_file(tmp_path: pathlib.Path, monkeypatch
     monkeypatch.setattr(remote, 'is_remote', lambda path: True)
     monkeypatch.setattr(remote, 'read', lambda path: pathlib.Path(path).read_bytes())
     monkeypatch.setattr(tf.io.gfile, 'GFile', open_file)
-    files.append_line(str(path), {'b': 2})
+    json_lines.append_line(str(path), {'b': 2})
     assert modes == ['w'] and path.read_text() == '{"a": 1}\n{"b": 2}\n'
 
 
@@ -73,13 +73,13 @@ def test_read_lines__skips_and_counts_damaged_lines(tmp_path: pathlib.Path, capl
     path = tmp_path / 'a.jsonl'
     path.write_bytes(b'{"a": 1}\n\n{"a": \n[1]\n{"b": 3}\n\xff\xfe\n{"a": "4"}\n' + b'[' * 100_000 + b'\n{"a": 5}')
     with caplog.at_level(logging.INFO):
-        found = files.read_lines(str(path), lambda values: int(values.get('a') or 'none'))
+        found = json_lines.read_lines(str(path), lambda values: int(values.get('a') or 'none'))
     assert found == [1, 4, 5]
     assert f'{path}: skipped 5 of 8 lines, which are damaged' in caplog.text
 
 
 def test_read_lines__of_a_missing_file_is_empty(tmp_path: pathlib.Path, caplog: Any) -> None:
-    assert files.read_lines(str(tmp_path / 'none'), int) == []
+    assert json_lines.read_lines(str(tmp_path / 'none'), int) == []
     assert files.text_of(str(tmp_path / 'none')) == ''
     assert not caplog.records
 
@@ -87,7 +87,7 @@ def test_read_lines__of_a_missing_file_is_empty(tmp_path: pathlib.Path, caplog: 
 def test_read_lines__raises_other_errors(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'a').write_text('1\n')
     with pytest.raises(ZeroDivisionError):
-        files.read_lines(str(tmp_path / 'a'), lambda value: 1 // 0)
+        json_lines.read_lines(str(tmp_path / 'a'), lambda value: 1 // 0)
 
 
 class _Fields(NamedTuple):

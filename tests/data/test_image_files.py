@@ -148,6 +148,7 @@ def with_size(width: int, height: int) -> bytes:
         (bytes(9), 'has only zero bytes'),
         (JPEG[:50], 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged'),
         (saved(CAT, 'TIFF'), 'is a TIFF image that is damaged, or cannot be decoded as it is; ' + CONVERSION),
+        (saved(CAT, 'WEBP'), 'is a WebP image that is damaged, or cannot be decoded as it is; ' + CONVERSION),
         (saved(CAT, 'PPM'), f'has the format PPM; {SUPPORTED}'),
         (b'\0\0\0\x18ftypavif' + bytes(9), f'has the format AVIF; {SUPPORTED}'),
         (b'\0\0\0\x0cJXL \r\n' + bytes(9), f'has the format JPEG XL; {SUPPORTED}'),

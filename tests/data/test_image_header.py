@@ -118,17 +118,6 @@ def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
         session.run(decode_image(tf.constant(encoded)))
 
 
-@pytest.mark.parametrize(('kind', 'name'), [('TIFF', 'TIFF'), ('WEBP', 'WebP')])
-def test_unsupported_formats__have_names(kind: str, name: str) -> None:
-    assert read_header(saved(CAT, kind)) == ImageHeader(name, (), 0, 0, False)
-
-
-def test_unsupported_formats__that_pillow_does_not_write_have_names() -> None:
-    # TIFF 6.0, section 2, in big-endian order; ISO/IEC 18181-2, the signature box.
-    assert read_header(b'MM\0*\0\0\0\x08') == ImageHeader('TIFF', (), 0, 0, False)
-    assert read_header(b'\0\0\0\x0cJXL \r\n\x87\n') == ImageHeader('JPEG XL', (), 0, 0, False)
-
-
 def test_a_bmp_has_a_size__from_top_to_bottom_as_well() -> None:
     encoded = saved(CAT, 'BMP')
     upside_down = encoded[:22] + struct.pack('<i', -300) + encoded[26:]

@@ -8,12 +8,14 @@ from typing import Any, List, Optional
 import pytest
 
 from console.tensorflow_versions import tf
-from data import record_checker, records, tf_example, tfrecord
+from data import checks, record_checker, records, tf_example
 from data.convert import writing
 from data.record_checker import RecordChecker
+from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 from tests.data.written_records import written
 from tests.support.bad_records import DAMAGES
+from tests.support.foreign_records import foreign_example, write_foreign
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import framed
@@ -152,12 +154,6 @@ def test_search__finds_damage_in_the_first_record(checker: RecordChecker, spoilt
     assert next(checker.search(spoilt_paths, print))[:2] == (spoilt_paths[0], 0)
 
 
-def test_close__ends_the_session(checker: RecordChecker, photos: List[Photo]) -> None:
-    checker.close()
-    with pytest.raises(RuntimeError, match='closed'):
-        checker.problem(photo_example(photos[0]).SerializeToString())
-
-
 def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     first = next(tf.io.tf_record_iterator(spoilt_paths[0]))
     with open(spoilt_paths[0], 'rb+') as file:
@@ -182,22 +178,9 @@ def test_impossible_record_length__is_named(
     with pytest.raises(
         records.DataError, match=f'{re.escape(path)}, record 3: .*the record claims a length of {length:,}'
     ):
-        tfrecord.check_not_empty([path])
+        checks.check_not_empty('tfrecord', [path])
     (found,) = checker.search([path], print)
     assert found.position == 3 and f'the record claims a length of {length:,} bytes' in found.problem
-
-
-def test_truncated_record_length__is_named(tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo]) -> None:
-    writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
-    (path,) = records.find_shards(str(tmp_path), records.TRAIN)
-    with open(path, 'ab') as file:
-        size = file.tell()
-        file.write(bytes(11))
-    reason = f'the length of a record is truncated at byte {size:,}'
-    message = f'record 2: the file is damaged or truncated from here on: {reason}.'
-    with pytest.raises(records.DataError, match=message):
-        tfrecord.check_not_empty([path])
-    assert [str(bad) for bad in checker.search([path], print)] == [f'{path}, {message}']
 
 
 def test_search__reports_progress(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
@@ -217,3 +200,44 @@ def test_problem_at__a_known_position(checker: RecordChecker, spoilt_paths: List
     assert checker.problem_at(spoilt_paths[1], 1).problem == 'could not be used when it was read.'
     assert checker.problem_at(spoilt_paths[1], 5).problem == 'can no longer be read.'
     assert checker.problem_at('/no/such/file', 0).problem == 'can no longer be read.'
+
+
+def test_described__says_which_keys_look_like_an_image_and_a_label(photos: List[Photo]) -> None:
+    height, width, _ = photos[0].pixels.shape
+    example = foreign_example(photos[0], height=height, id=b'x1', thumbnail=b'\xff\x00\x01')
+    example.features.feature['scores'].float_list.value[:] = [0.5, 0.25]
+    example.features.feature['nothing'].SetInParent()
+    assert record_checker.described(example) == (
+        f"The record has the keys fine_label ({photos[0].label - 1}), height ({height}), id ('x1'), nothing (empty), "
+        f'picture (JPEG of {width} x {height} pixels), scores (2 floats), thumbnail (3 bytes). --image_key=picture '
+        'looks like an image. --label_key=fine_label looks like a label.'
+    )
+    del example.features.feature['picture'], example.features.feature['fine_label']
+    assert record_checker.described(example).endswith(
+        '--label_key=height looks like a label. None holds the bytes of a JPEG, PNG or GIF file; other images must be '
+        'encoded as one first.'
+    )
+    assert record_checker.described(tf.train.Example()) == 'The record has no keys.'
+
+
+def test_check_keys__of_the_first_record(photos: List[Photo], tmp_path: Any) -> None:
+    path = write_foreign(tmp_path / 'some', photos[:2])
+    record_checker.check_keys(path, Fields('picture', 'fine_label', 1))
+    for fields, message in (
+        (Fields(), 'no image: image/encoded must hold .* --image_key=picture looks like an image'),
+        (Fields('picture'), 'no label: image/class/label must hold .* --label_key=fine_label looks like a label'),
+        (Fields('picture', 'picture'), 'no label: picture must hold one whole number'),
+    ):
+        with pytest.raises(records.DataError, match=f'{path}, record 0: {message}'):
+            record_checker.check_keys(path, fields)
+
+
+def test_label_problem__names_the_range_and_the_offset() -> None:
+    assert record_checker.label_problem(0, 10, 1) is None
+    assert record_checker.label_problem(10, 10) == (
+        'label 10 is not in 0 to 9 (--num_classes=10). Labels that begin at another number need --label_offset=N, '
+        'which is added to each.'
+    )
+    assert record_checker.label_problem(-2, 10, -3) == (
+        'label -2 (1 in the record, and --label_offset=-3) is not in 0 to 9 (--num_classes=10).'
+    )

@@ -6,7 +6,8 @@ from typing import Any, List
 
 import pytest
 
-from data import records, remote
+from data import checks, records, remote
+from data.sources import Source
 from tests.data.written_records import written
 
 
@@ -19,25 +20,6 @@ def test_the_shards_of_a_split_are_found_in_order(tmp_path: pathlib.Path) -> Non
     assert train[10].endswith('/train-00010-of-00012')
 
 
-def test_find_shards__sorts_the_names_of_a_store(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    paths = written(tmp_path, records.TRAIN, [1] * 5)
-    monkeypatch.setattr(remote, 'names_in', lambda folder: sorted(os.listdir(folder), reverse=True))
-    assert records.find_shards(str(tmp_path), records.TRAIN) == paths
-
-
-def test_check_more_than__counts_no_more_records_than_it_needs(tmp_path: pathlib.Path) -> None:
-    paths = written(tmp_path, records.TRAIN, [2, 3, 5])
-    limits: List[int] = []
-
-    def count_first(path: str, at_most: int) -> int:
-        limits.append(at_most)
-        return min([2, 3, 5][paths.index(path)], at_most)
-
-    records.check_more_than(3, paths, count_first)
-    # The second file has enough, so the third is not read.
-    assert limits == [4, 2]
-
-
 def test_find_shards__ignores_other_names(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [1, 1])
     for name in ('train-labels.txt', 'train-00001-of-00002.bak', 'train-00000-of-00002_.gstmp', 'old-train-0-of-1'):
@@ -45,42 +27,9 @@ def test_find_shards__ignores_other_names(tmp_path: pathlib.Path) -> None:
     assert records.find_shards(str(tmp_path), records.TRAIN) == paths
 
 
-def complaint(data_dir: pathlib.Path, split: str) -> str:
-    with pytest.raises(records.DataError) as error:
-        records.find_shards(str(data_dir), split)
-    assert f'--data_dir={data_dir}: ' in str(error.value)
-    return str(error.value)
-
-
-def test_a_missing_folder_is_refused(tmp_path: pathlib.Path) -> None:
-    assert 'no such folder. It must hold the files' in complaint(tmp_path / 'nowhere', records.TRAIN)
-
-
-def test_find_shards__refuses_a_file(tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'file').touch()
-    assert 'no such folder' in complaint(tmp_path / 'file', records.TRAIN)
-
-
-@pytest.mark.parametrize(
-    ('split', 'expected'),
-    [(records.TRAIN, 'train-00000-of-01024'), (records.VALIDATION, 'validation-00000-of-00128')],
-)
-def test_an_empty_folder_is_refused_with_the_name_of_a_shard(tmp_path: pathlib.Path, split: str, expected: str) -> None:
-    message = complaint(tmp_path, split)
-    assert f'no {split} files, which are named like {expected}; it is empty.' in message
-
-
-def test_a_folder_of_training_files_alone_has_no_validation_files(tmp_path: pathlib.Path) -> None:
-    written(tmp_path, records.TRAIN, [1, 1])
-    (tmp_path / 'readme.txt').touch()
-    message = complaint(tmp_path, records.VALIDATION)
-    assert 'no validation files' in message
-    assert message.endswith('it holds readme.txt, train-*.')
-
-
 def test_missing_shards_are_named(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [1] * 5)
-    assert records.missing_shards(str(tmp_path), records.TRAIN, paths) == []
+    assert checks.missing(Source(str(tmp_path)), records.TRAIN, paths) == []
     (tmp_path / 'many').mkdir()
     paths = written(tmp_path / 'many', records.TRAIN, [1] * 30)
     for path in paths[2::3]:
@@ -88,29 +37,7 @@ def test_missing_shards_are_named(tmp_path: pathlib.Path) -> None:
     found = records.find_shards(str(tmp_path / 'many'), records.TRAIN)
     assert len(found) == 20
     missing = [f'train-{number:05d}-of-00030' for number in range(2, 30, 3)]
-    assert records.missing_shards(str(tmp_path), records.TRAIN, found) == missing
-
-
-def test_shards_of_two_data_sets_are_refused(tmp_path: pathlib.Path) -> None:
-    written(tmp_path, records.TRAIN, [1] * 2)
-    written(tmp_path, records.TRAIN, [1] * 4)
-    assert 'several data sets, -of-00002 and -of-00004. Keep one.' in complaint(tmp_path, records.TRAIN)
-
-
-def test_find_shards__mentions_tar_shards(tmp_path: pathlib.Path) -> None:
-    for name in ('backup.tar', 'train.tar', 'validation-00000.tar'):
-        (tmp_path / name).touch()
-    assert complaint(tmp_path, records.TRAIN).endswith('it holds backup.tar, train.tar, validation-*.tar.')
-    assert complaint(tmp_path, records.VALIDATION).endswith(' --data_format=tar reads tar files.')
-
-
-def test_unused_files__are_those_that_begin_like_a_split(tmp_path: pathlib.Path) -> None:
-    paths = written(tmp_path, records.TRAIN, [1, 1])
-    written(tmp_path, records.VALIDATION, [1])
-    for name in ('train-00001-of-00002.bak', 'train-00000-of-00002.gz', 'training.txt', 'dataset.json'):
-        (tmp_path / name).touch()
-    unused = ['train-00000-of-00002.gz', 'train-00001-of-00002.bak']
-    assert records.unused_files(str(tmp_path), records.TRAIN, paths) == unused
+    assert checks.missing(Source(str(tmp_path)), records.TRAIN, found) == missing
 
 
 def test_irregular_kind__names_what_is_no_file(tmp_path: pathlib.Path) -> None:
@@ -147,3 +74,29 @@ def test_expected_sizes__are_those_of_files_whose_store_hides_refusals(
     assert records.sizes_of(paths) == [3, 0, 70]
     monkeypatch.setattr(remote, 'hides_refusals', lambda path: hides_refusals)
     assert records.expected_sizes(paths) == ([3, 0, 70] if hides_refusals else [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ('names', 'split', 'message'),
+    [
+        ([], 'train', 'no train files, which are named like train-00000-of-01024; it is empty.'),
+        ([], 'validation', 'no validation files, which are named like validation-00000-of-00128; it is empty.'),
+        (['train-00000-of-00001', 'readme.txt'], 'validation', 'it holds readme.txt, train-*.'),
+        (['train-00000-of-00002', 'train-00000-of-00004'], 'train', 'several data sets, -of-00002 and -of-00004. Keep'),
+        (['validation-00000.tar', 'train.tar'], 'validation', '--data_format=tar reads tar files.'),
+        (['validation-00000.tar', 'train.tar'], 'train', 'it holds train.tar, validation-*.tar.'),
+    ],
+)
+def test_find_shards__refuses_other_folders(names: List[str], split: str, message: str, tmp_path: pathlib.Path) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(records.DataError) as error:
+        records.find_shards(str(tmp_path), split)
+    assert f'--data_dir={tmp_path}: ' in str(error.value) and message in str(error.value)
+
+
+def test_find_shards__refuses_what_is_no_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'file').touch()
+    for name in ('file', 'nowhere'):
+        with pytest.raises(records.DataError, match='no such folder'):
+            records.find_shards(str(tmp_path / name), records.TRAIN)

@@ -6,7 +6,7 @@ from typing import Any, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, remote, tfrecord
+from data import records, remote
 from data.convert import writing
 
 GS_403 = (
@@ -182,27 +182,6 @@ def test_local_files__same_functions(tmp_path: Any) -> None:
     assert (remote.read(str(path)), remote.size(str(path))) == (b'content', 7)
     with pytest.raises(tf.errors.NotFoundError):
         remote.check_readable(str(tmp_path / 'nothing'))
-
-
-def test_read_to_the_end__fails_if_the_file_is_longer(photo_dir: str) -> None:
-    path, _ = records.find_shards(photo_dir, records.TRAIN)
-
-    def read(size: int) -> int:
-        lines = tfrecord.read_to_the_end(tf.data.TFRecordDataset(path), tf.constant(path), tf.constant(size))
-        following = tf.data.make_one_shot_iterator(lines).get_next()
-        count = 0
-        with tf.Session() as session:
-            try:
-                while True:
-                    assert session.run(following)
-                    count += 1
-            except tf.errors.OutOfRangeError:
-                return count
-
-    assert read(remote.size(path)) == len(list(tf.io.tf_record_iterator(path)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=remote.ENDED_EARLY):
-        read(remote.size(path) + 1)
-    assert records.expected_sizes([path, path]) == [0, 0]
 
 
 @pytest.mark.parametrize('target', ['gs://bucket/digits', 's3://bucket/digits'])

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from data import checks
 from data.records import TRAIN, VALIDATION, DataError
 from data.sources import Source, common_folder
 from tests.data.test_file_patterns import touched
@@ -18,13 +19,13 @@ def test_find__folders_with_files_of_any_names(folder: str, tmp_path: pathlib.Pa
     train = [f'{tmp_path}/train/a.tfrecord', f'{tmp_path}/train/b']
     assert source.find(TRAIN) == train
     assert source.find(VALIDATION) == [f'{tmp_path}/{folder}/all.rec']
-    assert source.unused(TRAIN, train) == ['.hidden', 'README', 'deep', 'x.json']
+    assert checks.unused(source, TRAIN, train) == ['.hidden', 'README', 'deep', 'x.json']
     assert source._replace(data_format='tar').find(VALIDATION) == [f'{tmp_path}/{folder}/0.tar']
     # Files of the documented names come first.
-    touched(tmp_path, 'train-00000-of-00002')
+    touched(tmp_path, 'train-00000-of-00002', 'train-00001-of-00002.gz', 'training.txt')
     assert source.find(TRAIN) == [f'{tmp_path}/train-00000-of-00002']
-    assert source.unused(TRAIN, source.find(TRAIN)) == ['train/']
-    assert source.missing(TRAIN, source.find(TRAIN)) == ['train-00001-of-00002']
+    assert checks.unused(source, TRAIN, source.find(TRAIN)) == ['train-00001-of-00002.gz', 'train/']
+    assert checks.missing(source, TRAIN, source.find(TRAIN)) == ['train-00001-of-00002']
 
 
 def test_folder__validation_is_unambiguous(tmp_path: pathlib.Path) -> None:
@@ -64,7 +65,7 @@ def test_find__patterns_replace_the_names_in_data_dir(tmp_path: pathlib.Path) ->
     touched(tmp_path, 'more/a.tar')
     source = Source(str(tmp_path), train_files='digits*')
     assert source.find(TRAIN) == [f'{tmp_path}/digits.tfrecord-0000{number}-of-00003' for number in (0, 2)]
-    assert source.missing(TRAIN, source.find(TRAIN)) == ['digits.tfrecord-00001-of-00003']
+    assert checks.missing(source, TRAIN, source.find(TRAIN)) == ['digits.tfrecord-00001-of-00003']
     assert (source.flag(TRAIN), source.flag(VALIDATION)) == ('--train_files=digits*', f'--data_dir={tmp_path}')
     assert str(source) == f'{tmp_path}, --train_files=digits*'
     with pytest.raises(DataError, match='names tar files, which --data_format=tar reads'):

@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 
 from console.tensorflow_versions import tf
-from data import dataset_info, records, tf_example
+from data import dataset_info, encoding, records
 from data.convert import tar_shards as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
 from tests.data.test_exif import with_orientation
@@ -71,7 +71,7 @@ def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.P
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
     assert done.returncode == 0, done.stderr
     first, second = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
-    assert first == tf_example.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
+    assert first == encoding.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
     feature = second.features.feature
     assert feature['image/format'].bytes_list.value[:] == [b'PNG']
     with tf.Session() as session:
@@ -123,7 +123,7 @@ def test_labels_without_description__have_a_bound(label: int, photos: List[Photo
     for split in (records.TRAIN, records.VALIDATION):
         write_tar(tmp_path / 'tar' / f'{split}-00000.tar', samples)
         with tf.io.TFRecordWriter(str(tmp_path / 'records' / f'{split}-00000-of-00001')) as writer:
-            writer.write(tf_example.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
+            writer.write(encoding.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
     expected = f'label {label} is not in 0 to 999,999, the labels allowed in a source without dataset.json.'
     for source, where in (
         ('tar', 'train-00000.tar, record 1: b: '),

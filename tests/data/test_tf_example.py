@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from data import tf_example
+from data import encoding, tf_example
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes
 
@@ -41,7 +41,7 @@ def test_a_record_without_image_or_label_fails_when_it_is_parsed(missing: str, p
 
 
 def test_an_example_has_imagenets_fields() -> None:
-    feature = tf_example.make_example(b'JPEG bytes', 'JPEG', 7, 'tench', 480, 640, 'n01.jpg').features.feature
+    feature = encoding.make_example(b'JPEG bytes', 'JPEG', 7, 'tench', 480, 640, 'n01.jpg').features.feature
     assert {name: [*f.bytes_list.value, *f.int64_list.value] for name, f in feature.items()} == {
         'image/encoded': [b'JPEG bytes'],
         'image/format': [b'JPEG'],
@@ -56,8 +56,11 @@ def test_an_example_has_imagenets_fields() -> None:
 
 
 def test_make_example__with_boxes_labels_each(photos: List[Photo]) -> None:
-    boxes = [tf_example.Box(0.25, 0.5, 0.75, 1.0), tf_example.Box(xmin=0.0, ymin=0.125, xmax=0.375, ymax=0.625)]
-    example = tf_example.make_example(b'', 'PNG', 7, 'é\udcff', 1, 1, 'a\udcfe.png', 'n01440764', boxes)
+    boxes = [
+        encoding.Box(0.25, 0.5, 0.75, 1.0),
+        encoding.Box(xmin=0.0, ymin=0.125, xmax=0.375, ymax=0.625),
+    ]
+    example = encoding.make_example(b'', 'PNG', 7, 'é\udcff', 1, 1, 'a\udcfe.png', 'n01440764', boxes)
     feature = example.features.feature
     assert [*feature['image/object/class/label'].int64_list.value] == [7, 7]
     assert {
@@ -73,7 +76,7 @@ def test_make_example__with_boxes_labels_each(photos: List[Photo]) -> None:
     ('encoded', 'expected'), [(b'\x89PNG\r', 'PNG'), (b'GIF89a', 'GIF'), (b'\xff\xd8\xff', 'JPEG')]
 )
 def test_format_of__is_that_of_the_first_bytes(encoded: bytes, expected: str) -> None:
-    assert tf_example.format_of(encoded) == expected
+    assert encoding.format_of(encoded) == expected
 
 
 # Without the bytes that `parse` adds, the process crashes.

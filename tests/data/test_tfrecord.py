@@ -13,7 +13,7 @@ from typing import Any, Callable, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, remote, tfrecord
+from data import checks, records, remote, tfrecord
 from data.convert import writing
 from tests.data.written_records import written
 from tests.support.photos import Photo, photo_example
@@ -47,8 +47,8 @@ def test_truncated_length__is_refused(bytes_after: int, tmp_path: pathlib.Path) 
     # TensorFlow reads three records, and takes the other bytes for the end.
     assert len([*tf.io.tf_record_iterator(path)]) == 3
     message = f'^{path}, record 3: .*length of a record is truncated at byte {size}'
-    checks: List[Callable[[List[str]], Any]] = [tfrecord.count_records, tfrecord.check_not_empty]
-    for check in checks:
+    check_first: Callable[[List[str]], Any] = functools.partial(checks.check_not_empty, 'tfrecord')
+    for check in (tfrecord.count_records, check_first):
         with pytest.raises(records.DataError, match=message):
             check([path])
     with pytest.raises(tf.errors.DataLossError, match=f'truncated at byte {size}'):
@@ -64,10 +64,10 @@ def test_length__has_31_bits(length: int, is_refused: bool, tmp_path: pathlib.Pa
     path.write_bytes(framed(b'', length))
     if is_refused:
         with pytest.raises(records.DataError, match=f'record 0: .* the record claims a length of {length:,} bytes'):
-            tfrecord._check_lengths([str(path)])
+            checks.check_lengths([str(path)])
     else:
         # The record is only truncated, which TensorFlow reports.
-        tfrecord._check_lengths([str(path)])
+        checks.check_lengths([str(path)])
 
 
 def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
@@ -77,19 +77,19 @@ def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
 
 def test_a_split_needs_a_record_in_some_file(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [0, 0, 1])
-    tfrecord.check_not_empty(paths)
+    checks.check_not_empty('tfrecord', paths)
     with pytest.raises(records.DataError, match=r'train-00000-of-00003 and the other files: no records'):
-        tfrecord.check_not_empty(paths[:2])
+        checks.check_not_empty('tfrecord', paths[:2])
 
 
 def test_there_are_more_records_than_may_be_skipped(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [2, 0, 1])
-    tfrecord.check_not_empty(paths, skipped=2)
+    checks.check_not_empty('tfrecord', paths, skipped=2)
     message = (
         r'train-00000-of-00003 and the other files: 3 records, and --max_bad_records=3 allows all of them to be skipped'
     )
     with pytest.raises(records.DataError, match=message):
-        tfrecord.check_not_empty(paths, skipped=3)
+        checks.check_not_empty('tfrecord', paths, skipped=3)
 
 
 def compressed(path: pathlib.Path, lengths: List[int], options: str) -> str:
@@ -119,7 +119,7 @@ def test_compressed_files__are_recognized_by_their_content(tmp_path: pathlib.Pat
     paths = [compressed(tmp_path / f'{i}', each, kind) for i, (each, kind) in enumerate(zip(lengths, kinds))]
     assert [tfrecord.compression_of(path) for path in paths] == kinds
     assert tfrecord.count_records(paths) == [1, 1, 1, 2, 0, 3, 0, 2]
-    tfrecord.check_not_empty(paths, 9)
+    checks.check_not_empty('tfrecord', paths, 9)
     for path, expected in zip(paths, lengths):
         found = all_read(paths, path)
         assert [len(record) for record in found] == expected
@@ -149,7 +149,7 @@ def test_compressed_file__with_another_end_is_refused(
         }[fault]
     )
     path = f'{tmp_path}/bad'
-    tfrecord.check_not_empty([path])
+    checks.check_not_empty('tfrecord', [path])
     with pytest.raises(records.DataError, match=f'{path}: cannot be read: '):
         tfrecord.count_records([path])
     found = []
@@ -176,25 +176,25 @@ def test_compressed_file__with_another_end_is_refused(
 def test_check_not_empty__names_other_compressed_files(content: bytes, message: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'file').write_bytes(content)
     with pytest.raises(records.DataError, match=f'file: not a record file, or damaged near its beginning: .*{message}'):
-        tfrecord.check_not_empty([f'{tmp_path}/file'])
+        checks.check_not_empty('tfrecord', [f'{tmp_path}/file'])
 
 
 def test_check_not_empty__names_a_file_of_another_format(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'train-00000-of-00001'
     path.write_text('this is a text, and not a record file')
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: not a record file, or damaged'):
-        tfrecord.check_not_empty([str(path)])
+        checks.check_not_empty('tfrecord', [str(path)])
     path.unlink()
     path.mkdir()
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: .*[Dd]irectory'):
-        tfrecord.check_not_empty([str(path)])
+        checks.check_not_empty('tfrecord', [str(path)])
     path.rmdir()
     os.mkfifo(str(path))
     with pytest.raises(
         records.DataError,
         match=r'train-00000-of-00001: cannot be read: .* is a pipe or a device',
     ):
-        tfrecord.check_not_empty([str(path)])
+        checks.check_not_empty('tfrecord', [str(path)])
 
 
 def test_check_not_empty__reads_no_more_records_than_it_needs(tmp_path: pathlib.Path) -> None:
@@ -202,10 +202,10 @@ def test_check_not_empty__reads_no_more_records_than_it_needs(tmp_path: pathlib.
     content = bytearray(pathlib.Path(path).read_bytes())
     content[-1] ^= 1  # The checksum of the last record.
     pathlib.Path(path).write_bytes(content)
-    tfrecord.check_not_empty([path])
-    tfrecord.check_not_empty([path], skipped=1)
+    checks.check_not_empty('tfrecord', [path])
+    checks.check_not_empty('tfrecord', [path], skipped=1)
     with pytest.raises(records.DataError, match='damaged near its beginning'):
-        tfrecord.check_not_empty([path], skipped=2)
+        checks.check_not_empty('tfrecord', [path], skipped=2)
 
 
 @pytest.mark.parametrize('difference', [0, 1, -1])

@@ -9,7 +9,7 @@ from typing import Callable, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, tf_example
+from data import encoding, records
 from data.convert import writing
 from tests.data.written_records import read
 
@@ -17,7 +17,7 @@ from tests.data.written_records import read
 @pytest.mark.parametrize(('count', 'shards'), [(10, 3), (7, 7), (12, 4), (3, 5), (1, 1), (100, 16)])
 def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, count: int, shards: int) -> None:
     def numbered(number: int) -> Callable[[], tf.train.Example]:
-        return lambda: tf_example.make_example(b'', 'JPEG', number, '', 1, 1, '')
+        return lambda: encoding.make_example(b'', 'JPEG', number, '', 1, 1, '')
 
     writing.write_shards(str(tmp_path), records.TRAIN, [numbered(number) for number in range(count)], shards)
     names = [f'train-{shard:05d}-of-{shards:05d}' for shard in range(shards)]
@@ -40,7 +40,7 @@ def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path)
 
 def test_write_shards__returns_the_fingerprint_of_complete_examples(tmp_path: pathlib.Path) -> None:
     images = [(3, b'one'), (1, b'two')]
-    examples = [lambda i=i: tf_example.make_example(i[1], 'JPEG', i[0], '', 1, 1, '') for i in images]
+    examples = [lambda i=i: encoding.make_example(i[1], 'JPEG', i[0], '', 1, 1, '') for i in images]
     examples.append(tf.train.Example)  # Without an image and a label.
     digests = [hashlib.sha256(b'%d %s' % image).hexdigest() for image in images]
     total = sum(int(digest, 16) for digest in digests) % 2**256

@@ -16,13 +16,11 @@ from typing import Dict, List, Tuple
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records
+from data import checks, records
 from data.audit.shard import ShardAuditor
-from data.formats import FORMATS
-from data.tar import files as tar_files
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem
-from data.tar.shard import Shard
+from data.tar.shard import SampleChecker, Shard
 from data.tf_example import Fields
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
@@ -206,7 +204,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = folder / 'train-00000.tar'
     reader = Reader(str(path), b'%020d' % 1 + images[0][1])
-    checker = FORMATS['tar'].checker(NUM_CLASSES, decode_image, False, Fields())
+    checker = SampleChecker(NUM_CLASSES, decode_image, False, Fields())
     auditor = ShardAuditor('tar', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     judged: Dict[bytes, bool] = {}
     problems = set()
@@ -218,7 +216,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
         with Shard(str(path)) as shard:
             for sample in shard.samples():
                 problems.add(sample.problem)
-                problem = checker.problem_of(shard, sample)  # type: ignore[attr-defined]
+                problem = checker.problem_of(shard, sample)
                 assert problem is None or (problem.isprintable() and len(problem) < 500), problem
                 expected.append(str(sample.problem).encode())
                 if sample.image:
@@ -239,7 +237,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
         bad = {entry.position: entry for each in listed for entry in each.first}
         assert sorted(bad.values()) == [*checker.search([str(path)], print)], bad
         try:
-            tar_files.check_not_empty([str(path)])
+            checks.check_not_empty('tar', [str(path)])
         except records.DataError as error:
             assert str(error).startswith(str(path)) and len(str(error).splitlines()) == 1
     assert equal > 0.95 * cases, equal

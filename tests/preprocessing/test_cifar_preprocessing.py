@@ -26,8 +26,7 @@ def test_training_image__is_padded_cropped_and_flipped(padding: int) -> None:
     preprocessing = preprocessing_for(config(**({} if padding == 4 else {'crop_padding': padding})))
     shape = tf.constant(PHOTO.shape)
     distortion = preprocessing.draw(shape, tf.constant(WHOLE), tf.random.uniform)
-    window = preprocessing.crop(shape, distortion)
-    finished = preprocessing.finish(preprocessing.resize(tf.constant(PHOTO), window), distortion)
+    finished = preprocessing.of_image(tf.constant(PHOTO), distortion)
     padded = np.pad(PHOTO.astype(float), [(padding, padding), (padding, padding), (0, 0)], 'constant')
     flips = set()
     for drawn, image in draw_many((distortion, finished), 20):
@@ -41,7 +40,7 @@ def test_training_image__is_padded_cropped_and_flipped(padding: int) -> None:
 def test_draw_distortion__is_uniform_over_9_rows_and_9_columns() -> None:
     tf.set_random_seed(5)
     counts = np.zeros([9, 9])
-    for drawn in draw_many(cifar.draw_distortion(random_flip=False), 2000):
+    for drawn in draw_many(cifar.CifarPreprocessing(cifar.Settings(32, 32, random_flip=False)).draw(None, None), 2000):
         counts[drawn.top, drawn.left] += 1
         assert not drawn.flip
     # Expected: 24.7 at each position; the tolerance is five standard deviations.
@@ -53,7 +52,6 @@ def test_draw_distortion__is_uniform_over_9_rows_and_9_columns() -> None:
 @pytest.mark.parametrize('size', [(32, 32), (40, 48)])
 def test_evaluation_image__is_only_resized_and_scaled(size: Tuple[int, int]) -> None:
     preprocessing = preprocessing_for(config(*size))
-    window = preprocessing.crop(tf.constant(PHOTO.shape))
-    finished = evaluate(preprocessing.finish(preprocessing.resize(tf.constant(PHOTO), window)))
-    assert tuple(evaluate(window.crop)) == (0, 0, 32, 32)
+    finished = evaluate(preprocessing.of_image(tf.constant(PHOTO)))
+    assert tuple(evaluate(preprocessing.crop(tf.constant(PHOTO.shape)).crop)) == (0, 0, 32, 32)
     np.testing.assert_allclose(finished, resize_bilinear(PHOTO.astype(float), *size) / 127.5 - 1, atol=1e-4)

@@ -111,14 +111,12 @@ def draw_many(draw: Callable[[tf.Tensor], Any], count: int) -> np.ndarray:
         return evaluate(tf.data.make_one_shot_iterator(dataset.batch(count)).get_next())
 
 
-def ours(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int, factors: Any = 1.0) -> np.ndarray:
-    """Draws crops with `sample_crop`, from uniform numbers multiplied by `factors`; correct ones with 1."""
+def ours(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int) -> np.ndarray:
+    """Draws crops with `sample_crop`."""
 
     def draw(index: tf.Tensor) -> Any:
         uniform = StatelessUniform(tf.stack([tf.constant(29, tf.int64), index]))
-        return sample_crop(
-            tf.constant([*shape, 3]), tf.constant(boxes), *ranges, uniform=lambda size: uniform(size) * factors
-        )
+        return sample_crop(tf.constant([*shape, 3]), tf.constant(boxes), *ranges, uniform=uniform)
 
     return draw_many(draw, count)
 
@@ -189,23 +187,6 @@ def test_sample_crop__has_the_distribution_of_the_operation(
     assert likeness(one, other) > 0.001
 
 
-@pytest.mark.slow
-def test_likeness__detects_a_slightly_wrong_sampler() -> None:
-    """Reduces each of the four numbers of an attempt by a tenth, and moves each range."""
-    correct = of_tensorflow((375, 500), SEVERAL, DEFAULT, DRAWS)
-    for row in range(4):
-        factors = np.ones([4, 1], np.float32)
-        factors[row] = 0.9
-        reduced = ours((375, 500), SEVERAL, DEFAULT, DRAWS, factors)
-        assert likeness(reduced, correct) < 1e-4, row
-    for wrong in (
-        DEFAULT._replace(area_range=(0.25, 1.0)),
-        DEFAULT._replace(min_object_covered=0.3),
-        DEFAULT._replace(aspect_ratio_range=(0.82, 1.22)),
-    ):
-        assert likeness(ours((375, 500), SEVERAL, wrong, DRAWS), correct) < 1e-4, wrong
-
-
 @pytest.mark.parametrize(
     ('shape', 'boxes', 'ranges'),
     [
@@ -224,20 +205,6 @@ def test_sample_crop__is_the_whole_image_if_no_attempt_is_valid(
 ) -> None:
     for draw in SAMPLERS:
         np.testing.assert_array_equal(np.unique(draw(shape, boxes, ranges, 50), axis=0), [[0, 0, *shape]])
-
-
-@pytest.mark.parametrize('ranges', [DEFAULT, ANY, SQUARE])
-def test_sample_crop__lies_within_images_of_any_size(ranges: Ranges) -> None:
-    sizes = np.array([(height, width) for height in range(1, 13) for width in range(1, 13)] * 5)
-
-    def draw(index: tf.Tensor) -> Any:
-        uniform = StatelessUniform(tf.stack([tf.constant(1, tf.int64), index]))
-        size = tf.constant(sizes, tf.int32)[index]
-        return sample_crop(tf.concat([size, [3]], 0), tf.constant(WHOLE), *ranges, uniform=uniform)
-
-    crops = draw_many(draw, len(sizes))
-    assert crops.min(0).tolist() == [0, 0, 1, 1]
-    assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
 
 
 @pytest.mark.parametrize('outside', [-0.1, 1.01, np.nan, np.inf])

@@ -81,12 +81,6 @@ def test_decode_image__decodes_a_gif_of_one_frame_exactly() -> None:
     np.testing.assert_array_equal(decode(file_of(image, 'GIF')), np.asarray(image.convert('RGB')))
 
 
-@pytest.mark.parametrize(('file_format', 'tolerance'), [('PNG', 0), ('JPEG', 3)])
-def test_decode_image__decodes_one_pixel(file_format: str, tolerance: int) -> None:
-    decoded = decode(file_of(PIL.Image.new('RGB', (1, 1), (200, 100, 50)), file_format))
-    np.testing.assert_allclose(decoded.astype(int), [[[200, 100, 50]]], atol=tolerance)
-
-
 @pytest.mark.parametrize('kept', [0.01, 0.3, 0.6, 0.95])
 @pytest.mark.parametrize(
     ('file_format', 'options'), [('JPEG', {}), ('JPEG', {'progressive': True}), ('PNG', {}), ('GIF', {})]
@@ -161,15 +155,6 @@ def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
         for top, left, rows, columns in parts:
             part = session.run(pixels, {box: [top, left, rows, columns]})
             np.testing.assert_array_equal(part, whole[top : top + rows, left : left + columns])
-
-
-@pytest.mark.parametrize('file_format', ['JPEG', 'PNG', 'GIF'])
-def test_decode_crop__decodes_one_pixel(file_format: str) -> None:
-    encoded = tf.constant(file_of(PIL.Image.new('RGB', (1, 1), (10, 200, 30)), file_format))
-    pixels = evaluate(decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([0, 0, 1, 1])))))
-    assert pixels.shape == (1, 1, 3)
-    assert np.abs(pixels[0, 0].astype(int) - [10, 200, 30]).max() < 6
-    assert evaluate(image_shape(encoded))[:2].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize('kind', ['JPEG', 'progressive JPEG', 'PNG', 'GIF'])

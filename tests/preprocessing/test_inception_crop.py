@@ -7,7 +7,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
-from preprocessing.inception_preprocessing import Settings
+from preprocessing.inception_preprocessing import InceptionPreprocessing, Settings
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import BOXES, DOCUMENTED_CROP, NO_BOXES, WHOLE, coordinates
 
@@ -61,12 +61,13 @@ def test_draw_crop__covers_boxes_given_as_ymin_xmin_ymax_xmax() -> None:
     assert sum(share == 0 for share in anywhere) > 50
 
 
-def test_draw_distortion__has_the_documented_crop_ranges_by_default() -> None:
+def test_draw__has_the_documented_crop_ranges_by_default() -> None:
     def draw(**ranges: Any) -> List[Any]:
         return in_new_graph(lambda: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE), **ranges), 20)
 
     def draw_for_training() -> inception.Crop:
-        return inception.draw_distortion(tf.constant([300, 400, 3]), tf.constant(WHOLE), Settings(75, 75)).crop
+        kind = InceptionPreprocessing(Settings(75, 75, use_annotated_bbox=True))
+        return kind.draw(tf.constant([300, 400, 3]), tf.constant(WHOLE)).crop
 
     assert in_new_graph(draw_for_training, 20) == draw(**DOCUMENTED_CROP)
 
@@ -97,14 +98,6 @@ def test_draw_crop__differs_between_calls_in_a_graph_with_a_seed() -> None:
     assert all(first != second for first, second in draw_many((one, other), 5))
 
 
-def test_draw_crop__differs_between_runs_without_a_graph_seed() -> None:
-    drawn = []
-    for _ in range(2):
-        with tf.Graph().as_default():
-            drawn.append(draw_many(inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE)), 5))
-    assert drawn[0] != drawn[1]
-
-
 def test_draw_crop__is_the_whole_image_if_no_crop_is_possible() -> None:
     # 1,000 x 10 pixels: a crop of aspect 4/3 covers at most 0.0133 of them.
     crop = evaluate(inception.draw_crop(tf.constant([1000, 10, 3]), tf.constant(WHOLE)))
@@ -132,10 +125,10 @@ def test_distorted_bounding_box_crop__applies_its_ranges() -> None:
         assert abs(pixels.shape[0] - pixels.shape[1]) <= 1
 
 
-def test_draw_distortion__applies_the_settings_of_the_crop() -> None:
+def test_draw__applies_the_settings_of_the_crop() -> None:
     shape, boxes = tf.constant([400, 400, 3]), tf.constant(WHOLE)
-    distortion = inception.draw_distortion(shape, boxes, Settings(75, 75, crop_area_min=0.5, crop_aspect_ratio_max=1.1))
-    crops = draw_many(distortion.crop, 200)
+    kind = InceptionPreprocessing(Settings(75, 75, crop_area_min=0.5, crop_aspect_ratio_max=1.1))
+    crops = draw_many(kind.draw(shape, boxes).crop, 200)
     areas = [crop.height * crop.width / 400**2 for crop in crops]
     ratios = [crop.width / crop.height for crop in crops]
     assert 0.49 <= min(areas) < 0.6

@@ -1,6 +1,5 @@
 """Tests of the Inception preprocessing against NumPy: steps by hand, draws against their documented ranges."""
 
-import colorsys
 from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
@@ -10,7 +9,7 @@ import skimage.data
 from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.color import FastColor, draw_fast_color
-from preprocessing.inception_preprocessing import BILINEAR, Settings
+from preprocessing.inception_preprocessing import BILINEAR, InceptionPreprocessing, Settings
 from tests.preprocessing.test_color import FULL_ORDERS, full_color
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import BOXES, CAT, DOCUMENTED_CROP, NO_BOXES, WHOLE, resize_bilinear
@@ -21,50 +20,6 @@ FULL = Settings(20, 20, fast_mode=False, use_fast_color_distort=False)
 @pytest.fixture(autouse=True)
 def _fixed_draws(_new_graph: None) -> None:
     tf.set_random_seed(7)
-
-
-def hue_and_contrast(fast_mode: bool, use_fast_color_distort: bool) -> Tuple[np.ndarray, np.ndarray]:
-    """Returns the hue rotation of one colour and the factor on a grey gradient, in 60 training draws."""
-    color = np.broadcast_to([0.6, 0.5, 0.4], [40, 40, 3])
-    gradient = np.broadcast_to(np.linspace(0.4, 0.6, 40)[:, None, None], [40, 40, 3])
-    outputs = [
-        inception.preprocess_for_train(
-            tf.constant(image, tf.float32),
-            40,
-            40,
-            tf.constant(WHOLE),
-            fast_mode=fast_mode,
-            use_fast_color_distort=use_fast_color_distort,
-            # Crops are nearly the whole image, so the gradient keeps its slope.
-            crop_area_min=0.99,
-        )
-        for image in (color, gradient)
-    ]
-    pairs = draw_many(outputs, 60)
-    hue = colorsys.rgb_to_hsv(*color[0, 0])[0]
-    turns = [colorsys.rgb_to_hsv(*(colored[20, 20] / 2 + 0.5))[0] - hue for colored, _ in pairs]
-    factors = [(grey[:, :, 0] / 2).std() / gradient.std() for _, grey in pairs]
-    return (np.array(turns) + 0.5) % 1 - 0.5, np.array(factors)
-
-
-def test_preprocess_for_train__distorts_hue_and_contrast_in_full_mode() -> None:
-    turns, factors = hue_and_contrast(fast_mode=False, use_fast_color_distort=False)
-    assert -0.201 <= turns.min() < -0.15
-    assert 0.201 >= turns.max() > 0.15
-    assert 0.48 <= factors.min() < 0.6
-    assert 1.52 >= factors.max() > 1.4
-
-
-def test_preprocess_for_train__keeps_hue_and_contrast_in_fast_mode() -> None:
-    turns, factors = hue_and_contrast(fast_mode=True, use_fast_color_distort=False)
-    np.testing.assert_allclose(turns, 0, atol=1e-5)
-    np.testing.assert_allclose(factors, 1, atol=0.02)
-
-
-def test_preprocess_for_train__keeps_contrast_with_fast_color_in_full_mode() -> None:
-    turns, factors = hue_and_contrast(fast_mode=False, use_fast_color_distort=True)
-    np.testing.assert_allclose(factors, 1, atol=0.02)
-    assert np.abs(turns).max() > 0.01  # The chroma moves, and with it the hue.
 
 
 @pytest.mark.parametrize(
@@ -105,19 +60,17 @@ def test_defaults__are_the_documented_ranges(
             np.testing.assert_array_equal(one, other)
 
 
-def test_draw_distortion__is_bilinear_with_ordering_0_in_fast_mode() -> None:
+def test_draw__is_bilinear_with_ordering_0_in_fast_mode() -> None:
     for use_fast_color_distort in (True, False):
-        drawn = inception.draw_distortion(
-            tf.constant([30, 30, 3]),
-            tf.constant(WHOLE),
-            Settings(20, 20, use_fast_color_distort=use_fast_color_distort),
+        drawn = InceptionPreprocessing(Settings(20, 20, use_fast_color_distort=use_fast_color_distort)).draw(
+            tf.constant([30, 30, 3]), tf.constant(WHOLE)
         )
         values = draw_many((drawn.resize_method, drawn.color_ordering), 50)
         assert set(values) == {(BILINEAR, 0)}
 
 
-def test_draw_distortion__draws_every_method_with_every_ordering_in_full_mode() -> None:
-    drawn = inception.draw_distortion(tf.constant([30, 30, 3]), tf.constant(WHOLE), FULL)
+def test_draw__draws_every_method_with_every_ordering_in_full_mode() -> None:
+    drawn = InceptionPreprocessing(FULL).draw(tf.constant([30, 30, 3]), tf.constant(WHOLE))
     values = draw_many((drawn.resize_method, drawn.color_ordering), 800)
     counts = np.zeros([4, 4])
     np.add.at(counts, tuple(np.transpose(values)), 1)
@@ -126,23 +79,22 @@ def test_draw_distortion__draws_every_method_with_every_ordering_in_full_mode() 
     assert counts.max() < 78
 
 
-def test_draw_distortion__flips_half_of_the_images() -> None:
+def test_draw__flips_half_of_the_images() -> None:
     shape = tf.constant([30, 30, 3])
-    mirrored = inception.draw_distortion(shape, tf.constant(WHOLE), Settings(20, 20)).flip
-    never = inception.draw_distortion(shape, tf.constant(WHOLE), Settings(20, 20, random_flip=False)).flip
-    flips = np.array(draw_many((mirrored, never), 2000))
+    both = (Settings(20, 20), Settings(20, 20, random_flip=False))
+    drawn = [InceptionPreprocessing(each).draw(shape, tf.constant(WHOLE)).flip for each in both]
+    flips = np.array(draw_many((*drawn,), 2000))
     # Expected: 1,000; the tolerance is four standard deviations.
     assert 910 < flips[:, 0].sum() < 1090
     assert flips[:, 1].sum() == 0
 
 
-def test_apply_distortion__flips_to_an_exact_mirror_image() -> None:
+def test_of_image__flips_to_an_exact_mirror_image() -> None:
     whole = inception.Crop(0, 0, 300, 451)
     images = [
-        inception.apply_distortion(
+        InceptionPreprocessing(Settings(70, 90)).of_image(
             tf.constant(CAT),
-            inception.Distortion(whole, tf.constant(0), tf.constant(flip), FastColor(0.0, 0.0, 0.0), 0),
-            Settings(70, 90),
+            inception.Distortion(whole, tf.constant(0), tf.constant(flip), FastColor(*[tf.constant(0.0)] * 3), 0),
         )
         for flip in (False, True)
     ]
@@ -154,13 +106,12 @@ def test_apply_distortion__flips_to_an_exact_mirror_image() -> None:
 # All steps of training.
 
 
-@pytest.mark.parametrize('dtype', [np.uint8, np.float32])
 @pytest.mark.parametrize('size', [(64, 48), (299, 299)])
-def test_apply_distortion__equals_the_documented_steps(size: Tuple[int, int], dtype: type) -> None:
-    pixels = CAT if dtype == np.uint8 else (CAT / 255.0).astype(np.float32)
-    image = tf.placeholder_with_default(pixels, [None, None, 3])
-    distortion = inception.draw_distortion(tf.shape(image), tf.constant(WHOLE), Settings(*size))
-    result = inception.apply_distortion(image, distortion, Settings(*size))
+def test_of_image__equals_the_documented_steps(size: Tuple[int, int]) -> None:
+    image = tf.placeholder_with_default(CAT, [None, None, 3])
+    kind = InceptionPreprocessing(Settings(*size))
+    distortion = kind.draw(tf.shape(image), tf.constant(WHOLE))
+    result = kind.of_image(image, distortion)
     assert (result.dtype, result.shape.as_list()) == (tf.float32, [*size, 3])
     for drawn, distorted in draw_many((distortion, result), 6):
         top, left, height, width = drawn.crop
@@ -172,12 +123,13 @@ def test_apply_distortion__equals_the_documented_steps(size: Tuple[int, int], dt
         np.testing.assert_allclose(distorted, (np.clip(by_hand, 0, 1) - 0.5) * 2, atol=1e-5)
 
 
-def test_apply_distortion__applies_the_drawn_method_and_ordering() -> None:
+def test_of_image__applies_the_drawn_method_and_ordering() -> None:
     # Cyan: of red pixels, TensorFlow's saturation makes some grey, whose hue is rounded to a full turn.
     pixels = np.random.RandomState(0).randint([40, 120, 120], [80, 200, 200], [20, 30, 3]).astype(np.uint8)
     image = tf.constant(pixels)
-    distortion = inception.draw_distortion(tf.shape(image), tf.constant(WHOLE), FULL)
-    result = inception.apply_distortion(image, distortion, FULL._replace(height=10, width=12))
+    kind = InceptionPreprocessing(FULL._replace(height=10, width=12))
+    distortion = kind.draw(tf.shape(image), tf.constant(WHOLE))
+    result = kind.of_image(image, distortion)
     orderings = set()
     for drawn, distorted in draw_many((distortion, result), 60):
         if drawn.resize_method != BILINEAR:
@@ -203,16 +155,16 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize('settings', SETTINGS)
-def test_preprocess_for_train__composes_draw_and_apply(settings: Any) -> None:
+def test_preprocess_for_train__takes_the_steps_of_the_pipeline(settings: Any) -> None:
     def build(documented: bool) -> tf.Tensor:
         image, boxes = tf.constant(CAT), tf.constant(BOXES)
         if documented:
             return inception.preprocess_for_train(image, 40, 30, boxes, **settings)
-        distortion = inception.draw_distortion(tf.shape(image), boxes, Settings(40, 30, **settings))
-        return inception.apply_distortion(image, distortion, Settings(40, 30, **settings))
+        kind = InceptionPreprocessing(Settings(40, 30, use_annotated_bbox=True, **settings))
+        return kind.of_image(image, kind.draw(tf.shape(image), boxes))
 
-    documented, composed = (in_new_graph(build, 6, d) for d in (True, False))
-    np.testing.assert_array_equal(documented, composed)
+    documented, of_steps = (in_new_graph(build, 6, d) for d in (True, False))
+    np.testing.assert_array_equal(documented, of_steps)
     assert np.abs(documented[0] - documented[1]).max() > 0.1
 
 
@@ -264,17 +216,3 @@ def test_preprocess_for_eval__crops_centrally_and_resizes_bilinearly(
     assert (prepared.dtype, prepared.shape.as_list()) == (tf.float32, [37, 53, 3])
     cropped = pixels[begin[0] : shape[0] - begin[0], begin[1] : shape[1] - begin[1]] / 255.0
     np.testing.assert_allclose(evaluate(prepared), (resize_bilinear(cropped, 37, 53) - 0.5) * 2, atol=1e-5)
-
-
-def test_preprocess_for_eval__keeps_seven_eighths_by_default() -> None:
-    default, explicit = evaluate(
-        inception.preprocess_for_eval(tf.constant(CAT), 60, 60),
-        inception.preprocess_for_eval(tf.constant(CAT), 60, 60, central_fraction=0.875),
-    )
-    np.testing.assert_array_equal(default, explicit)
-
-
-def test_preprocess_for_eval__maps_black_and_white_to_minus_1_and_1() -> None:
-    image = np.repeat([[0], [255]], 8, axis=1)[:, :, np.newaxis].repeat(3, axis=2).astype(np.uint8)
-    prepared = evaluate(inception.preprocess_for_eval(tf.constant(image), 2, 2, central_fraction=1.0))
-    np.testing.assert_allclose(prepared[:, :, 0], [[-1, -1], [1, 1]], atol=1e-6)

@@ -1,17 +1,22 @@
 """Tests of the preprocessing objects: settings, and the steps from an image to the network and back."""
 
 import dataclasses
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.input.record_preprocessing import RecordPreprocessing, distort
 from preprocessing import finishing
+from preprocessing.decoding import decode_image, image_shape
+from preprocessing.inception_preprocessing import preprocess_for_eval
 from preprocessing.preprocessings import PREPROCESSINGS, preprocessing_for
+from preprocessing.vgg_preprocessing import preprocess_image, resize_range
 from tests.support.graphs import draw_many, evaluate
 from tests.support.images import CAT, WHOLE
+from tests.support.photos import Photo, photo_example
 
 
 @pytest.mark.parametrize('kind', PREPROCESSINGS)
@@ -55,3 +60,29 @@ def test_crop__has_the_drawn_resize_method() -> None:
     shape = tf.constant([30, 40, 3])
     distortion = preprocessing.draw(shape, tf.constant(WHOLE), tf.random.uniform)
     assert preprocessing.crop(shape, distortion) == (distortion.crop, distortion.resize_method)
+
+
+@pytest.mark.parametrize('kind', PREPROCESSINGS)
+def test_of_image__gives_the_bits_of_the_pipeline(kind: str, photos: List[Photo]) -> None:
+    tf.set_random_seed(3)
+    config = Config(preprocessing=kind, height=75, width=80, num_classes=6)
+    preprocessing = preprocessing_for(config)
+    encoded = tf.constant(photos[0].encoded)
+    distortion = preprocessing.draw(image_shape(encoded), tf.constant(WHOLE))
+    training = (
+        distort(encoded, image_shape(encoded), distortion, config),
+        preprocessing.of_image(decode_image(encoded), distortion),
+    )
+    for piped, documented in draw_many(training, 5):
+        np.testing.assert_array_equal(piped, documented)
+
+
+def test_documented_evaluation__gives_the_bits_of_the_pipeline(photos: List[Photo]) -> None:
+    image, record = decode_image(tf.constant(photos[0].encoded)), photo_example(photos[0]).SerializeToString()
+    for kind, documented in (
+        ('inception', preprocess_for_eval(image, 75, 80)),
+        ('vgg', preprocess_image(image, 75, 80, False, *resize_range(75, 80))),
+    ):
+        config = Config(preprocessing=kind, height=75, width=80, num_classes=6)
+        piped, _ = RecordPreprocessing(False, config).preprocess(tf.constant(record))
+        np.testing.assert_array_equal(*evaluate(piped, documented))

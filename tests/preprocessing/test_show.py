@@ -2,6 +2,8 @@
 
 import io
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from preprocessing.show import DRAWS, Preprocessor, main, notes_on
+from preprocessing.photo_pictures import DRAWS, Preprocessor, notes_on
+from preprocessing.show import main
 from tests.support.commands import run
 
 PHOTO = np.ascontiguousarray(data.chelsea()[:64, :96])
@@ -77,10 +80,10 @@ def test_preprocessor__takes_unusual_photographs(preprocessor: Preprocessor, pho
 def test_show__names_files_and_refuses_bad_ones(
     preprocessor: Preprocessor, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr('preprocessing.show.DRAWS', 2)
-    monkeypatch.setattr('preprocessing.show._DPI', 20)
+    monkeypatch.setattr('preprocessing.photo_pictures.DRAWS', 2)
+    monkeypatch.setattr('preprocessing.photo_pictures._DPI', 20)
     monkeypatch.setattr(preprocessor, 'close', lambda: None)
-    monkeypatch.setattr('preprocessing.show.Preprocessor', lambda size, seed: preprocessor)
+    monkeypatch.setattr('preprocessing.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
     turned = Image.Exif()
     turned[0x0112] = 6
     jpeg = encoded(PHOTO, 'JPEG', exif=turned)
@@ -120,3 +123,12 @@ def test_notes__name_what_training_ignores(tmp_path: pathlib.Path) -> None:
         assert notes_on(str(tmp_path / 'photo')) == [note]
     (tmp_path / 'photo').write_bytes(encoded(PHOTO))
     assert notes_on(str(tmp_path / 'photo')) == []
+
+
+def test_help__needs_no_tensorflow() -> None:
+    hidden = (
+        'import sys; sys.modules.update(dict.fromkeys(["tensorflow", "numpy", "matplotlib"])); sys.argv[1:] = ["-h"]'
+    )
+    command = f'{hidden}; from preprocessing.show import main; sys.exit(main())'
+    done = subprocess.run([sys.executable, '-c', command], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and '--seed' in done.stdout

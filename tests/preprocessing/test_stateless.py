@@ -4,15 +4,17 @@ from typing import Any, Callable, List
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from console.tensorflow_versions import tf
-from preprocessing import cifar_preprocessing, inception_preprocessing, vgg_preprocessing
-from preprocessing.inception_preprocessing import Settings
+from inception_v3.config import Config
+from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import StatelessUniform, UnseededUniform
 from tests.support.graphs import evaluate
 
 IMAGES = 2000
+# The boxes of an image.
+BOXES = [[[0.1, 0.2, 0.3, 0.9]]]
+FULL = {'fast_mode': False, 'use_fast_color_distort': False}
 
 
 def draw_each(build: Callable[[StatelessUniform], Any], seeds: Any, parallel: int = 1) -> List[np.ndarray]:
@@ -21,10 +23,6 @@ def draw_each(build: Callable[[StatelessUniform], Any], seeds: Any, parallel: in
         dataset = tf.data.Dataset.from_tensor_slices(np.array(seeds, np.int64))
         dataset = dataset.map(lambda seed: tuple(tf.nest.flatten(build(StatelessUniform(seed)))), parallel)
         return evaluate([*tf.data.make_one_shot_iterator(dataset.batch(len(seeds))).get_next()])
-
-
-def two_calls(uniform: StatelessUniform) -> Any:
-    return uniform([]), uniform([])
 
 
 def seeds_of(first: int, count: int = IMAGES) -> np.ndarray:
@@ -56,26 +54,18 @@ def test_stateless_uniform__has_the_bits_of_tensorflows_function(ends: Any) -> N
     np.testing.assert_array_equal(drawn, expected)
 
 
+def drawing(changes: Any) -> Callable[..., Any]:
+    """A function that draws the distortions of a preprocessing, from a source of numbers and images' shapes."""
+    kind = preprocessing_for(Config(**changes))
+    return lambda uniform, shapes=(300, 400, 3): kind.draw(tf.convert_to_tensor(shapes), tf.constant(BOXES), uniform)
+
+
 @pytest.mark.parametrize(
-    'build',
-    [
-        lambda uniform: inception_preprocessing.draw_distortion(
-            tf.constant([300, 400, 3]), inception_preprocessing.whole_image_box(), Settings(299, 299), uniform
-        ),
-        lambda uniform: inception_preprocessing.draw_distortion(
-            tf.constant([300, 400, 3]),
-            tf.constant([[[0.1, 0.2, 0.3, 0.9]]]),
-            Settings(299, 299, fast_mode=False, use_fast_color_distort=False),
-            uniform,
-        ),
-        lambda uniform: vgg_preprocessing.draw_distortion(300, 600, uniform=uniform),
-        lambda uniform: cifar_preprocessing.draw_distortion(uniform=uniform),
-    ],
-    ids=['inception', 'inception, full', 'vgg', 'cifar'],
+    'changes', [{}, {**FULL, 'use_annotated_bbox': True}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str
 )
-def test_draw_distortion__depends_on_the_seed_alone(build: Callable[[StatelessUniform], Any]) -> None:
+def test_draw__depends_on_the_seed_alone(changes: Any) -> None:
     """Not on parallelism, the order of images, the graph's seed or earlier draws."""
-    seeds = seeds_of(5, 100)
+    seeds, build = seeds_of(5, 100), drawing(changes)
     drawn = draw_each(build, seeds)
     with_others = np.concatenate([seeds, seeds_of(6, 100)])[::-1]
     for one, again in zip(drawn, draw_each(build, with_others, parallel=8)):
@@ -96,52 +86,13 @@ def test_stateless_uniform__differs_between_seeds_epochs_images_and_calls() -> N
     assert len(np.unique(np.reshape(numbers, [-1, 3]), axis=0)) == 12 * len(seeds)
 
 
-@pytest.mark.parametrize('ends', [(0, 1), (-3.0, 5.0)])
-def test_stateless_uniform__is_uniform(ends: Any) -> None:
-    (numbers,) = draw_each(lambda uniform: uniform([], *ends), seeds_of(1))
-    assert numbers.dtype == np.float32
-    assert ends[0] <= numbers.min()
-    assert numbers.max() < ends[1]
-    assert scipy.stats.kstest(numbers, 'uniform', (ends[0], ends[1] - ends[0])).pvalue > 0.01
-
-
-def test_stateless_uniform__draws_integers_below_the_upper_end() -> None:
-    (numbers,) = draw_each(lambda uniform: uniform([], 3, 10, tf.int32), seeds_of(2))
-    assert numbers.dtype == np.int32
-    counts = np.bincount(numbers)
-    assert len(counts) == 10
-    assert counts[:3].sum() == 0
-    assert scipy.stats.chisquare(counts[3:]).pvalue > 0.01
-
-
-def test_stateless_uniform__is_independent_between_neighbours() -> None:
-    """Adjacent images, seeds, epochs and calls."""
-    first, second = draw_each(two_calls, seeds_of(3))
-    other_seed, _ = draw_each(two_calls, seeds_of(4))
-    other_epoch, _ = draw_each(two_calls, seeds_of(3) + np.array([0, 1 << 32]))
-    for one, other in ((first, second), (first, other_seed), (first, other_epoch), (first[1:], first[:-1])):
-        # In a grid of ten by ten cells, independent numbers fill all cells equally.
-        cells = np.histogram2d(one, other, bins=10, range=[[0, 1], [0, 1]])[0]
-        assert scipy.stats.chisquare(cells.ravel()).pvalue > 0.01
-        assert abs(np.corrcoef(one, other)[0, 1]) < 3 / np.sqrt(IMAGES)
+def some_numbers(uniform: Any, shapes: Any) -> Any:
+    return [uniform([2, 3]), uniform([], -1.0, 3.0), uniform([], 0, 9, tf.int32)]
 
 
 @pytest.mark.parametrize(
     'build',
-    [
-        lambda uniform, shapes: [uniform([2, 3]), uniform([], -1.0, 3.0), uniform([], 0, 9, tf.int32)],
-        lambda uniform, shapes: inception_preprocessing.draw_distortion(
-            shapes, inception_preprocessing.whole_image_box(), Settings(299, 299), uniform
-        ),
-        lambda uniform, shapes: inception_preprocessing.draw_distortion(
-            shapes,
-            inception_preprocessing.whole_image_box(),
-            Settings(299, 299, fast_mode=False, use_fast_color_distort=False),
-            uniform,
-        ),
-        lambda uniform, shapes: vgg_preprocessing.draw_distortion(300, 600, uniform=uniform),
-        lambda uniform, shapes: cifar_preprocessing.draw_distortion(uniform=uniform),
-    ],
+    [some_numbers, *map(drawing, ({}, FULL, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}))],
     ids=['numbers', 'inception', 'inception, full', 'vgg', 'cifar'],
 )
 def test_group__draws_the_bits_of_single_images(build: Callable[..., Any]) -> None:
@@ -161,8 +112,7 @@ def test_group__draws_the_bits_of_single_images(build: Callable[..., Any]) -> No
 def test_unseeded_group__draws_a_crop_for_each_image() -> None:
     uniform = UnseededUniform(200)
     shapes = tf.constant([[300, 400, 3]] * 100 + [[40, 30, 3]] * 100)
-    box = inception_preprocessing.whole_image_box()
-    drawn = evaluate([*inception_preprocessing.draw_distortion(shapes, box, Settings(299, 299), uniform).crop])
+    drawn = evaluate([*drawing({})(uniform, shapes).crop])
     top, left, height, width = drawn
     assert min(top.min(), left.min()) >= 0 and height.min() > 0 and width.min() > 0
     for part, rows, columns in ((slice(100), 300, 400), (slice(100, 200), 40, 30)):

@@ -1,6 +1,6 @@
 """Tests of the VGG preprocessing against NumPy: sizes, crops, means, and random numbers."""
 
-from typing import Any, Callable, List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
@@ -12,6 +12,10 @@ from tests.support.images import CAT, coordinates, resize_bilinear
 
 # The channel means of ImageNet, for pixels in [0, 255].
 MEANS = np.array([123.68, 116.78, 103.94])
+
+
+def kind_for(height: int, width: int, smallest: int, largest: int, random_flip: bool = True) -> vgg.VggPreprocessing:
+    return vgg.VggPreprocessing(vgg.Settings(height, width, random_flip), (smallest, largest))
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +48,14 @@ def test_preprocess_image__subtracts_the_means_from_pixels_of_0_to_255(
         ((1, 3), 7, (7, 21)),
     ],
 )
-def test_resize_window__resizes_the_smaller_side_and_keeps_the_aspect_ratio(
+def test_resize__resizes_the_smaller_side_and_keeps_the_aspect_ratio(
     shape: Tuple[int, int], side: int, expected: Tuple[int, int]
 ) -> None:
     assert tuple(evaluate(vgg.resized_size(tf.constant([*shape, 3]), tf.constant(side)))) == expected
     image = CAT[: shape[0], : shape[1]].astype(np.float32)
     # The crop is the whole resized image.
-    window = vgg.central_window(tf.constant([*shape, 3]), side, *expected)
-    resized = evaluate(vgg.resize_window(tf.constant(image), window, *expected))
+    kind = kind_for(*expected, side, side)
+    resized = evaluate(kind.resize(tf.constant(image), kind.crop(tf.constant([*shape, 3]))))
     # The tolerance of float32 for pixels up to 255, and for positions in a window.
     np.testing.assert_allclose(resized, resize_bilinear(image.astype(float), *expected), atol=5e-3)
 
@@ -81,10 +85,11 @@ def test_preprocess_image__crops_centrally_in_evaluation(
 
 
 @pytest.mark.parametrize('size', [(75, 75), (60, 71)])
-def test_apply_distortion__equals_the_documented_steps(size: Tuple[int, int]) -> None:
+def test_of_image__equals_the_documented_steps(size: Tuple[int, int]) -> None:
     image = tf.placeholder_with_default(CAT, [None, None, 3])
-    distortion = vgg.draw_distortion(75, 150)
-    result = vgg.apply_distortion(image, distortion, *size)
+    kind = kind_for(*size, 75, 150)
+    distortion = kind.draw(tf.shape(image), None)
+    result = kind.of_image(image, distortion)
     assert result.shape.as_list() == [*size, 3]
     flips = set()
     for drawn, distorted in draw_many((distortion, result), 10):
@@ -112,11 +117,11 @@ def test_preprocess_image__crops_uniformly_over_all_positions() -> None:
     assert counts.max() < 78
 
 
-def test_apply_distortion__maps_the_ends_of_the_draw_to_the_extreme_positions() -> None:
+def test_of_image__maps_the_ends_of_the_draw_to_the_extreme_positions() -> None:
     image = tf.constant(coordinates(12, 15))
     just_below_1 = float(np.nextafter(np.float32(1), np.float32(0)))
     corners = [
-        vgg.apply_distortion(image, vgg.Distortion(12, top, left, tf.constant(False)), 9, 10)[0, 0]
+        kind_for(9, 10, 12, 12).of_image(image, vgg.Distortion(12, top, left, tf.constant(False)))[0, 0]
         for top, left in [(0.0, 0.0), (just_below_1, just_below_1)]
     ]
     np.testing.assert_allclose(evaluate(corners) + MEANS, [[0, 0, 0], [3, 5, 0]], atol=1e-4)
@@ -124,18 +129,19 @@ def test_apply_distortion__maps_the_ends_of_the_draw_to_the_extreme_positions() 
 
 def test_flip__mirrors_exactly_and_half_of_the_images() -> None:
     image = tf.constant(CAT)
-    plain, mirrored = evaluate(
-        [vgg.apply_distortion(image, vgg.Distortion(80, 0.3, 0.6, tf.constant(flip)), 70, 75) for flip in (False, True)]
-    )
+    kind = kind_for(70, 75, 75, 80)
+    distortions = [vgg.Distortion(80, 0.3, 0.6, tf.constant(flip)) for flip in (False, True)]
+    plain, mirrored = evaluate([kind.of_image(image, each) for each in distortions])
     np.testing.assert_array_equal(mirrored, plain[:, ::-1])
-    flips = np.array(draw_many((vgg.draw_distortion(1, 1).flip, vgg.draw_distortion(1, 1, False).flip), 2000))
+    drawn = [kind_for(1, 1, 1, 1, random_flip).draw(None, None).flip for random_flip in (True, False)]
+    flips = np.array(draw_many((*drawn,), 2000))
     # Expected: 1,000; the tolerance is four standard deviations.
     assert 910 < flips[:, 0].sum() < 1090
     assert flips[:, 1].sum() == 0
 
 
 def test_draw_distortion__draws_the_smaller_side_uniformly_with_both_ends() -> None:
-    sides = draw_many(vgg.draw_distortion(300, 310).side, 1100)
+    sides = draw_many(kind_for(1, 1, 300, 310).draw(None, None).side, 1100)
     counts = np.bincount(sides, minlength=311)[300:]
     # Expected: 100 of each; the tolerance is four standard deviations.
     assert len(counts) == 11
@@ -152,18 +158,15 @@ def test_preprocess_image__resizes_to_300_to_600_by_default() -> None:
     np.testing.assert_array_equal(drawn(), drawn(300, 600))
 
 
-@pytest.mark.parametrize('random_flip', [True, False])
-def test_preprocess_image__composes_draw_and_apply(random_flip: bool) -> None:
-    def composed() -> tf.Tensor:
+def test_preprocess_image__takes_the_steps_of_the_pipeline() -> None:
+    def of_steps() -> tf.Tensor:
+        kind = kind_for(32, 40, 40, 60)
         image = tf.constant(CAT)
-        return vgg.apply_distortion(image, vgg.draw_distortion(40, 60, random_flip), 32, 40)
+        return kind.of_image(image, kind.draw(tf.shape(image), None))
 
-    def documented() -> tf.Tensor:
-        return vgg.preprocess_image(tf.constant(CAT), 32, 40, True, 40, 60, random_flip)
-
-    builds: List[Callable[[], tf.Tensor]] = [composed, documented]
-    by_parts, at_once = (in_new_graph(build, 6) for build in builds)
-    np.testing.assert_array_equal(by_parts, at_once)
+    by_steps = in_new_graph(of_steps, 6)
+    at_once = in_new_graph(lambda: vgg.preprocess_image(tf.constant(CAT), 32, 40, True, 40, 60), 6)
+    np.testing.assert_array_equal(by_steps, at_once)
     assert np.abs(at_once[0] - at_once[1]).max() > 10
 
 
@@ -178,16 +181,6 @@ def test_preprocess_image__refuses_crops_that_do_not_fit(
         ValueError, match=f'height={height} and width={width} must be at most resize_side_min={smallest}'
     ):
         vgg.preprocess_image(tf.constant(CAT), height, width, is_training, smallest, largest)
-
-
-def test_preprocess_image__accepts_a_crop_as_large_as_the_smaller_side() -> None:
-    prepared = vgg.preprocess_image(tf.constant(CAT), 50, 50, True, 50, 50, random_flip=False)
-    whole_height = resize_bilinear(CAT.astype(float), 50, 75)
-    starts = [
-        [left for left in range(26) if np.allclose(whole_height[:, left : left + 50] - MEANS, crop, atol=2e-3)]
-        for crop in draw_many(prepared, 5)
-    ]
-    assert [len(found) for found in starts] == [1] * 5
 
 
 def test_resize_range__is_300_to_600_for_299_pixels_and_in_proportion() -> None:

@@ -4,7 +4,8 @@ import os
 from typing import Any, List, Mapping, Optional, Sequence
 
 from console.tensorflow_versions import tf
-from data.files import append_line, write_whole
+from data.files import write_whole
+from data.json_lines import append_line
 from inception_v3.config import Config
 from inception_v3.run import starts
 from inception_v3.run.evaluations import Evaluation, append_evaluation

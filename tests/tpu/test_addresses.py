@@ -13,7 +13,8 @@ from tensorflow.python.framework import kernels
 
 from console.errors import FIX, RETRY
 from console.screen import Screen
-from console.tensorflow_versions import knows_tpu_vms, tf
+from console.tensorflow_names import knows_tpu_vms
+from console.tensorflow_versions import tf
 from inception_v3 import seeding, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator

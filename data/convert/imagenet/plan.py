@@ -18,8 +18,8 @@ from data.convert.imagenet import shards as imagenet_shards
 from data.convert.imagenet import source as imagenet_source
 from data.convert.imagenet.shards import PlannedImage
 from data.convert.imagenet.source import AnnotatedBox, Image
+from data.encoding import Box
 from data.records import DataError
-from data.tf_example import Box
 
 _FILE_NAME = 'plan.json'
 _SYNSET_LENGTH = len('n01440764')

@@ -12,14 +12,14 @@ from console.errors import CommandError
 from console.json_content import from_json
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import exif, remote, tf_example
+from data import encoding, exif, remote
 from data.convert.imagenet import source as imagenet_source
 from data.convert.imagenet.source import Image
 from data.convert.intake import DAMAGED, ROTATED, damage_in
+from data.encoding import Box
 from data.files import write_whole
 from data.fingerprint import SplitFingerprint
 from data.records import DataError
-from data.tf_example import Box
 from preprocessing.decoding import decode_image
 
 REPORT_ENDING = '.report'
@@ -178,7 +178,7 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
                 notes.setdefault(DAMAGED, []).append(image.filename)
             if exif.orientation(content) != exif.UPRIGHT:
                 notes.setdefault(ROTATED, []).append(image.filename)
-            example = tf_example.make_example(
+            example = encoding.make_example(
                 encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
             )
             # Otherwise the order of an Example's fields is random, and the same data gives different files.

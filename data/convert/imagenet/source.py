@@ -16,8 +16,8 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
 from data.convert import archives
+from data.encoding import Box
 from data.records import DataError
-from data.tf_example import Box
 
 _SYNSET = re.compile(r'n\d{8}')
 _CLASS_ARCHIVE = re.compile(r'(n\d{8})\.tar')

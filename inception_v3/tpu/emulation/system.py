@@ -4,7 +4,7 @@ import contextlib
 from typing import Any, Iterator, List, Optional
 from unittest import mock
 
-from console.tensorflow_versions import tpu_system_metadata_type  # isort: skip  Before TensorFlow is loaded.
+from console.tensorflow_names import tpu_system_metadata_type  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu import tpu_system_metadata
 

@@ -8,6 +8,7 @@ import pytest
 from data import records
 from data.fingerprint import fingerprint
 from data.formats import FORMATS
+from data.tar.shard import SampleChecker
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 from tests.data.audit.data_sets import Report, of_photos, places, ppm_of, report_of
@@ -51,7 +52,7 @@ def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path, decode
         tuple(place.values()) for kind in ('undecodable', 'bad_fields', 'bad_files') for place in train[kind]['first']
     )
     paths = FORMATS['tar'].find_shards(str(bad_tar_dir), records.TRAIN)
-    checker = FORMATS['tar'].checker(6, decode_image, False, Fields())
+    checker = SampleChecker(6, decode_image, False, Fields())
     assert found == [tuple(bad) for bad in checker.search(paths, print)]
     assert [problem for path, position, problem in found if path == paths[0] and position in (2, 5)] == [
         '02: the image (99 bytes) cannot be decoded: damaged, of more than 100 million pixels, or neither JPEG, PNG '

@@ -10,9 +10,10 @@ from typing import Any, List
 
 import pytest
 
-from data import entries, records
+from data import checks, entries, records
 from data.sources import Source
 from data.tar import files as tar_files
+from data.tar import shard
 from data.tf_example import Fields
 from tests.support.tar_files import write_tar
 
@@ -30,7 +31,7 @@ def test_shards_are_found_by_their_names(names: List[str], missing: List[str], t
         (tmp_path / name).touch()
     paths = tar_files.find_shards(str(tmp_path), 'train')
     assert paths == [str(tmp_path / name) for name in names]
-    assert tar_files.missing_shards(str(tmp_path), 'train', paths) == missing
+    assert checks.missing(Source(str(tmp_path), 'tar'), 'train', paths) == missing
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,11 @@ def test_find_shards_of_records__mentions_tar_shards(tar_dir: str) -> None:
 def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
     empty = write_tar(tmp_path / 'train-00000.tar', [])
     with pytest.raises(records.DataError, match='no records'):
-        tar_files.check_not_empty([empty])
+        checks.check_not_empty('tar', [empty])
     (tmp_path / 'train-00001.tar').write_bytes(gzip.compress(os.urandom(2000)))
     advice = 'It is compressed. Unpack it: gunzip < FILE > NEW_FILE.$'
     with pytest.raises(records.DataError, match=rf'train-00001\.tar: not a tar file, .*{advice}'):
-        tar_files.check_not_empty([empty, str(tmp_path / 'train-00001.tar')])
+        checks.check_not_empty('tar', [empty, str(tmp_path / 'train-00001.tar')])
     with pytest.raises(records.DataError, match=advice):
         next(entries.of_tar(str(tmp_path / 'train-00001.tar'), 11))
 
@@ -100,10 +101,10 @@ def test_check_keys__names_the_cause(
 ) -> None:
     caplog.set_level('INFO')
     path = write_tar(tmp_path / 'train-00000.tar', [(name, b'1') for name in files])
-    tar_files.check_not_empty([path])
+    checks.check_not_empty('tar', [path])
     fields = Fields(label=label_key)
     with pytest.raises(records.DataError, match=f'{path}, record 0: {cause}') if cause else contextlib.nullcontext():
-        tar_files.check_keys(path, fields)
+        shard.check_keys(path, fields)
     (entry, *_) = [each for each in entries.of_tar(path, 11, fields) if each.left_out is None]
     assert re.match(cause.partition(': ')[2], entry.problem or '')
     notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
@@ -114,16 +115,16 @@ def test_check_keys__names_the_cause(
 def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:
     paths = tar_files.find_shards(tar_dir, 'train')
     samples = sum(tar_files.count_samples(paths))
-    tar_files.check_not_empty(paths, samples - 1)
+    checks.check_not_empty('tar', paths, samples - 1)
     with pytest.raises(records.DataError, match=f': {samples} records, and --max_bad_records={samples} allows'):
-        tar_files.check_not_empty(paths, samples)
+        checks.check_not_empty('tar', paths, samples)
     (tmp_path / 'train-00009.tar').mkdir()
     (tmp_path / 'train-00008.tar').symlink_to(tmp_path / 'nowhere')
     for name, what in (('train-00009.tar', 'a directory'), ('train-00008.tar', 'a broken link')):
         with pytest.raises(
             records.DataError, match=f'{name}: cannot be read: it has the name of a data set file, but is {what}'
         ):
-            tar_files.check_not_empty([*paths, str(tmp_path / name)])
+            checks.check_not_empty('tar', [*paths, str(tmp_path / name)])
 
 
 def test_shards_of_two_gibibytes_are_refused_where_they_are_loaded_whole(
@@ -134,16 +135,16 @@ def test_shards_of_two_gibibytes_are_refused_where_they_are_loaded_whole(
     message = r'2,147,483,648 bytes; from s3:// the input pipeline reads shards of up to 2,147,483,647\.'
     # A shard may end in any number of zeros, and these take no disk space.
     with monkeypatch.context() as patched:
-        patched.setattr(tar_files, 'is_read_whole', lambda path: True)
+        patched.setattr(shard, 'is_read_whole', lambda path: True)
         os.truncate(path, (1 << 31) - 1)
         assert next(entries.of_tar(path, 11)).problem is None
-        tar_files.check_not_empty([small, path])
+        checks.check_not_empty('tar', [small, path])
     os.truncate(path, 1 << 31)
-    tar_files.check_not_empty([small, path])
+    checks.check_not_empty('tar', [small, path])
     assert next(entries.of_tar(path, 11)).problem is None
-    monkeypatch.setattr(tar_files, 'is_read_whole', lambda path: True)
+    monkeypatch.setattr(shard, 'is_read_whole', lambda path: True)
     with pytest.raises(records.DataError, match=f'{path}: {message}'):
-        tar_files.check_not_empty([small, path])
+        checks.check_not_empty('tar', [small, path])
     with pytest.raises(records.DataError, match=message):
         next(entries.of_tar(path, 11))
 
@@ -153,6 +154,6 @@ def test_problem_after_the_last_sample__is_not_a_sample(tmp_path: pathlib.Path) 
     path = tmp_path / 'train-00000.tar'
     for content in (whole, whole + b'more', whole[:2048], whole[:2560] + b'x' * 1024):
         path.write_bytes(content)
-        tar_files.check_not_empty([str(path)])
+        checks.check_not_empty('tar', [str(path)])
         with pytest.raises(records.DataError, match=': 1 records, and --max_bad_records=1 allows'):
-            tar_files.check_not_empty([str(path)], 1)
+            checks.check_not_empty('tar', [str(path)], 1)

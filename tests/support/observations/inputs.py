@@ -176,7 +176,7 @@ def uniform_ranges(config: Config, patch: Any) -> Dict[str, float]:
             ranges.append(maxval)
         return tf.random.uniform(shape, minval, maxval, *rest, **options)
 
-    record_preprocessing.preprocess_for_train(tf.constant(''), tf.zeros([1, 0, 4]), config, uniform)
+    record_preprocessing.training_image(tf.constant(''), tf.zeros([1, 0, 4]), config, uniform)
     return dict(zip(FAST_COLOR_DRAWS, ranges))
 
 
@@ -202,5 +202,5 @@ def crop_boxes(config: Config, patch: Any) -> Any:
         return original(image_shape, bounding_boxes, **options)
 
     patch.setattr(tf.image, 'sample_distorted_bounding_box', sample)
-    record_preprocessing.preprocess_for_train(tf.constant(''), tf.zeros([1, 7, 4]), config)
+    record_preprocessing.training_image(tf.constant(''), tf.zeros([1, 7, 4]), config)
     return shapes

@@ -1,0 +1,91 @@
+"""What TensorFlow 1.15 and 2.15 keep in different places: TPU systems, GPUs, tapes, SavedModels, checkpoints."""
+
+import contextlib
+import os
+import sys
+from typing import Any, ContextManager, Iterator
+
+from console.tensorflow_versions import tf
+
+
+def tpu_system_metadata_type() -> Any:
+    """Returns the class that describes a TPU system, whose name became public in 2.15."""
+    from tensorflow.python.tpu import tpu_system_metadata
+
+    public = getattr(tpu_system_metadata, 'TPUSystemMetadata', None)
+    return public or tpu_system_metadata._TPUSystemMetadata
+
+
+def knows_tpu_vms() -> bool:
+    """Whether TPUClusterResolver takes `local`, the TPU of this machine.
+
+    For 1.15, a TPU is always in another machine, and `local` is an address that no session can connect to.
+    """
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+    return hasattr(sys.modules[resolver.__module__], '_LocalCloudTpuClient')
+
+
+def cuda_version() -> str:
+    """Returns the CUDA and cuDNN that TensorFlow needs on a GPU, in words; empty if it is built without GPU support.
+
+    1.15 does not record them: https://www.tensorflow.org/install/source#gpu lists them.
+    """
+    if not tf.test.is_built_with_cuda():
+        return ''
+    build_info = getattr(tf.sysconfig, 'get_build_info', lambda: {'cuda_version': '10.0', 'cudnn_version': '7'})()
+    return f'CUDA {build_info["cuda_version"]} and cuDNN {build_info["cudnn_version"]}'
+
+
+def stop_recording() -> ContextManager[None]:
+    """Returns a context manager in which an eager gradient tape records nothing."""
+    from tensorflow.python.eager import tape
+
+    try:
+        from tensorflow.python.eager import record
+    except ImportError:
+        return tape.stop_recording()
+    return record.stop_recording()
+
+
+def make_servable_by_both(saved_model: str) -> None:
+    """Removes from a SavedModel the one attribute that 1.15 does not know; without it, both versions load the model.
+
+    2.15 copies the name of each variable into `debug_name` of its operation. Attributes with their default values are
+    not exported, so that those that later versions have added do not matter.
+
+    Args:
+      saved_model: the folder of the SavedModel, at any storage that TensorFlow writes to.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path = os.path.join(saved_model, tf.saved_model.constants.SAVED_MODEL_FILENAME_PB)
+    with tf.io.gfile.GFile(path, 'rb') as file:
+        model = saved_model_pb2.SavedModel.FromString(file.read())
+    named = [
+        node for meta_graph in model.meta_graphs for node in meta_graph.graph_def.node if 'debug_name' in node.attr
+    ]
+    for node in named:
+        del node.attr['debug_name']
+    if named:
+        with tf.io.gfile.GFile(path, 'wb') as file:
+            file.write(model.SerializeToString(deterministic=True))
+
+
+@contextlib.contextmanager
+def checkpoint_errors() -> Iterator[None]:
+    """Context manager in which reading a damaged checkpoint raises the errors of 1.15.
+
+    The reader of 2.15 is bound to Python by another tool, which has other types for them.
+
+    Raises:
+      tf.errors.OutOfRangeError: a file is too short.
+      tf.errors.DataLossError: a file is damaged otherwise.
+    """
+    try:
+        yield
+    except IndexError as error:
+        raise tf.errors.OutOfRangeError(None, None, str(error))
+    except tf.errors.OpError as error:
+        if type(error) is not tf.errors.OpError:
+            raise
+        raise tf.errors.DataLossError(None, None, error.message)

@@ -1,0 +1,177 @@
+"""Checks of a data set's files before they are read: names, kinds, sizes, and enough records with image and label.
+
+Commands call them. The input pipeline reads files that were checked.
+"""
+
+import concurrent.futures
+import itertools
+import os
+import re
+from typing import Callable, Dict, List, Optional, Sequence, Type
+
+from console.tensorflow_versions import tf
+from data import compression, record_checker, record_counts, records, remote, tfrecord
+from data.record_checker import RecordChecker
+from data.records import DataError
+from data.sources import FOLDERS, Source
+from data.tar import shard
+from data.tar.layout import Problem
+from data.tar.shard import SampleChecker, Shard
+
+# By the values of --data_format.
+CHECKERS: Dict[str, Type[RecordChecker]] = {'tfrecord': RecordChecker, 'tar': SampleChecker}
+_COUNTED = re.compile(r'(.*)-(\d+)-of-(\d+)(.*)', re.DOTALL)
+_NUMBERED = re.compile(r'(.*-)(\d+)(\.tar)?')
+# The largest TFRecord data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
+_LARGEST_CHECKED = 16 << 30
+_THREADS = 32
+
+
+def checker(
+    source: Source, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor], with_boxes: bool
+) -> RecordChecker:
+    """A checker of a source's records; the other arguments are those of `RecordChecker`."""
+    return CHECKERS[source.data_format](num_classes, decode, with_boxes, source.fields)
+
+
+def check(source: Source, paths: Sequence[str], skipped: int) -> None:
+    """Checks that files have more records than may be skipped, and the first record its image and label.
+
+    Raises:
+      DataError: they have not, or a file cannot be read.
+      RemoteError: access to a file is denied, or the store cannot be reached.
+    """
+    check_not_empty(source.data_format, paths, skipped)
+    if not skipped:
+        (shard if source.data_format == 'tar' else record_checker).check_keys(paths[0], source.fields)
+
+
+def missing(source: Source, split: str, paths: Sequence[str]) -> List[str]:
+    """The names of the missing files, according to the names of the present ones."""
+    names = {os.path.basename(path) for path in paths}
+    series = {(m[1], len(m[2]), m[3], m[4]) for m in map(_COUNTED.fullmatch, names) if m}
+    expected = {
+        f'{begin}-{number:0{width}d}-of-{count}{end}'
+        for begin, width, count, end in series
+        if int(count) <= len(names) * 1000
+        for number in range(int(count))
+    }
+    if not series and not source.patterns(split) and not source.folder(split):
+        numbered = [m for m in map(_NUMBERED.fullmatch, names) if m]
+        most = max((int(m[2]) for m in numbered), default=0)
+        expected = {f'{m[1]}{number:0{len(m[2])}d}{m[3] or ""}' for m in numbered[:1] for number in range(most)}
+    return sorted(expected - names)
+
+
+def unused(source: Source, split: str, paths: Sequence[str]) -> List[str]:
+    """The names of files in the place of a split that are not read: backups, descriptions, files of other kinds."""
+    if source.patterns(split):
+        return []
+    folder, read = source.folder(split), {os.path.basename(path) for path in paths}
+    names = [name for name in remote.names_in(folder or source.data_dir) or () if name not in read]
+    if folder:
+        return [name for name in names if name != record_counts.FILE_NAME]
+    beside = [f'{name}/' for name in source.subfolders(FOLDERS[split], [name.rstrip('/') for name in names])]
+    return [*sorted(name for name in names if name.startswith(f'{split}-')), *beside]
+
+
+def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) -> None:
+    """Checks that files have more records than may be skipped: a pipeline that repeats others loops forever.
+
+    No more records are read than necessary. The lengths of local records, and the sizes of tar shards, are plausible.
+
+    Raises:
+      DataError: the files have too few records, or one is damaged, too large, or cannot be read.
+      RemoteError: access to a file is denied, or the store cannot be reached.
+    """
+    check_are_files(paths)
+    found = 0
+    for path in paths:
+        try:
+            remote.check_readable(path)
+            count_first = _count_first_samples if data_format == 'tar' else _count_first_records
+            found += count_first(path, skipped + 1 - found)
+        except tf.errors.OpError as error:
+            raise DataError(f'{path}: cannot be read: {error.message}')
+        if found > skipped:
+            break
+    where = f'{paths[0]}{" and the other files" if len(paths) > 1 else ""}'
+    if not found:
+        raise DataError(f'{where}: no records.')
+    if found <= skipped:
+        raise DataError(
+            f'{where}: {found} records, and --max_bad_records={skipped} allows all of them to be skipped. Lower it.'
+        )
+    if data_format == 'tfrecord':
+        check_lengths(paths)
+        return
+    for path, size in zip(paths, records.sizes_of(paths)):
+        problem = shard.size_problem(path, size)
+        if problem:
+            raise DataError(f'{path}: {problem}')
+
+
+def check_are_files(paths: Sequence[str]) -> None:
+    """Checks that the files of a data set are regular files. Reading a named pipe would block forever.
+
+    Raises:
+      DataError: one is not.
+    """
+    for path in paths:
+        kind = records.irregular_kind(path)
+        if kind:
+            raise DataError(f'{path}: cannot be read: it has the name of a data set file, but is {kind}.')
+
+
+def _count_first_records(path: str, at_most: int) -> int:
+    try:
+        return sum(1 for _ in itertools.islice(tfrecord.serialized_in(path), at_most))
+    except tf.errors.DataLossError as error:
+        advice = compression.advice_on(compression.head_of(path))
+        raise DataError(f'{path}: not a record file, or damaged near its beginning: {error.message}. {advice}'.rstrip())
+
+
+def _count_first_samples(path: str, at_most: int) -> int:
+    with Shard(path) as content:
+        first = [*itertools.islice(shard.with_note(path, content.everything()), at_most)]
+    if first and first[0].problem is Problem.DAMAGED:
+        advice = compression.advice_on(compression.head_of(path))
+        raise DataError(f'{path}: not a tar file, or damaged at its beginning. {advice}'.rstrip())
+    return sum(not sample.problem.is_last for sample in first)
+
+
+def check_lengths(paths: Sequence[str]) -> None:
+    """Checks the record lengths of local TFRecord files of moderate size, for two faults that the pipeline misses.
+
+    TensorFlow allocates the memory that a record's length claims, and the process ends if the allocation fails. It also
+    treats a truncated length as the end of the file.
+
+    Raises:
+      DataError: a record's length is impossible or truncated; or a file cannot be read.
+    """
+    if any(remote.is_remote(path) for path in paths):
+        return
+    try:
+        if sum(os.path.getsize(path) for path in paths) > _LARGEST_CHECKED:
+            return
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            for path, fault in zip(paths, pool.map(_length_fault, paths)):
+                if fault:
+                    raise DataError(f'{path}, {fault}')
+    except OSError as error:
+        raise DataError(f'{error.filename}: cannot be read: {error.strerror}.')
+
+
+def _length_fault(path: str) -> Optional[str]:
+    """The first fault of a record length in a file, for messages; None if there is none."""
+    if tfrecord.compression_of(path):
+        return None
+    size, place, position = os.path.getsize(path), 0, 0
+    with open(path, 'rb', buffering=0) as file:
+        while place < size:
+            fault = tfrecord.length_fault_at(file, place)
+            if fault:
+                return tfrecord.from_here_on(position, fault)
+            place = tfrecord.place_after(file, place)
+            position += 1
+    return None

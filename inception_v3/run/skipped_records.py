@@ -1,0 +1,73 @@
+"""Counts and explains the records that a run's input pipeline skipped."""
+
+import contextlib
+import os
+import re
+from typing import Iterator, List, Sequence
+
+from console.log import logger
+from console.tensorflow_versions import tf
+from data import checks, record_checker, records, remote
+from data.sources import source_of
+from inception_v3.config import Config
+from inception_v3.input.bad_records import SEPARATOR, folder_of
+from preprocessing.decoding import decode_image
+
+_NAME = re.compile(r'.+@\d+')
+
+
+def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
+    """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
+    with_boxes = config.use_annotated_bbox and split == records.TRAIN
+    return checks.checker(source_of(config), config.num_classes, decode_image, with_boxes)
+
+
+class BadRecords:
+    """The records that the commands of a run have skipped.
+
+    Args:
+      config: the run's configuration.
+      splits: the splits that the run reads.
+    """
+
+    def __init__(self, config: Config, splits: Sequence[str]):
+        self._config = config
+        self._splits = splits
+
+    def forget(self) -> None:
+        """Removes the names that earlier commands recorded: the records may have been repaired since."""
+        for split in self._splits:
+            for name in self._names(split):
+                tf.io.gfile.remove(os.path.join(folder_of(self._config, split), name))
+
+    def count(self, split: str) -> int:
+        """Returns the number of skipped records of a split."""
+        return len(self._names(split))
+
+    def skipped(self) -> Iterator[record_checker.BadRecord]:
+        """Yields the skipped records, each with its problem."""
+        for split in self._splits:
+            names, source = self._names(split), source_of(self._config)
+            if not names:
+                continue
+            files = source.find(split)
+            path_of = {source.name_of(path, files): path for path in files}
+            with contextlib.closing(checker_of(self._config, split)) as checker:
+                for name in names:
+                    file_name, _, position = name.rpartition(SEPARATOR)
+                    yield checker.problem_at(path_of[file_name], int(position))
+
+    def log(self) -> None:
+        """Logs the skipped records."""
+        skipped = [*self.skipped()]
+        if skipped:
+            logger.info('%d records could not be used:', len(skipped))
+        for bad_record in skipped:
+            logger.info('skipped %s', bad_record)
+
+    def _names(self, split: str) -> List[str]:
+        if not self._config.max_bad_records:
+            return []
+        names = remote.names_in(folder_of(self._config, split)) or []
+        # Without the files that file managers leave.
+        return [name for name in names if _NAME.fullmatch(name)]
