@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from data.convert import class_folders
+from data.convert.from_folder import class_folders
 from data.records import DataError
 
 Found = List[List[str]]
@@ -109,9 +109,9 @@ def test_a_single_folder_in_between_is_said(tmp_path: pathlib.Path) -> None:
         (in_classes('Train', 'train', 'val'), 'not like classes: Train, train, val. '),
         (
             ['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')],
-            'from_folder {} DATA_DIR --validation_folder={}/holdout. ',
+            'from-folder {} DATA_DIR --validation_folder={}/holdout. ',
         ),
-        (['cat/1.jpg', 'dog/2.jpg', *in_classes('test')], 'from_folder {} DATA_DIR --validation_folder={}/test. '),
+        (['cat/1.jpg', 'dog/2.jpg', *in_classes('test')], 'from-folder {} DATA_DIR --validation_folder={}/test. '),
         ([*in_classes('train'), 'unlabeled/1.jpg'], 'not like classes: train. '),
         (
             [*in_classes('train'), 'test/1.jpg'],
@@ -174,3 +174,14 @@ def test_images_are_known_by_their_content(tmp_path: pathlib.Path) -> None:
         (f'{folder}/cat/i.txt', 'not an image'),
     ]
     assert [image.path for image in images.lost[0]] == [f'{folder}/cat/h']
+
+
+def test_linked_class_folders__are_followed_without_cycles(tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path / 'in', ['cat/1.jpg'])
+    plant(tmp_path / 'outside', ['dog/2.jpg'])
+    (tmp_path / 'in' / 'dog').symlink_to(tmp_path / 'outside' / 'dog')
+    (tmp_path / 'outside' / 'dog' / 'circle').symlink_to(tmp_path / 'in')
+    assert found(folder) == [['cat: cat/1.jpg', 'dog: dog/2.jpg']]
+    assert class_folders.find_images(folder).left_out == [
+        (f'{folder}/dog/circle', 'leads to a folder that is read already')
+    ]

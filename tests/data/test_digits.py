@@ -14,6 +14,7 @@ import PIL.Image
 import pytest
 from sklearn.datasets import load_digits
 
+from console.errors import CommandError
 from console.tensorflow_versions import tf
 from data import dataset_info, records
 from data.audit.report import audit
@@ -159,13 +160,15 @@ def test_build_if_missing__uses_what_another_process_finishes_first(
 ) -> None:
     folder = str(tmp_path / 'digits')
 
-    def write_split(*arguments: Any) -> Any:
+    enlarge = digits._enlarge
+
+    def enlarge_late(pixels: Any) -> Any:
         # Another process starts while this one writes.
         monkeypatch.undo()
         assert digits.build_if_missing(folder, (7, 3), 2)
-        return digits._write(*arguments)
+        return enlarge(pixels)
 
-    monkeypatch.setattr(digits, '_write', write_split)
+    monkeypatch.setattr(digits, '_enlarge', enlarge_late)
     assert digits.build_if_missing(folder, (7, 3), 2) is None
     assert digits.is_built(folder) and os.listdir(str(tmp_path)) == ['digits']
     assert digits.build_if_missing(folder, (7, 3), 2) is None
@@ -203,7 +206,7 @@ def test_some_digits__are_the_first_of_the_whole_data_set(
 
 
 def test_more_images_than_there_are__name_the_digit(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(records.DataError, match='--images_per_digit=140: there are 139 training images of the digit 8'):
+    with pytest.raises(CommandError, match='--images_per_digit=140: there are 139 training images of the digit 8'):
         digits.build(str(tmp_path / 'some'), (8,), images_per_digit=140)
     assert not digits.is_built(str(tmp_path / 'some'))
 

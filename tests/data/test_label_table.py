@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 import pytest
 
 from data import dataset_info
-from data.convert import label_table
+from data.convert.from_folder import label_table
 from data.records import DataError
 from tests.data.image_folders import SPLITS, import_folder, refusal, save, stored
 

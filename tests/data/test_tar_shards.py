@@ -13,7 +13,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import dataset_info, records, tf_example
-from data.convert import tar_shards as tar_shards_command
+from data.convert.tar_shards import __main__ as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
 from tests.data.test_exif import with_orientation
 from tests.support.commands import Done, largest_file, run
@@ -275,7 +275,7 @@ def test_image_format__is_from_the_content(photos: List[Photo], tmp_path: pathli
 
 def test_negative_max_bad_records__is_refused(tmp_path: pathlib.Path) -> None:
     done = tar_shards('write', tmp_path, tmp_path / 'target', '--max_bad_records=-1')
-    assert done.returncode == 2 and 'error: --max_bad_records=-1: must be at least 0.\n' in done.stderr
+    assert done.returncode == 2 and '--max_bad_records: -1: must be ' in done.stderr
 
 
 @pytest.mark.parametrize('arguments', [('write', 'nowhere', 'target'), ('list', 'nowhere.tar'), ('list',), ()])

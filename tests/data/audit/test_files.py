@@ -9,7 +9,7 @@ from typing import Callable, List
 import pytest
 
 from data import dataset_info, entries, records
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from tests.data.audit.data_sets import report_of, write, written
 from tests.support.photos import Photo, photo_example
 

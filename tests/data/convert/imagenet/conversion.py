@@ -1,12 +1,12 @@
 """Converts small ImageNet archives in this process, without Beam."""
 
 import pathlib
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from data import records
-from data.convert.imagenet import __main__ as imagenet
+from data.convert.imagenet import pipeline
 from data.convert.imagenet import shards as imagenet_shards
-from data.convert.imagenet.plan import Source
+from data.convert.imagenet.pipeline import Source
 from tests.data.convert.imagenet.archives import Archives
 
 SHARDS = {records.TRAIN: 3, records.VALIDATION: 2}
@@ -16,10 +16,11 @@ def files_of(data_dir: pathlib.Path) -> Dict[str, bytes]:
     return {path.name: path.read_bytes() for path in data_dir.iterdir() if '-of-' in path.name}
 
 
-def convert_here(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+def convert_here(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
     """Replaces Beam: converts the shards in this process, in order."""
     for shard in shards:
         imagenet_shards.convert(shard, data_dir, work_dir)
+        watch()
 
 
 def convert(
@@ -41,5 +42,5 @@ def convert(
     paths.update({name: place for name, place in places.items() if not isinstance(place, str)})
     counts = {records.TRAIN: sum(map(len, archives.train.values())), records.VALIDATION: len(archives.validation)}
     said: List[str] = []
-    imagenet.convert(Source(**paths), str(data_dir), shards or SHARDS, expected or counts, run, said.append)
+    pipeline.convert(Source(**paths), str(data_dir), shards or SHARDS, expected or counts, run, said.append)
     return said

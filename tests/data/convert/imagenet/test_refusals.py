@@ -3,14 +3,13 @@
 import json
 import pathlib
 import tarfile
-import threading
 from typing import Any, List
 
 import pytest
 
 from data import records, remote
 from data.convert import archives as tar_archives
-from data.convert.imagenet import __main__ as imagenet
+from data.convert.imagenet import pipeline
 from data.convert.imagenet import shards as imagenet_shards
 from data.convert.imagenet import source as imagenet_source
 from data.convert.imagenet.source import Image
@@ -105,15 +104,15 @@ def test_image_in_an_archive__is_read_at_its_place(tmp_path: pathlib.Path) -> No
 
 
 def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathlib.Path) -> None:
-    imagenet_shards.raise_failure(str(tmp_path))
+    pipeline.raise_failure(str(tmp_path))
     for is_transient, kind in ((True, remote.UnreachableError), (False, DataError)):
         (tmp_path / 'failure').write_text(json.dumps([is_transient, 'the reason']))
         with pytest.raises(kind, match='the reason'):
-            imagenet_shards.raise_failure(str(tmp_path))
+            pipeline.raise_failure(str(tmp_path))
     # There is no plan of this shard, and nobody looks for it.
     imagenet_shards.convert('train-00000-of-00001', str(tmp_path), str(tmp_path))
     assert 'the reason' in (tmp_path / 'failure').read_text()
-    imagenet_shards.forget(str(tmp_path), [])
+    pipeline._forget(str(tmp_path), [])
     assert not (tmp_path / 'failure').exists()
     imagenet_shards.convert('train-00000-of-00001', str(tmp_path), str(tmp_path))
     assert 'train-00000-of-00001 was not written: ' in (tmp_path / 'failure').read_text()
@@ -121,31 +120,8 @@ def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathli
 
 def test_names__beyond_ten_are_in_the_report() -> None:
     names = [str(number) for number in range(12)]
-    assert imagenet._listed(names[:10]) == ', '.join(names[:10])
-    assert imagenet._listed(names).endswith('8, 9 and 2 more (all in conversion.json)')
-
-
-def test_progress__counts_the_images_of_finished_shards(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    plan = imagenet.Plan({}, {'train-0': 30, 'train-1': 40, 'train-2': 50}, [], {}, [], [])
-    (tmp_path / 'train-1.report').touch()
-    (tmp_path / 'train-2.report').touch()
-    monkeypatch.setattr(imagenet, '_POLL_SECONDS', 0.01)
-    moved = threading.Event()
-    counts: List[Any] = []
-
-    def progress(what: str, total: int) -> Any:
-        counts.append(total)
-
-        def move(done: int) -> None:
-            counts.append(done)
-            moved.set()
-
-        return move
-
-    with imagenet._watching(plan, ['train-0', 'train-1'], str(tmp_path), progress):
-        assert moved.wait(60)
-    # Shard 2 was finished before.
-    assert counts[:2] == [70, 40]
+    assert pipeline._listed(names[:10]) == ', '.join(names[:10])
+    assert pipeline._listed(names).endswith('8, 9 and 2 more (all in conversion.json)')
 
 
 def test_content_of_archives__is_bounded() -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
@@ -19,9 +19,9 @@ from tests.data.convert.imagenet.conversion import convert, convert_here, files_
 from tests.data.convert.imagenet.results import SPLITS, cut, refusal, run_imagenet, stored
 
 
-def some_of(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+def some_of(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
     """Converts some of the shards, as an interrupted conversion does."""
-    convert_here(shards[:2], data_dir, work_dir)
+    convert_here(shards[:2], data_dir, work_dir, watch)
     raise KeyboardInterrupt
 
 
@@ -107,9 +107,9 @@ def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, 
     archives.extract(archives.folder)
     name = archives.validation[0][0]
 
-    def without(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    def without(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
         (archives.folder / 'val' / name).rename(archives.folder / name)
-        convert_here(shards, data_dir, work_dir)
+        convert_here(shards, data_dir, work_dir, watch)
 
     message = refusal(archives, tmp_path / 'out', train='train', validation='val', run=without)
     assert re.search(
@@ -124,10 +124,10 @@ def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, 
 def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archives, tmp_path: pathlib.Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def limited(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    def limited(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8000, hard))
         try:
-            convert_here(shards, data_dir, work_dir)
+            convert_here(shards, data_dir, work_dir, watch)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -196,9 +196,9 @@ def test_killed_worker_of_beam__ends_the_command(tmp_path: pathlib.Path) -> None
 
 
 def test_second_conversion_in_the_folder__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
         assert 'in use by another conversion' in refusal(archives, tmp_path / 'out')
-        convert_here(shards, data_dir, work_dir)
+        convert_here(shards, data_dir, work_dir, watch)
 
     convert(archives, tmp_path / 'out', run=meanwhile)
     assert len(stored(tmp_path / 'out', records.TRAIN)) == 24

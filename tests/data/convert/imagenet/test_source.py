@@ -12,8 +12,9 @@ import pytest
 
 from data import records
 from data.convert.imagenet import __main__ as imagenet
+from data.convert.imagenet import pipeline
 from data.convert.imagenet import source as imagenet_source
-from data.convert.imagenet.plan import Source
+from data.convert.imagenet.pipeline import Source
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import Archives
 from tests.data.convert.imagenet.conversion import SHARDS, convert, convert_here
@@ -243,7 +244,7 @@ def test_missing_parts__are_refused(archives: Archives, tmp_path: pathlib.Path) 
 def test_remote_archives_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     source = Source('gs://bucket/train.tar', 'gs://bucket/val.tar', str(archives.folder / 'synsets.txt'))
     with pytest.raises(records.DataError, match=r'gs://bucket/train\.tar: remote archives are not supported'):
-        imagenet.convert(source, str(tmp_path / 'out'), SHARDS, imagenet.IMAGES, convert_here, print)
+        pipeline.convert(source, str(tmp_path / 'out'), SHARDS, imagenet.IMAGES, convert_here, print)
 
 
 def test_files_that_are_not_images__are_named(archives: Archives, tmp_path: pathlib.Path) -> None:
