@@ -14,8 +14,7 @@ from data import records
 from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import beam
 from tests.data.convert.imagenet.archives import Archives
-from tests.data.convert.imagenet.conversion import SHARDS, convert, convert_here, files_of
-from tests.data.convert.imagenet.results import SPLITS, run_imagenet, stored
+from tests.data.convert.imagenet.results import SHARDS, SPLITS, convert, convert_here, files_of, run_imagenet, stored
 from tests.support.commands import run
 
 CORES = len(os.sched_getaffinity(0))
