@@ -160,33 +160,25 @@ def test_interrupted_conversion__resumes(
     assert code == 2 and '--validation_shards was 2, and is 1' in err
 
 
-def test_folder_with_content__is_not_changed(
-    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
-) -> None:
-    (tmp_path / 'mine.txt').write_text('')
-    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path)
-    assert code == 2 and err == f'error: {tmp_path}: exists already. Name a new folder.\n'
-    assert os.listdir(str(tmp_path)) == ['mine.txt']
-
-
 @pytest.mark.parametrize(
-    ('content', 'expected'),
+    ('name', 'content', 'expected'),
     [
+        ('mine.txt', '', ': exists already. Name a new folder.\n'),
         (
+            'conversion.json',
             '{"settings": {"--train": "x"}}',
             'was started with other settings: CIFAR-10 was not given, and is that of SHA-256 ',
         ),
-        ('{}', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
-        ('[', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
+        ('conversion.json', '[', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
     ],
 )
-def test_folder_of_another_conversion__is_not_changed(
-    content: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+def test_folder_with_content__is_not_changed(
+    name: str, content: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    (tmp_path / 'conversion.json').write_text(content)
+    (tmp_path / name).write_text(content)
     code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path)
     assert code == 2 and expected in err and err.count('\n') == 1
-    assert os.listdir(str(tmp_path)) == ['conversion.json']
+    assert os.listdir(str(tmp_path)) == [name]
 
 
 def test_a_shard_that_cannot_be_written_is_named(

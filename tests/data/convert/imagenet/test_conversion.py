@@ -39,14 +39,14 @@ def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_pat
         f'1 PNG image converted to RGB JPEG files: {png}',
     ]
     for name in (cmyk, png):
-        image = PIL.Image.open(io.BytesIO(found['train'][name].encoded))
-        assert (image.format, image.mode) == ('JPEG', 'RGB')
+        made = PIL.Image.open(io.BytesIO(found['train'][name].encoded))
+        assert (made.format, made.mode) == ('JPEG', 'RGB')
         # Quality 100: every coefficient is kept.
-        assert [*image.quantization[0]] == [1] * 64
+        assert [*made.quantization[0]] == [1] * 64
         before = np.array(PIL.Image.open(io.BytesIO(archives.images[name])).convert('RGB'), np.float32)
         # Tolerances: for PNG, the loss of JPEG at quality 100 with subsampled chroma; for CMYK, also that of two
         # conversions to RGB.
-        assert np.abs(np.array(image, np.float32) - before).mean() < 3
+        assert np.abs(np.array(made, np.float32) - before).mean() < 3
     grey = archives.train['n02123045'][2][0]
     assert PIL.Image.open(io.BytesIO(found['train'][grey].encoded)).mode == 'L'
     sums = []

@@ -180,7 +180,7 @@ def test_wrong_labels_are_refused(archives: Archives, tmp_path: pathlib.Path, co
         (
             GROUND_TRUTH,
             lambda numbers: b'\xff\xfe' + numbers,
-            'is not text with a number per image. Download it again.',
+            'is not text with a number per image.',
         ),
         (GROUND_TRUTH, lambda numbers: b'1\n2\n3\n9\n' * 2, 'data/meta.mat has no synset for the numbers 9 in'),
         ('', lambda kit: flipped(kit, -6), 'damaged, or not a tar archive (CRC check failed'),
