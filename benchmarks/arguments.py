@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from benchmarks import comparison, photographs
 from console.messages import shown
 from data import dataset_info, remote
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from data.sources import source_of
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError

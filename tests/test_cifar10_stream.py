@@ -12,6 +12,7 @@ import pytest
 from console.log import logger
 from data import records
 from data.convert.cifar10 import __main__ as cifar10
+from data.convert.cifar10 import shards as cifar10_shards
 from data.convert.cifar10 import source as cifar10_source
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
@@ -40,7 +41,7 @@ def data_dir(tmp_path_factory: Any) -> str:
     with mock.patch.object(cifar10_source, '_BATCH_IMAGES', 4):
         source = cifar10_source.read(str(archive))
     images, shards = ({records.TRAIN: train, records.VALIDATION: test} for train, test in ((20, 10), (4, 2)))
-    cifar10.convert(source, str(folder / 'data'), cifar10_source.SIDE, images, shards, lambda line: None)
+    cifar10_shards.convert(source, str(folder / 'data'), cifar10_source.SIDE, images, shards, lambda line: None)
     return str(folder / 'data')
 
 

@@ -21,7 +21,7 @@ from console.messages import in_code, in_markdown, in_rows, printable, shown
 from console.screen import Screen, set_up_logging
 from data import dataset_info, encoding
 from data.audit import __main__ as audit
-from data.convert import tar_shards
+from data.convert.tar_shards import __main__ as tar_shards
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
 from inception_v3.commands.export import __main__ as export
 from inception_v3.commands.plan import __main__ as plan

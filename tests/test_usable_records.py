@@ -9,7 +9,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records, remote
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config

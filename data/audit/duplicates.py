@@ -1,6 +1,7 @@
 """Images of a data set whose files are equal, byte for byte."""
 
-from typing import Any, Dict, List, Sequence
+import collections
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from data import records
 from data.audit.shard import LISTED_AT_MOST
 
 
-def find_duplicates(paths: Dict[str, List[str]], images: Dict[str, Sequence[np.ndarray]]) -> Dict[str, Any]:
+def find_duplicates(paths: Dict[str, List[str]], images: Mapping[str, Sequence[np.ndarray]]) -> Dict[str, Any]:
     """Finds equal images, within and between the splits.
 
     Args:
@@ -21,50 +22,43 @@ def find_duplicates(paths: Dict[str, List[str]], images: Dict[str, Sequence[np.n
       more than one label; 'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the most serious
       problems first.
     """
-    all_paths = [path for of_split in paths.values() for path in of_split]
-    arrays = [array for of_split in images.values() for array in of_split]
+    files = [(split, path) for split in paths for path in paths[split]]
+    arrays = [array for split in paths for array in images[split]]
     every = np.concatenate(arrays)
-    path_of = np.repeat(np.arange(len(all_paths)), [len(array) for array in arrays])
-    in_train = path_of < len(paths[records.TRAIN])
-    labels = every['label']
-    # Sorted by digest, and equal digests by position.
-    order = np.argsort(every['digest'], kind='stable')
-    digests = every['digest'][order]
-    starts = np.flatnonzero(np.append(True, digests[1:] != digests[:-1])[: len(every)])
-    sizes = np.diff(np.append(starts, len(every)))
+    file_of = np.repeat(np.arange(len(files)), [len(array) for array in arrays])
+    _, group_of, sizes = np.unique(every['digest'], return_inverse=True, return_counts=True)
+    # The split, the label and the index of each image that has copies.
+    groups: Dict[int, List[Tuple[str, int, int]]] = collections.defaultdict(list)
+    for index in np.flatnonzero(sizes[group_of] > 1):
+        groups[group_of[index]].append((files[file_of[index]][0], int(every['label'][index]), index))
 
-    def of_each(operation: np.ufunc, values: np.ndarray) -> np.ndarray:
-        return operation.reduceat(values[order], starts) if len(starts) else np.zeros([0], np.int64)
+    counts = {records.TRAIN: 0, records.VALIDATION: 0, 'between': 0, 'of_several_labels': 0}
+    order = []
+    for group in groups.values():
+        in_split = collections.Counter(split for split, _, _ in group)
+        for split, count in in_split.items():
+            counts[split] += count - 1
+        is_between, differs = len(in_split) > 1, len({label for _, label, _ in group}) > 1
+        counts['between'] += in_split[records.VALIDATION] * is_between
+        counts['of_several_labels'] += differs
+        # Groups with different labels first, then groups in both splits, each in the order of the files.
+        order.append((not differs, not is_between, group[0][2], group))
 
-    train = of_each(np.add, in_train.astype(np.int64))
-    validation = sizes - train
-    differ = of_each(np.minimum, labels) != of_each(np.maximum, labels)
-    between = (train > 0) & (validation > 0)
-    several = np.flatnonzero(sizes > 1)
-    # Groups with different labels first, then groups in both splits, each in the order of the files.
-    several = several[np.lexsort((order[starts[several]], ~between[several], ~differ[several]))]
-
-    def listed(group: np.ndarray) -> np.ndarray:
+    def listed(group: List[Tuple[str, int, int]]) -> List[Dict[str, Any]]:
         """The positions of a group to list, in order: the first of each split and label, and then others."""
-        _, firsts = np.unique(np.stack([in_train[group], labels[group]]), return_index=True, axis=1)
-        rest = np.setdiff1d(np.arange(len(group)), firsts)
-        return group[np.sort(np.concatenate([np.sort(firsts), rest])[:LISTED_AT_MOST])]
+        firsts: Dict[Tuple[str, int], Tuple[str, int, int]] = {}
+        for place in group:
+            firsts.setdefault(place[:2], place)
+        first = set(firsts.values())
+        chosen = [*firsts.values(), *(place for place in group if place not in first)][:LISTED_AT_MOST]
+        return [
+            {
+                'split': split,
+                'path': files[file_of[index]][1],
+                'position': int(every['position'][index]),
+                'label': label,
+            }
+            for split, label, index in sorted(chosen, key=lambda place: place[2])
+        ]
 
-    def place(index: int) -> Dict[str, Any]:
-        return {
-            'split': records.TRAIN if in_train[index] else records.VALIDATION,
-            'path': all_paths[path_of[index]],
-            'position': int(every['position'][index]),
-            'label': int(labels[index]),
-        }
-
-    return {
-        records.TRAIN: int(np.maximum(train - 1, 0).sum()),
-        records.VALIDATION: int(np.maximum(validation - 1, 0).sum()),
-        'between': int(validation[between].sum()),
-        'of_several_labels': int(differ.sum()),
-        'first': [
-            [place(index) for index in listed(order[starts[group] : starts[group] + sizes[group]])]
-            for group in several[:LISTED_AT_MOST]
-        ],
-    }
+    return {**counts, 'first': [listed(group) for *_, group in sorted(order)[:LISTED_AT_MOST]]}

@@ -6,18 +6,17 @@ import concurrent.futures.process
 import multiprocessing
 import os
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Counter, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from data import checks, dataset_info, record_counts, records, remote
 from data.audit import shard as shard_audit
 from data.audit.duplicates import find_duplicates
-from data.audit.findings import judge
-from data.audit.shard import Listed, ShardAudit
+from data.audit.findings import KINDS, judge
+from data.audit.shard import LISTED_AT_MOST, FileContent
 from data.convert import conversion
-from data.dataset_info import DatasetInfo
-from data.fingerprint import fingerprint
+from data.fingerprint import SplitFingerprint, fingerprint
 from data.sources import Source, common_folder
 from data.tf_example import Fields
 
@@ -26,14 +25,6 @@ SPLITS = (records.TRAIN, records.VALIDATION)
 # The classes that a run assumes if a data set has no description: ImageNet's, with the background.
 DOCUMENTED_CLASSES = 1001
 _POLL_SECONDS = 0.2
-
-
-class Split(NamedTuple):
-    """A split: its files, the names of missing ones, and the content."""
-
-    paths: List[str]
-    missing: List[str]
-    content: ShardAudit
 
 
 def audit(
@@ -60,20 +51,35 @@ def audit(
       RemoteError: access to the folder is denied, or the store cannot be reached.
     """
     start = time.monotonic()
-    paths, problems = _find(source)
+    paths: Dict[str, List[str]] = {}
+    without_files: Dict[str, str] = {}
+    for split in SPLITS:
+        try:
+            paths[split] = source.find(split) if source.is_named([split]) else []
+        except records.DataError as error:
+            paths[split] = []
+            without_files[split] = str(error)
+    if not any(paths.values()):
+        raise records.DataError(next(iter(without_files.values())))
     info, errors = None, []
     try:
         info = dataset_info.read(source.data_dir) if source.data_dir else None
     except records.DataError as error:
         errors.append(str(error))
     if info and not info.validation_images:
-        problems.pop(records.VALIDATION, None)
-    errors = [*problems.values(), *errors]
+        without_files.pop(records.VALIDATION, None)
+    errors = [*without_files.values(), *errors]
     if num_classes is None:
         num_classes = info.num_classes if info else DOCUMENTED_CLASSES
-    arguments = (source.data_format, source.fields, num_classes, decode)
-    contents = _read([*{path: 0 for split in SPLITS for path in paths[split]}], arguments, processes, progress)
-    splits = {split: _split(source, split, paths[split], contents) for split in SPLITS}
+
+    all_paths = [*{path: 0 for split in SPLITS for path in paths[split]}]
+    of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, progress)
+    contents = {split: [of_path[path] for path in paths[split]] for split in SPLITS}
+    images = {split: [content.images for content in contents[split]] for split in SPLITS}
+    taken = fingerprint(
+        *(sum((content.fingerprint for content in contents[split]), SplitFingerprint()) for split in SPLITS)
+    )
+    counts = (info.train_images, info.validation_images) if info else (None, None)
     report: Dict[str, Any] = {
         'data_dir': str(source),
         'data_format': source.data_format,
@@ -81,46 +87,34 @@ def audit(
         'label_offset': source.fields.label_offset,
         'name': info.name if info else None,
         'num_classes': num_classes,
-        **_content(splits, num_classes, info),
+        'fingerprint': {
+            'taken': taken,
+            'dataset_json': info.fingerprint or None if info else None,
+            'agree': taken == info.fingerprint if info and info.fingerprint else None,
+        },
+        'splits': {
+            split: {
+                'files': len(paths[split]),
+                'missing_files': checks.missing(source, split, paths[split]) if paths[split] else [],
+                **_described(contents[split], count),
+            }
+            for split, count in zip(SPLITS, counts)
+        },
+        'duplicates': find_duplicates(paths, images),
+        'classes': _classes(images, num_classes, info.class_names if info else []),
         'other_files': _other_files(source, paths),
         'decoded': decode,
     }
     found, warnings = judge(report)
-    errors += found
     seconds = time.monotonic() - start
-    count = sum(split.content.records for split in splits.values())
     return {
         **report,
         'seconds': round(seconds, 1),
-        'records_per_second': round(count / seconds),
-        'errors': errors,
+        'records_per_second': round(sum(split['records'] for split in report['splits'].values()) / seconds),
+        'errors': [*errors, *found],
         'warnings': warnings,
-        'can_be_trained_on': not errors,
+        'can_be_trained_on': not errors and not found,
     }
-
-
-def _find(source: Source) -> Tuple[Dict[str, List[str]], Dict[str, str]]:
-    """The files of each split, and for each split without files an error message.
-
-    Raises:
-      DataError: neither split has files.
-    """
-    paths: Dict[str, List[str]] = {}
-    problems = {}
-    for split in SPLITS:
-        try:
-            paths[split] = source.find(split) if source.is_named([split]) else []
-        except records.DataError as error:
-            paths[split] = []
-            problems[split] = str(error)
-    if not any(paths.values()):
-        raise records.DataError(next(iter(problems.values())))
-    return paths, problems
-
-
-def _split(source: Source, split: str, paths: List[str], contents: Dict[str, ShardAudit]) -> Split:
-    missing = checks.missing(source, split, paths) if paths else []
-    return Split(paths, missing, sum((contents[path] for path in paths), shard_audit.NOTHING))
 
 
 def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
@@ -140,7 +134,7 @@ def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
 
 def _read(
     paths: Sequence[str], arguments: Tuple[str, Fields, int, bool], processes: int, progress: Callable[[int], None]
-) -> Dict[str, ShardAudit]:
+) -> Dict[str, FileContent]:
     """The content of each file; `arguments` are the first arguments of `ShardAuditor`."""
     # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server
     # loads it once, and starts no threads.
@@ -166,50 +160,31 @@ def _read(
             read.value = shard_audit.STOP
 
 
-def _content(splits: Dict[str, Split], num_classes: int, info: Optional[DatasetInfo]) -> Dict[str, Any]:
-    """The part of the report about the content of the files."""
-    taken = fingerprint(*(splits[split].content.fingerprint for split in SPLITS))
-    return {
-        'fingerprint': {
-            'taken': taken,
-            'dataset_json': info.fingerprint or None if info else None,
-            'agree': taken == info.fingerprint if info and info.fingerprint else None,
-        },
-        'splits': {
-            records.TRAIN: _describe(splits[records.TRAIN], info.train_images if info else None),
-            records.VALIDATION: _describe(splits[records.VALIDATION], info.validation_images if info else None),
-        },
-        'duplicates': find_duplicates(
-            {split: splits[split].paths for split in SPLITS}, {split: splits[split].content.images for split in SPLITS}
-        ),
-        'classes': _classes(splits, num_classes, info.class_names if info else []),
-    }
-
-
-def _describe(split: Split, expected: Optional[int]) -> Dict[str, Any]:
-    content = split.content
-    images = np.concatenate([np.zeros([0], shard_audit.IMAGE), *content.images])
+def _described(contents: Sequence[FileContent], expected: Optional[int]) -> Dict[str, Any]:
+    """The part of the report about the records of a split; `expected`: their number according to `dataset.json`."""
+    images = np.concatenate([np.zeros([0], shard_audit.IMAGE), *(content.images for content in contents)])
     sizes = images['size'][images['size'].min(axis=1) > 0]
+
+    def total(name: str) -> Counter[str]:
+        return sum((getattr(content, name) for content in contents), collections.Counter())
+
+    boxes, counts = total('boxes'), total('counts')
+    problems: Dict[str, List[Dict[str, Any]]] = {kind: [] for kind in KINDS}
+    for content in contents:
+        for kind, place in content.problems:
+            if len(problems[kind]) < LISTED_AT_MOST:
+                problems[kind].append(place._asdict())
     return {
-        'files': len(split.paths),
-        'missing_files': split.missing,
-        'records': content.records,
+        'records': sum(content.records for content in contents),
         'records_expected': expected,
         'images': len(images),
         'width': _spread(sizes[:, 0]),
         'height': _spread(sizes[:, 1]),
         'encoded_bytes': {**_spread(images['bytes']), 'total': int(images['bytes'].sum())},
-        'formats': dict(content.formats.most_common()),
-        'fields': dict(sorted(content.fields.items())),
-        'boxes': content.boxes._asdict(),
-        'bad_files': _as_json(content.bad_files),
-        'bad_fields': _as_json(content.bad_fields),
-        'bad_boxes': _as_json(content.bad_boxes),
-        'undecodable': _as_json(content.undecodable),
-        'damaged': _as_json(content.damaged),
-        'rotated': _as_json(content.rotated),
-        'contradictions': _as_json(content.contradictions),
-        'left_out': _as_json(content.left_out),
+        'formats': dict(total('formats').most_common()),
+        'fields': dict(sorted(total('fields').items())),
+        'boxes': {kind: boxes[kind] for kind in ('boxes', 'in_pixels', 'empty', 'out_of_range')},
+        **{kind: {'count': counts[kind], 'first': problems[kind]} for kind in KINDS},
     }
 
 
@@ -219,28 +194,17 @@ def _spread(values: np.ndarray) -> Dict[str, Optional[float]]:
     return {'min': int(values.min()), 'median': float(np.median(values)), 'max': int(values.max())}
 
 
-def _as_json(found: Listed) -> Dict[str, Any]:
-    return {'count': found.total, 'first': [bad_record._asdict() for bad_record in found.first]}
-
-
-def _classes(splits: Dict[str, Split], num_classes: int, names: Sequence[str]) -> List[Dict[str, Any]]:
+def _classes(images: Dict[str, List[np.ndarray]], num_classes: int, names: Sequence[str]) -> List[Dict[str, Any]]:
     """The number of images of each class, and of each label beyond the classes."""
     counts = {
-        split: collections.Counter(
-            dict(zip(*(column.tolist() for column in np.unique(_labels(splits[split]), return_counts=True))))
-        )
+        split: collections.Counter(label for array in images[split] for label in array['label'].tolist())
         for split in SPLITS
     }
-    labels = sorted({*range(num_classes), *(label for split in SPLITS for label in counts[split])})
     return [
         {
             'label': label,
             'name': names[label] if 0 <= label < len(names) else None,
             **{split: counts[split][label] for split in SPLITS},
         }
-        for label in labels
+        for label in sorted({*range(num_classes), *counts[records.TRAIN], *counts[records.VALIDATION]})
     ]
-
-
-def _labels(split: Split) -> np.ndarray:
-    return np.concatenate([np.zeros([0], np.int64), *(images['label'] for images in split.content.images)])

@@ -1,28 +1,28 @@
-"""The audit of one file of a data set, which runs in several processes at the same time."""
+"""The content and the problems of one file of a data set; several processes read files at the same time."""
 
 import collections
 import contextlib
+import dataclasses
 import signal
-from typing import Any, Counter, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from console import native_messages
 from console.messages import shown
-from data import exif, record_checker, records
+from data import exif, records
 from data.checks import CHECKERS
 from data.convert.intake import damage_in
 from data.convert.split import digest
-from data.entries import ENTRIES
+from data.entries import ENTRIES, Entry
 from data.fingerprint import SplitFingerprint
 from data.image_header import ImageHeader, read_header
+from data.record_checker import BadRecord
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 
-# The largest number of bad records listed for each kind of problem; the others are only counted.
+# The largest number of problems of each kind that are listed; the others are only counted.
 LISTED_AT_MOST = 1000
-# The format of an image without a known header.
-UNKNOWN = 'unknown'
 # Stored in the shared number of records to stop all processes.
 STOP = -1
 
@@ -36,91 +36,42 @@ _PROGRESS_EVERY = 100
 IMAGE = np.dtype([('digest', 'u8'), ('position', 'i8'), ('label', 'i8'), ('size', 'i8', 2), ('bytes', 'i8')])
 
 
-class BoxCounts(NamedTuple):
-    """Numbers of bounding boxes. A bad box counts once, for its first problem.
+class Problem(NamedTuple):
+    """A problem of a record, or of a file from a record on; `data.audit.findings` describes the kinds."""
 
-    Attributes:
-      boxes: all boxes.
-      in_pixels: boxes with coordinates that are pixels instead of fractions of the image.
-      empty: boxes without area inside the image.
-      out_of_range: boxes that extend beyond the image's edge, and are clipped there.
-    """
-
-    boxes: int = 0
-    in_pixels: int = 0
-    empty: int = 0
-    out_of_range: int = 0
-
-    def __add__(self, other: tuple) -> 'BoxCounts':
-        return BoxCounts(*(own + added for own, added in zip(self, other)))
+    kind: str
+    place: BadRecord
 
 
-class Listed(NamedTuple):
-    """Records with a problem of one kind: their number, and the first of them."""
-
-    total: int = 0
-    first: Tuple[record_checker.BadRecord, ...] = ()
-
-    def __add__(self, other: tuple) -> 'Listed':
-        total, first = other
-        return Listed(self.total + total, (self.first + first)[:LISTED_AT_MOST])
-
-
-class ShardAudit(NamedTuple):
-    """The content of one file or several. The sum over files, in their order, is the content of all.
+@dataclasses.dataclass
+class FileContent:
+    """The content of a file.
 
     Attributes:
       records: the number of readable records.
       fields: the number of records with each field.
-      formats: the number of images of each kind.
+      formats: the number of images of each kind; 'unknown' for those without a known header.
       fingerprint: of the images that have a label.
-      images: these images, an array of `IMAGE` for each file.
-      boxes: numbers of bounding boxes.
-      bad_fields: records that training cannot use because of a field other than the boxes.
-      bad_boxes: records that training with boxes cannot use because of their boxes.
-      undecodable: records whose image cannot be decoded.
-      damaged: records whose image can be decoded, but with missing or wrong pixels; only if every image is decoded.
-      rotated: records whose image has an EXIF orientation other than upright, which training ignores.
-      contradictions: usable records whose fields contradict their image's header.
-      bad_files: files that cannot be read to their end, each with the position of its first unreadable record.
-      left_out: files in tar shards that belong to no sample, each with the position of the next sample.
+      boxes: the number of all bounding boxes, and of bad ones by `BOX_KINDS`.
+      images: an array of `IMAGE`.
+      counts: the number of problems of each kind.
+      problems: the first problems of each kind.
     """
 
-    records: int
-    fields: Counter[str]
-    formats: Counter[str]
-    fingerprint: SplitFingerprint
-    images: Tuple[np.ndarray, ...]
-    boxes: BoxCounts
-    bad_fields: Listed
-    bad_boxes: Listed
-    undecodable: Listed
-    damaged: Listed
-    rotated: Listed
-    contradictions: Listed
-    bad_files: Listed
-    left_out: Listed
+    records: int = 0
+    fields: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    formats: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    fingerprint: SplitFingerprint = dataclasses.field(default_factory=SplitFingerprint)
+    boxes: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    images: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([0], IMAGE))
+    counts: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    problems: List[Problem] = dataclasses.field(default_factory=list)
 
-    def __add__(self, other: tuple) -> 'ShardAudit':
-        return ShardAudit(*(own + added for own, added in zip(self, other)))
-
-
-NOTHING = ShardAudit(
-    records=0,
-    fields=collections.Counter(),
-    formats=collections.Counter(),
-    fingerprint=SplitFingerprint(),
-    images=(),
-    boxes=BoxCounts(),
-    bad_fields=Listed(),
-    bad_boxes=Listed(),
-    undecodable=Listed(),
-    damaged=Listed(),
-    rotated=Listed(),
-    contradictions=Listed(),
-    bad_files=Listed(),
-    left_out=Listed(),
-)
+    def note(self, kind: str, place: BadRecord) -> None:
+        """Adds a problem."""
+        self.counts[kind] += 1
+        if self.counts[kind] <= LISTED_AT_MOST:
+            self.problems.append(Problem(kind, place))
 
 
 class ShardAuditor:
@@ -142,88 +93,66 @@ class ShardAuditor:
         self._progress = progress
         self._checker = CHECKERS[data_format](num_classes, decode_image, False, fields)
 
-    def audit(self, path: str) -> ShardAudit:
+    def audit(self, path: str) -> FileContent:
         """Reads one file; its problems are part of the result."""
-        fields: Counter[str] = collections.Counter()
-        formats: Counter[str] = collections.Counter()
+        content = FileContent()
         images: List[tuple] = []
-        boxes, fingerprint = BoxCounts(), SplitFingerprint()
-        bad_fields: List[record_checker.BadRecord] = []
-        bad_boxes: List[record_checker.BadRecord] = []
-        undecodable: List[record_checker.BadRecord] = []
-        damaged: List[record_checker.BadRecord] = []
-        rotated: List[record_checker.BadRecord] = []
-        contradictions: List[record_checker.BadRecord] = []
-        bad_files: List[record_checker.BadRecord] = []
-        left_out: List[record_checker.BadRecord] = []
-        reached = 0
         try:
             for entry in self._entries(path, self._num_classes, self._fields):
                 if entry.left_out is not None:
-                    left_out.append(entry.bad_record(path, f'{entry.left_out}.'))
+                    content.note('left_out', entry.bad_record(path, f'{entry.left_out}.'))
                     continue
-                reached += 1
-                if not reached % _PROGRESS_EVERY:
+                content.records += 1
+                if not content.records % _PROGRESS_EVERY:
                     self._advance(_PROGRESS_EVERY)
-                fields.update(entry.fields)
-                boxes += count_boxes(entry.boxes)
-                if entry.problem:
-                    bad_fields.append(entry.bad_record(path, entry.problem))
-                if entry.box_problem:
-                    bad_boxes.append(entry.bad_record(path, entry.box_problem))
+                content.fields.update(entry.fields)
+                content.boxes.update(count_boxes(entry.boxes))
+                header = read_header(entry.encoded) if entry.encoded is not None else None
+                for kind, problem in self._problems(entry, header):
+                    content.note(kind, entry.bad_record(path, problem))
                 if entry.encoded is None:
                     continue
-                header = read_header(entry.encoded)
-                formats[header.kind if header else UNKNOWN] += 1
-                problem, damage = self._problem_and_damage(entry.encoded, header)
-                if damage:
-                    damaged.append(entry.bad_record(path, damage))
-                orientation = exif.orientation(entry.encoded)
-                if orientation != exif.UPRIGHT:
-                    rotated.append(entry.bad_record(path, f'EXIF orientation {orientation}.'))
-                if problem:
-                    undecodable.append(entry.bad_record(path, problem))
-                elif header:
-                    contradiction = contradiction_of(entry.claimed, header)
-                    if contradiction:
-                        contradictions.append(entry.bad_record(path, contradiction))
+                content.formats[header.kind if header else 'unknown'] += 1
                 if entry.label is not None:
-                    fingerprint = fingerprint.with_image(entry.label, entry.encoded)
+                    content.fingerprint = content.fingerprint.with_image(entry.label, entry.encoded)
                     key = int.from_bytes(digest(entry.encoded)[:8], 'big')
                     size = (header.width, header.height) if header else (0, 0)
                     images.append((key, entry.position, entry.label, size, len(entry.encoded)))
         except records.DataError as error:
-            bad_files.append(record_checker.BadRecord(path, reached, str(error)))
-        self._advance(reached % _PROGRESS_EVERY)
-        return ShardAudit(
-            reached,
-            fields,
-            formats,
-            fingerprint,
-            (np.array(images, IMAGE),),
-            boxes,
-            *(
-                _listed(found)
-                for found in (bad_fields, bad_boxes, undecodable, damaged, rotated, contradictions, bad_files, left_out)
-            ),
-        )
+            content.note('bad_files', BadRecord(path, content.records, str(error)))
+        self._advance(content.records % _PROGRESS_EVERY)
+        content.images = np.array(images, IMAGE)
+        return content
 
-    def _problem_and_damage(self, encoded: bytes, header: Optional[ImageHeader]) -> Tuple[Optional[str], Optional[str]]:
-        """The reason why an image cannot be decoded, and the damage of one that can; None for neither."""
-        if not self._decode and header is not None and header.sound:
-            return None, None
-        problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
-        return problem, None if problem else damage_in(messages)
+    def _problems(self, entry: Entry, header: Optional[ImageHeader]) -> Iterator[Tuple[str, str]]:
+        """Yields the kinds of a record's problems, and their descriptions."""
+        if entry.problem:
+            yield 'bad_fields', entry.problem
+        if entry.box_problem:
+            yield 'bad_boxes', entry.box_problem
+        if entry.encoded is None:
+            return
+        encoded: bytes = entry.encoded
+        orientation = exif.orientation(encoded)
+        if orientation != exif.UPRIGHT:
+            yield 'rotated', f'EXIF orientation {orientation}.'
+        if self._decode or header is None or not header.sound:
+            problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
+            if problem:
+                yield 'undecodable', problem
+                return
+            damage = damage_in(messages)
+            if damage:
+                yield 'damaged', damage
+        contradiction = contradiction_of(entry.claimed, header) if header else None
+        if contradiction:
+            yield 'contradictions', contradiction
 
     def _advance(self, count: int) -> None:
         with self._progress.get_lock():
             if self._progress.value == STOP:
                 raise InterruptedError
             self._progress.value += count
-
-
-def _listed(found: List[record_checker.BadRecord]) -> Listed:
-    return Listed(len(found), tuple(found[:LISTED_AT_MOST]))
 
 
 def contradiction_of(claimed: Dict[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
@@ -237,15 +166,25 @@ def contradiction_of(claimed: Dict[str, Union[int, str]], header: ImageHeader) -
     return None
 
 
-def count_boxes(boxes: np.ndarray) -> BoxCounts:
-    """Counts boxes and the bad ones among them; `boxes`: float [boxes, 4], each ymin, xmin, ymax, xmax."""
+def count_boxes(boxes: np.ndarray) -> Dict[str, int]:
+    """The number of boxes, and of bad ones, each for its first problem.
+
+    Args:
+      boxes: float [boxes, 4], each ymin, xmin, ymax, xmax.
+
+    Returns:
+      'boxes': all; 'in_pixels': those with coordinates that are pixels instead of fractions of the image; 'empty':
+      those without area inside the image; 'out_of_range': those that extend beyond the image's edge, and are clipped.
+      It is empty for no boxes.
+    """
     if not len(boxes):
-        return BoxCounts()
+        return {}
     in_pixels = (np.abs(boxes) > _PIXELS_FROM).any(axis=1)
     clipped = np.clip(boxes, 0.0, 1.0)
     empty = (clipped[:, :2] >= clipped[:, 2:]).any(axis=1) & ~in_pixels
     out_of_range = (clipped != boxes).any(axis=1) & ~in_pixels & ~empty
-    return BoxCounts(len(boxes), int(in_pixels.sum()), int(empty.sum()), int(out_of_range.sum()))
+    counts = {'in_pixels': in_pixels, 'empty': empty, 'out_of_range': out_of_range}
+    return {'boxes': len(boxes), **{kind: int(which.sum()) for kind, which in counts.items()}}
 
 
 # Contexts of a worker process.
@@ -264,7 +203,7 @@ def start_process(data_format: str, fields: Fields, num_classes: int, decode: bo
     _auditor = ShardAuditor(data_format, fields, num_classes, decode, progress)
 
 
-def audit_in_process(path: str) -> ShardAudit:
+def audit_in_process(path: str) -> FileContent:
     """Audits a file in a worker process that `start_process` has prepared."""
     assert _auditor is not None
     return _auditor.audit(path)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 from console import outputs
 from console.errors import TerminatedError
@@ -14,6 +14,7 @@ from console.json_content import from_json
 from console.screen import Screen, duration
 from console.tensorflow_versions import tf
 from data import remote
+from data.image_files import show
 from data.records import DataError
 
 # The folder of intermediate files, beside the files of the data set until the conversion is finished.
@@ -23,6 +24,8 @@ REPORT_NAME = 'conversion.json'
 
 # The end of the message about an interrupted conversion.
 RESUMABLE = 'the same command resumes and keeps finished files'
+
+_NAMED_AT_MOST = 3
 
 # A conversion, or a part of one, shows no progress before it has taken this long: on a terminal, and elsewhere.
 _QUIET_SECONDS = 1.0
@@ -50,38 +53,48 @@ def settings_in(path: str) -> Optional[Dict[str, str]]:
         raise DataError(f'{path}: does not hold the settings of a conversion. Name a new folder.')
 
 
-def check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -> None:
-    """Checks that a conversion is resumed with the settings that it was started with.
+def start(data_dir: str, started_name: str, settings: Dict[str, str], say: Callable[[str], None]) -> Optional[str]:
+    """Starts or resumes a conversion.
+
+    Args:
+      data_dir: the folder of the data set: new, empty, or with a conversion of the same settings.
+      started_name: the file in the work folder that has the settings of an unfinished conversion.
+      settings: the inputs and options of the conversion, by flag.
+      say: called with a message if the conversion is already finished.
+
+    Returns:
+      The work folder, which exists; None if the conversion is already finished.
 
     Raises:
-      DataError: a setting differs.
+      DataError: a setting differs, or the folder has other content, or cannot be made.
+      RemoteError: access to the folders is denied, or the store cannot be reached.
     """
+    work_dir = os.path.join(data_dir, WORK_FOLDER)
+    finished = settings_in(os.path.join(data_dir, REPORT_NAME))
+    started = settings_in(os.path.join(work_dir, started_name)) if finished is None else finished
+    if started is None:
+        try:
+            if set(remote.names_in(data_dir) or ()) - {WORK_FOLDER, f'{WORK_FOLDER}/'}:
+                raise DataError(f'{data_dir}: exists already. Name a new folder.')
+            with remote.explained(data_dir, remote.WRITE):
+                tf.io.gfile.makedirs(work_dir)
+        except tf.errors.OpError as error:
+            raise DataError(f'{data_dir}: cannot be made: {error.message}')
+        return work_dir
     changed = [
-        f'{flag} was {begun.get(flag, "not given")}, and is {value}'
+        f'{flag} was {started.get(flag, "not given")}, and is {value}'
         for flag, value in settings.items()
-        if begun.get(flag) != value
+        if started.get(flag) != value
     ]
     if changed:
         raise DataError(
             f'{data_dir}: was started with other settings: {"; ".join(changed)}. Resume with the same settings, or '
             'name a new folder.'
         )
-
-
-def make_dir(data_dir: str, work_dir: str) -> None:
-    """Makes the folders of a new conversion.
-
-    Raises:
-      DataError: the folder of the data set has other content than an empty work folder, or cannot be made.
-      RemoteError: access to the folders is denied, or the store cannot be reached.
-    """
-    try:
-        if set(remote.names_in(data_dir) or ()) - {WORK_FOLDER, f'{WORK_FOLDER}/'}:
-            raise DataError(f'{data_dir}: exists already. Name a new folder.')
-        with remote.explained(data_dir, remote.WRITE):
-            tf.io.gfile.makedirs(work_dir)
-    except tf.errors.OpError as error:
-        raise DataError(f'{data_dir}: cannot be made: {error.message}')
+    if finished is not None:
+        say(f'{data_dir}: already finished')
+        return None
+    return work_dir
 
 
 @contextlib.contextmanager
@@ -151,3 +164,10 @@ def resumable() -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def listed(names: Sequence[str], all_in: str = '') -> str:
+    """The first few of some names, the number of the others, and the path of the file that lists all of them."""
+    more = len(names) - _NAMED_AT_MOST
+    text = ', '.join(map(show, names[:_NAMED_AT_MOST]))
+    return text if more <= 0 else f'{text} and {more:,} more' + (f' (all in {show(all_in)})' if all_in else '')

@@ -12,21 +12,17 @@ import functools
 import os
 import re
 import sys
-from typing import Dict, List, Optional, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 from console import extras, program
-from console.command_line import new_parser
+from console.command_line import new_parser, number_of
+from console.errors import CommandError
 from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
-from console.tensorflow_versions import tf
-from data import encoding, records
-from data.convert import writing
-from data.convert.split import digest, split_by_content
-from data.dataset_info import FILE_NAME, DatasetInfo
-from data.fingerprint import SplitFingerprint, fingerprint
+
+if TYPE_CHECKING:
+    from data.dataset_info import DatasetInfo
 
 TRAIN_SHARDS = 8
 VALIDATION_SHARDS = 4
@@ -41,7 +37,7 @@ _MARGIN = 8
 _JPEG_QUALITY = 95
 
 
-def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None) -> DatasetInfo:
+def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None) -> 'DatasetInfo':
     """Writes the data set to a new or empty folder.
 
     Args:
@@ -51,15 +47,22 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         smaller number gives a part of a larger one; None: all. All validation images of the digits are written.
 
     Raises:
-      records.DataError: scikit-learn is not installed, a digit has fewer training images, or the folder is not empty
-        or cannot be made.
+      CommandError: scikit-learn is not installed, a digit has fewer training images, or the folder is not empty or
+        cannot be made.
     """
+    from console.tensorflow_versions import tf
+    from data import encoding, records
+    from data.convert import writing
+    from data.convert.split import digest, split_by_content
+    from data.dataset_info import DatasetInfo
+    from data.fingerprint import fingerprint
+
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise records.DataError(f'scikit-learn, which includes the digits, is not installed: {extras.command("demo")}.')
+        raise CommandError(f'scikit-learn, which includes the digits, is not installed: {extras.command("demo")}.')
     bunch = load_digits()
-    pixels = bunch.images.astype(np.uint8)
+    pixels = bunch.images.astype('uint8')
     digests = [digest(image.tobytes()) for image in pixels]
     train, validation = (
         [index for index in split if bunch.target[index] in digits]
@@ -67,7 +70,6 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
     )
     if images_per_digit is not None:
         train = _first_of_each(train, bunch.target, images_per_digit)
-    labels = {index: digits.index(bunch.target[index]) + 1 for index in [*train, *validation]}
     names = [str(digit) for digit in digits]
     info = DatasetInfo(
         name='digits' if len(digits) == len(_ALL_DIGITS) else f'digits {" ".join(names)}',
@@ -77,32 +79,44 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         num_classes=len(digits) + 1,
         class_names=['background', *names],
     )
-    with writing.new_data_dir(data_dir) as unfinished:
-        written = (
-            _write(unfinished, records.TRAIN, pixels, labels, info.class_names, train, TRAIN_SHARDS),
-            _write(unfinished, records.VALIDATION, pixels, labels, info.class_names, validation, VALIDATION_SHARDS),
-        )
-        info = dataclasses.replace(info, fingerprint=fingerprint(*written))
-        info = info.write(unfinished)
-    return info
+    with writing.new_data_dir(data_dir) as unfinished, tf.Graph().as_default(), tf.Session() as session:
+        image = tf.placeholder(tf.uint8, [None, None, 3])
+        encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
+
+        def example(index: int) -> Any:
+            rgb = _enlarge(pixels[index])
+            label = digits.index(bunch.target[index]) + 1
+            height, width, _ = rgb.shape
+            encoded = session.run(encode, {image: rgb})
+            return encoding.make_example(
+                encoded, 'JPEG', label, info.class_names[label], height, width, f'digit-{index:04d}'
+            )
+
+        written = [
+            writing.write_shards(
+                unfinished, split, [functools.partial(example, index) for index in part], min(shards, len(part))
+            )
+            for split, part, shards in (
+                (records.TRAIN, train, TRAIN_SHARDS),
+                (records.VALIDATION, validation, VALIDATION_SHARDS),
+            )
+        ]
+        return dataclasses.replace(info, fingerprint=fingerprint(*written)).write(unfinished)
 
 
 def build_if_missing(
     data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None
-) -> Optional[DatasetInfo]:
+) -> Optional['DatasetInfo']:
     """Writes the data set, as `build`, unless the folder has it, or another process finishes it first.
 
     Returns:
       The description of the data set that was written; None if it was there.
-
-    Raises:
-      records.DataError: as `build`.
     """
     if is_built(data_dir):
         return None
     try:
         return build(data_dir, digits, images_per_digit)
-    except records.DataError:
+    except CommandError:
         if is_built(data_dir):
             return None
         raise
@@ -110,50 +124,27 @@ def build_if_missing(
 
 def is_built(data_dir: str) -> bool:
     """Whether `build` made this folder."""
-    return os.path.exists(os.path.join(data_dir, FILE_NAME))
+    return os.path.exists(os.path.join(data_dir, 'dataset.json'))
 
 
-def _first_of_each(indices: Sequence[int], digit_of: np.ndarray, count: int) -> List[int]:
+def _first_of_each(indices: Sequence[int], digit_of: Sequence[int], count: int) -> List[int]:
     """The first `count` indices of each digit, in their order."""
     found: Dict[int, List[int]] = collections.defaultdict(list)
     for index in indices:
         found[digit_of[index]].append(index)
     for digit, own in sorted(found.items()):
         if len(own) < count:
-            raise records.DataError(
+            raise CommandError(
                 f'--images_per_digit={count}: there are {len(own)} training images of the digit {digit}.'
             )
     kept = {index for own in found.values() for index in own[:count]}
     return [index for index in indices if index in kept]
 
 
-def _write(
-    data_dir: str,
-    split: str,
-    pixels: np.ndarray,
-    labels: Dict[int, int],
-    names: Sequence[str],
-    indices: Sequence[int],
-    shards: int,
-) -> SplitFingerprint:
-    """Writes a split: the images with some indices, with the label of each and the names of all labels."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        image = tf.placeholder(tf.uint8, [None, None, 3])
-        encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
-
-        def make(index: int) -> tf.train.Example:
-            rgb = _enlarge(pixels[index])
-            encoded = session.run(encode, {image: rgb})
-            label = labels[index]
-            height, width, _ = rgb.shape
-            return encoding.make_example(encoded, 'JPEG', label, names[label], height, width, f'digit-{index:04d}')
-
-        examples = [functools.partial(make, index) for index in indices]
-        return writing.write_shards(data_dir, split, examples, min(shards, len(examples)))
-
-
-def _enlarge(digit: np.ndarray) -> np.ndarray:
+def _enlarge(digit: Any) -> Any:
     """Converts an 8 x 8 image with values 0 to 16 to an RGB image, uint8 [80, 80, 3]."""
+    import numpy as np
+
     grey = np.minimum(digit.astype(np.int32) * 16, 255).astype(np.uint8)
     grey = np.kron(grey, np.ones([_PIXEL_SIDE, _PIXEL_SIDE], np.uint8))
     return np.repeat(np.pad(grey, _MARGIN, mode='constant')[:, :, np.newaxis], 3, axis=2)
@@ -177,11 +168,9 @@ def main() -> int:
         help='only these, such as 56789, with labels 1, 2, … in this order',
     )
     parser.add_argument(
-        '--images_per_digit', type=int, help='the number of training images of each digit; default: all'
+        '--images_per_digit', type=number_of(int, 1), help='the number of training images of each digit; default: all'
     )
     arguments = parser.parse_args(expanded())
-    if arguments.images_per_digit is not None and arguments.images_per_digit < 1:
-        parser.error(f'--images_per_digit={arguments.images_per_digit}: must be at least 1.')
 
     def command(screen: Screen) -> None:
         info = build(**vars(arguments))

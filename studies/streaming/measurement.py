@@ -23,7 +23,7 @@ from absl import app
 from benchmarks.measurement import MeasurementError, reason_of
 from console.tensorflow_versions import tf
 from data import records, tfrecord
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config
 from inception_v3.input import device_images
 from inception_v3.input.record_preprocessing import training_image

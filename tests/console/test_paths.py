@@ -52,9 +52,9 @@ COMMANDS = {
     'inception_v3.commands.fid.__main__': ['~/absent', '--weights=~/w.pb'],
     'inception_v3.commands.evaluate_report.__main__': ['~/absent'],
     'inception_v3.commands.provenance.__main__': ['~/absent'],
-    'data.convert.from_folder': ['~/absent', '~/out'],
+    'data.convert.from_folder.__main__': ['~/absent', '~/out'],
     'data.audit.__main__': ['~/absent'],
-    'data.convert.tar_shards': ['list', '~/absent'],
+    'data.convert.tar_shards.__main__': ['list', '~/absent'],
     'data.convert.cifar10.__main__': ['~/absent', '--data_dir=~/out'],
     'studies.compare': ['~/absent', '~/b', '--out=~/o'],
 }

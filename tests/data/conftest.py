@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from tests.data.image_folders import PHOTOS, save_class
 from tests.support.shared import once
 

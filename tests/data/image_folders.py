@@ -10,7 +10,7 @@ import skimage.data
 
 from console.tensorflow_versions import tf
 from data import records
-from data.convert import from_folder
+from data.convert.from_folder import conversion
 
 PHOTOS = {
     'astronaut': skimage.data.astronaut(),
@@ -80,7 +80,7 @@ def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, L
         **options,
     }
     said: List[str] = []
-    from_folder.import_folder(str(folder), str(data_dir), say=said.append, **settings)
+    conversion.import_folder(str(folder), str(data_dir), say=said.append, **settings)
     return data_dir, said[1:]
 
 

@@ -2,11 +2,11 @@
 
 import os
 import pathlib
-from typing import Any, Dict, List, Sequence
+from typing import Any, List, Sequence
 
 import pytest
 
-from data.convert import class_folders
+from data.convert.from_folder import class_folders
 from data.records import DataError
 
 Found = List[List[str]]
@@ -92,11 +92,6 @@ def test_classes(paths: List[str], classes: List[str], tmp_path: pathlib.Path) -
     assert [image.partition(':')[0] for image in split] == classes
 
 
-def test_a_single_folder_in_between_is_said(tmp_path: pathlib.Path) -> None:
-    notes = class_folders.find_images(plant(tmp_path, in_classes('my_set'))).notes
-    assert notes == [f'{tmp_path}: all images are in {tmp_path}/my_set']
-
-
 @pytest.mark.parametrize(
     ('paths', 'said'),
     [
@@ -139,19 +134,16 @@ def test_a_validation_folder_inside_is_not_trained_on(tmp_path: pathlib.Path) ->
 
 def test_two_unicode_forms_of_a_name_are_one_class(tmp_path: pathlib.Path) -> None:
     composed, decomposed = 'caf\u00e9', 'cafe\u0301'
-    folder = plant(tmp_path, [f'{composed}/1.jpg', f'{decomposed}/2.jpg', 'tea/3.jpg'])
-    (split,) = class_folders.find_images(folder).splits
-    counts: Dict[str, int] = {}
-    for image in split:
-        counts[image.class_name] = counts.get(image.class_name, 0) + 1
-    assert counts == {composed: 2, 'tea': 1}
-    assert 'are one class: café' in class_folders.find_images(folder).notes[-1]
+    folder = plant(tmp_path / 'in', [f'my/{composed}/1.jpg', f'my/{decomposed}/2.jpg', 'my/tea/3.jpg'])
+    images = class_folders.find_images(folder)
+    assert sorted(image.class_name for image in images.splits[0]) == [composed, composed, 'tea']
+    assert images.notes[0] == f'{folder}: all images are in {folder}/my' and 'are one class: café' in images.notes[1]
     # Of a validation folder, too.
     other = plant(tmp_path / 'other', [f'{decomposed}/4.jpg'])
     assert class_folders.find_images(other).splits[0][0].class_name == composed
 
 
-@pytest.mark.parametrize('place', ['', 'train/', 'my/'])
+@pytest.mark.parametrize('place', ['', 'train/'])
 def test_a_class_name_that_is_not_utf_8_is_refused(place: str, tmp_path: pathlib.Path) -> None:
     name = os.fsdecode('caf\u00e9'.encode('latin-1'))
     folder = plant(tmp_path, [f'{place}{name}/1.jpg', f'{place}tea/2.jpg', f'{place.replace("train", "val")}tea/3.jpg'])
@@ -174,3 +166,14 @@ def test_images_are_known_by_their_content(tmp_path: pathlib.Path) -> None:
         (f'{folder}/cat/i.txt', 'not an image'),
     ]
     assert [image.path for image in images.lost[0]] == [f'{folder}/cat/h']
+
+
+def test_linked_class_folders__are_followed_without_cycles(tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path / 'in', ['cat/1.jpg'])
+    plant(tmp_path / 'outside', ['dog/2.jpg'])
+    (tmp_path / 'in' / 'dog').symlink_to(tmp_path / 'outside' / 'dog')
+    (tmp_path / 'outside' / 'dog' / 'circle').symlink_to(tmp_path / 'in')
+    assert found(folder) == [['cat: cat/1.jpg', 'dog: dog/2.jpg']]
+    assert class_folders.find_images(folder).left_out == [
+        (f'{folder}/dog/circle', 'leads to a folder that is read already')
+    ]

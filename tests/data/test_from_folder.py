@@ -1,10 +1,10 @@
-"""Data sets from folders of images, with a folder per class."""
+"""Data sets from folders of images: the records, the refused images, and the command."""
 
 import hashlib
 import io
 import os
 import pathlib
-import re
+import shutil
 from typing import Any, List
 
 import numpy as np
@@ -12,241 +12,164 @@ import PIL.Image
 import pytest
 
 from data import dataset_info, records
-from data.convert import from_folder
+from data.audit.report import audit
+from data.convert.from_folder import __main__ as from_folder
+from data.convert.from_folder import conversion
+from data.sources import Source
+from inception_v3 import data_set, flags
+from inception_v3.config import ConfigError
 from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class, stored
+from tests.support.commands import Done, obeyed_permissions, run
 
 
-def test_import__every_image_once_bit_for_bit(folder: pathlib.Path) -> None:
-    data_dir, _ = import_folder(folder)
+def run_from_folder(*arguments: Any) -> Done:
+    return run(from_folder.main, *arguments)
+
+
+def test_import__every_image_once_bit_for_bit_with_its_class(folder: pathlib.Path) -> None:
+    for path in list(image_files(folder).values()):
+        path.with_name(f'{path.stem} copy{path.suffix}').write_bytes(path.read_bytes())
+    data_dir, said = import_folder(folder, train_shards=16, validation_shards=100)
+    assert said == ['80 train images written', '20 validation images written']
     files = image_files(folder)
-    images = [image for split in SPLITS for image in stored(data_dir, split)]
-    assert sorted(image.filename for image in images) == sorted(files)
-    assert len(images) == 50
-    for image in images:
-        path = files[image.filename]
-        assert image.encoded == path.read_bytes()
-        pixels = PIL.Image.open(str(path))
-        assert (image.width, image.height) == pixels.size
-        assert image.image_format == pixels.format
-        assert image.text == image.filename.split()[0]
-
-
-def fingerprint_of(data_dir: Any) -> str:
-    """The fingerprint of the stored images, by the definition in `data.fingerprint`."""
+    names = ['Rocket', 'astronaut', 'camera', 'cat', 'coffee']
+    images = {split: stored(data_dir, split) for split in SPLITS}
+    assert sorted(image.filename for split in SPLITS for image in images[split]) == sorted(files)
     sums = []
     for split in SPLITS:
-        images = [b'%d %s' % (image.label, image.encoded) for image in stored(data_dir, split)]
-        total = sum(int(hashlib.sha256(image).hexdigest(), 16) for image in images) % 2**256
-        sums.append(f'{len(images)} {total:064x}')
-    return hashlib.sha256(' '.join(sums).encode()).hexdigest()
-
-
-def test_classes_are_numbered_by_name_from_1_on(folder: pathlib.Path) -> None:
-    data_dir, _ = import_folder(folder)
-    names = ['Rocket', 'astronaut', 'camera', 'cat', 'coffee']
-    for split in SPLITS:
-        assert {(image.label, image.text) for image in stored(data_dir, split)} == set(enumerate(names, 1))
+        labels = [image.label for image in images[split]]
+        assert np.bincount(labels).tolist() == [0, *[16 if split == records.TRAIN else 4] * 5]
+        assert labels not in (sorted(labels), sorted(labels, reverse=True))
+        for image in images[split]:
+            path = files[image.filename]
+            with PIL.Image.open(str(path)) as pixels:
+                assert (image.width, image.height, image.image_format) == (*pixels.size, pixels.format)
+            assert image.encoded == path.read_bytes()
+            assert image.text == names[image.label - 1] == image.filename.split()[0]
+        digests = [hashlib.sha256(b'%d %s' % (image.label, image.encoded)).hexdigest() for image in images[split]]
+        sums.append(f'{len(digests)} {sum(int(digest, 16) for digest in digests) % 2**256:064x}')
+    # Copies are in one split.
+    assert not {image.encoded for image in images['train']} & {image.encoded for image in images['validation']}
+    # No file is empty.
+    assert [len(records.find_shards(str(data_dir), split)) for split in SPLITS] == [16, 20]
     assert dataset_info.read(str(data_dir)) == dataset_info.DatasetInfo(
-        'images', 'a folder of images', 40, 10, 6, ['background', *names], fingerprint_of(data_dir), [5, 5]
+        *('images', 'a folder of images', 80, 20, 6, ['background', *names]),
+        hashlib.sha256(' '.join(sums).encode()).hexdigest(),
+        [1] * 20,
     )
 
 
-def test_undivided_images_are_divided_class_by_class(folder: pathlib.Path) -> None:
-    data_dir, said = import_folder(folder, validation_fraction=0.3)
-    assert said == ['35 train images written', '15 validation images written']
-    train, validation = (stored(data_dir, split) for split in SPLITS)
-    assert np.bincount([image.label for image in train]).tolist() == [0, 7, 7, 7, 7, 7]
-    assert np.bincount([image.label for image in validation]).tolist() == [0, 3, 3, 3, 3, 3]
-    labels = [image.label for image in train]
-    assert labels not in (sorted(labels), sorted(labels, reverse=True))
-
-
-def test_copies_of_an_image_stay_in_one_split(folder: pathlib.Path) -> None:
-    for path in list(image_files(folder).values()):
-        path.with_name(f'copy of {path.name}').write_bytes(path.read_bytes())
-    data_dir, _ = import_folder(folder, validation_fraction=0.5)
-    train, validation = ({image.encoded for image in stored(data_dir, split)} for split in SPLITS)
-    assert (len(train), len(validation)) == (25, 25)
-    assert not train & validation
-
-
-def test_import__number_of_files_without_empty_ones(folder: pathlib.Path) -> None:
-    data_dir, _ = import_folder(folder, train_shards=16, validation_shards=100)
-    assert len(records.find_shards(str(data_dir), records.TRAIN)) == 16
-    assert len(records.find_shards(str(data_dir), records.VALIDATION)) == 10
-
-
-@pytest.mark.parametrize('validation', ['validation', 'val'])
-def test_divided_images_stay_divided(tmp_path: pathlib.Path, validation: str) -> None:
+def test_split_images__stay_split_and_are_mixed(tmp_path: pathlib.Path) -> None:
     for photo in ('cat', 'coffee', 'camera'):
         save_class(tmp_path / 'images' / 'train', photo, range(6))
     for photo in ('cat', 'coffee'):
-        save_class(tmp_path / 'images' / validation, photo, range(6, 10))
+        save_class(tmp_path / 'images' / 'val', photo, range(5, 10))
     data_dir, said = import_folder(tmp_path / 'images')
-    assert said == ['18 train images written', '8 validation images written']
-    for split, part in zip(SPLITS, ('train', validation)):
+    assert said[0].startswith('2 validation images also for training') and 'val/cat/cat 5.png' in said[0]
+    assert said[1:] == ['18 train images written', '10 validation images written']
+    for split, part in zip(SPLITS, ('train', 'val')):
         names = [image.filename for image in stored(data_dir, split)]
         assert sorted(names) == sorted(image_files(tmp_path / 'images' / part))
-        # Mixed: a shuffle buffer cannot mix images that are sorted by class.
+        # A shuffle buffer cannot mix images that are sorted by class.
         assert names != sorted(names)
     assert {(image.label, image.text) for image in stored(data_dir, records.VALIDATION)} == {(2, 'cat'), (3, 'coffee')}
-    info = dataset_info.read(str(data_dir))
-    assert info == dataset_info.DatasetInfo(
-        *('images', 'a folder of images', 18, 8, 4, ['background', 'camera', 'cat', 'coffee']),
-        fingerprint_of(data_dir),
-        [4, 4],
-    )
 
 
-def test_other_files__are_named_with_the_reasons(folder: pathlib.Path) -> None:
+def test_other_files__are_said_first_and_listed_with_the_reasons(folder: pathlib.Path) -> None:
     (folder / 'README.md').write_text('about')
-    (folder / 'cat' / 'labels.csv').write_text('1')
     save(folder / 'in no class.png', 'cat', 11)
     (folder / 'cat' / 'weights').write_bytes(bytes(range(200)))
+    for name in ('dog', 'fish/deeper', '.thumbnails', '@eaDir', 'cat/@eaDir'):
+        (folder / name).mkdir(parents=True)
     for name in ('.DS_Store', 'cat/._cat 0.jpg', 'Thumbs.db'):
         (folder / name).touch()
-    for name in ('.thumbnails', '__MACOSX', '@eaDir', '$RECYCLE.BIN', 'lost+found', '.ipynb_checkpoints', 'cat/@eaDir'):
-        save(folder / name / 'cat 0.jpg', 'cat', 12)
-    data_dir, said = import_folder(folder)
-    assert said[:-2] == [
-        f'1 file or folder left out (an image in no class folder): {folder}/in no class.png',
-        f'10 files or folders left out (hidden, or of the system): {folder}/$RECYCLE.BIN, {folder}/.DS_Store, '
-        f'{folder}/.ipynb_checkpoints and 7 more (all in {folder.parent}/records.refused.tsv)',
-        f'1 file or folder left out (in no format that is known as one of images): {folder}/cat/weights',
-        f'2 files or folders left out (not an image): {folder}/README.md, {folder}/cat/labels.csv',
-    ]
-    listed = (folder.parent / 'records.refused.tsv').read_text().splitlines()
-    assert f'{folder}/cat/@eaDir\thidden, or of the system' in listed and len(listed) == 1 + 14
-    assert sum(len(stored(data_dir, split)) for split in SPLITS) == 50
-
-
-def test_three_files_are_named_on_the_screen_and_all_in_the_list(folder: pathlib.Path) -> None:
-    for number in range(23):
-        (folder / 'cat' / f'notes {number:02d}.txt').touch()
-    _, said = import_folder(folder)
-    refused = folder.parent / 'records.refused.tsv'
-    assert said[0].startswith('23 files or folders left out (not an image): ')
-    assert len(re.findall(r'notes \d\d\.txt', said[0])) == 3
-    assert said[0].endswith(f' and 20 more (all in {refused})')
-    rows = [line.split('\t') for line in refused.read_text().splitlines()]
-    assert rows[0] == ['path', 'reason']
-    assert [row[0] for row in rows[1:]] == [str(folder / 'cat' / f'notes {number:02d}.txt') for number in range(23)]
-
-
-def test_list_of_an_earlier_conversion_is_removed(folder: pathlib.Path) -> None:
-    refused = folder.parent / 'records.refused.tsv'
-    refused.write_text('path\treason\na.jpg\tis empty\n')
-    import_folder(folder)
-    assert not refused.exists()
-
-
-def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
-    (folder / 'dog').mkdir()
-    (folder / 'bird').mkdir()
-    (folder / 'bird' / 'notes.txt').touch()
-    (folder / 'fish' / 'deeper').mkdir(parents=True)
-    (folder / '.hidden').mkdir()
     (folder / 'link to cat').symlink_to(folder / 'cat')
-    _, said = import_folder(folder)
-    assert said[0] == f'1 file or folder left out (hidden, or of the system): {folder}/.hidden'
-    assert said[1] == f'1 file or folder left out (leads to a folder that is read already): {folder}/link to cat'
-    assert said[2] == f'1 file or folder left out (not an image): {folder}/bird/notes.txt'
-    assert said[3] == f'3 class folders without images: {folder}/bird, {folder}/dog, {folder}/fish'
-    assert len(said) == 6
+    refused = folder.parent / 'records.refused.tsv'
+    refused.write_text('of an earlier conversion')
+    said: List[str] = []
+    conversion.import_folder(str(folder), str(folder.parent / 'records'), 0.1, 1, 1, False, said.append)
+    lines = said[0].splitlines()
+    assert lines[:2] == ['not split: 50 images of 5 classes', f'  Rocket: 10 images, as {folder}/Rocket/Rocket 0.jpg']
+    assert lines[6:] == [
+        f'left out: 2 files or folders (a class folder without images): {folder}/dog, {folder}/fish',
+        f'left out: 1 file or folder (an image in no class folder): {folder}/in no class.png',
+        f'left out: 6 files or folders (hidden, or of the system): {folder}/.DS_Store, {folder}/.thumbnails, '
+        f'{folder}/@eaDir and 3 more (all in {refused})',
+        f'left out: 1 file or folder (in no format that is known as one of images): {folder}/cat/weights',
+        f'left out: 1 file or folder (leads to a folder that is read already): {folder}/link to cat',
+        f'left out: 1 file or folder (not an image): {folder}/README.md',
+    ]
+    rows = refused.read_text().splitlines()
+    assert (
+        rows[0] == 'path\treason' and len(rows) == 1 + 12 and f'{folder}/cat/@eaDir\thidden, or of the system' in rows
+    )
+    assert said[1:] == ['45 train images written', '5 validation images written']
 
 
-def test_class_folders_without_images__of_both_splits(tmp_path: pathlib.Path) -> None:
-    for part in ('train', 'val'):
-        for photo in ('cat', 'coffee'):
-            save_class(tmp_path / 'images' / part, photo, range(2) if part == 'train' else range(2, 4))
-        for number in range(7):
-            (tmp_path / 'images' / part / f'empty {number}').mkdir()
-    _, said = import_folder(tmp_path / 'images')
-    assert said[0].startswith(f'14 class folders without images: {tmp_path}/images/train/empty 0, ')
-    assert f'{tmp_path}/images/train/empty 2 and 11 more' in said[0]
-    assert f'{tmp_path}/images/val/empty 6\t' in (tmp_path / 'records.refused.tsv').read_text()
+def test_dry_run__shows_all_classes_and_writes_nothing(tmp_path: pathlib.Path) -> None:
+    for number in range(30):
+        (tmp_path / 'images' / f'{number:02d}').mkdir(parents=True)
+        (tmp_path / 'images' / f'{number:02d}' / 'a.jpg').touch()
+    for number in range(5):
+        (tmp_path / 'images' / f'{number}.txt').touch()
+    (tmp_path / 'records.refused.tsv').write_text('of an earlier conversion')
+    done = run_from_folder(tmp_path / 'images', tmp_path / 'records', '--dry_run')
+    assert (done.returncode, done.stderr) == (0, '')
+    lines = done.stdout.splitlines()
+    assert lines[1:31] == [f'  {number:02d}: 1 image, as {tmp_path}/images/{number:02d}/a.jpg' for number in range(30)]
+    assert lines[31].endswith('2.txt and 2 more')
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['images', 'records.refused.tsv']
+    assert (tmp_path / 'records.refused.tsv').read_text() == 'of an earlier conversion'
+    # A conversion lists the first 20 classes.
+    done = run_from_folder(tmp_path / 'images', tmp_path / 'records')
+    assert '  19: 1 image' in done.stderr and '  20: 1 image' not in done.stderr
+    assert '  and 10 more, which --dry_run lists\n' in done.stderr
 
 
-def spoil(folder: pathlib.Path) -> List[pathlib.Path]:
-    """Makes images unreadable, each in a different way."""
-    cut, empty, text, dangling = (
-        folder / 'cat' / name for name in ('cat 0.jpg', 'cat 1.png', 'cat 2.jpeg', 'cat 10.png')
+def test_unreadable_images__are_refused_by_name_or_skipped(folder: pathlib.Path) -> None:
+    # A list that a conversion without refused images removes.
+    refused = folder.parent / 'records.refused.tsv'
+    refused.touch()
+    data_dir, _ = import_folder(folder)
+    assert not refused.exists()
+    shutil.rmtree(str(data_dir))
+    cut, empty, text, dangling, pipe = (
+        folder / 'cat' / name for name in ('cat 0.jpg', 'cat 1.png', 'cat 2.jpeg', 'dangling.png', 'pipe.jpg')
     )
     cut.write_bytes(cut.read_bytes()[:500])
     empty.write_bytes(b'')
     text.write_text('<html>404 Not Found</html>')
     dangling.symlink_to(folder / 'nowhere.png')
-    return [cut, empty, text, dangling]
-
-
-def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
-    spoilt = spoil(folder)
-    message = refusal(folder)
-    assert message.startswith('4 images cannot be used: ')
-    reasons = [
-        'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged',
-        'is empty',
-        'is a text, not an image',
-    ]
-    reasons.append('is a link to a file that does not exist')
-    listed = (folder.parent / 'records.refused.tsv').read_text()
-    for path, reason in zip(spoilt, reasons):
-        assert f'{path}\t{reason}\n' in listed
-    assert f'{spoilt[0]} {reasons[0]}' in message and ' and 1 more' in message
-    assert '--skip_unreadable' in message
-    assert not (folder.parent / 'records').exists()
-
-
-def test_a_pipe_among_the_images_is_refused_by_name(folder: pathlib.Path) -> None:
-    pipe = folder / 'cat' / 'p.jpg'
     os.mkfifo(str(pipe))
-    assert refusal(folder).startswith(f'1 image cannot be used: {pipe} is not a regular file. Repair or ')
-
-
-def test_unreadable_images_are_skipped_if_asked(folder: pathlib.Path) -> None:
-    spoilt = spoil(folder)
+    reasons = {
+        cut: 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged',
+        empty: 'is empty',
+        text: 'is a text, not an image',
+        dangling: 'is a link to a file that does not exist',
+        pipe: 'is not a regular file',
+    }
+    message = refusal(folder)
+    assert message.startswith(f'5 images cannot be used: {cut} {reasons[cut]}, ')
+    assert f' and 2 more (all in {refused}). Repair or remove them, or leave them out with --skip_unr' in message
+    assert refused.read_text() == 'path\treason\n' + ''.join(f'{path}\t{reasons[path]}\n' for path in sorted(reasons))
+    assert not data_dir.exists()
     data_dir, said = import_folder(folder, skip_unreadable=True)
-    assert said[0].startswith('4 images cannot be used: ') and said[0].endswith('; left out')
-    images = [image for split in SPLITS for image in stored(data_dir, split)]
-    assert len(images) == 47
-    assert not {image.filename for image in images} & {path.name for path in spoilt}
+    assert said[0].startswith('5 images cannot be used: ') and said[0].endswith('; left out')
+    assert sum(len(stored(data_dir, split)) for split in SPLITS) == 47
     info = dataset_info.read(str(data_dir))
-    assert info is not None
-    assert info.train_images + info.validation_images == 47
+    assert info is not None and info.train_images + info.validation_images == 47
 
 
-def test_images_in_both_splits_are_reported(tmp_path: pathlib.Path) -> None:
-    save_class(tmp_path / 'images' / 'train', 'cat', range(6))
-    save_class(tmp_path / 'images' / 'val', 'cat', range(5, 9))
-    save_class(tmp_path / 'images' / 'train', 'coffee', range(2))
-    data_dir, said = import_folder(tmp_path / 'images')
-    assert said[0].startswith('1 validation image also for training')
-    assert 'val/cat/cat 5.png' in said[0]
-    assert len(stored(data_dir, records.VALIDATION)) == 4
-
-
-def test_a_validation_class_without_training_images_is_refused(tmp_path: pathlib.Path) -> None:
-    save_class(tmp_path / 'images' / 'train', 'cat', range(4))
-    for photo in ('cat', 'coffee', 'camera'):
-        save_class(tmp_path / 'images' / 'val', photo, range(4, 6))
-    assert 'validation images of classes without training images: camera, coffee.' in refusal(tmp_path / 'images')
-
-
-@pytest.mark.parametrize('skip_unreadable', [False, True])
 @pytest.mark.parametrize(('kept', 'lost'), [(0, 1), (2, 3)])
-def test_class_that_loses_most_of_its_images__is_refused_by_name(
-    kept: int, lost: int, skip_unreadable: bool, folder: pathlib.Path
-) -> None:
-    (folder / 'broken').mkdir()
+def test_class_that_loses_most_of_its_images__is_refused_by_name(kept: int, lost: int, folder: pathlib.Path) -> None:
     for number in range(kept):
-        save(folder / 'broken' / f'{number}.png', 'cat', number)
+        save(folder / 'raw' / f'{number}.png', 'cat', number)
+    (folder / 'raw').mkdir(exist_ok=True)
     for number in range(lost):
-        (folder / 'broken' / f'{number}.jpg').touch()
-    message = refusal(folder, skip_unreadable=skip_unreadable)
-    assert message.startswith(
-        f'{folder}: classes of which most images are missing or cannot be used: broken ({lost} of {kept + lost}, as '
-        f'{folder}/broken/0.jpg)'
-    )
+        (folder / 'raw' / f'{number}.jpg').touch()
+    message = refusal(folder, skip_unreadable=True)
+    example = f'raw ({lost} of {kept + lost}, as {folder}/raw/0.jpg)'
+    assert message.startswith(f'{folder}: classes of which most images are missing or cannot be used: {example}')
 
 
 def test_class_of_an_unknown_format__is_refused_before_any_image_is_read(folder: pathlib.Path) -> None:
@@ -261,36 +184,18 @@ def test_class_of_an_unknown_format__is_refused_before_any_image_is_read(folder:
     assert f'cannot be used: raw (2 of 3, as {folder}/raw/2.jpg). ' in refusal(folder, skip_unreadable=True)
 
 
-@pytest.mark.parametrize(('fraction', 'split'), [(0.01, 'validation'), (0.99, 'train')])
-def test_a_split_without_images_is_refused(folder: pathlib.Path, fraction: float, split: str) -> None:
-    message = refusal(folder, validation_fraction=fraction)
-    assert f'{folder}: no {split} images are left' in message
-    assert not (folder.parent / 'records').exists()
-
-
-def test_folder_with_content__is_refused(folder: pathlib.Path) -> None:
-    (folder.parent / 'records').mkdir()
-    (folder.parent / 'records' / 'thesis.txt').touch()
-    assert refusal(folder) == f'{folder.parent / "records"}: exists already. Name a new folder.'
-    assert os.listdir(folder.parent / 'records') == ['thesis.txt']
-
-
-def test_an_empty_folder_is_filled(folder: pathlib.Path) -> None:
-    (folder.parent / 'records').mkdir()
-    data_dir, _ = import_folder(folder)
-    assert len(stored(data_dir, records.VALIDATION)) == 10
-
-
-def test_file_with_the_name_of_the_folder__is_refused(folder: pathlib.Path) -> None:
-    (folder.parent / 'records').touch()
-    assert 'records: exists already. Name a new folder.' in refusal(folder)
-
-
-def test_missing_images__are_refused(tmp_path: pathlib.Path) -> None:
+def test_missing_images__are_refused(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    for fraction, split in ((0.01, 'validation'), (0.99, 'train')):
+        assert f'{folder}: no {split} images are left' in refusal(folder, validation_fraction=fraction)
     assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
     save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
-    message = refusal(tmp_path / 'flat')
-    assert f'{tmp_path / "flat"}: no images in class folders. It must hold a folder per class' in message
+    assert f'{tmp_path / "flat"}: no images in class folders.' in refusal(tmp_path / 'flat')
+    save_class(tmp_path / 'one' / 'train', 'cat', range(4))
+    assert 'all training images are of one class, cat. ' in refusal(tmp_path / 'one', dry_run=True)
+    save_class(tmp_path / 'one' / 'val', 'coffee', range(2))
+    assert 'validation images of classes without training images: coffee.' in refusal(tmp_path / 'one')
+    (folder.parent / 'records').touch()
+    assert 'records: exists already. Name a new folder.' in refusal(folder)
 
 
 def test_turned_images_are_stored_upright_with_their_new_size(folder: pathlib.Path) -> None:
@@ -309,47 +214,111 @@ def test_turned_images_are_stored_upright_with_their_new_size(folder: pathlib.Pa
 
 def test_files_that_change_during_the_conversion_are_refused(folder: pathlib.Path, monkeypatch: Any) -> None:
     path = str(folder / 'cat' / 'cat 0.jpg')
-    split = from_folder._split
+    divided = conversion._divided
 
     def change(*arguments: Any) -> Any:
         with open(path, 'ab') as file:
             file.write(b'more')
-        return split(*arguments)
+        return divided(*arguments)
 
-    monkeypatch.setattr(from_folder, '_split', change)
+    monkeypatch.setattr(conversion, '_divided', change)
     assert refusal(folder) == f'{path} was changed during the conversion. Run the same command again.'
 
 
-def test_classes_and_images_of_one_are_counted_in_the_singular(folder: pathlib.Path) -> None:
-    (folder / 'dog').mkdir()
-    (folder / 'notes.txt').touch()
-    _, said = import_folder(folder)
-    assert said[0] == f'1 file or folder left out (not an image): {folder}/notes.txt'
-    assert said[1] == f'1 class folder without images: {folder}/dog'
+def test_command__imports_a_folder_and_names_broken_images(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
+    data_dir = tmp_path / 'out' / 'records'
+    done = run_from_folder(folder, data_dir)
+    assert (done.returncode, done.stdout) == (2, '') and 'Traceback' not in done.stderr
+    assert f'{folder / "cat" / "broken.jpg"} is empty' in done.stderr and not data_dir.exists()
+    done = run_from_folder(folder, data_dir, '--validation_fraction=0.4', '--train_shards=3', '--skip_unreadable')
+    summary = f'30 training and 20 validation images of 5 classes in {data_dir}\n'
+    assert (done.returncode, done.stdout) == (0, summary)
+    assert 'broken.jpg' in done.stderr
+    assert [len(records.find_shards(str(data_dir), split)) for split in SPLITS] == [3, 4]
 
 
-def test_one_class_alone_is_refused(tmp_path: pathlib.Path) -> None:
-    for number in range(4):
-        save(tmp_path / 'images' / 'train' / f'{number}.png', 'cat', number)
-    assert 'all training images are of one class, train. ' in refusal(tmp_path / 'images', dry_run=True)
-
-
-def test_the_understanding_is_said_first(tmp_path: pathlib.Path) -> None:
-    for part, numbers in (('Train', range(3)), ('Test', range(3, 4))):
+@pytest.mark.parametrize('refused', ['images/train/coffee', 'images/train/cat/deeper', 'images'])
+def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refused: str) -> None:
+    for part in ('train', 'val'):
         for photo in ('cat', 'coffee'):
-            save_class(tmp_path / 'images' / 'my' / part, photo, numbers)
-    (tmp_path / 'images' / '__MACOSX').mkdir()
-    said: List[str] = []
-    from_folder.import_folder(str(tmp_path / 'images'), str(tmp_path / 'out'), 0.1, 1, 1, False, said.append)
-    inner = f'{tmp_path}/images/my'
-    assert said[0].splitlines() == [
-        f'{tmp_path}/images: all images are in {inner}',
-        'train: 6 images of 2 classes',
-        f'  cat: 3 images, as {inner}/Train/cat/cat 0.jpg',
-        f'  coffee: 3 images, as {inner}/Train/coffee/coffee 0.jpg',
-        'validation: 2 images of 2 classes',
-        f'  cat: 1 image, as {inner}/Test/cat/cat 3.JPG',
-        f'  coffee: 1 image, as {inner}/Test/coffee/coffee 3.JPG',
-        'left out: 1 file or folder (hidden, or of the system)',
+            save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
+    # A folder that may be entered but not listed.
+    (tmp_path / refused).chmod(0o311)
+    with obeyed_permissions():
+        done = run_from_folder(tmp_path / 'images', tmp_path / 'records')
+    assert (done.returncode, done.stdout) == (2, '')
+    assert f'error: {tmp_path / refused}: cannot be listed: Permission denied. ' in done.stderr
+    assert not (tmp_path / 'records').exists()
+
+
+@pytest.mark.parametrize(
+    ('options', 'expected'),
+    [
+        (['--validation_fraction=-0.1'], '--validation_fraction: -0.1: must be '),
+        (['--validation_fraction=1'], '--validation_fraction=1: must be below 1'),
+        (['--validation_fraction=nan'], '--validation_fraction: nan: must be '),
+        (['--train_shards=0'], '--train_shards: 0: must be '),
+        (['--validation_folder=x', '--validation_fraction=0.2'], '--validation_folder: give one of the two.'),
+        (['--labels=x', '--no_splits'], '--labels: a table has no splits'),
+        (['--labels=x', '--validation_folder=y'], '--labels: a table has no splits'),
+        (['--label_column=2'], 'are columns of --labels, which is missing'),
+    ],
+)
+def test_command__refuses_values_out_of_range(options: List[str], expected: str, folder: pathlib.Path) -> None:
+    done = run_from_folder(folder, folder.parent / 'records', *options)
+    assert (done.returncode, done.stdout) == (2, '') and expected in done.stderr
+    assert not (folder.parent / 'records').exists()
+
+
+def test_command__has_the_documented_defaults(monkeypatch: Any) -> None:
+    monkeypatch.setattr(conversion, 'import_folder', lambda say, **settings: seen.append(settings))
+    seen: List[Any] = []
+    assert run_from_folder('in', 'out').returncode == 0
+    assert seen == [
+        {
+            **{'folder': 'in', 'data_dir': 'out', 'validation_fraction': 0.1, 'train_shards': 16},
+            **{'validation_shards': 4, 'skip_unreadable': False, 'validation_folder': None, 'no_splits': False},
+            **{'labels': None, 'file_column': '', 'label_column': '', 'dry_run': False},
+        }
     ]
-    assert said[-2:] == ['6 train images written', '2 validation images written']
+
+
+def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    data_dir = tmp_path / 'records'
+    done = run_from_folder(folder, data_dir, '--validation_fraction=0')
+    assert done.stdout == f'50 training and 0 validation images of 5 classes in {data_dir}\n'
+    assert not [*data_dir.glob('validation-*')]
+    info = dataset_info.read(str(data_dir))
+    assert info is not None and (info.train_images, info.validation_images) == (50, 0)
+    # The audit expects no validation files, and takes the same fingerprint.
+    report = audit(Source(str(data_dir)), None, True, 1, lambda count: None)
+    assert report['can_be_trained_on'], report['errors']
+    assert report['fingerprint']['agree']
+    # A run may train on it, but not evaluate.
+    arguments = ['program', f'--data_dir={data_dir}', '--train_batch_size=8', '--use_tpu=False']
+    assert data_set.fit_to_data_set(flags.parse([*arguments, '--mode=train'])).num_train_images == 50
+    with pytest.raises(ConfigError, match=r'--mode=eval: the data set in .* has no validation images, as its dataset'):
+        data_set.fit_to_data_set(flags.parse([*arguments, '--mode=eval']))
+
+
+def test_validation_images_of_another_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    other, data_dir = tmp_path / 'other', tmp_path / 'records'
+    save_class(other, 'cat', range(11, 14))
+    save_class(other, 'coffee', range(12, 14))
+    done = run_from_folder(folder, data_dir, f'--validation_folder={other}')
+    assert done.stdout == f'50 training and 5 validation images of 5 classes in {data_dir}\n'
+    labels = {image.text: image.label for image in stored(data_dir, records.TRAIN)}
+    validation = stored(data_dir, records.VALIDATION)
+    assert sorted(image.filename for image in validation) == sorted(image_files(other))
+    for image in validation:
+        assert image.encoded == image_files(other)[image.filename].read_bytes()
+        assert image.label == labels[image.text] and image.filename.startswith(image.text)
+    (other / 'cat').rename(other / 'cats')
+    done = run_from_folder(folder, tmp_path / 'more', f'--validation_folder={other}')
+    assert f'{other}: validation images of classes without training images: cats. The classes with ' in done.stderr
+    for part in ('train', 'val'):
+        save_class(tmp_path / 'split' / part, 'cat', range(3))
+    done = run_from_folder(tmp_path / 'split', tmp_path / 'more', f'--validation_folder={folder}')
+    assert done.returncode == 2
+    assert f'has validation images of its own, in {tmp_path / "split" / "val"}. To leave them out, name ' in done.stderr

@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 import pytest
 
 from data import dataset_info
-from data.convert import label_table
+from data.convert.from_folder import label_table
 from data.records import DataError
 from tests.data.image_folders import SPLITS, import_folder, refusal, save, stored
 
@@ -63,7 +63,6 @@ def test_columns_and_names(text: str, columns: Any, flat: pathlib.Path) -> None:
         ('image,label\na,x\n"b', ('', ''), 'is no CSV file in UTF-8'),
         ('image,label\na,x\nsub/c,x\na,y\n', ('', ''), '1 file with several labels: {}/a.jpg (x, y). Keep one row'),
         ('a.jpg,x\nb.png,x\nd.jpg,y\n', ('', ''), '1 row of {}/labels.csv whose image is missing: {}/d.jpg. Supply'),
-        ('d.jpg,x\na.jpg,x\n', ('', ''), 'whose image is missing: {}/d.jpg'),
     ],
 )
 def test_tables_that_are_refused(text: str, columns: Any, said: str, flat: pathlib.Path) -> None:
@@ -104,28 +103,19 @@ def test_missing_repeated_and_unnamed_files_are_counted(flat: pathlib.Path) -> N
     assert result.left_out == [(f'{flat}/image.jpg', reason), (f'{flat}/sub/c.jpg', reason)]
 
 
-def test_a_table_of_missing_files_alone_is_refused(flat: pathlib.Path) -> None:
-    with pytest.raises(DataError, match=r'2 rows of .* whose image is missing'):
-        found(flat, 'd.jpg,x\ne.jpg,y\n', '', '', True)
-
-
-def test_labels_in_two_unicode_forms_are_one_class(flat: pathlib.Path) -> None:
-    assert {*classes(flat, 'a.jpg,caf\u00e9\nb.png,cafe\u0301\n').values()} == {'caf\u00e9'}
-
-
 def test_a_flat_folder_is_converted_with_its_table(tmp_path: pathlib.Path) -> None:
     rows: List[str] = ['id,breed']
     for number in range(12):
         save(tmp_path / 'flat' / f'{number}.png', 'cat', number)
-        rows.append(f'{number},{"odd" if number % 2 else "even"}')
+        rows.append(f'{number},' + ('odd' if number % 2 else 'caf\u00e9' if number % 4 else 'cafe\u0301'))
     (tmp_path / 'labels.csv').write_text('\n'.join(rows))
     data_dir, _ = import_folder(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'))
     images = [image for split in SPLITS for image in stored(data_dir, split)]
     assert {image.filename: (image.label, image.text) for image in images} == {
-        f'{number}.png': (2, 'odd') if number % 2 else (1, 'even') for number in range(12)
+        f'{number}.png': (2, 'odd') if number % 2 else (1, 'caf\u00e9') for number in range(12)
     }
     info = dataset_info.read(str(data_dir))
-    assert info is not None and info.class_names == ['background', 'even', 'odd']
+    assert info is not None and info.class_names == ['background', 'caf\u00e9', 'odd']
 
 
 def test_a_class_that_loses_most_of_its_rows_is_refused(tmp_path: pathlib.Path) -> None:

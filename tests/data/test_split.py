@@ -38,17 +38,11 @@ def test_a_digest_is_the_sha_256_of_the_content() -> None:
 @pytest.mark.parametrize('fraction', [0.1, 0.25, 0.5, 0.8])
 def test_split__same_share_of_every_class(fraction: float) -> None:
     sizes = [100, 40, 7, 1, 60]
-    _, validation = split(images(*sizes), fraction)
-    counts = collections.Counter(label for _, label in validation)
+    # Copies count once, and stay together.
+    train, validation = split(images(*sizes) * 3 + images(*sizes)[:9], fraction)
+    assert not contents(train) & contents(validation) and len(train) + len(validation) == 633
+    counts = collections.Counter(label for _, label in {*validation})
     assert [counts[label] for label in range(len(sizes))] == [round(size * fraction) for size in sizes]
-
-
-def test_copies_stay_together_and_count_once() -> None:
-    several = images(20, 20) * 3 + images(20, 20)[:7]
-    train, validation = split(several, 0.25)
-    assert not contents(train) & contents(validation)
-    assert len(contents(validation)) == 10
-    assert len(train) + len(validation) == 127
 
 
 def test_the_division_does_not_depend_on_the_order() -> None:
@@ -69,21 +63,10 @@ def test_split__orders_the_images_by_their_digests() -> None:
         assert [digests[index] for index in share] == sorted(digests[index] for index in share)
 
 
-def test_at_fraction_0_all_are_training_images() -> None:
+def test_split__at_fraction_0_and_of_no_images() -> None:
     train, validation = split(images(5, 9), 0.0)
     assert (len(train), validation) == (14, [])
-
-
-def test_split__of_no_images() -> None:
     assert split([], 0.5) == ([], [])
-
-
-def test_the_order_mixes_the_classes() -> None:
-    for share in split(images(200, 200), 0.5):
-        labels = [label for _, label in share]
-        changes = sum(label != after for label, after in zip(labels, labels[1:]))
-        # 200 tosses of a fair coin have 99.5 changes on average, with a standard deviation of 7.
-        assert 70 < changes < 130
 
 
 def test_split__more_images_keep_most_of_the_division() -> None:

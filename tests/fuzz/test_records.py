@@ -254,13 +254,13 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
     assert all(len(problem) < 500 and problem.isprintable() for problem in found.values()), found
     audited = auditor.audit(path)
     at_end = audited.records
-    ends_at = [bad.position for bad in audited.bad_files.first]
+    ends_at = [place.position for kind, place in audited.problems if kind == 'bad_files']
     assert ends_at == [at_end] * ('the file is damaged' in found.get(at_end, '')), (ends_at, at_end, found)
     try:
         checks.check_not_empty('tfrecord', [path])
     except records.DataError as error:
         assert str(error).startswith(path) and len(str(error).splitlines()) == 1, error
-        if at_end and not audited.bad_files.first:
+        if at_end and not ends_at:
             raise
         # A run ends here. Without this check, an impossible record length would crash it.
         if any(fault in str(error) for fault in ('claims a length of', 'is truncated at byte')):
@@ -268,8 +268,8 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
     serialized, is_whole = pipelines.read()
     assert len(serialized) == at_end
     assert is_whole == (at_end not in found)
-    found_by_audit = (audited.bad_fields, audited.bad_boxes, audited.undecodable)
-    bad = {entry.position for listed in found_by_audit for entry in listed.first}
+    kinds = ('bad_fields', 'bad_boxes', 'undecodable')
+    bad = {place.position for kind, place in audited.problems if kind in kinds}
     for position, record in enumerate(serialized):
         told = found.get(position)
         which = (at_end + position + len(record)) % GRAPHS

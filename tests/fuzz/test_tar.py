@@ -233,8 +233,8 @@ def main(cases: int, folder: pathlib.Path) -> None:
         equal += found == expected
         audited = auditor.audit(str(path))
         # If neither label nor image can be used, the checker names the label.
-        listed = (audited.bad_files, audited.undecodable, audited.bad_fields)
-        bad = {entry.position: entry for each in listed for entry in each.first}
+        kinds = ('bad_files', 'undecodable', 'bad_fields')
+        bad = {place.position: place for each in kinds for kind, place in audited.problems if kind == each}
         assert sorted(bad.values()) == [*checker.search([str(path)], print)], bad
         try:
             checks.check_not_empty('tar', [str(path)])

@@ -6,7 +6,7 @@ from typing import Any, Dict
 import pytest
 
 from data.audit.report import audit
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from data.sources import Source
 from tests.remote.faults import READ
 from tests.remote.store import Store

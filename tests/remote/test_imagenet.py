@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.conversion import convert, files_of
+from tests.data.convert.imagenet.results import convert, files_of
 from tests.remote.store import Store
 
 

@@ -6,7 +6,7 @@ from typing import Any, List
 
 import pytest
 
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from tests.remote.faults import READ
 from tests.remote.store import SMALL, Store, complaint
 

@@ -11,7 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input.evaluation_shares import images_of_hosts

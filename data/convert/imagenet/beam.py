@@ -12,61 +12,48 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Sequence
+from typing import Callable, Sequence
 
 from console import extras, processes
-from console.errors import RetryableError
-from data.convert.imagenet import shards as imagenet_shards
-from data.records import DataError
+from console.errors import CommandError, RetryableError
 
 DIRECT_RUNNER = 'DirectRunner'
 # An exit code that Python does not use.
 _PROCESS_DIED = 3
-
-
-class BeamError(RetryableError):
-    """Beam failed for a reason other than an error of the conversion."""
+# Seconds between two updates of the progress.
+_POLL_SECONDS = 1
 
 
 def check(runner: str, options: Sequence[str]) -> None:
-    """Checks that Beam is installed and knows its options, before the conversion starts.
-
-    Args:
-      runner: the name of Beam's runner.
-      options: Beam's options, as on a command line.
+    """Checks that Beam is installed and knows its runner, by name, and its options, as on a command line.
 
     Raises:
-      DataError: a package must be installed, or there is no such runner or option.
+      CommandError: a package must be installed, or there is no such runner or option.
       SystemExit: the value of an option is invalid; Beam has printed a message.
     """
     try:
         import apache_beam.runners
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
-        raise DataError(f'{str(error.name).partition(".")[0]} is not installed: {extras.command("data")}.')
+        raise CommandError(f'{str(error.name).partition(".")[0]} is not installed: {extras.command("data")}.')
     try:
         apache_beam.runners.create_runner(runner)
     except (ValueError, ImportError) as error:
-        raise DataError(f'--runner={runner}: {error}')
-    given = PipelineOptions([*options])
-    unknown = set(given.get_all_options(retain_unknown_options=True)) - set(given.get_all_options())
+        raise CommandError(f'--runner={runner}: {error}')
+    parsed = PipelineOptions([*options])
+    unknown = set(parsed.get_all_options(retain_unknown_options=True)) - set(parsed.get_all_options())
     # The runners of clusters have options that Beam itself does not know.
     if unknown and runner == DIRECT_RUNNER:
-        raise DataError(f'-- {" ".join(options)}: Beam has no option --{", --".join(sorted(unknown))}.')
+        raise CommandError(f'-- {" ".join(options)}: Beam has no option --{", --".join(sorted(unknown))}.')
 
 
-def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-    """Runs `shards.convert` for each shard.
-
-    Args:
-      runner: the name of Beam's runner.
-      options: Beam's options, as on a command line.
-      shards: the names of the record files.
-      data_dir: the folder of the record files.
-      work_dir: the folder of their plans.
+def run(
+    runner: str, options: Sequence[str], shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]
+) -> None:
+    """Runs `shards.convert` for each of the record files; `watch` is called once a second.
 
     Raises:
-      BeamError: Beam failed.
+      RetryableError: Beam failed for a reason other than an error of the conversion.
     """
     with tempfile.TemporaryDirectory(prefix='beam-') as temporary:
         environment = {
@@ -90,20 +77,23 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
                 with contextlib.suppress(BrokenPipeError):
                     process.stdin.write(json.dumps([runner, options, shards, data_dir, work_dir]).encode() + b'\n')
                     process.stdin.flush()
-                code = process.wait()
+                while process.poll() is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_POLL_SECONDS)
+                    watch()
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             log.seek(0)
             output = log.read()
-    reason = next((line for line in reversed(output.split('\n')) if line.strip()), f'exit code {code}')
-    if code == _PROCESS_DIED:
-        reason = 'one of its processes was killed, perhaps because memory ran out; lower --processes to use less'
-    if code:
+    if process.returncode:
         with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
             kept.write(output)
-        raise BeamError(
+        reason = (output.strip() or f'exit code {process.returncode}').rpartition('\n')[2]
+        if process.returncode == _PROCESS_DIED:
+            reason = 'one of its processes was killed, perhaps because memory ran out; lower --processes to use less'
+        raise RetryableError(
             f'Apache Beam failed: {reason} (its output is in {kept.name}). The same command resumes and keeps '
             'finished files.'
         )
@@ -121,6 +111,8 @@ def main() -> None:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability import local_job_service
+
+    from data.convert.imagenet import shards as imagenet_shards
 
     class Worker(local_job_service.SubprocessSdkWorker):
         """A local worker whose crash ends the pipeline; Beam itself would wait for it forever."""

@@ -1,4 +1,8 @@
-"""Reads ImageNet-2012 as distributed: images in archives or folders, with classes, bounding boxes and class names."""
+"""Reads ImageNet-2012 as distributed: images in archives or folders, with classes, bounding boxes and class names.
+
+A part that is missing, damaged or not as expected raises DataError. If access to a remote file is denied, or the store
+cannot be reached, the error is a RemoteError.
+"""
 
 import csv
 import io
@@ -61,7 +65,7 @@ class AnnotatedBox(NamedTuple):
       name: the annotated class, a synset or a word; '' if there is none.
     """
 
-    corners: Tuple[float, float, float, float]
+    corners: Tuple[float, ...]
     name: str
 
 
@@ -69,26 +73,26 @@ def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
     """Yields the images of a split, in the order of their locations.
 
     Args:
-      path: a local or remote folder, or a tar archive, which is read in place. It has the images themselves, a folder
-        of images per class (`n01440764/`), or an archive per class (`n01440764.tar`).
+      path: a local or remote folder, or a local tar archive, which is read in place. It has the images themselves, a
+        folder of images per class (`n01440764/`), or an archive per class (`n01440764.tar`).
       foreign: the names of all other files are appended to it.
-
-    Raises:
-      DataError: the path does not exist, or an archive is damaged, truncated, compressed or remote.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     if path.endswith(_ARCHIVE_ENDINGS) or os.path.isfile(path):
         yield from _in_archive(path, '', foreign)
         return
     for parent, name in _files_in(path, _SYNSET):
-        synset = os.path.basename(parent) if _SYNSET.fullmatch(os.path.basename(parent)) else ''
-        class_archive = _CLASS_ARCHIVE.fullmatch(name)
+        file, class_archive = os.path.join(parent, name), _CLASS_ARCHIVE.fullmatch(name)
         if name.lower().endswith(_IMAGE_ENDINGS):
-            yield Image(os.path.join(parent, name), 0, None, name, synset)
+            yield Image(file, 0, None, name, _synset_of(parent))
         elif class_archive:
-            yield from _in_archive(os.path.join(parent, name), class_archive.group(1), foreign)
+            yield from _in_archive(file, class_archive.group(1), foreign)
         else:
-            foreign.append(os.path.join(parent, name))
+            foreign.append(file)
+
+
+def _synset_of(folder: str) -> str:
+    name = os.path.basename(folder)
+    return name if _SYNSET.fullmatch(name) else ''
 
 
 def _in_archive(path: str, synset: str, foreign: List[str]) -> Iterator[Image]:
@@ -114,10 +118,7 @@ def _members(path: str, file: BinaryIO, start: int, end: int, synset: str, forei
             parent, name = os.path.split(member.name)
             class_archive = _CLASS_ARCHIVE.fullmatch(name)
             if member.isfile() and name.lower().endswith(_IMAGE_ENDINGS):
-                folder = os.path.basename(parent)
-                yield Image(
-                    path, member.offset_data, member.size, name, synset or folder * bool(_SYNSET.fullmatch(folder))
-                )
+                yield Image(path, member.offset_data, member.size, name, synset or _synset_of(parent))
             elif member.isfile() and class_archive and not synset:
                 first = member.offset_data
                 yield from _members(path, file, first, first + member.size, class_archive.group(1), foreign)
@@ -134,8 +135,8 @@ def _files_in(folder: str, subfolder: 're.Pattern[str]') -> Iterator[Tuple[str, 
     """Yields (folder, name) of the files in a folder and in its subfolders with a matching name, in order."""
     for name in _names_in(folder):
         if subfolder.fullmatch(name):
-            for inside in _names_in(os.path.join(folder, name)):
-                yield os.path.join(folder, name), inside
+            inner = os.path.join(folder, name)
+            yield from ((inner, inside) for inside in _names_in(inner))
         else:
             yield folder, name
 
@@ -152,12 +153,7 @@ def _names_in(folder: str) -> List[str]:
 
 
 def read(image: Image) -> bytes:
-    """The bytes of an image file.
-
-    Raises:
-      DataError: the image no longer exists, or cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """The bytes of an image file."""
     if image.size is None:
         return read_file(image.path)
     try:
@@ -172,12 +168,7 @@ def read(image: Image) -> bytes:
 
 
 def read_file(path: str) -> bytes:
-    """The content of a local or remote file.
-
-    Raises:
-      DataError: it does not exist, or cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """The content of a local or remote file."""
     try:
         with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
             content = file.read()
@@ -189,37 +180,28 @@ def read_file(path: str) -> bytes:
     return content
 
 
+def _text(path: str) -> str:
+    try:
+        # Some editors begin a file with a byte order mark.
+        return read_file(path).decode('utf-8-sig')
+    except UnicodeDecodeError:
+        raise DataError(f'{path}: not a text file. The name of an archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
+
+
 def label_validation(images: List[Image], path: str) -> List[Image]:
     """The validation images with their classes, sorted by name.
 
     Args:
       images: the images, `ILSVRC2012_val_00000001.JPEG` and so on.
       path: the development kit, as an archive or a folder, or a text file of synsets, one per image and in order.
-
-    Raises:
-      DataError: the file is neither, or its labels are for other images.
-      RemoteError: access is denied, or the store cannot be reached.
     """
-    if is_devkit(path):
-        wordnet_ids = {number: synset for number, synset, _ in _devkit_synsets(path)}
-        try:
-            numbers = _devkit_file(path, _GROUND_TRUTH).decode().split()
-        except UnicodeDecodeError:
-            raise DataError(f'{path}: {_GROUND_TRUTH} in it is not text with a number per image. Download it again.')
-        unknown = sorted({number for number in numbers if number not in wordnet_ids})
-        if unknown:
+    synsets = _kit_labels(path) if is_devkit(path) else _text(path).split()
+    for line, synset in enumerate(synsets, 1):
+        if not _SYNSET.fullmatch(synset):
             raise DataError(
-                f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.'
+                f'{path}, line {line}: {synset!r} is not a synset, such as n01440764. '
+                + ('Numbers need the development kit: name its archive.' * synset.isdigit())
             )
-        synsets = [wordnet_ids[number] for number in numbers]
-    else:
-        synsets = _text(path).split()
-        for line, synset in enumerate(synsets, 1):
-            if not _SYNSET.fullmatch(synset):
-                raise DataError(
-                    f'{path}, line {line}: {synset!r} is not a synset, such as n01440764. '
-                    + ('Numbers need the development kit: name its archive.' * synset.isdigit())
-                )
     images = sorted(images, key=lambda image: image.filename)
     for number, image in enumerate(images, 1):
         match = _VALIDATION_NAME.fullmatch(image.filename)
@@ -238,13 +220,9 @@ def read_class_names(path: str) -> Dict[str, str]:
 
     Args:
       path: the development kit, or a text file with a synset, white space and its name in each line.
-
-    Raises:
-      DataError: the file is neither.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     if is_devkit(path):
-        return {synset: words for _, synset, words in _devkit_synsets(path)}
+        return {synset: words for _, synset, words in _kit_classes(path)}
     names = {}
     for number, line in enumerate(_text(path).splitlines(), 1):
         synset, _, name = line.strip().replace('\t', ' ', 1).partition(' ')
@@ -261,17 +239,40 @@ def is_devkit(path: str) -> bool:
     return path.endswith(_ARCHIVE_ENDINGS) or tf.io.gfile.isdir(path)
 
 
-def _text(path: str) -> str:
+def _kit_labels(path: str) -> List[str]:
+    """The synsets of the validation images, according to the development kit."""
+    synsets = {number: synset for number, synset, _ in _kit_classes(path)}
     try:
-        # Some editors begin a file with a byte order mark.
-        return read_file(path).decode('utf-8-sig')
+        numbers = _kit_file(path, _GROUND_TRUTH).decode().split()
     except UnicodeDecodeError:
-        raise DataError(f'{path}: not a text file. The name of an archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
+        raise DataError(f'{path}: {_GROUND_TRUTH} in it is not text with a number per image. Download it again.')
+    unknown = sorted({*numbers} - {*synsets})
+    if unknown:
+        raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
+    return [synsets[number] for number in numbers]
 
 
-def _devkit_file(path: str, name: str) -> bytes:
+def _kit_classes(path: str) -> List[Tuple[str, str, str]]:
+    """The number, the synset and the words of each class of the development kit."""
+    try:
+        import scipy.io
+    except ImportError:
+        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}, or name a text file.')
+    content = _kit_file(path, _META)
+    try:
+        rows = np.atleast_1d(scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets'])
+        return [(str(row['ILSVRC2012_ID']), str(row['WNID']), str(row['words'])) for row in rows]
+    except Exception as error:  # SciPy raises errors of any type for a damaged file.
+        reason = shown(error) or type(error).__name__
+        raise DataError(
+            f'{path}: {_META} in it is damaged, or not that of ImageNet-2012 ({reason}). Download it again.'
+        )
+
+
+def _kit_file(path: str, name: str) -> bytes:
     if not path.endswith(_ARCHIVE_ENDINGS):
         return read_file(os.path.join(path, name))
+    # The whole archive, to verify its checksum.
     found = [*_archived_files(path, name)]
     if not found:
         raise DataError(f'{path}: not the development kit of ImageNet-2012: {name} is not in it.')
@@ -286,23 +287,6 @@ def _archived_files(path: str, ending: str) -> Iterator[Tuple[str, bytes]]:
         raise DataError(f'{path}: damaged, or not a tar archive ({error}). Download it again.')
 
 
-def _devkit_synsets(path: str) -> List[Tuple[str, str, str]]:
-    """The number, the synset and the words of each class of the development kit."""
-    try:
-        import scipy.io
-    except ImportError:
-        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}, or name a text file.')
-    content = _devkit_file(path, _META)
-    try:
-        synsets = scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']
-        return [(str(row['ILSVRC2012_ID']), str(row['WNID']), str(row['words'])) for row in np.atleast_1d(synsets)]
-    except Exception as error:  # SciPy raises errors of any type for a damaged file.
-        reason = shown(error) or type(error).__name__
-        raise DataError(
-            f'{path}: {_META} in it is damaged, or not that of ImageNet-2012 ({reason}). Download it again.'
-        )
-
-
 def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
     """Yields bounding boxes, each with the name of its image without the ending.
 
@@ -310,10 +294,6 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
       path: an archive with XML annotations at any depth; a folder with annotations, or with a folder of them per class;
         or a CSV file with a line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image.
       bad: the names of invalid annotations, with the reasons, are appended to it.
-
-    Raises:
-      DataError: the path is none of these, or has no annotation.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     if path.lower().endswith('.csv'):
         yield from _csv_boxes(path)
@@ -369,25 +349,21 @@ def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
             if not row or row == _CSV_COLUMNS:
                 continue
             found = True
-            yield _csv_box(row, f'{path}, line {rows.line_num}')
+            where = f'{path}, line {rows.line_num}: {",".join(row)[:80]!r}'
+            try:
+                corners = tuple(map(float, row[1:]))
+            except ValueError:
+                corners = ()
+            if len(corners) != len(Box._fields):
+                raise DataError(f'{where} is not {_CSV_LINE}.')
+            if not all(-_FARTHEST_CORNER <= corner <= 1 + _FARTHEST_CORNER for corner in corners):
+                raise DataError(
+                    f'{where} is far outside the image. Corners are fractions of its width and height, not pixels.'
+                )
+            yield os.path.splitext(row[0])[0], AnnotatedBox(corners, '')
     except csv.Error as error:
         raise DataError(
             f'{path}, line {rows.line_num}: not CSV ({error}). It must be UTF-8 text with lines {_CSV_LINE}.'
         )
     if not found:
         raise DataError(f'{path}: no bounding boxes. It must have lines {_CSV_LINE}.')
-
-
-def _csv_box(row: List[str], where: str) -> Tuple[str, AnnotatedBox]:
-    try:
-        filename, *values = row
-        xmin, ymin, xmax, ymax = map(float, values)
-    except ValueError:
-        raise DataError(f'{where}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
-    corners = xmin, ymin, xmax, ymax
-    if not all(-_FARTHEST_CORNER <= corner <= 1 + _FARTHEST_CORNER for corner in corners):
-        raise DataError(
-            f'{where}: {",".join(row)[:80]!r} is far outside the image. Corners are fractions of its width and '
-            'height, not pixels.'
-        )
-    return os.path.splitext(filename)[0], AnnotatedBox(corners, '')

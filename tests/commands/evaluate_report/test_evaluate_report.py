@@ -13,7 +13,7 @@ import sklearn.metrics
 
 from console.tensorflow_versions import tf
 from data import records, tfrecord
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from data.tar.shard import Shard
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
 from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis

@@ -9,7 +9,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from tests.data.audit.data_sets import Report, broken_inside, ppm_of, report_of, written
 from tests.support.bad_records import DAMAGES
 from tests.support.photos import Photo, encode_jpeg, photo_example

@@ -9,7 +9,7 @@ from typing import Callable, List
 import pytest
 
 from data import dataset_info, entries, records
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from tests.data.audit.data_sets import report_of, write, written
 from tests.support.photos import Photo, photo_example
 
@@ -106,14 +106,6 @@ def test_a_split_without_files_and_one_without_records_are_errors(pieces: List[P
     assert report['splits']['validation']['width'] == {'min': None, 'median': None, 'max': None}
 
 
-def test_files_of_two_data_sets_are_an_error(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
-    data_dir = written(tmp_path, pieces[:15], pieces[15:])
-    (data_dir / 'train-00000-of-00007').write_bytes(b'')
-    report = report_of(data_dir)
-    assert any('several data sets' in error for error in report['errors'])
-    assert report['splits']['validation']['records'] == 5
-
-
 def test_a_folder_without_a_data_set_is_refused(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'readme.txt').touch()
     with pytest.raises(records.DataError, match=r'no train files.*it holds readme\.txt'):
@@ -122,7 +114,7 @@ def test_a_folder_without_a_data_set_is_refused(tmp_path: pathlib.Path) -> None:
         report_of(tmp_path / 'nowhere')
 
 
-def test_description_of_other_data__is_reported(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_descriptions_of_other_data_and_invalid_ones(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     info = dataset_info.read(str(data_dir))
     assert info
@@ -133,16 +125,13 @@ def test_description_of_other_data__is_reported(pieces: List[Photo], tmp_path: p
         'train records: 14; dataset.json says 15.',
         f'dataset.json has the fingerprint of other data: {info.fingerprint}.',
     ]
-
-
-def test_invalid_description__is_an_error_beside_the_rest(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
-    data_dir = written(tmp_path, pieces[:15], pieces[15:])
     (data_dir / 'dataset.json').write_text('{"name": "half of')
+    (data_dir / 'train-00000-of-00007').write_bytes(b'')
     report = report_of(data_dir)
-    assert not report['can_be_trained_on']
-    assert 'not a valid description of a data set' in report['errors'][0]
-    assert report['splits']['train']['records'] == 15
-    assert report['num_classes'] == 1001
+    assert not report['can_be_trained_on'] and report['num_classes'] == 1001
+    several, invalid = report['errors']
+    assert 'several data sets' in several and 'not a valid description of a data set' in invalid
+    assert report['splits']['validation']['records'] == 5
 
 
 def test_missing_description__names_the_flags_to_pass(pieces: List[Photo], tmp_path: pathlib.Path) -> None:

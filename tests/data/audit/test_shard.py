@@ -1,4 +1,4 @@
-"""The audit of one file, in this process."""
+"""The audit of one file, in this process; and the findings of a report."""
 
 import multiprocessing
 import pathlib
@@ -10,46 +10,36 @@ import pytest
 from data import records
 from data.audit import report, shard
 from data.audit.findings import judge
-from data.audit.shard import BoxCounts, ShardAuditor, contradiction_of, count_boxes
+from data.audit.shard import ShardAuditor, contradiction_of, count_boxes
 from data.image_header import read_header
 from data.tf_example import Fields
 from tests.data.audit.data_sets import Report, write
 from tests.support.photos import Photo, photo_example
 
 
-def auditor(decode: bool = False) -> Any:
-    progress = multiprocessing.get_context('spawn').Value('q', 0)
-    return ShardAuditor('tfrecord', Fields(), 6, decode, progress), progress
-
-
-def test_progress__counts_every_record_and_stops(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    example = photo_example(photos[0])
-    write(tmp_path, records.TRAIN, [example] * 250, 1)
-    (path,) = records.find_shards(str(tmp_path), records.TRAIN)
-    audited, progress = auditor()
+def test_progress__counts_every_record_and_stops(photos: List[Photo], tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    progress: Any = multiprocessing.get_context('spawn').Value('q', 0)
+    auditor = ShardAuditor('tfrecord', Fields(), 6, False, progress)
     counts: List[int] = []
-    advance = audited._advance
+    advance = ShardAuditor._advance
 
-    def advance_and_note(count: int) -> None:
-        advance(count)
+    def advance_and_note(self: ShardAuditor, count: int) -> None:
+        advance(self, count)
         counts.append(progress.value)
 
-    audited._advance = advance_and_note
-    assert audited.audit(path).records == 250
-    assert counts == [100, 200, 250]
-    progress.value = shard.STOP
-    with pytest.raises(InterruptedError):
-        audited.audit(path)
-    assert progress.value == shard.STOP
-
-
-def test_images__keep_size_label_and_bytes(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    write(tmp_path, records.TRAIN, [photo_example(photo) for photo in photos], 1)
+    monkeypatch.setattr(ShardAuditor, '_advance', advance_and_note)
+    write(tmp_path, records.TRAIN, [photo_example(photo) for photo in photos] * 50, 1)
     (path,) = records.find_shards(str(tmp_path), records.TRAIN)
-    (images,) = auditor()[0].audit(path).images
+    content = auditor.audit(path)
+    assert content.records == 250 and counts == [100, 200, 250]
+    images = content.images[:5]
     assert images['size'].tolist() == [[photo.pixels.shape[1], photo.pixels.shape[0]] for photo in photos]
     assert images['label'].tolist() == [1, 2, 3, 4, 5] and images['position'].tolist() == [0, 1, 2, 3, 4]
     assert images['bytes'].tolist() == [len(photo.encoded) for photo in photos]
+    progress.value = shard.STOP
+    with pytest.raises(InterruptedError):
+        auditor.audit(path)
+    assert progress.value == shard.STOP
 
 
 def test_contradiction__jpg_is_jpeg(photos: List[Photo]) -> None:
@@ -63,28 +53,18 @@ def test_contradiction__jpg_is_jpeg(photos: List[Photo]) -> None:
 
 def test_boxes__up_to_twice_the_image_are_fractions() -> None:
     boxes = np.array([[0.1, 0.1, 2.0, 0.5], [0.1, 0.1, 2.01, 0.5], [0.5, 0.1, 0.5, 0.2], [-1.0, 0.0, 0.5, 1.0]])
-    assert count_boxes(boxes) == BoxCounts(boxes=4, in_pixels=1, empty=1, out_of_range=2)
-
-
-def test_documented_constants() -> None:
-    # ImageNet's classes with the background, and the limits that the documentation of the report names.
-    assert report.DOCUMENTED_CLASSES == 1001 and shard.LISTED_AT_MOST == 1000
+    assert count_boxes(boxes) == {'boxes': 4, 'in_pixels': 1, 'empty': 1, 'out_of_range': 2}
 
 
 def test_findings__name_three_and_count_the_rest(good: Report) -> None:
+    # ImageNet's classes with the background, and the limit that the documentation of the report names.
+    assert report.DOCUMENTED_CLASSES == 1001 and shard.LISTED_AT_MOST == 1000
     places = [{'path': 'train', 'position': n, 'problem': 'no label.'} for n in range(5)]
-    changed = {**good, 'splits': {**good['splits']}, 'other_files': ['a', 'b', 'c', 'd', 'e']}
-    changed['splits']['train'] = {**good['splits']['train'], 'bad_fields': {'count': 1001, 'first': places}}
-    (error,), (warning,) = judge(changed)
+    boxes = {'boxes': 4, 'in_pixels': 0, 'empty': 2, 'out_of_range': 0}
+    train = {**good['splits']['train'], 'bad_fields': {'count': 1001, 'first': places}, 'boxes': boxes}
+    changed = {**good, 'splits': {**good['splits'], 'train': train}, 'other_files': ['a', 'b', 'c', 'd', 'e']}
+    (error,), (of_boxes, warning) = judge(changed)
     assert error.startswith('train records that cannot be used: 1,001. ')
     assert 'record 2: no label; and 998 more' in error and 'record 3' not in error
+    assert 'train boxes in pixels instead of fractions of the image: 0 of 4; without area: 2.' in of_boxes
     assert warning == 'other files, which are not read: 5: a, b, c and 2 more'
-
-
-def test_findings__empty_boxes_alone_are_a_warning(good: Report) -> None:
-    boxes = {'boxes': 4, 'in_pixels': 0, 'empty': 2, 'out_of_range': 0}
-    changed = {**good, 'splits': {**good['splits'], 'train': {**good['splits']['train'], 'boxes': boxes}}}
-    errors, (warning,) = judge(changed)
-    assert (
-        errors == [] and 'train boxes in pixels instead of fractions of the image: 0 of 4; without area: 2.' in warning
-    )

@@ -9,7 +9,7 @@ import pytest
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data.convert import tar_shards
+from data.convert.tar_shards import conversion as tar_shards
 from data.records import DataError
 from inception_v3.config import Config, ConfigError
 from inception_v3.input import device_images

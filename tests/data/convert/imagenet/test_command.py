@@ -12,9 +12,9 @@ import pytest
 
 from data import records
 from data.convert.imagenet import __main__ as imagenet
+from data.convert.imagenet import beam
 from tests.data.convert.imagenet.archives import Archives
-from tests.data.convert.imagenet.conversion import SHARDS, convert, convert_here, files_of
-from tests.data.convert.imagenet.results import SPLITS, run_imagenet, stored
+from tests.data.convert.imagenet.results import SHARDS, SPLITS, convert, convert_here, files_of, run_imagenet, stored
 from tests.support.commands import run
 
 CORES = len(os.sched_getaffinity(0))
@@ -60,11 +60,11 @@ def test_command__passes_options_to_beam(
 ) -> None:
     runs: List[Any] = []
 
-    def run_beam(name: str, of_beam: List[str], shards: List[str], data_dir: str, work_dir: str) -> None:
+    def run_beam(name: str, of_beam: List[str], *work: Any) -> None:
         runs.append((name, of_beam))
-        convert_here(shards, data_dir, work_dir)
+        convert_here(*work)
 
-    monkeypatch.setattr(imagenet.imagenet_beam, 'run', run_beam)
+    monkeypatch.setattr(beam, 'run', run_beam)
     data_dir = archives.folder / 'out'
     arguments = [*archives.arguments(), '--train_shards=3', '--validation_shards=2', str(data_dir), *given]
     done = run(imagenet.main, *arguments)
@@ -104,7 +104,7 @@ def test_command__other_runner(archives: Archives, tmp_path: pathlib.Path) -> No
     [
         (['--train_shards=0'], '--train_shards'),
         (['--validation_images=-1'], '--validation_images'),
-        (['--processes=0'], '--processes=0'),
+        (['--processes=0'], '--processes: 0'),
         (['--runner=PortableRunner', '--processes=2'], '--processes=2'),
         (['--runner=Nonsense'], 'Unexpected pipeline runner: Nonsense'),
         (['--', '--nonsense=1'], 'Beam has no option --nonsense.'),

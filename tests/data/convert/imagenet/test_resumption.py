@@ -1,5 +1,6 @@
 """Interrupted conversions of ImageNet: failures, kills and resumption."""
 
+import json
 import os
 import pathlib
 import re
@@ -8,20 +9,21 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
-from data import records
+from data import records, remote
+from data.convert.imagenet import pipeline
+from data.convert.imagenet import shards as imagenet_shards
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import Archives
-from tests.data.convert.imagenet.conversion import convert, convert_here, files_of
-from tests.data.convert.imagenet.results import SPLITS, cut, refusal, run_imagenet, stored
+from tests.data.convert.imagenet.results import SPLITS, convert, convert_here, files_of, refusal, run_imagenet, stored
 
 
-def some_of(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+def some_of(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
     """Converts some of the shards, as an interrupted conversion does."""
-    convert_here(shards[:2], data_dir, work_dir)
+    convert_here(shards[:2], data_dir, work_dir, watch)
     raise KeyboardInterrupt
 
 
@@ -55,7 +57,8 @@ def test_truncated_finished_file__is_made_again(
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
-    cut(tmp_path / 'out' / name, length)
+    path = tmp_path / 'out' / name
+    path.write_bytes(path.read_bytes()[:length])
     said = convert(archives, tmp_path / 'out')
     assert said[0] == '1 of 5 record files are already finished'
     convert(archives, tmp_path / 'at once')
@@ -107,9 +110,9 @@ def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, 
     archives.extract(archives.folder)
     name = archives.validation[0][0]
 
-    def without(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    def without(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
         (archives.folder / 'val' / name).rename(archives.folder / name)
-        convert_here(shards, data_dir, work_dir)
+        convert_here(shards, data_dir, work_dir, watch)
 
     message = refusal(archives, tmp_path / 'out', train='train', validation='val', run=without)
     assert re.search(
@@ -124,10 +127,10 @@ def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, 
 def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archives, tmp_path: pathlib.Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def limited(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    def limited(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8000, hard))
         try:
-            convert_here(shards, data_dir, work_dir)
+            convert_here(shards, data_dir, work_dir, watch)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -196,9 +199,24 @@ def test_killed_worker_of_beam__ends_the_command(tmp_path: pathlib.Path) -> None
 
 
 def test_second_conversion_in_the_folder__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
         assert 'in use by another conversion' in refusal(archives, tmp_path / 'out')
-        convert_here(shards, data_dir, work_dir)
+        convert_here(shards, data_dir, work_dir, watch)
 
     convert(archives, tmp_path / 'out', run=meanwhile)
     assert len(stored(tmp_path / 'out', records.TRAIN)) == 24
+
+
+def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathlib.Path) -> None:
+    pipeline.raise_failure(str(tmp_path))
+    for is_transient, kind in ((True, remote.UnreachableError), (False, records.DataError)):
+        (tmp_path / 'failure').write_text(json.dumps([is_transient, 'the reason']))
+        with pytest.raises(kind, match='the reason'):
+            pipeline.raise_failure(str(tmp_path))
+    # There is no plan of this shard, and nobody looks for it.
+    imagenet_shards.convert('train-00000-of-00001', str(tmp_path), str(tmp_path))
+    assert 'the reason' in (tmp_path / 'failure').read_text()
+    pipeline._forget(str(tmp_path), [])
+    assert not (tmp_path / 'failure').exists()
+    imagenet_shards.convert('train-00000-of-00001', str(tmp_path), str(tmp_path))
+    assert 'train-00000-of-00001 was not written: ' in (tmp_path / 'failure').read_text()

@@ -1,81 +1,103 @@
-"""Parts of ImageNet that are refused: damaged, incomplete or contradictory ones."""
+"""The parts of ImageNet: their forms, and those that are refused because they are damaged or contradict each other."""
 
 import gzip
 import io
+import json
 import lzma
 import pathlib
-import sys
 import tarfile
-from typing import Any
+from typing import Any, List
 
+import numpy as np
 import pytest
 
-from data import records
+from data import dataset_info, records
+from data.convert import archives as tar_archives
 from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import source as imagenet_source
-from data.convert.imagenet.plan import Source
+from data.convert.imagenet.source import Image
+from data.records import DataError
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.archives import Archives
-from tests.data.convert.imagenet.conversion import SHARDS, convert, convert_here
-from tests.data.convert.imagenet.results import cut, refusal
+from tests.data.convert.imagenet.archives import LABELS, TEXTS, Archives, annotation
+from tests.data.convert.imagenet.results import convert, files_of, refusal, stored
+from tests.support.commands import run
+
+TRAIN, VALIDATION, KIT = 'ILSVRC2012_img_train.tar', 'ILSVRC2012_img_val.tar', 'ILSVRC2012_devkit_t12.tar.gz'
+GROUND_TRUTH, META = 'data/ILSVRC2012_validation_ground_truth.txt', 'data/meta.mat'
+# The header of MATLAB's files of version 7.3, which are HDF5.
+META_7_3 = b'MATLAB 7.3 MAT-file'.ljust(124) + b'\x00\x02IM'
 
 
-def test_unexpected_number_of_images__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    message = refusal(archives, tmp_path / 'out', expected=imagenet.IMAGES)
-    assert message == (
-        f'--train={archives.folder}/ILSVRC2012_img_train.tar: has 24 images; 1,281,167 are expected. If this number '
-        'is right, pass --train_images=24.'
+def flipped(content: bytes, place: int) -> bytes:
+    place %= len(content)
+    return content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
+
+
+def test_counts_and_parts_that_do_not_fit__are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+    train, out = f'--train={archives.folder}/{TRAIN}', tmp_path / 'out'
+    assert refusal(archives, out, expected=imagenet.IMAGES) == (
+        f'{train}: has 24 images; 1,281,167 are expected. If this number is right, pass --train_images=24.'
     )
-    # The refused conversion leaves nothing that prevents a retry.
-    convert(archives, tmp_path / 'out')
+    for name in ('train', 'validation', 'validation_labels', 'synset_names'):
+        assert refusal(archives, out, **{name: 'nowhere'}).startswith(f'{archives.folder / "nowhere"}: ')
+    assert '--validation_labels: is required' in refusal(archives, out, validation_labels=None)
+    with pytest.raises(DataError, match=r'gs://bucket/val\.tar: remote archives are not supported'):
+        [*imagenet_source.find_images('gs://bucket/val.tar', [])]
+    fewer = archives._replace(validation=[image for image in archives.validation if '003' not in image[0]]).write()
+    assert 'ILSVRC2012_val_00000004.JPEG was found instead of ILSVRC2012_val_00000003.JPEG' in refusal(fewer, out)
+    archives.write().extract(archives.folder)
+    message = refusal(archives, out, train='val', validation='val', expected={'train': 8, 'validation': 8})
+    assert 'ILSVRC2012_val_00000001.JPEG is in no folder or archive of a class, such as n01440764.' in message
+    for place, (name, _) in enumerate(archives.validation):
+        target = archives.folder / 'val' / archives.synset(name)
+        target.mkdir(exist_ok=True)
+        (archives.folder / 'val' / name).rename(target / name)
+        message = refusal(archives, out, train='train', validation='val')
+        if place + 1 < len(archives.validation):
+            assert 'some images are in a folder per class, and some are not.' in message
+    assert 'are already in a folder per class. Omit --validation_labels.' in message
+    # The refused conversions leave nothing that prevents a retry, but other files do.
+    convert(archives, out)
+    (tmp_path / 'thesis').mkdir()
+    (tmp_path / 'thesis' / 'thesis.txt').touch()
+    assert refusal(archives, tmp_path / 'thesis') == f'{tmp_path / "thesis"}: exists already. Name a new folder.'
 
 
-def test_truncated_or_damaged_archive__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    path = archives.folder / 'ILSVRC2012_img_train.tar'
-    whole = path.read_bytes()
-    cut(path, len(whole) // 2)
-    assert f'{path}: is truncated in n0' in refusal(archives, tmp_path / 'out')
-    damaged = bytearray(whole)
+def test_damaged_archives_of_images__are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+    whole = (archives.folder / TRAIN).read_bytes()
     second = whole.index(archives.train['n02123045'][1][0].encode())
-    damaged[second + 100] ^= 0x55
-    path.write_bytes(damaged)
-    assert f'{path}: damaged, or not an uncompressed tar archive (no valid header at byte {second:,})' in refusal(
-        archives, tmp_path / 'out'
-    )
-    path.write_bytes(b'<html>404</html>' * 100)
-    assert f'{path}: damaged, or not an uncompressed tar archive' in refusal(archives, tmp_path / 'out')
-
-
-@pytest.mark.parametrize('size', [-512, -1024, -1536, -1, -100000])
-def test_negative_member_size__is_damage(archives: Archives, tmp_path: pathlib.Path, size: int) -> None:
-    path = archives.folder / 'ILSVRC2012_img_val.tar'
+    for content, expected in (
+        (whole[: len(whole) // 2], f'{TRAIN}: is truncated in n0'),
+        (flipped(whole, second + 100), f'uncompressed tar archive (no valid header at byte {second:,})'),
+        (b'<html>404</html>' * 100, 'damaged, or not an uncompressed tar archive'),
+    ):
+        (archives.folder / TRAIN).write_bytes(content)
+        assert expected in refusal(archives, tmp_path / 'out')
+    (archives.folder / TRAIN).write_bytes(whole)
+    path = archives.folder / VALIDATION
     whole = path.read_bytes()
     place = whole.index(archives.validation[3][0].encode())
-    path.write_bytes(imagenet_archives.with_size(whole, place, size))
-    assert refusal(archives, tmp_path / 'out') == (
-        f'{path}: damaged, or not an uncompressed tar archive (the header at byte {place:,} claims a size of '
-        f'{size:,} bytes). Download it again.'
-    )
-
-
-def test_archive_without_end__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    path = archives.folder / 'ILSVRC2012_img_val.tar'
-    place = path.read_bytes().index(archives.validation[3][0].encode())
-    cut(path, place)
+    for size in (-512, -1024, -1536, -1, -100000):
+        path.write_bytes(imagenet_archives.with_size(whole, place, size))
+        assert refusal(archives, tmp_path / 'out') == (
+            f'{path}: damaged, or not an uncompressed tar archive (the header at byte {place:,} claims a size of '
+            f'{size:,} bytes). Download it again.'
+        )
+    path.write_bytes(whole[:place])
     assert f'(no valid header at byte {place:,})' in refusal(archives, tmp_path / 'out')
 
 
 # The types of extension headers (long name, pax) and of sparse files.
 @pytest.mark.parametrize('kind', [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.GNUTYPE_SPARSE])
 @pytest.mark.parametrize('size', [-512, -(2**40), 2**62])
-def test_impossible_member_size__is_damage(archives: Archives, tmp_path: pathlib.Path, kind: bytes, size: int) -> None:
-    whole = imagenet_archives.tar([('n01440764/n01440764_1.xml', imagenet_archives.annotation('n01440764', []))] * 3)
+def test_impossible_member_size__is_damage(tmp_path: pathlib.Path, kind: bytes, size: int) -> None:
+    whole = imagenet_archives.tar([('n01440764/n01440764_1.xml', annotation('n01440764', []))] * 3)
     place = whole.index(b'n01440764/', 512)
     changed = imagenet_archives.with_size(whole[: place + 156] + kind + whole[place + 157 :], place, size)
     for name, content in (('boxes.tar', changed), ('boxes.tar.gz', gzip.compress(changed))):
-        (archives.folder / name).write_bytes(content)
-        message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(archives.folder / name)])
-        assert message.startswith(f'{archives.folder / name}: damaged, or not a tar archive (')
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=rf'{name}: damaged, or not a tar archive \('):
+            [*imagenet_source.read_boxes(str(tmp_path / name), [])]
 
 
 def with_pax(size: int) -> bytes:
@@ -99,8 +121,7 @@ def cut_at_a_header(archive: bytes) -> bytes:
 
 def with_another_corner(archive: bytes) -> bytes:
     """A compressed archive with one changed digit in the middle, which only the checksum reveals."""
-    stored = gzip.compress(archive, 0)
-    return stored.replace(b'<xmin>3</xmin>', b'<xmin>9</xmin>')
+    return gzip.compress(archive, 0).replace(b'<xmin>3</xmin>', b'<xmin>9</xmin>')
 
 
 @pytest.mark.parametrize(
@@ -121,25 +142,16 @@ def with_another_corner(archive: bytes) -> bytes:
         ('boxes.tar', lambda archive: b'', 'could not be opened'),
     ],
 )
-def test_boxes_of_a_damaged_archive_are_refused(
-    archives: Archives, tmp_path: pathlib.Path, name: str, damage: Any, expected: str
-) -> None:
-    train = archives.train['n01440764']
-    boxes = [imagenet_archives.annotation('n01440764', [(number, 2, 30, 40)]) for number in range(6)]
-    files = [(f'n01440764/n01440764_{number}.xml', content) for number, content in enumerate(boxes)]
-    sound = imagenet_archives.tar(files)
-    path = archives.folder / name
+def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: str, damage: Any, expected: str) -> None:
+    boxes = [annotation('n01440764', [(number, 2, 30, 40)]) for number in range(6)]
+    sound = imagenet_archives.tar([(f'n01440764/n01440764_{n}.xml', content) for n, content in enumerate(boxes)])
+    path = tmp_path / name
     path.write_bytes(sound)
-    assert len([*imagenet_source.read_boxes(str(path), [])]) == len(train) == 6
+    assert len([*imagenet_source.read_boxes(str(path), [])]) == 6
     path.write_bytes(damage(sound))
-    message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(path)])
-    assert message.startswith(f'{path}: damaged, or not a tar archive (') and expected in message
-
-
-def test_development_kit__checksum_is_verified(archives: Archives, tmp_path: pathlib.Path) -> None:
-    path = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
-    path.write_bytes(flipped(path.read_bytes(), -6))
-    assert refusal(archives, tmp_path / 'out').startswith(f'{path}: damaged, or not a tar archive (CRC check failed')
+    with pytest.raises(DataError) as error:
+        [*imagenet_source.read_boxes(str(path), [])]
+    assert str(error.value).startswith(f'{path}: damaged, or not a tar archive (') and expected in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -147,65 +159,49 @@ def test_development_kit__checksum_is_verified(archives: Archives, tmp_path: pat
     [
         ('n01440764\n' * 7, 'has labels for 7 images; there are 8.'),
         ('n01440764\n' * 7 + 'tench', "line 8: 'tench' is not a synset, such as n01440764."),
-        (
-            '490\n' * 8,
-            "line 1: '490' is not a synset, such as n01440764. Numbers need the development kit",
-        ),
+        ('490\n' * 8, "line 1: '490' is not a synset, such as n01440764. Numbers need the development kit"),
         ('n01440764\n' * 7 + 'n00000001', '1 classes of validation images have no training images: n00000001.'),
     ],
 )
-def test_wrong_validation_labels_are_refused(
-    archives: Archives, tmp_path: pathlib.Path, content: str, expected: str
-) -> None:
+def test_wrong_labels_are_refused(archives: Archives, tmp_path: pathlib.Path, content: str, expected: str) -> None:
     (archives.folder / 'labels.txt').write_text(content)
     assert expected in refusal(archives, tmp_path / 'out', validation_labels='labels.txt')
-
-
-GROUND_TRUTH, META = 'data/ILSVRC2012_validation_ground_truth.txt', 'data/meta.mat'
-
-
-# The header of MATLAB's files of version 7.3, which are HDF5.
-META_7_3 = b'MATLAB 7.3 MAT-file'.ljust(124) + b'\x00\x02IM'
-
-
-def flipped(content: bytes, place: int) -> bytes:
-    place %= len(content)
-    return content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
 
 
 @pytest.mark.parametrize(
     ('name', 'damage', 'expected'),
     [
-        (META, lambda meta: meta[: len(meta) // 2], '(could not read bytes)'),
+        (META, lambda meta: meta[: len(meta) // 2], 'is damaged, or not that of ImageNet-2012 (could not read bytes)'),
         (META, lambda meta: b'', '(Mat file appears to be '),
         (META, lambda meta: flipped(meta, 200), '(Error -3 while decompressing data: '),
         (META, lambda meta: META_7_3, '(Please use HDF reader for matlab v7.3 files'),
         (META, lambda meta: b'<html>404</html>' * 100, '(Unknown mat file type, '),
+        (META, None, 'not the development kit of ImageNet-2012: data/meta.mat is not in it.'),
         (
             GROUND_TRUTH,
             lambda numbers: b'\xff\xfe' + numbers,
-            'is not text with a number per image. Download it again.',
+            'is not text with a number per image.',
         ),
+        (GROUND_TRUTH, lambda numbers: b'1\n2\n3\n9\n' * 2, 'data/meta.mat has no synset for the numbers 9 in'),
+        ('', lambda kit: flipped(kit, -6), 'damaged, or not a tar archive (CRC check failed'),
     ],
 )
-def test_a_damaged_development_kit_is_refused(
-    archives: Archives, tmp_path: pathlib.Path, name: str, damage: Any, expected: str, monkeypatch: Any, capsys: Any
+def test_other_development_kits_are_refused(
+    archives: Archives, tmp_path: pathlib.Path, name: str, damage: Any, expected: str
 ) -> None:
-    path = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
-    with tarfile.open(str(path)) as archive:
-        kit = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
-    changed = f'ILSVRC2012_devkit_t12/{name}'
-    path.write_bytes(imagenet_archives.tar({**kit, changed: damage(kit[changed])}.items(), 'w:gz'))
-    monkeypatch.setattr(sys, 'argv', ['imagenet', *archives.arguments(), str(tmp_path / 'out')])
-    assert imagenet.main() == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f'error: {path}: {name} in it is ') and expected in line
-
-
-def test_a_gap_among_the_validation_images_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    fewer = archives._replace(validation=[image for image in archives.validation if '003' not in image[0]]).write()
-    message = refusal(fewer, tmp_path / 'out')
-    assert 'ILSVRC2012_val_00000004.JPEG was found instead of ILSVRC2012_val_00000003.JPEG' in message
+    path = archives.folder / KIT
+    if name:
+        with tarfile.open(str(path)) as archive:
+            kit = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+        content = kit.pop(f'ILSVRC2012_devkit_t12/{name}')
+        changed = [(f'ILSVRC2012_devkit_t12/{name}', damage(content))] if damage else []
+        path.write_bytes(imagenet_archives.tar([*kit.items(), *changed], 'w:gz'))
+    else:
+        path.write_bytes(damage(path.read_bytes()))
+    done = run(imagenet.main, *archives.arguments(), tmp_path / 'out')
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f'error: {path}: ') and expected in line
 
 
 def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
@@ -213,7 +209,7 @@ def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path)
     name, _ = images[3]
     # As after `tar -r` with a file that is already in the archive.
     twice = archives._replace(train={**archives.train, 'n01440764': [*images, (name, images[4][1])]}).write()
-    path = archives.folder / 'ILSVRC2012_img_train.tar'
+    path = archives.folder / TRAIN
     assert refusal(twice, tmp_path / 'out') == (
         f'--train={path}: {name} exists more than once among the images of n01440764: in {path}. Keep only one.'
     )
@@ -230,26 +226,133 @@ def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path)
     assert 'has 26 images; 24 are expected' in refusal(archives, tmp_path / 'out')
 
 
-def test_missing_parts__are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    for name in ('train', 'validation', 'validation_labels', 'synset_names'):
-        message = refusal(archives, tmp_path / 'out', **{name: 'nowhere'})
-        assert message.startswith(f'{archives.folder / "nowhere"}: ')
-    assert '--validation_labels: is required' in refusal(archives, tmp_path / 'out', validation_labels=None)
-    (tmp_path / 'thesis').mkdir()
-    (tmp_path / 'thesis' / 'thesis.txt').touch()
-    assert refusal(archives, tmp_path / 'thesis') == f'{tmp_path / "thesis"}: exists already. Name a new folder.'
+def test_class_names__are_of_the_kit_or_a_text_or_the_synsets(archives: Archives, tmp_path: pathlib.Path) -> None:
+    path = archives.folder / 'names.txt'
+    path.write_text('n01440764 tench\nn02123045 tabby\n')
+    message = refusal(archives, tmp_path / 'out', synset_names='names.txt')
+    assert message == f'{path}: has no name for 2 classes: n04266014, n07920052.'
+    path.write_text(''.join(f'{synset} {text}\n' for synset, text in TEXTS.items()) + 'n00000001  \n')
+    assert f'{path}, line 6: ' in refusal(archives, tmp_path / 'out', synset_names='names.txt')
+    # Some editors begin a file with a byte order mark.
+    path.write_bytes(''.join(f'{synset}\t{text}\n' for synset, text in TEXTS.items()).encode('utf-8-sig'))
+    labels = archives.folder / 'synsets.txt'
+    labels.write_bytes(labels.read_text().encode('utf-8-sig'))
+    convert(archives, tmp_path / 'out', validation_labels='synsets.txt', synset_names='names.txt')
+    convert(archives, tmp_path / 'of the kit')
+    assert files_of(tmp_path / 'out') == files_of(tmp_path / 'of the kit')
+    convert(archives, tmp_path / 'synsets', validation_labels='synsets.txt')
+    info = dataset_info.read(str(tmp_path / 'synsets'))
+    assert info and info.class_names == ['background', *sorted(LABELS)]
 
 
-def test_remote_archives_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
-    source = Source('gs://bucket/train.tar', 'gs://bucket/val.tar', str(archives.folder / 'synsets.txt'))
-    with pytest.raises(records.DataError, match=r'gs://bucket/train\.tar: remote archives are not supported'):
-        imagenet.convert(source, str(tmp_path / 'out'), SHARDS, imagenet.IMAGES, convert_here, print)
+def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path: pathlib.Path) -> None:
+    first, second, third = (name[:-5] for name, _ in archives.train['n01440764'][:3])
+    validation = 'ILSVRC2012_val_00000001'
+    train = [
+        (f'n01440764/{first}.xml', annotation('n01440764', [(8, 6, 40, 30), (40, 45, 20, 15), (-8, 6, 100, 60)])),
+        # Some annotations of dogs have a word instead of the synset.
+        (f'n01440764/{second}.xml', annotation('tench', [(0, 0, 40, 60), (20, 5, 20, 30), (90, 5, 99, 30)])),
+        (f'n01440764/{third}.xml', annotation('n02123045', [(0, 0, 40, 60)])),
+        ('n01440764/n01440764_99999.xml', annotation('n01440764', [(0, 0, 40, 60)])),
+        ('n01440764/n01440764_99998.xml', b'<annotation><size><width>0</width><height>0</height></size></annotation>'),
+        ('n01440764/n01440764_99997.xml', b'<annota'),
+        ('strange.xml', b'<?xml version="1.0" encoding="utf8x"?>' + annotation('n01440764', [])),
+        ('infinite.xml', annotation('n01440764', [(1, 2, 30, 40)]).replace(b'<xmin>1<', b'<xmin>nan<')),
+    ]
+    (archives.folder / 'train.tar.gz').write_bytes(imagenet_archives.tar(train, 'w:gz'))
+    # A folder, and the ending in upper case.
+    (archives.folder / 'boxes' / 'val').mkdir(parents=True)
+    (archives.folder / 'boxes' / 'val' / f'{validation}.XML').write_bytes(
+        annotation(archives.synset(f'{validation}.JPEG'), [(20, 15, 60, 45)])
+    )
+    paths = [str(archives.folder / name) for name in ('train.tar.gz', 'boxes')]
+    said = convert(archives, tmp_path / 'out', bounding_boxes=paths)
+    expected = {
+        first: [(0.1, 0.1, 0.5, 0.5), (0.25, 0.25, 0.5, 0.75), (0.0, 0.1, 1.0, 1.0)],
+        second: [(0.0, 0.0, 0.5, 1.0)],
+        validation: [(0.25, 0.25, 0.75, 0.75)],
+    }
+    for name, image in {**stored(tmp_path / 'out', 'train'), **stored(tmp_path / 'out', 'validation')}.items():
+        boxes = expected.get(name[:-5], [])
+        assert image.box_labels == [image.label] * len(boxes) and len(image.boxes) == len(boxes)
+        np.testing.assert_allclose(image.boxes, boxes, atol=1e-7)
+    assert said[0] == (
+        '4 annotations are invalid, and are left out: n01440764/n01440764_99998.xml (of an image of 0 x 0 pixels), '
+        'n01440764/n01440764_99997.xml (unclosed token: line 1, column 0), strange.xml (unknown encoding: utf8x), '
+        'infinite.xml (corners that are not finite)'
+    )
+    counts = {'written': 5, 'ordered': 1, 'clipped': 1, 'empty': 2, 'of another class': 1, 'of no image here': 1}
+    assert json.loads((tmp_path / 'out' / 'conversion.json').read_text())['boxes'] == counts
+    (archives.folder / 'none.tar').write_bytes(imagenet_archives.tar([('readme.txt', b'')]))
+    with pytest.raises(DataError, match=r'none\.tar: no annotations\.'):
+        [*imagenet_source.read_boxes(str(archives.folder / 'none.tar'), [])]
+
+
+def boxes_in(path: pathlib.Path, content: bytes) -> List[Any]:
+    path.write_bytes(content)
+    return [(stem, *box.corners) for stem, box in imagenet_source.read_boxes(str(path), [])]
+
+
+def test_boxes_in_csv(tmp_path: pathlib.Path) -> None:
+    rows = 'a.JPEG,0.1,0.2,0.3,0.4\na.JPEG,0.5,0.6,1.01,0.8\nb.JPEG,-1,0,2,1\n'
+    expected = [('a', 0.1, 0.2, 0.3, 0.4), ('a', 0.5, 0.6, 1.01, 0.8), ('b', -1, 0, 2, 1)]
+    for text in (rows, f'filename,xmin,ymin,xmax,ymax\n{rows}', rows.replace('\n', '\r\n')):
+        # Excel begins a file with a byte order mark.
+        for encoding in ('utf-8', 'utf-8-sig'):
+            assert boxes_in(tmp_path / 'boxes.csv', text.encode(encoding)) == expected
+
+
+@pytest.mark.parametrize(
+    ('content', 'expected'),
+    [
+        (b'a.JPEG,0,0,1,1\nb.JPEG,10,20,30,40\n', ", line 2: 'b.JPEG,10,20,30,40' is far outside the image."),
+        (b'b.JPEG,0,0,1,2.01\n', ", line 1: 'b.JPEG,0,0,1,2.01' is far outside the image."),
+        (b'b.JPEG,-1.01,0,1,1\n', ", line 1: 'b.JPEG,-1.01,0,1,1' is far outside the image."),
+        (b'b.JPEG,0,nan,1,1\n', ", line 1: 'b.JPEG,0,nan,1,1' is far outside the image."),
+        (b'b.JPEG,0.1,0.2,0.3\n', ", line 1: 'b.JPEG,0.1,0.2,0.3' is not filename,xmin,ymin,xmax,ymax."),
+        (b'b.JPEG,a,b,c,d\n', ", line 1: 'b.JPEG,a,b,c,d' is not filename,xmin,ymin,xmax,ymax."),
+        (b'filename,xmin,ymin,xmax,ymax\n\n', ': no bounding boxes. It must have lines filename,xmin,ymin,xmax,ymax.'),
+        (b'n1.JPEG,0,0,1,1\rn2.JPEG,0,0,1,1\r', ', line 1: not CSV (new-line character seen in unquoted field'),
+        # The rest of the message depends on the version of Python: from 3.11, its module csv accepts NUL.
+        (b'n1.JPEG,0,0,1,1\nn2.JPEG,0,0,1,\x00\n', ', line 2: '),
+        ('n1.JPEG,0,0,1,1\n'.encode('utf-16-le'), ', line 1: '),
+        ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': not a text file.'),
+    ],
+)
+def test_csv__invalid_boxes_are_refused(tmp_path: pathlib.Path, content: bytes, expected: str) -> None:
+    with pytest.raises(DataError) as error:
+        boxes_in(tmp_path / 'boxes.csv', content)
+    assert str(error.value).startswith(f'{tmp_path / "boxes.csv"}{expected}')
+
+
+def test_image_in_an_archive__is_read_at_its_place(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.tar'
+    path.write_bytes(b'0123456789')
+    assert imagenet_source.read(Image(str(path), 3, 4, 'a.JPEG', '')) == b'3456'
+    with pytest.raises(DataError, match=r'became shorter during the conversion: a\.JPEG is missing'):
+        imagenet_source.read(Image(str(path), 7, 4, 'a.JPEG', ''))
+
+
+def test_content_of_archives__is_bounded() -> None:
+    member: Any = tarfile.TarInfo('a.xml')
+    member.size = 1 << 26
+    tar_archives._check_content(member)
+    member.size += 1
+    with pytest.raises(tarfile.ReadError, match=r'a\.xml has 67,108,865 bytes'):
+        tar_archives._check_content(member)
+    member.size, member.sparse = 20, [(0, 10), (10, 10)]
+    tar_archives._check_content(member)
+    member.sparse = [(0, 10), (9, 10)]
+    with pytest.raises(tarfile.ReadError, match=r'a\.xml has overlapping pieces'):
+        tar_archives._check_content(member)
 
 
 def test_files_that_are_not_images__are_named(archives: Archives, tmp_path: pathlib.Path) -> None:
     archives.extract(archives.folder)
-    (archives.folder / 'train' / 'n01440764' / 'notes.txt').touch()
+    for number in range(10):
+        (archives.folder / 'train' / 'n01440764' / f'{number}.txt').touch()
     (archives.folder / 'val' / '.DS_Store').touch()
     said = convert(archives, tmp_path / 'out', train='train', validation='val')
-    assert said[0].startswith('2 files are not images, and are left out: ')
-    assert 'n01440764/notes.txt' in said[0] and 'val/.DS_Store' in said[0]
+    assert said[0].startswith('11 files are not images, and are left out: ')
+    assert 'n01440764/9.txt and 1 more (all in conversion.json)' in said[0]
+    assert len(stored(tmp_path / 'out', records.TRAIN)) == 24

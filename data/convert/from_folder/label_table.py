@@ -13,9 +13,9 @@ from typing import Dict, List, Sequence, Set, Tuple
 
 from console.messages import counted, shown
 from data import image_files
-from data.convert import class_folders
-from data.convert.class_folders import ImageFile, ImageSet
-from data.convert.refused import listed
+from data.convert.conversion import listed
+from data.convert.from_folder import class_folders
+from data.convert.from_folder.class_folders import ImageFile, ImageSet
 from data.image_files import show
 from data.records import DataError
 

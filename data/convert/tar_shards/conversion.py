@@ -1,8 +1,4 @@
-"""Converts TFRecord files to tar shards and back, and lists the samples of tar shards.
-
-inception-v3 tar-shards write SOURCE TARGET   record files → tar shards, or tar shards → record files
-inception-v3 tar-shards list SHARD ...        each sample of the shards: position, key, label, files and their bytes
-"""
+"""Converts data sets between record files and tar shards, and describes the samples of a shard."""
 
 import contextlib
 import dataclasses
@@ -10,23 +6,18 @@ import functools
 import io
 import json
 import os
-import sys
 import tarfile
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from google.protobuf import json_format
 
-from console import native_messages, program
-from console.command_line import new_parser
-from console.errors import DONE, FIX
+from console import native_messages
 from console.messages import counted, printable, shown
-from console.paths import expanded
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import checks, dataset_info, encoding, exif, ppm, record_checker, records, remote, tfrecord
 from data.convert import conversion, writing
+from data.convert.conversion import listed
 from data.convert.intake import DAMAGED, ROTATED, damage_in
-from data.convert.refused import listed
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.tar import files as tar_files
@@ -323,25 +314,8 @@ def _description(
     return info
 
 
-def lines(path: str) -> Iterator[Tuple[str, bool]]:
-    """Yields a line of text for each sample of a shard, and whether the sample has no problem."""
-    with Shard(path) as shard:
-        position = 0
-        for sample in shard.everything():
-            key = printable(sample.key)
-            members = '  '.join(f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members)
-            if sample.problem is Problem.LEFT_OUT:
-                yield f'-  {key}  {members}  {sample.problem!s}', True
-                continue
-            if sample.problem:
-                yield f'{position}  {key}  {members}  {sample.problem!s}', False
-            else:
-                yield f'{position}  {key}  label {sample.label}  {members}', True
-            position += 1
-
-
-def _list(paths: List[str]) -> int:
-    """Prints the samples of shards, and returns the exit code: `FIX` if a sample has a problem.
+def list_samples(paths: Sequence[str]) -> bool:
+    """Prints a line for each sample of some shards, and returns whether all of them can be used.
 
     Raises:
       DataError, RemoteError: a shard cannot be read.
@@ -350,41 +324,23 @@ def _list(paths: List[str]) -> int:
     for path in paths:
         print(path)
         try:
-            for line, is_usable in lines(path):
+            for line, is_usable in _lines(path):
                 print(line)
                 are_usable = are_usable and is_usable
         except tf.errors.OpError as error:
             raise records.DataError(f'{path}: cannot be read: {error.message}')
-    return DONE if are_usable else FIX
+    return are_usable
 
 
-def main() -> int:
-    """Runs the command line: converts a folder, or lists shards."""
-    parser = new_parser('tar-shards', __doc__)
-    commands = parser.add_subparsers(dest='command', required=True)
-    write = commands.add_parser('write', help='convert TFRecord files to tar shards, or tar shards to TFRecord files')
-    write.add_argument('source', help='folder of train-* and validation-* files')
-    write.add_argument('target', help='new folder for the converted files')
-    write.add_argument(
-        '--max_bad_records', type=int, default=0, help='unusable images that may be left out (default 0)'
-    )
-    listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if a sample cannot be used')
-    listing.add_argument('shards', nargs='+', metavar='SHARD')
-    arguments = parser.parse_args(expanded())
-    if arguments.command == 'write' and arguments.max_bad_records < 0:
-        parser.error(f'--max_bad_records={arguments.max_bad_records}: must be at least 0.')
-
-    def command(screen: Screen) -> int:
-        if arguments.command == 'list':
-            return _list(arguments.shards)
-        convert(
-            arguments.source, arguments.target, arguments.max_bad_records, lambda line: print(line, file=sys.stderr)
-        )
-        return DONE
-
-    with native_messages.captured():
-        return program.run(command, 'interrupted; nothing was written')
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+def _lines(path: str) -> Iterator[Tuple[str, bool]]:
+    """Yields a line of text for each sample of a shard, and whether the sample has no problem."""
+    with Shard(path) as shard:
+        position = 0
+        for sample in shard.everything():
+            members = '  '.join(f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members)
+            is_left_out = sample.problem is Problem.LEFT_OUT
+            number = '-' if is_left_out else position
+            label = '' if sample.problem else f'label {sample.label}  '
+            problem = f'  {sample.problem!s}' if sample.problem else ''
+            yield f'{number}  {printable(sample.key)}  {label}{members}{problem}', is_left_out or not sample.problem
+            position += not is_left_out

@@ -1,0 +1,1 @@
+"""Converting a folder of images to a data set."""

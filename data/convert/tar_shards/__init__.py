@@ -1,0 +1,1 @@
+"""Converting record files to tar shards and back."""
