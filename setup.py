@@ -89,7 +89,7 @@ setup(
         'inception_v3.commands.plan': ['page.html'],
         'inception_v3.run.profiling': ['page.html'],
         'inception_v3.commands.predict': ['contact_sheet.html', 'contact_sheet.js'],
-        'studies.report': ['page/*'],
+        'studies.report': ['page.html'],
     },
     entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},
     zip_safe=False,  # Pages and studies are read as files.
