@@ -101,10 +101,12 @@ def differences(found: Findings, name: str, reference: int = 0) -> Rows:
     marks = []
     for index in range(len(found.cases)):
         known = from_reference.get(index)
-        low, high = (known.low, known.high) if known else (None, None)
-        ends = [math.nan if end is None else metric.scale * end for end in (low, high)]
+        low, high = math.nan, math.nan
+        if known and known.low is not None and known.high is not None:
+            low, high = metric.scale * known.low, metric.scale * known.high
+        value = metric.scale * known.mean if known else math.nan
         text = f'minus {found.cases[reference].case.name}\n{metric.label} {difference(known, metric)}'
-        marks.append(Mark(metric.scale * known.mean if known else math.nan, *ends, f'{text} {metric.difference_unit}'))
+        marks.append(Mark(value, low, high, f'{text} {metric.difference_unit}'))
     title = f'Difference from the first case, {percent(statistics.CONFIDENCE)} interval'
     return Rows(title, with_unit(f'difference of {metric.label}', metric.difference_unit), marks, name)
 

@@ -1,7 +1,7 @@
 """Writes the report of a comparison: a page, and a Markdown file with pictures."""
 
 import os
-from typing import List
+from typing import Dict, List, Union
 
 from console.messages import in_code, in_markdown
 from console.tensorflow_versions import tf
@@ -33,7 +33,7 @@ def write(out: str, comparison: Comparison) -> None:
       tf.errors.OpError: a local folder cannot be written to.
     """
     found = findings.find(comparison)
-    contents = {**pictures(found), MARKDOWN_FILE: markdown(found), PAGE_FILE: page(found)}
+    contents: Dict[str, Union[str, bytes]] = {**pictures(found), MARKDOWN_FILE: markdown(found), PAGE_FILE: page(found)}
     with remote.explained(out, remote.WRITE):
         tf.io.gfile.makedirs(out)
     for name, content in contents.items():

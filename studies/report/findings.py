@@ -123,7 +123,7 @@ def state(run: Run) -> str:
     """The progress of a run, in words."""
     if is_finished(run):
         return 'finished'
-    steps = [points[-1].step for points in (run.evaluations, run.training) if points]
+    steps = [evaluation.step for evaluation in run.evaluations] + [point.step for point in run.training]
     if not run.config:
         progress = 'not started'
     elif not steps:
@@ -137,9 +137,11 @@ def _case_findings(case: Case, report: Sequence[str]) -> CaseFindings:
     # The seed of a run that has not started is not known.
     seeds = [run.seed for run in case.runs if run.config]
     are_keys = None not in seeds and len({*seeds}) == len(seeds)
-    runs = {run.seed if are_keys and run.config else run.name: run for run in case.runs}
+    runs: Dict[object, Run] = {run.seed if are_keys and run.config else run.name: run for run in case.runs}
     finished = {key: run.evaluations[-1] for key, run in runs.items() if is_finished(run)}
-    finals = {metric: {key: getattr(last, metric) for key, last in finished.items()} for metric in report}
+    finals: Dict[str, Dict[object, float]] = {}
+    for metric in report:
+        finals[metric] = {key: getattr(last, metric) for key, last in finished.items()}
     rates = {key: [point.images_per_second for point in run.training] for key, run in runs.items()}
     started = next((run.config for run in case.runs if run.config), None)
     return CaseFindings(
@@ -206,5 +208,5 @@ def _pair(later: int, ours: CaseFindings, earlier: int, theirs: CaseFindings) ->
         differences[name] = statistics.difference(values, theirs.finals[name])
         sign = -1 if METRICS[name].is_better_lower else 1
         scores = [[sign * value for value in of_case.values()] for of_case in (values, theirs.finals[name])]
-        improvements[name] = statistics.improvement(*scores)
+        improvements[name] = statistics.improvement(scores[0], scores[1])
     return Pair(later, earlier, differences, improvements)

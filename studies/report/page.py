@@ -90,7 +90,7 @@ def _units(drawn: Figure, found: Findings) -> List[Dict[str, Any]]:
     """Buttons that draw curves by step or by epoch; the figure is drawn as the comparison asks."""
     traces = [index for index, trace in enumerate(drawn.data) if 'lines' in trace.mode and trace.x[0] is not None]
     axes = [axis.plotly_name for axis in drawn.select_xaxes({'title.text': 'step'})]
-    buttons = []
+    buttons: List[Dict[str, Any]] = []
     for by_epoch, name in enumerate(('step', 'epoch')):
         lengths = [
             figures.length_of_step(found, int(drawn.data[index].legendgroup), bool(by_epoch)) for index in traces
@@ -99,8 +99,7 @@ def _units(drawn: Figure, found: Findings) -> List[Dict[str, Any]]:
         titles = {f'{axis}.title.text': name for axis in axes}
         buttons.append({'label': f'by {name}', 'method': 'update', 'args': [{'x': x}, titles, traces]})
     if found.by_epoch:
-        x, titles, _ = buttons[1]['args']
-        drawn.plotly_update(x, titles, traces)
+        drawn.plotly_update(*buttons[1]['args'])
     return buttons
 
 
@@ -172,6 +171,7 @@ def _mark_values(mark: Mark, case: int, found: Findings) -> Dict[str, Any]:
         'x': [mark.value],
         'text': [_text(f'{found.cases[case].case.name}\n{mark.text}')],
         'marker.symbol': sign_of(case).mark + ('' if math.isfinite(mark.low) else '-open'),
+        'error_x.visible': math.isfinite(mark.low),
         'error_x.array': [mark.high - mark.value],
         'error_x.arrayminus': [mark.value - mark.low],
     }
