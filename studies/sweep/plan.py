@@ -75,9 +75,8 @@ def make(
     if pattern is not None:
         selected = [trial for trial in all_trials if fnmatch.fnmatchcase(trial.name, pattern)]
         if not selected:
-            names = ', '.join(
-                [trial.name for trial in all_trials[:_MOST_NAMES]] + ['…'][: len(all_trials) - _MOST_NAMES]
-            )
+            names = ', '.join(trial.name for trial in all_trials[:_MOST_NAMES])
+            names += ', …' if len(all_trials) > _MOST_NAMES else ''
             raise StudyError(f'--filter={shown(pattern)}: matches no trial. The trials are {names}.')
     if limit is not None:
         selected = [trial for trial in selected if trials.state_of(trial) is not State.DONE][:limit]
