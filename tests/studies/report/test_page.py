@@ -16,7 +16,8 @@ FINALS = {'sgd': [0.50123, 0.60456, 0.80789], 'momentum': [0.7, 0.75, 0.8], 'RMS
 FIND = """
 const figure = document.getElementById('chart');
 const title = figure.layout.annotations.find((each) => each.text === arguments[0]);
-const axesOf = (trace) => ['x', 'y'].map((name) => figure._fullLayout[trace[`${name}axis`].replace(name, `${name}axis`)]);
+const axesOf = ({xaxis, yaxis}) => [xaxis.replace("x", "xaxis"), yaxis.replace("y", "yaxis")].map(
+  (name) => figure._fullLayout[name]);
 const inPanel = (trace) => {
   const [x, y] = axesOf(trace);
   return Math.abs((x.domain[0] + x.domain[1]) / 2 - title.x) < .01 && Math.abs(y.domain[1] - title.y) < .01;

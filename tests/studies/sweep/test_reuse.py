@@ -56,8 +56,10 @@ def test_take__copies_finished_trials_with_the_same_flags_and_seed(tmp_path: pat
     for trial in finished:
         finish(trial)
     waiting = colors(two)
-    taken = reuse.take(waiting, [mark(one)])
-    assert taken == [reuse.Taken(waiting[0], finished[0].folder)]
+    # The sweeps are searched in order.
+    finish(optimizers(tmp_path / 'another')[0])
+    taken = reuse.take(waiting, [mark(one), mark(tmp_path / 'another')])
+    assert taken == [(waiting[0], finished[0].folder)]
     assert [trials.state_of(trial) for trial in waiting] == [State.DONE] + [State.WAITING] * 3
     assert pathlib.Path(waiting[0].log).read_text() == f'log of {finished[0].folder}'
     assert trials.last_evaluation(waiting[0]) == evaluation(6)
@@ -67,34 +69,26 @@ def test_take__copies_finished_trials_with_the_same_flags_and_seed(tmp_path: pat
     assert reuse.take(waiting, [str(one)]) == []
 
 
-def test_take__leaves_trials_that_did_not_finish_or_differ(tmp_path: pathlib.Path) -> None:
-    one, three = tmp_path / 'one', tmp_path / 'three'
+def test_take__leaves_trials_that_did_not_finish_differ_or_cannot_be_read(tmp_path: pathlib.Path) -> None:
+    one, three, four = tmp_path / 'one', tmp_path / 'three', tmp_path / 'four'
     stopped, failed, *_ = optimizers(one)
     finish(stopped, step=3)
     finish(failed)
     outcome(1).write(failed.folder)
     for trial in optimizers(three, learning_rate=0.07):
         finish(trial)
-    assert reuse.take(colors(tmp_path / 'two'), [mark(one), mark(three)]) == []
-    assert not (tmp_path / 'two').exists()
-
-
-def test_take__leaves_trials_that_have_started(tmp_path: pathlib.Path) -> None:
-    one, two = tmp_path / 'one', tmp_path / 'two'
-    finish(optimizers(one)[0])
-    first = colors(two)[0]
-    recorded.write(first.model_dir, first.config, [])
-    assert reuse.take([first], [mark(one)]) == [] and trials.state_of(first) is State.STOPPED
-
-
-def test_take__leaves_trials_whose_flags_cannot_be_read(tmp_path: pathlib.Path) -> None:
-    one, two = tmp_path / 'one', tmp_path / 'two'
-    for trial in optimizers(one):
+    for trial in optimizers(four):
         finish(trial)
         # As another version of the program would write it; and damaged.
         path = pathlib.Path(trial.model_dir, CONFIG_FILE)
         path.write_text('{"a_later_flag": 1}' if trial.seed == 1 else '{"optim')
-    assert reuse.take(colors(two), [mark(one)]) == [] and not two.exists()
+    assert reuse.take(colors(tmp_path / 'two'), [mark(one), mark(three), mark(four)]) == []
+    assert not (tmp_path / 'two').exists()
+    # A trial that has started is left alone.
+    finish(optimizers(one)[0])
+    first = colors(tmp_path / 'two')[0]
+    recorded.write(first.model_dir, first.config, [])
+    assert reuse.take([first], [mark(one)]) == [] and trials.state_of(first) is State.STOPPED
 
 
 def test_take__replaces_what_was_left_before_a_run_began(tmp_path: pathlib.Path) -> None:
@@ -104,17 +98,9 @@ def test_take__replaces_what_was_left_before_a_run_began(tmp_path: pathlib.Path)
     os.makedirs(waiting.folder)
     pathlib.Path(waiting.log).write_text('killed before its run began')
     (two / 'trials' / 'fast' / '.unfinished-killed' / 'trial').mkdir(parents=True)
-    assert [each.trial for each in reuse.take([waiting], [mark(one)])] == [waiting]
+    assert reuse.take([waiting], [mark(one)]) == [(waiting, finished.folder)]
     assert pathlib.Path(waiting.log).read_text() == f'log of {finished.folder}'
     assert os.listdir(str(two / 'trials' / 'fast')) == ['seed-1']
-
-
-def test_take__searches_the_sweeps_in_order(tmp_path: pathlib.Path) -> None:
-    folders = [tmp_path / name for name in ('b-1', 'a')]
-    for folder in folders:
-        finish(optimizers(folder)[0])
-    (taken,) = reuse.take(colors(tmp_path / 'two'), [mark(folder) for folder in folders])
-    assert taken.source.startswith(str(folders[0]))
 
 
 def test_take__refuses_a_folder_without_a_sweep(tmp_path: pathlib.Path) -> None:

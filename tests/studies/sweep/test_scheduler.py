@@ -4,7 +4,7 @@ import io
 import os
 import pathlib
 import signal
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -12,12 +12,12 @@ from console.errors import TerminatedError
 from studies.study import Study
 from studies.sweep import scheduler, trials
 from studies.sweep.live import Display, Progress
-from studies.sweep.scheduler import Stopping, perform
+from studies.sweep.scheduler import StopSignals, perform
 from studies.sweep.trials import Outcome, State, Trial
-from studies.sweep.workers import Place, Running
+from studies.sweep.workers import Place, RunningTrial
 
 
-class Polled(Running):
+class Polled(RunningTrial):
     """A trial that ends at its third poll, at once when killed, and with exit code 75 when stopped."""
 
     def __init__(self, place: 'TwoSlots', trial: Trial):
@@ -46,8 +46,8 @@ class Polled(Running):
 class TwoSlots(Place):
     """A place for two trials."""
 
-    def __init__(self, codes: Dict[int, int]):
-        self.codes = codes
+    def __init__(self, codes: Dict[int, int], blocked: Tuple[int, ...] = ()):
+        self.codes, self.blocked = codes, blocked
         self.running = self.most = 0
         self.started: List[int] = []
         self.events: List[str] = []
@@ -57,11 +57,10 @@ class TwoSlots(Place):
         return 2
 
     def start(self, trial: Trial) -> Polled:
+        if trial.seed in self.blocked:
+            raise OSError('in the way')
         self.started.append(trial.seed)
         return Polled(self, trial)
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -70,7 +69,9 @@ def all_progress(tmp_path: pathlib.Path, monkeypatch: Any) -> List[Progress]:
     return [Progress(t, State.WAITING) for t in trials.trials_of(Study(preset='digits', seeds=5), str(tmp_path))]
 
 
-def performed(all_progress: List[Progress], place: TwoSlots, stopping: Stopping, **changes: Any) -> List[List[State]]:
+def performed(
+    all_progress: List[Progress], place: TwoSlots, stopping: StopSignals, **changes: Any
+) -> List[List[State]]:
     """Performs trials; returns their states at each report."""
     reports: List[List[State]] = []
 
@@ -83,7 +84,7 @@ def performed(all_progress: List[Progress], place: TwoSlots, stopping: Stopping,
 
 def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: List[Progress]) -> None:
     place = TwoSlots({2: 1})
-    reports = performed(all_progress, place, Stopping())
+    reports = performed(all_progress, place, StopSignals())
     assert (place.started, place.most) == ([1, 2, 3, 4, 5], 2)
     assert [progress.state for progress in all_progress] == [State.DONE, State.FAILED, *[State.DONE] * 3]
     assert all_progress[1].reason == 'why'
@@ -94,17 +95,19 @@ def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: Li
 def test_perform__runs_failed_and_stopped_trials_again_but_no_finished_one(all_progress: List[Progress]) -> None:
     for progress, state in zip(all_progress, [State.DONE, State.FAILED, State.STOPPED, State.DONE, State.WAITING]):
         progress.state = state
-    place = TwoSlots({})
-    performed(all_progress, place, Stopping())
-    assert place.started == [2, 3, 5]
+    place = TwoSlots({}, blocked=(3,))
+    performed(all_progress, place, StopSignals())
+    assert place.started == [2, 5] and all_progress[1].state is all_progress[4].state is State.DONE
+    # A trial that cannot be started fails alone.
+    assert (all_progress[2].state, all_progress[2].reason) == (State.FAILED, 'cannot be started: in the way')
 
 
 def test_perform__first_signal_stops_and_the_second_kills(all_progress: List[Progress]) -> None:
     for times, event in ((1, 'stop'), (2, 'kill')):
-        place, stopping = TwoSlots({}), Stopping()
+        place, stopping = TwoSlots({}), StopSignals()
 
-        def signals(times: int = times, stopping: Stopping = stopping) -> None:
-            stopping.signal, stopping.times = signal.SIGTERM, times
+        def signals(times: int = times, stopping: StopSignals = stopping) -> None:
+            stopping.first, stopping.times = signal.SIGTERM, times
 
         for progress in all_progress:
             progress.state = State.WAITING
@@ -119,12 +122,12 @@ def test_stopping__restores_handlers_and_leaves_ignored_signals_ignored() -> Non
     before = [signal.getsignal(number) for number in numbers]
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with Stopping() as stopping:
+        with StopSignals() as stopping:
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             os.kill(os.getpid(), signal.SIGTERM)
             assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT) == stopping._note
         assert [signal.getsignal(number) for number in numbers] == [*before[:2], signal.SIG_IGN]
-        assert (stopping.signal, stopping.times) == (signal.SIGTERM, 1)
+        assert (stopping.first, stopping.times) == (signal.SIGTERM, 1)
         with pytest.raises(TerminatedError, match='SIGTERM'):
             stopping.check()
     finally:

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import shlex
-import shutil
 import subprocess
 from typing import Any, Dict, Tuple
 
@@ -133,12 +132,6 @@ def test_check_unchanged__refuses_runs_with_other_flags(tmp_path: pathlib.Path) 
     with pytest.raises(StudyError, match='intra_op_threads: 2 -> 1'):
         write_whole(path, _changed(trial.config, **settled).to_json())
         trials.check_unchanged([trial_in(tmp_path, intra_op_threads=1)])
-
-
-def test_check_unchanged__refuses_runs_whose_flags_cannot_be_read(tmp_path: pathlib.Path) -> None:
-    trial = trial_in(tmp_path)
-    os.makedirs(trial.model_dir)
-    path = os.path.join(trial.model_dir, CONFIG_FILE)
     write_whole(path, '{"a_later_flag": 1}')
     with pytest.raises(StudyError, match=f'{path}: .*a_later_flag.* or remove {trial.folder}, to run it again'):
         trials.check_unchanged([trial])
@@ -172,31 +165,3 @@ def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
 
 def _changed(config: Config, **changes: Any) -> Config:
     return Config(**{**config.__dict__, **changes})
-
-
-def test_folders_of_other_trials__are_found(tmp_path: pathlib.Path) -> None:
-    trial = trial_in(tmp_path)
-    assert trials.folders_of_other_trials(str(tmp_path), [trial]) == []
-    os.makedirs(trial.model_dir)
-    other = tmp_path / 'trials' / 'default' / 'seed-9'
-    shutil.copytree(trial.folder, str(other))
-    # Files that a file manager leaves are ignored.
-    for place in (tmp_path / 'trials', tmp_path / 'trials' / 'default'):
-        (place / '.DS_Store').write_text('')
-        (place / '.unfinished-1').mkdir()
-    assert trials.folders_of_other_trials(str(tmp_path), [trial]) == [str(other)]
-
-
-@pytest.mark.parametrize(
-    ('log', 'reason'),
-    [
-        (
-            '12:00:00 step 1 of 2\nerror: first\nerror: --width=1: must be at least 75.\n--help lists\n',
-            '--width=1: must be at least 75.',
-        ),
-        ('Traceback (most recent call last):\n  File\nValueError: bad \n\n', 'ValueError: bad'),
-        ('', ''),
-    ],
-)
-def test_reason_in__is_the_last_error_or_the_last_line(log: str, reason: str) -> None:
-    assert trials.reason_in(log) == reason

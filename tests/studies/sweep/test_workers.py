@@ -39,6 +39,7 @@ def trial(tmp_path: pathlib.Path) -> Trial:
         ('echo "error: it was fine"', 0, ''),
         ('echo early; echo "error: --width=1: too narrow" >&2; echo late; exit 2', 2, '--width=1: too narrow'),
         ('echo "MemoryError: no more" >&2; exit 1', 1, 'MemoryError: no more'),
+        ('echo "error: one"; echo "error: two"; exit 2', 2, 'two'),
         ('exit 3', 3, 'exit code 3'),
         ('kill -KILL $$', -9, 'ended by SIGKILL'),
     ],
@@ -70,6 +71,8 @@ def test_start__removes_an_earlier_outcome(trial: Trial) -> None:
 def test_stop__waits_for_the_trial_to_end(trial: Trial, tmp_path: pathlib.Path) -> None:
     ends = f'trap "echo asked; until [ -e {tmp_path}/saved ]; do sleep 0.02; done; exit 75" TERM'
     process = Process(trial, shell(f'{ends}; echo ready; while :; do sleep 0.02; done'))
+    # Ctrl-C at a terminal reaches all processes of its session.
+    assert os.getsid(process._process.pid) == process._process.pid != os.getsid(0)
     wait_for(lambda: 'ready' in text_of(trial.log))
     process.stop()
     wait_for(lambda: 'asked' in text_of(trial.log))
@@ -77,13 +80,6 @@ def test_stop__waits_for_the_trial_to_end(trial: Trial, tmp_path: pathlib.Path) 
     (tmp_path / 'saved').touch()
     outcome: Outcome = wait_for(process.poll)
     assert outcome.exit_code == 75 and outcome.state is trials.State.STOPPED
-
-
-def test_start__trial_has_a_session_of_its_own(trial: Trial) -> None:
-    process = Process(trial, shell('exec sleep 60'))
-    assert os.getsid(process._process.pid) == process._process.pid != os.getsid(0)
-    process.kill()
-    wait_for(process.poll)
 
 
 def test_start__trial_dies_with_its_parent(trial: Trial) -> None:
@@ -104,9 +100,3 @@ def _lives(process: int) -> bool:
         return pathlib.Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
     except FileNotFoundError:
         return False
-
-
-def test_start__raises_if_the_folder_cannot_be_created(trial: Trial, tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'out').write_text('in the way')
-    with pytest.raises(OSError):
-        ThisMachine(1, shell('exit 0')).start(trial)
