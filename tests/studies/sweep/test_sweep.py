@@ -58,18 +58,15 @@ def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_p
     # A trial that is done is not run again.
     before = (fine / 'outcome.json').read_text()
     assert sweep_of(file, out, '--filter=fine*') == 0
-    assert (fine / 'outcome.json').read_text() == before and len(
-        (fine / 'model' / 'starts.jsonl').read_text().splitlines()
-    ) == 1
+    assert (fine / 'outcome.json').read_text() == before
+    assert len((fine / 'model' / 'starts.jsonl').read_text().splitlines()) == 1
     assert sweep_of(file, out, '--list') == 0
     listed = capsys.readouterr().out.splitlines()[-2:]
     assert [line.rpartition('  # ')[2] for line in listed] == ['done', 'failed']
 
     # Runs with other flags, or of another study, are not mixed in.
     study_file(tmp_path, axes, data_dir=digits_dir, learning_rate=0.5)
-    assert f'{fine}: was run with other flags than the study has now (learning_rate: 0.06 -> 0.5)' in mistake(
-        capsys, file, out
-    )
+    assert f'{fine}: was run with other flags than the study has now (learning_rate:' in mistake(capsys, file, out)
     other = shutil.copy(study_file(tmp_path, axes, data_dir=digits_dir), str(tmp_path / 'other.yaml'))
     assert 'holds the study rates; name another folder for other' in mistake(capsys, other, out)
     assert (fine / 'outcome.json').read_text() == before
