@@ -221,13 +221,11 @@ _EVENT_FILE = re.compile(r'events\.out\.tfevents\.\d+\..*')
 def _scalars(model_dir: str) -> List[_Scalar]:
     """The losses and learning rates in a folder's event files, in the order of their time."""
     scalars: List[_Scalar] = []
-    for name in remote.names_in(model_dir) or ():
+    for name in filter(_EVENT_FILE.fullmatch, remote.names_in(model_dir) or ()):
         session = 0
         # A file ends with a partial event while it is being written, or if its writer was killed.
         with contextlib.suppress(tf.errors.DataLossError):
-            for event in (
-                tf.train.summary_iterator(os.path.join(model_dir, name)) if _EVENT_FILE.fullmatch(name) else ()
-            ):
+            for event in tf.train.summary_iterator(os.path.join(model_dir, name)):
                 # A file may hold several sessions; each begins with this event.
                 session += event.session_log.status == tf.SessionLog.START
                 for value in event.summary.value:

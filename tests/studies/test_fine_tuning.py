@@ -14,7 +14,7 @@ from data.convert import digits
 from inception_v3.weights.patterns import Patterns
 from studies import fine_tuning
 from studies.study import Study
-from studies.sweep import run, study_file, trials
+from studies.sweep import plan, run, study_file, trials
 from studies.sweep.trials import Trial
 
 WAYS = ['classifier', 'last-blocks', 'all-layers', 'from-nothing']
@@ -102,9 +102,12 @@ def test_results__are_those_of_the_last_step_by_case(
 def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
     ran: List[Any] = []
     monkeypatch.setattr(digits, 'build_if_missing', lambda *arguments: ran.append(arguments))
-    monkeypatch.setattr(
-        run, 'run', lambda planned, workers: ran.append((planned.study.name, planned.out, workers)) or 0
-    )
+
+    def swept(planned: plan.Plan, workers: int) -> int:
+        ran.append((planned.study.name, planned.out, workers))
+        return 0
+
+    monkeypatch.setattr(run, 'run', swept)
     assert fine_tuning.main([f'--out={tmp_path}/out', '--images=5', '--seeds=1', '--workers=3']) == 0
     old, new = (f'{tmp_path}/out/data/old', (0, 1, 2, 3, 4), None), (f'{tmp_path}/out/data/new-5', (5, 6, 7, 8, 9), 5)
     sweeps = [(name, f'{tmp_path}/out/{name}', 3) for name in ('source', 'fine_tuning')]
