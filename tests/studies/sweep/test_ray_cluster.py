@@ -3,14 +3,12 @@
 import json
 import pathlib
 import signal
-import subprocess
-import sys
 from typing import Any, Iterator
 
 import pytest
 
 from inception_v3.run import trainer_lock
-from tests.support.processes import wait_for
+from tests.support.processes import text_of, wait_for
 from tests.support.sweeps import WholeSweep, study_file
 
 pytest.importorskip('ray')
@@ -24,11 +22,6 @@ from studies.sweep.ray_cluster import RayCluster
 NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
 # A node that does not answer counts as dead after five seconds; Ray's default is half a minute.
 HEALTH = {'health_check_initial_delay_ms': 0, 'health_check_period_ms': 1000, 'health_check_failure_threshold': 5}
-CONNECTS = """
-import sys
-from studies.sweep.ray_cluster import RayCluster
-RayCluster(sys.argv[1], 1, ['true'], sys.argv[2])
-"""
 
 
 @pytest.fixture
@@ -47,10 +40,8 @@ def cluster(monkeypatch: Any) -> Iterator[Cluster]:
 
 
 def claim_in(trial: pathlib.Path) -> Any:
-    try:
-        return json.loads((trial / 'model' / trainer_lock.CLAIM_FILE).read_text())
-    except FileNotFoundError:
-        return None
+    text = text_of(str(trial / 'model' / trainer_lock.CLAIM_FILE))
+    return json.loads(text) if text else None
 
 
 def raylet_of(process: int) -> int:
@@ -106,10 +97,8 @@ def test_sweep__runs_on_all_nodes_and_survives_the_loss_of_one(
     assert not claim_in(trial)
 
     # A folder that the nodes cannot read.
-    arguments = [sys.executable, '-c', CONNECTS, cluster.address, str(tmp_path / 'nowhere')]
-    refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
-    assert refused.returncode == 1 and f'--out={tmp_path}/nowhere: ' in refused.stderr
-    assert 'All nodes must share both, under the same paths.' in refused.stderr
+    with pytest.raises(StudyError, match=f'--out={tmp_path}/nowhere: .*All nodes must share both'):
+        RayCluster(cluster.address, 1, ['true'], f'{tmp_path}/nowhere')
 
 
 @pytest.mark.parametrize(
