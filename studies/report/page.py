@@ -70,6 +70,8 @@ def chart(found: Findings) -> Figure:
             _draw_rows(drawn, place, panel, found)
         else:
             _draw_lines(drawn, place, panel)
+    drawn.update_xaxes(rangemode='tozero', selector={'title.text': figures.throughput(found).axis})
+    drawn.update_yaxes(rangemode='tozero', selector={'title.text': figures.schedule(found).axis})
     menu = {'type': 'buttons', 'direction': 'right', 'y': 1 + 40 / height, 'yanchor': 'bottom', 'xanchor': 'left'}
     drawn.update_layout(
         template='plotly_white',
