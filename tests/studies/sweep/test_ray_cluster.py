@@ -2,7 +2,10 @@
 
 import json
 import pathlib
+import re
 import signal
+import subprocess
+import sys
 from typing import Any, Iterator
 
 import pytest
@@ -96,9 +99,14 @@ def test_sweep__runs_on_all_nodes_and_survives_the_loss_of_one(
     assert json.loads((trial / 'outcome.json').read_text())['exit_code'] == 75
     assert not claim_in(trial)
 
-    # A folder that the nodes cannot read.
-    with pytest.raises(StudyError, match=f'--out={tmp_path}/nowhere: .*All nodes must share both'):
-        RayCluster(cluster.address, 1, ['true'], f'{tmp_path}/nowhere')
+    # A folder that the nodes cannot read; connected in a process of its own, because this one is a node.
+    connects = (
+        'import sys; from studies.sweep.ray_cluster import RayCluster; RayCluster(sys.argv[1], 1, [], sys.argv[2])'
+    )
+    arguments = [sys.executable, '-c', connects, cluster.address, f'{tmp_path}/nowhere']
+    refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
+    assert refused.returncode == 1
+    assert re.search(f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths', refused.stderr)
 
 
 @pytest.mark.parametrize(
