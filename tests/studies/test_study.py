@@ -47,6 +47,9 @@ digits:
 """
 
 
+ALL = 'from studies.study import *\n'
+
+
 def written(folder: pathlib.Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text(text)
@@ -135,7 +138,7 @@ def test_small__inherits_axes_and_seeds() -> None:
         ('a.py', 'x = 1\nSTUDY = Study(', r'line 2: SyntaxError'),
         ('a.py', 'x = 1\nSTUDY = Study()', r"line 2: NameError: name 'Study' is not defined"),
         ('a.py', 'import sys\nsys.exit(3)', r'line 2: SystemExit: 3'),
-        ('a.py', 'from studies.study import *\nSTUDY = Study(axis=[])', r"line 2: TypeError: .*'axis'"),
+        ('a.py', f'{ALL}STUDY = Study(axis=[])', r"line 2: TypeError: .*'axis'"),
         ('a.yaml', 'axes: [', r'invalid YAML: .*line 1'),
         ('a.yaml', '- 1', r'a study: must be a mapping with the keys preset, flags, axes'),
         ('a.yaml', 'axis: []', r'a study: axis: unknown key\. The keys are preset,'),
@@ -143,11 +146,7 @@ def test_small__inherits_axes_and_seeds() -> None:
         ('a.yaml', 'flags: {width: 75, width: 76}', r'line 1: width: duplicate key'),
         ('a.yaml', 'axes: {grid: {}}', r'axes: must be a list of grid, zip, cases'),
         ('a.yaml', 'axes: [{product: {}}]', r'axes: each must be one of grid, zip, cases'),
-        (
-            'a.py',
-            'from studies.study import *\nSTUDY = Study(axes=[1])',
-            r'must be a list of grid\(…\), zipped\(…\) and cases',
-        ),
+        ('a.py', f'{ALL}STUDY = Study(axes=[1])', r'must be a list of grid\(…\), zipped\(…\) and cases'),
         ('a.yaml', 'axes: [{grid: [1]}]', r'grid: must map flags to lists of values'),
         ('a.yaml', 'axes: [{grid: {width: 75}}]', r'grid: width: must be a list of values; it is 75'),
         ('a.yaml', 'axes: [{cases: [a]}]', r'cases: must map names to flags'),
@@ -158,11 +157,7 @@ def test_small__inherits_axes_and_seeds() -> None:
         ('a.yaml', 'flags: {width: }', r'flags: width: must be a number, a string, True or False; it is None'),
         ('a.yaml', 'axes: [{grid: {mode: [eval]}}]', r'grid: mode: is always train_and_eval in a sweep'),
         ('a.yaml', 'flags: {tpu: no}', r'flags: tpu: must be a string; it is False\. In YAML, quote the value'),
-        (
-            'a.yaml',
-            'preset: [digits]',
-            r"preset: \['digits'\]: must be one of cifar10_stream, digits, finetune, imagenet",
-        ),
+        ('a.yaml', 'preset: [digits]', r"preset: \['digits'\]: must be one of cifar10_stream, digits, finetune"),
         ('a.yaml', 'name: ../x', r'name: \.\./x: must be valid as the name of a folder'),
         ('a.yaml', 'report: [top_1, top_1]', r'report: .*: lists a metric twice'),
         ('a.yaml', 'seeds: [1, 1]', r'seeds: must be a number of seeds, at least 1, or a list of distinct seeds'),
@@ -171,11 +166,7 @@ def test_small__inherits_axes_and_seeds() -> None:
         ('a.yaml', 'step_ms: -1', r'step_ms: must be milliseconds, above 0'),
         ('a.yaml', 'axes: [{grid: {width: [75]}}, {grid: {width: [76]}}]', r'axes: width: varies in two axes'),
         ('a.yaml', 'axes: [{grid: {width: [75, 76, 76]}}]', r'axes: two cases are named width=76'),
-        (
-            'a.yaml',
-            'axes: [{zip: {width: [75, 76], height: [75]}}]',
-            r'zip: all flags must have the same number of values; width has 2, height has 1',
-        ),
+        ('a.yaml', 'axes: [{zip: {width: [75, 76], height: [75]}}]', r'zip: all flags .* width has 2, height has 1'),
         (
             'a.yaml',
             f'axes: [{{cases: {{{"a" * 200}: {{}}}}}}]',
