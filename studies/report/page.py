@@ -65,9 +65,10 @@ def chart(found: Findings) -> Figure:
     )
     for case, each in enumerate(found.cases):
         _draw(drawn, case, 0, x=[None], y=[None], name=_text(each.case.name), showlegend=True, **_line_style(case))
+    names: List[Dict[str, Any]] = []
     for place, panel in enumerate(panels):
         if isinstance(panel, Rows):
-            _draw_rows(drawn, place, panel, found)
+            names += _draw_rows(drawn, place, panel, found)
         else:
             _draw_lines(drawn, place, panel)
     drawn.update_xaxes(rangemode='tozero', selector={'title.text': figures.throughput(found).axis})
@@ -75,6 +76,7 @@ def chart(found: Findings) -> Figure:
     menu = {'type': 'buttons', 'direction': 'right', 'y': 1 + 40 / height, 'yanchor': 'bottom', 'xanchor': 'left'}
     drawn.update_layout(
         template='plotly_white',
+        annotations=[*drawn.layout.annotations, *names],
         height=height + 220,
         margin={'l': 60, 'r': 20, 't': 160, 'b': 60},
         hovermode='closest',
@@ -148,10 +150,11 @@ def _draw_lines(drawn: Figure, place: int, panel: Lines) -> None:
     drawn.update_xaxes(title_text='step', rangemode='tozero', row=row, col=col)
 
 
-def _draw_rows(drawn: Figure, place: int, panel: Rows, found: Findings) -> None:
+def _draw_rows(drawn: Figure, place: int, panel: Rows, found: Findings) -> List[Dict[str, Any]]:
+    """Draws a panel of rows, but for the names of the cases, which it returns: Plotly adds them faster all at once."""
     row, col = _cell(place)
     for case, mark in enumerate(panel.marks):
-        sign, name = sign_of(case), _text(found.cases[case].case.name)
+        sign = sign_of(case)
         texts = [_text(f'{run}\n{text}') for run, (_, text) in mark.runs.items()]
         x = [value for value, _ in mark.runs.values()]
         hollow = {'symbol': f'{sign.mark}-open', 'size': 8, 'color': sign.light}
@@ -159,12 +162,15 @@ def _draw_rows(drawn: Figure, place: int, panel: Rows, found: Findings) -> None:
             _draw(drawn, case, place, x=x, y=[case] * len(x), text=texts, mode='markers', marker=hollow)
         style = {'mode': 'markers', 'marker.size': 12, 'marker.color': sign.light, 'error_x.symmetric': False}
         _draw(drawn, case, place, y=[case], meta=panel.metric, **style, **_mark_values(mark, case, found))
-        where = {'x': 0, 'xref': 'x domain', 'xanchor': 'left', 'y': case, 'yanchor': 'bottom', 'yshift': 8}
-        drawn.add_annotation(text=name, showarrow=False, align='left', font_size=10, row=row, col=col, **where)
     if panel.metric:
         drawn.add_vline(x=0, row=row, col=col, line={'width': 1, 'dash': 'dash'})
     drawn.update_xaxes(title_text=panel.axis, row=row, col=col)
     drawn.update_yaxes(showticklabels=False, range=[len(panel.marks) - 0.5, -0.8], dtick=1, row=row, col=col)
+    # The names stand above their rows.
+    x, y = (axis.plotly_name.replace('axis', '') for axis in drawn.get_subplot(row, col))
+    where = {'x': 0, 'xref': f'{x} domain', 'xanchor': 'left', 'yref': y, 'yanchor': 'bottom', 'yshift': 8}
+    style = {'showarrow': False, 'align': 'left', 'font': {'size': 10}}
+    return [{**where, **style, 'y': case, 'text': _text(each.case.name)} for case, each in enumerate(found.cases)]
 
 
 def _mark_values(mark: Mark, case: int, found: Findings) -> Dict[str, Any]:
