@@ -63,9 +63,6 @@ EXTRAS = {
 # One folder in site-packages: the program, which holds its other packages.
 PROGRAM = 'inception_v3_tpu'
 PARTS = find_packages(exclude=[PROGRAM, 'docs', 'docs.*', 'examples', 'tests', 'tests.*'])
-# Those whose pages are made from templates.
-WITH_PAGES = ('commands.evaluate_report', 'commands.plan', 'commands.predict', 'run.profiling')
-
 setup(
     name='inception-v3-tpu',
     version='1.0.0',
@@ -86,12 +83,7 @@ setup(
     python_requires='>=3.7,!=3.8.*,<3.12',
     packages=[PROGRAM, *(f'{PROGRAM}.{name}' for name in PARTS)],
     package_dir={f'{PROGRAM}.{name}': name for name in PARTS if '.' not in name},
-    package_data={
-        PROGRAM: ['py.typed'],
-        f'{PROGRAM}.benchmarks.peers': ['requirements.txt'],
-        **{f'{PROGRAM}.inception_v3.{name}': ['*.html', '*.js'] for name in WITH_PAGES},
-        f'{PROGRAM}.studies.report': ['page/*'],
-    },
+    package_data={PROGRAM: ['py.typed'], '': ['*.html', '*.js', 'requirements.txt']},
     entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},
     zip_safe=False,  # Pages and studies are read as files.
     install_requires=[

@@ -59,7 +59,7 @@ _LAYOUT = """{% macro bar(name, share, fill='') -%}
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+  content="default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <title>{{ title }}</title>
 <style>{{ style | safe }}</style>
 </head>

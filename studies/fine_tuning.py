@@ -17,12 +17,9 @@ from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE
 from console.paths import expanded
 from console.screen import Screen
-from data.convert import digits
-from data.files import write_whole
-from inception_v3.run import source
-from inception_v3.run.files import check_writable
 from studies import extras
-from studies.files import write_json
+
+# TensorFlow, and the packages of the extra, are imported where they are used: --help does not need them.
 
 OUT = os.path.join('runs', 'studies', 'fine_tuning')
 STUDY, SOURCE = 'fine_tuning', 'source'
@@ -136,6 +133,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     extras.require('studies')
+    from data.convert import digits
+    from inception_v3.run.files import check_writable
+
     out = arguments.out
     check_writable('out', out)
     screen.update('writing the data sets')
@@ -156,15 +156,14 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def _sweep(out: str, name: str, content: Mapping[str, Any], workers: int) -> int:
     """Writes a study file, and runs its sweep."""
-    # These need the packages of the extra, which --help does not need.
     import yaml
 
-    from studies import sweep
-    from studies.sweep import __main__ as command
+    from data.files import write_whole
+    from studies.sweep import plan, run
 
     path = os.path.join(out, f'{name}.yaml')
     write_whole(path, yaml.safe_dump(content, sort_keys=False))
-    return command.main([sweep.__name__, path, f'--out={os.path.join(out, name)}', f'--workers={workers}'])
+    return run.run(plan.make(path, os.path.join(out, name)), workers)
 
 
 def results(out: str, images: Sequence[int]) -> List[Row]:
@@ -183,19 +182,23 @@ def results(out: str, images: Sequence[int]) -> List[Row]:
 
 def table(rows: Sequence[Row]) -> str:
     """A table in Markdown: top-1 in per cent, mean ± standard deviation over the seeds."""
-    from studies.report import markdown_table
+    from studies.report.runs import Metric
+    from studies.report.sections import markdown_table
     from studies.report.statistics import summarize
+    from studies.report.tables import mean
 
-    def text(values: Sequence[float]) -> str:
-        found = summarize(values)
-        return '–' if not found.n else f'{found.mean:.1f}' + (f' ± {found.deviation:.1f}' if found.deviation else '')
+    metric = Metric('top-1', '%', 'points', 1, 1)
 
     head = ['images of each digit', *(way.replace('-', ' ') for way in rows[0].top_1)]
-    cells = [[str(row.images), *(text(values) for values in row.top_1.values())] for row in rows]
-    return markdown_table.table(head, cells, words=0)
+    cells = [[str(row.images), *(mean(summarize(values), metric) for values in row.top_1.values())] for row in rows]
+    return markdown_table(head, cells, words=0)
 
 
 def _write(out: str, rows: Sequence[Row]) -> None:
+    from data.files import write_whole
+    from inception_v3.run import source
+    from studies.files import write_json
+
     measured = {str(row.images): row.top_1 for row in rows}
     write_json(os.path.join(out, f'{STUDY}.json'), {'top_1': measured, 'versions': source.versions()})
     write_whole(os.path.join(out, f'{STUDY}.md'), table(rows) + '\n')

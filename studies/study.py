@@ -35,7 +35,7 @@ import dataclasses
 import difflib
 import itertools
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, get_type_hints
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_type_hints
 
 from console.errors import CommandError
 from console.messages import shown
@@ -68,13 +68,8 @@ class StudyError(CommandError):
     """A study or a sweep that cannot be run as given."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Axis:
-    """One dimension of a study: named variants, each with its flags.
-
-    Attributes:
-      variants: (name, flags) pairs. `grid` and `zipped` name them after the flags that differ.
-    """
+class Axis(NamedTuple):
+    """One dimension of a study: (name, flags) pairs. `grid` and `zipped` name them after the flags that differ."""
 
     variants: Tuple[Tuple[str, Flags], ...]
 
@@ -141,12 +136,8 @@ def _check_flags(where: str, flags: Any) -> None:
 def _named_after_flags(variants: List[Flags]) -> Axis:
     # A flag with the same value in all variants distinguishes none of them.
     varying = [name for name in variants[0] if len({str(variant[name]) for variant in variants}) > 1]
-    return Axis(
-        tuple(
-            (','.join(f'{name}={_UNSAFE.sub("-", str(variant[name]))}' for name in varying), variant)
-            for variant in variants
-        )
-    )
+    names = [','.join(f'{name}={_UNSAFE.sub("-", str(variant[name]))}' for name in varying) for variant in variants]
+    return Axis(tuple(zip(names, variants)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,9 +155,8 @@ class Small:
     seeds: Union[int, Sequence[int], None] = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A setting under study; its trials differ in the seed only.
+class Case(NamedTuple):
+    """A setting under study, whose trials differ in the seed only.
 
     Attributes:
       name: unique in its study, and valid as the name of a folder.
@@ -228,21 +218,17 @@ class Study:
         if self.name in ('.', '..') or '/' in self.name:
             raise StudyError(f'name: {shown(self.name)}: must be valid as the name of a folder.')
         for version in SMALL_VERSIONS:
-            if getattr(self, version) is not None:
-                if not isinstance(getattr(self, version), Small):
-                    raise StudyError(f'{version}: must be Small(…).')
-                try:
+            if not isinstance(getattr(self, version), (Small, type(None))):
+                raise StudyError(f'{version}: must be Small(…).')
+            try:
+                if getattr(self, version):
                     self.small(version)
-                except StudyError as error:
-                    raise StudyError(f'{version}: {error}')
+            except StudyError as error:
+                raise StudyError(f'{version}: {error}')
         self.cases()
 
     def with_flags(self, flags: Flags) -> 'Study':
-        """The study with further flags for every trial.
-
-        Raises:
-          StudyError: a study cannot set one of the flags, or one of them varies in this study.
-        """
+        """The study with further flags for every trial, which neither vary in it nor are set by the sweep."""
         _check_flags('flags', flags)
         varying = {name for axis in self.axes for _, settings in axis.variants for name in settings}
         for name in flags:
@@ -251,24 +237,20 @@ class Study:
         return dataclasses.replace(self, flags={**self.flags, **flags})
 
     def small(self, version: str) -> 'Study':
-        """A small version, as a study of its own.
-
-        Args:
-          version: one of `SMALL_VERSIONS`.
-
-        Raises:
-          StudyError: there is none.
-        """
+        """A small version, one of `SMALL_VERSIONS`, as a study of its own."""
         small: Optional[Small] = getattr(self, version)
         if not small:
             raise StudyError(f'{self.name}: has no small version of this kind (`{version}`).')
-        changes: Dict[str, Any] = {'preset': 'digits', 'flags': small.flags, 'step_ms': None}
-        changes.update(dict.fromkeys(SMALL_VERSIONS))
-        for name in ('axes', 'seeds'):
-            own = getattr(small, name)
-            if own is not None:
-                changes[name] = own
-        return dataclasses.replace(self, name=f'{self.name}_{version}', **changes)
+        return dataclasses.replace(
+            self,
+            name=f'{self.name}_{version}',
+            preset='digits',
+            flags=small.flags,
+            axes=self.axes if small.axes is None else small.axes,
+            seeds=self.seeds if small.seeds is None else small.seeds,
+            step_ms=None,
+            **dict.fromkeys(SMALL_VERSIONS),
+        )
 
     @property
     def all_seeds(self) -> Tuple[int, ...]:
@@ -276,11 +258,7 @@ class Study:
         return tuple(range(1, self.seeds + 1)) if isinstance(self.seeds, int) else tuple(self.seeds)
 
     def cases(self) -> List[Case]:
-        """The cases, in the order of the axes; the last axis varies fastest.
-
-        Raises:
-          StudyError: two axes vary the same flag, or two cases have the same name.
-        """
+        """The cases, in the order of the axes; the last axis varies fastest."""
         found: Dict[str, Case] = {}
         for combination in itertools.product(*[axis.variants for axis in self.axes]):
             settings: Dict[str, Value] = {}
@@ -293,10 +271,8 @@ class Study:
             if name in found:
                 raise StudyError(f'axes: two cases are named {shown(name)}. Remove one, or name them with cases(…).')
             if len(name.encode()) > _LONGEST_NAME:
-                raise StudyError(
-                    f'axes: {shown(name)}: longer than {_LONGEST_NAME} bytes, and a folder is named after it. Name the '
-                    'cases with cases(…).'
-                )
+                advice = 'and a folder is named after it. Name the cases with cases(…).'
+                raise StudyError(f'axes: {shown(name)}: longer than {_LONGEST_NAME} bytes, {advice}')
             found[name] = Case(name, settings, {**self.flags, **settings})
         return list(found.values())
 
@@ -314,6 +290,5 @@ def _check_seeds(seeds: Any) -> None:
     listed = seeds if isinstance(seeds, (list, tuple)) else [seeds]
     is_valid = all(type(seed) is int and seed >= 0 for seed in listed) and len(set(listed)) == len(listed) > 0
     if not is_valid or seeds == 0:
-        raise StudyError(
-            f'seeds: must be a number of seeds, at least 1, or a list of distinct seeds; it is {shown(seeds)}.'
-        )
+        allowed = 'a number of seeds, at least 1, or a list of distinct seeds'
+        raise StudyError(f'seeds: must be {allowed}; it is {shown(seeds)}.')

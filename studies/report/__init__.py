@@ -1,1 +1,4 @@
-"""The report of a comparison of runs: a page, and a Markdown file with pictures."""
+"""Reports of runs: `runs` reads them, `findings` computes, `tables` and `figures` say what is shown, `files` writes it.
+
+Begin with `files`. The studies use it, and the parts that draw and print: `palette`, `drawing`, `sections`.
+"""

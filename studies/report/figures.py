@@ -1,307 +1,186 @@
-"""The figures of a report, as PNG files."""
+"""The content of a report's figures, in displayed values: pictures and page draw the same."""
 
+import math
 import re
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
-import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.lines import Line2D
-from matplotlib.textpath import text_to_path
-
-from studies.report import findings, statistics, tables
-from studies.report.drawing import FAINT, GRID, dashes, lay_out, png
+from studies.report import statistics
 from studies.report.findings import CaseCurve, CaseFindings, Findings
-from studies.report.palette import Sign, sign_of
 from studies.report.runs import LOSS, METRICS, THROUGHPUT, Metric
-from studies.report.statistics import Difference
+from studies.report.tables import difference, mean, percent, with_unit
 
-_WIDTH = 11.0  # inches
-_DPI = 130
-_TEXT = '#1b1f24'
-# Names are broken into lines that fit a panel or half a legend. Size in points, widths and heights in inches.
-_NAME_SIZE = 9
-_NAME_WIDTH = 4.4
-_NAME_LINE = 0.15
-# Heights in inches: of a case's row with a name of one line, and of the space above the first row.
-_ROW, _ABOVE_ROWS = 0.46, 0.37
-_LEGEND_ROW = 0.22
+_LINE = 64  # Characters of a case's name on a line.
 
 
-def finals(found: Findings) -> bytes:
-    """The most important metric of each case at the last step, and its difference from the first case."""
-    name = found.comparison.report[0]
+class Mark(NamedTuple):
+    """A case's value in a panel of rows.
+
+    Attributes:
+      value: NaN without a value.
+      low: the lower end of its bar; NaN without a bar.
+      high: the upper end of its bar.
+      text: the value and its bar, with the unit.
+      runs: the values of its runs and their texts, by the names of the runs, if there are several.
+    """
+
+    value: float
+    low: float
+    high: float
+    text: str
+    runs: Mapping[str, Tuple[float, str]] = {}
+
+
+class Rows(NamedTuple):
+    """A panel with a row for each case, which holds a mark.
+
+    Attributes:
+      title: the title.
+      axis: the label of its horizontal axis.
+      marks: a mark for each case.
+      metric: name of the metric whose differences the panel shows; empty if it shows no differences.
+    """
+
+    title: str
+    axis: str
+    marks: Sequence[Mark]
+    metric: str = ''
+
+
+class Line(NamedTuple):
+    """Values by step of a case's means or of one of its runs; deviations are NaN where unknown."""
+
+    name: str
+    steps: Sequence[int]
+    values: Sequence[float]
+    texts: Sequence[str]
+    deviations: Sequence[float] = ()
+
+
+class Lines(NamedTuple):
+    """A panel by step: for each case the line of its means, and those of its runs if there are several."""
+
+    title: str
+    axis: str
+    cases: Sequence[Tuple[Line, Sequence[Line]]]
+
+
+def finals(found: Findings, name: str) -> Rows:
+    """A metric of each case at the last step."""
     metric = METRICS[name]
-    figure, (left, right) = _panels(1, 2, height=1.1 + _row_height(found.cases) * max(len(found.cases), 2))
-    values = [(metric.scale * np.array([*each.finals[name].values()])).tolist() for each in found.cases]
-    _draw_ends(left, found.cases, values)
-    left.set_xlabel(tables.with_unit(metric.label, metric.unit))
-    left.set_title('At the last step')
-    from_first = {
-        pair.later.name: pair.differences[name] for pair in found.pairs if pair.earlier == found.cases[0].case
+    marks = [_mark(each, each.finals[name], metric) for each in found.cases]
+    return Rows(f'At the last step: {metric.label}', with_unit(metric.label, metric.unit), marks)
+
+
+def throughput(found: Findings) -> Rows:
+    """The images per second of the training."""
+    marks = [_mark(each, each.throughputs, THROUGHPUT) for each in found.cases]
+    return Rows('Training: images/s', with_unit(THROUGHPUT.label, THROUGHPUT.unit), marks)
+
+
+def _mark(each: CaseFindings, values: Mapping[object, float], metric: Metric) -> Mark:
+    of_runs = {
+        each.runs[key].name: (metric.scale * value, f'{metric.label} {metric.text(value)} {metric.unit}')
+        for key, value in values.items()
     }
-    _draw_differences(right, found.cases, [from_first.get(each.case.name) for each in found.cases], metric)
-    right.set_title(f'Difference from the first case, {tables.percent(statistics.CONFIDENCE)} interval')
-    return _png(figure, found)
+    summary = statistics.summarize(values.values())
+    middle = metric.scale * summary.mean
+    bar = math.nan if summary.deviation is None else metric.scale * summary.deviation
+    text = f'{metric.label} {mean(summary, metric)} {metric.unit}\n{_count(summary.n)}'
+    return Mark(middle, middle - bar, middle + bar, text, of_runs if len(of_runs) > 1 else {})
 
 
-def curves(found: Findings) -> bytes:
-    """Evaluation metrics and training loss by step, or by epoch if batch sizes differ."""
-    panels = [(METRICS[name], [each.evaluations[name] for each in found.cases]) for name in found.comparison.report]
-    panels.append((LOSS, [each.loss for each in found.cases]))
-    rows = -(-len(panels) // 2)
-    figure, all_axes = _panels(rows, 2, height=3.3 * rows + 0.4 + _legend_height(found))
-    for axes, (metric, of_cases) in zip(all_axes, panels):
-        for index, (each, curve) in enumerate(zip(found.cases, of_cases)):
-            _draw_curve(axes, curve, sign_of(index), metric.scale, _per_step(each, found), bool(metric.unit))
-        axes.set_title(f'Validation: {metric.label}' if metric != LOSS else 'Training: loss')
-        axes.set_ylabel(tables.with_unit(metric.label, metric.unit))
-        axes.set_xlabel(_axis_name(found))
-        axes.set_xlim(left=0)
-        _note_if_empty(axes)
-    for axes in all_axes[len(panels) :]:
-        axes.set_visible(False)
-    _legend(figure, found)
-    return _png(figure, found)
+def differences(found: Findings, name: str, reference: int = 0) -> Rows:
+    """The difference of each case from a reference case, with its interval."""
+    metric = METRICS[name]
+    from_reference = {}
+    for pair in found.pairs:
+        known = pair.differences[name]
+        if known and reference in (pair.later, pair.earlier):
+            is_later = pair.earlier == reference
+            from_reference[pair.later if is_later else pair.earlier] = known if is_later else -known
+    marks = []
+    for index in range(len(found.cases)):
+        known = from_reference.get(index)
+        low, high = math.nan, math.nan
+        if known and known.low is not None and known.high is not None:
+            low, high = metric.scale * known.low, metric.scale * known.high
+        value = metric.scale * known.mean if known else math.nan
+        text = f'minus {found.cases[reference].case.name}\n{metric.label} {difference(known, metric)}'
+        marks.append(Mark(value, low, high, f'{text} {metric.difference_unit}'))
+    title = f'Difference from the first case, {percent(statistics.CONFIDENCE)} interval'
+    return Rows(title, with_unit(f'difference of {metric.label}', metric.difference_unit), marks, name)
 
 
-def schedule_and_speed(found: Findings) -> bytes:
-    """The learning rate by step, and the images per second of the training."""
-    height = max(3.3, 1.1 + _row_height(found.cases) * len(found.cases))
-    figure, (left, right) = _panels(1, 2, height=height + _legend_height(found))
-    drawn = [(index, each) for index, each in enumerate(found.cases) if each.schedule]
-    for place, (index, each) in enumerate(drawn):
-        steps, rates = np.array(each.schedule).T
-        same = sum(later.schedule == each.schedule for _, later in drawn[place + 1 :])
-        sign = sign_of(index)
-        left.plot(
-            steps * _per_step(each, found),
-            rates,
-            drawstyle='steps-post',
-            color=sign.light,
-            # Wider than equal schedules drawn over it, so that all are visible.
-            linewidth=min(1.8 + 2.2 * same, 10),
-            linestyle=dashes(sign),
+def curves(found: Findings) -> List[Lines]:
+    """Evaluation metrics and training loss by step."""
+    panels = [(f'Validation: {METRICS[name].label}', METRICS[name], name) for name in found.comparison.report]
+    panels.append(('Training: loss', LOSS, ''))
+    return [
+        Lines(
+            title,
+            with_unit(metric.label, metric.unit),
+            [_lines(each, each.evaluations[name] if name else each.loss, metric) for each in found.cases],
         )
-    left.set_ylim(bottom=0)
-    left.set_title('Learning rate')
-    left.set_ylabel('learning rate')
-    left.set_xlabel(_axis_name(found))
-    left.set_xlim(left=0)
-    _note_if_empty(left)
-    _draw_ends(right, found.cases, [[*each.throughputs.values()] for each in found.cases])
-    right.set_xlim(0, 1.04 * right.get_xlim()[1])
-    right.set_title('Training: images/s')
-    right.set_xlabel(tables.with_unit(THROUGHPUT.label, THROUGHPUT.unit))
-    _legend(figure, found)
-    return _png(figure, found)
+        for title, metric, name in panels
+    ]
 
 
-def _panels(rows: int, columns: int, height: float) -> Tuple[Figure, List[Any]]:
-    figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, facecolor='white')
-    all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in all_axes:
-        lay_out(axes)
-        for side in ('bottom', 'left'):
-            axes.spines[side].set_color(FAINT)
-        axes.tick_params(colors=_TEXT, labelsize=9)
-        axes.title.set_fontsize(11)
-    return figure, [*all_axes]
-
-
-def _draw_curve(axes: Any, curve: CaseCurve, sign: Sign, scale: float, per_step: float, marked: bool) -> None:
-    if not curve.steps:
-        return
-    if len(curve.curves) > 1:
-        for one in curve.curves:
-            axes.plot(
-                np.array(one.steps) * per_step, scale * np.array(one.values), color=sign.light, alpha=0.4, linewidth=0.7
-            )
-    x = np.array(curve.steps) * per_step
-    mean = scale * np.array([summary.mean for summary in curve.summaries])
-    deviation = scale * np.array([np.nan if s.deviation is None else s.deviation for s in curve.summaries])
-    axes.fill_between(x, mean - deviation, mean + deviation, color=sign.light, alpha=0.16, linewidth=0)
-    axes.plot(
-        x,
-        mean,
-        color=sign.light,
-        linewidth=1.9,
-        linestyle=dashes(sign),
-        marker=sign.matplotlib_mark,
-        markersize=5,
-        markevery=max(1, len(x) // (25 if marked else 10)),
-    )
-
-
-def _draw_ends(axes: Any, cases: Sequence[CaseFindings], values: Sequence[Sequence[float]]) -> None:
-    """Draws one row per case: its runs, and their mean with one standard deviation on either side."""
-    for row, of_case in enumerate(values):
-        sign, summary = sign_of(row), statistics.summarize(of_case)
-        if not summary.n:
-            continue
-        axes.errorbar(
-            summary.mean,
-            row,
-            xerr=summary.deviation,
-            color=sign.light,
-            marker=sign.matplotlib_mark,
-            markersize=8,
-            capsize=3.5,
-            linewidth=1.6,
+def _lines(each: CaseFindings, curve: CaseCurve, metric: Metric) -> Tuple[Line, Sequence[Line]]:
+    means = [metric.scale * summary.mean for summary in curve.summaries]
+    deviations = [math.nan if s.deviation is None else metric.scale * s.deviation for s in curve.summaries]
+    texts = [
+        f'{_place(each, step)}\n{metric.label} {mean(summary, metric)} {metric.unit}\n{_count(summary.n)}'
+        for step, summary in zip(curve.steps, curve.summaries)
+    ]
+    runs = [
+        Line(
+            one.run.name,
+            one.steps,
+            [metric.scale * value for value in one.values],
+            [
+                f'{_place(each, step)}\n{metric.label} {metric.text(value)} {metric.unit}'
+                for step, value in zip(one.steps, one.values)
+            ],
         )
-        if summary.n > 1:
-            axes.plot(
-                of_case,
-                [row] * summary.n,
-                linestyle='none',
-                marker=sign.matplotlib_mark,
-                markersize=6,
-                markerfacecolor='none',
-                color=sign.light,
-            )
-    _name_rows(axes, cases)
-    _note_if_empty(axes)
+        for one in curve.curves
+    ]
+    return Line(each.case.name, curve.steps, means, texts, deviations), runs if len(runs) > 1 else ()
 
 
-def _draw_differences(
-    axes: Any, cases: Sequence[CaseFindings], differences: Sequence[Optional[Difference]], metric: Metric
-) -> None:
-    """Draws the rows of `_draw_ends` again: the difference of the means, and its interval if there is one."""
-    for row, difference in enumerate(differences):
-        if not difference:
-            continue
-        sign, middle = sign_of(row), metric.scale * difference.mean
-        interval: Optional[List[List[float]]] = None
-        if difference.low is not None and difference.high is not None:
-            interval = [[middle - metric.scale * difference.low], [metric.scale * difference.high - middle]]
-        axes.errorbar(
-            middle,
-            row,
-            xerr=interval,
-            color=sign.light,
-            marker=sign.matplotlib_mark,
-            markersize=7,
-            markerfacecolor=sign.light if interval else 'none',
-            capsize=3.5,
-            linewidth=1.6,
-        )
-    axes.axvline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
-    axes.set_xlabel(tables.with_unit(f'difference of {metric.label}', metric.difference_unit))
-    _name_rows(axes, cases)
-    _note_if_empty(axes)
+def schedule(found: Findings) -> Lines:
+    """The learning rate by step."""
+    lines = []
+    for each in found.cases:
+        texts = [f'from {_place(each, step)}\nlearning rate {rate:.4g}' for step, rate in each.schedule]
+        steps, rates = [step for step, _ in each.schedule], [rate for _, rate in each.schedule]
+        lines.append((Line(each.case.name, steps, rates, texts), ()))
+    return Lines('Learning rate', 'learning rate', lines)
 
 
-def _name_rows(axes: Any, cases: Sequence[CaseFindings]) -> None:
-    """Writes names above their rows, the first row at the top: a name may be as long as the figure is wide."""
-    labels, height = _labels(cases), _row_height(cases)
-    axes.set_ylim(max(len(cases), 1) - 0.5, -(_ABOVE_ROWS + height - _ROW) / height)
-    axes.set_yticks([])
-    axes.grid(axis='y', visible=False)
-    axes.spines['left'].set_visible(False)
-    for row, label in enumerate(labels):
-        axes.axhline(row, color=GRID, linewidth=0.8, zorder=0)
-        axes.annotate(
-            label,
-            *((0.005, row), (0, 8)),
-            xycoords=axes.get_yaxis_transform(),
-            textcoords='offset points',
-            fontsize=_NAME_SIZE,
-            color=FAINT,
-            va='bottom',
-        )
+def schedule_width(panel: Lines, case: int) -> int:
+    """The number of later cases with the same schedule: a case's line is wider than those drawn over it."""
+    (line, _), later = panel.cases[case], panel.cases[case + 1 :]
+    return sum((other.steps, other.values) == (line.steps, line.values) for other, _ in later)
 
 
-def _row_height(cases: Sequence[CaseFindings]) -> float:
-    return _ROW + _NAME_LINE * (_most_lines(cases) - 1)
+def length_of_step(found: Findings, case: int, by_epoch: bool) -> float:
+    """The length of a case's step on the horizontal axis."""
+    return 1 / (found.cases[case].steps_per_epoch or 1) if by_epoch else 1
 
 
-def _most_lines(cases: Sequence[CaseFindings]) -> int:
-    return max((len(label.splitlines()) for label in _labels(cases)), default=1)
-
-
-def _labels(cases: Sequence[CaseFindings]) -> List[str]:
-    """The names of the cases, broken into lines but never shortened: any part may distinguish a case."""
-    # matplotlib would read text between dollar signs as a formula.
-    return ['\n'.join(_broken(each.case.name)).replace('$', r'\$') for each in cases]
-
-
-def _broken(name: str) -> List[str]:
-    """The lines of a name: broken between settings, else inside a flag's name, else anywhere."""
+def broken(name: str) -> List[str]:
+    """The lines of a case's name: broken after separators, else anywhere, but never shortened."""
     lines = ['']
-    for setting in re.split('(?<=[,/ ])', name):
-        parts = [setting]
-        if _width(setting) > _NAME_WIDTH:
-            parts = re.split('(?<=[_=])', setting)
-        if max(map(_width, parts)) > _NAME_WIDTH:
-            parts = [*setting]
-        for part in parts:
-            if lines[-1] and _width(lines[-1] + part) > _NAME_WIDTH:
-                lines.append('')
-            lines[-1] += part
+    for part in re.findall(rf'(?s).{{1,{_LINE}}}?(?:[,/_= ]|$)|.{{{_LINE}}}', name):
+        if len(lines[-1]) + len(part) > _LINE:
+            lines.append('')
+        lines[-1] += part
     return lines
 
 
-def _width(text: str) -> float:
-    """The width of a text, in inches."""
-    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=_NAME_SIZE), ismath=False)
-    return width / 72
+def _place(each: CaseFindings, step: int) -> str:
+    return f'step {step:,}' + (f', epoch {step / each.steps_per_epoch:.3g}' if each.steps_per_epoch else '')
 
 
-def _note_if_empty(axes: Any) -> None:
-    """Writes a note into empty axes."""
-    curves = [line for line in axes.lines if line.get_color() not in (GRID, FAINT)]
-    if not curves and not axes.containers:
-        axes.text(0.5, 0.5, 'no data yet', transform=axes.transAxes, ha='center', va='center', color=FAINT)
-
-
-def _legend(figure: Figure, found: Findings) -> None:
-    handles = [
-        Line2D(
-            *([], []),
-            color=sign.light,
-            linestyle=dashes(sign),
-            marker=sign.matplotlib_mark,
-            markersize=5,
-            linewidth=1.9,
-        )
-        for sign in map(sign_of, range(len(found.cases)))
-    ]
-    legend = figure.legend(
-        *(handles, [''] * len(handles)),
-        loc='lower center',
-        ncol=_legend_columns(found),
-        frameon=False,
-        fontsize=_NAME_SIZE,
-        handlelength=4,
-    )
-    # Set afterwards, because matplotlib drops labels that begin with an underscore.
-    for text, label in zip(legend.get_texts(), _labels(found.cases)):
-        text.set_text(label)
-
-
-def _legend_columns(found: Findings) -> int:
-    lines = [line for each in found.cases for line in _broken(each.case.name)]
-    widest = max(map(_width, lines), default=0)
-    # The line beside a name and the gap to the next column take 0.9 inches.
-    return max(1, min(len(found.cases), int(_WIDTH // (widest + 0.9))))
-
-
-def _legend_height(found: Findings) -> float:
-    row = _LEGEND_ROW + _NAME_LINE * (_most_lines(found.cases) - 1)
-    return row * -(-len(found.cases) // _legend_columns(found)) + 0.1
-
-
-def _per_step(each: CaseFindings, found: Findings) -> float:
-    """The length of a step on the horizontal axis."""
-    return 1 / each.steps_per_epoch if findings.has_several_batch_sizes(found) and each.steps_per_epoch else 1
-
-
-def _axis_name(found: Findings) -> str:
-    return 'epoch' if findings.has_several_batch_sizes(found) else 'step'
-
-
-def _png(figure: Figure, found: Findings) -> bytes:
-    # Room for the legend below the axes.
-    bottom = _legend_height(found) / figure.get_figheight() if figure.legends else 0
-    figure.tight_layout(rect=(0, bottom, 1, 1), w_pad=2, h_pad=1.5)
-    return png(figure)
+def _count(n: int) -> str:
+    return '1 run' if n == 1 else f'mean of {n} runs'

@@ -3,16 +3,16 @@
 import dataclasses
 import itertools
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.evaluations import shows_top_5
-from studies.report import aggregates, statistics
-from studies.report.runs import METRICS, Case, Comparison, Metric, Run, TrainingPoint
-from studies.report.statistics import Difference, Summary
+from studies.report import statistics
+from studies.report.runs import METRICS, Case, Comparison, Run, TrainingPoint
+from studies.report.statistics import Difference, Estimate, Summary
 
 # Maximum number of points in a run's loss curve: more would overlap in the figure, and make the page large.
 LOSS_POINTS = 300
@@ -38,22 +38,13 @@ class CaseCurve:
     summaries: Tuple[Summary, ...]
 
 
-class Estimate(NamedTuple):
-    """An estimate with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class CaseFindings:
     """The numbers of a case.
 
     Attributes:
       case: the case.
-      keys: identify its runs, in order: their seeds if these are distinct, else their names. Those that have not
-        started have names.
+      runs: its runs by their seeds if these are distinct, else by their names; by name also before a run has started.
       evaluations: the curve of each reported metric.
       loss: the curve of the training loss; a point is the mean of the summaries in a span of steps.
       schedule: (step, learning rate) at the first step, at each change and at the last step; empty before a run has
@@ -65,7 +56,7 @@ class CaseFindings:
     """
 
     case: Case
-    keys: Tuple[object, ...]
+    runs: Mapping[object, Run]
     evaluations: Mapping[str, CaseCurve]
     loss: CaseCurve
     schedule: Tuple[Tuple[int, float], ...]
@@ -80,15 +71,15 @@ class Pair:
     """Two cases, compared.
 
     Attributes:
-      later: the later case.
-      earlier: the earlier case.
+      later: index of the later case.
+      earlier: index of the earlier case.
       differences: for each metric, the difference later - earlier of their means; None if one has no value.
       improvements: for each metric, the probability that a run of the later case is better than one of the earlier;
         None with too few runs for an interval.
     """
 
-    later: Case
-    earlier: Case
+    later: int
+    earlier: int
     differences: Mapping[str, Optional[Difference]]
     improvements: Mapping[str, Optional[Estimate]]
 
@@ -106,6 +97,11 @@ class Findings:
         """All runs, in the order of the cases."""
         return [run for case in self.comparison.cases for run in case.runs]
 
+    @property
+    def by_epoch(self) -> bool:
+        """Whether curves are compared by epoch, not by step: the cases' batch sizes differ."""
+        return len({each.steps_per_epoch for each in self.cases} - {None}) > 1
+
 
 def find(comparison: Comparison) -> Findings:
     """Computes the numbers of a comparison; without the top-5 accuracy if all runs have too few classes for it."""
@@ -114,8 +110,8 @@ def find(comparison: Comparison) -> Findings:
     if configs and not any(shows_top_5(config.num_classes) for config in configs):
         comparison = dataclasses.replace(comparison, report=shown)
     cases = tuple(_case_findings(case, comparison.report) for case in comparison.cases)
-    pairs = tuple(_pair(later, earlier, comparison.report) for earlier, later in itertools.combinations(cases, 2))
-    return Findings(comparison, cases, pairs)
+    pairs = itertools.combinations(enumerate(cases), 2)
+    return Findings(comparison, cases, tuple(_pair(*later, *earlier) for earlier, later in pairs))
 
 
 def is_finished(run: Run) -> bool:
@@ -127,8 +123,7 @@ def state(run: Run) -> str:
     """The progress of a run, in words."""
     if is_finished(run):
         return 'finished'
-    steps = [run.evaluations[-1].step] if run.evaluations else []
-    steps += [run.training[-1].step] if run.training else []
+    steps = [evaluation.step for evaluation in run.evaluations] + [point.step for point in run.training]
     if not run.config:
         progress = 'not started'
     elif not steps:
@@ -138,60 +133,33 @@ def state(run: Run) -> str:
     return f'failed, {progress}' if run.failure else progress
 
 
-def has_several_batch_sizes(found: Findings) -> bool:
-    """Whether the cases' batch sizes differ; then curves are compared by epoch, not by step."""
-    return len({each.steps_per_epoch for each in found.cases} - {None}) > 1
-
-
-def environment(runs: Sequence[Run]) -> Dict[str, Dict[str, List[Run]]]:
-    """For each property of the environment, the runs by its value."""
-    found: Dict[str, Dict[str, List[Run]]] = {}
-    for run in runs:
-        for name, value in run.environment.items():
-            found.setdefault(name, {}).setdefault(value, []).append(run)
-    return found
-
-
 def _case_findings(case: Case, report: Sequence[str]) -> CaseFindings:
-    keys = _keys(case.runs)
+    # The seed of a run that has not started is not known.
+    seeds = [run.seed for run in case.runs if run.config]
+    are_keys = None not in seeds and len({*seeds}) == len(seeds)
+    runs: Dict[object, Run] = {run.seed if are_keys and run.config else run.name: run for run in case.runs}
+    finished = {key: run.evaluations[-1] for key, run in runs.items() if is_finished(run)}
+    finals: Dict[str, Dict[object, float]] = {}
+    for metric in report:
+        finals[metric] = {key: getattr(last, metric) for key, last in finished.items()}
+    rates = {key: [point.images_per_second for point in run.training] for key, run in runs.items()}
     started = next((run.config for run in case.runs if run.config), None)
-    finals = {
-        metric: {key: getattr(run.evaluations[-1], metric) for key, run in zip(keys, case.runs) if is_finished(run)}
-        for metric in report
-    }
     return CaseFindings(
         case=case,
-        keys=keys,
-        evaluations={metric: _case_curve(case, _evaluation_curve(metric)) for metric in report},
-        loss=_case_curve(case, _loss_curve),
+        runs=runs,
+        evaluations={metric: _case_curve([_evaluation_curve(run, metric) for run in case.runs]) for metric in report},
+        loss=_case_curve([_loss_curve(run) for run in case.runs]),
         schedule=_schedule(started) if started else (),
         steps_per_epoch=started.num_train_images / started.train_batch_size if started else None,
         finals=finals,
-        middles={metric: _middle(finals[metric]) for metric in report},
-        throughputs={
-            key: float(np.median(rates)) for key, run in zip(keys, case.runs) for rates in [_rates(run)] if rates
-        },
+        middles={metric: statistics.interquartile_mean(finals[metric].values()) for metric in report},
+        throughputs={key: float(np.median([*filter(None, of_run)])) for key, of_run in rates.items() if any(of_run)},
     )
 
 
-def _keys(runs: Sequence[Run]) -> Tuple[object, ...]:
-    # The seed of a run that has not started is not known.
-    seeds = [run.seed for run in runs if run.config]
-    if None not in seeds and len({*seeds}) == len(seeds):
-        return tuple(run.seed if run.config else run.name for run in runs)
-    return tuple(run.name for run in runs)
-
-
-def _rates(run: Run) -> List[float]:
-    return [point.images_per_second for point in run.training if point.images_per_second]
-
-
-def _evaluation_curve(metric: str) -> Callable[[Run], Curve]:
-    def curve(run: Run) -> Curve:
-        steps = tuple(evaluation.step for evaluation in run.evaluations)
-        return Curve(run, steps, tuple(getattr(evaluation, metric) for evaluation in run.evaluations))
-
-    return curve
+def _evaluation_curve(run: Run, metric: str) -> Curve:
+    steps = tuple(evaluation.step for evaluation in run.evaluations)
+    return Curve(run, steps, tuple(getattr(evaluation, metric) for evaluation in run.evaluations))
 
 
 def _loss_curve(run: Run) -> Curve:
@@ -205,14 +173,13 @@ def _loss_curve(run: Run) -> Curve:
     return Curve(run, tuple(points[-1].step for points in spans.values()), means)
 
 
-def _case_curve(case: Case, curve_of: Callable[[Run], Curve]) -> CaseCurve:
-    curves = tuple(curve_of(run) for run in case.runs)
+def _case_curve(curves: Sequence[Curve]) -> CaseCurve:
     at_step: Dict[int, List[float]] = {}
     for curve in curves:
         for step, value in zip(curve.steps, curve.values):
             at_step.setdefault(step, []).append(value)
     steps = tuple(sorted(at_step))
-    return CaseCurve(curves, steps, tuple(statistics.summarize(at_step[step]) for step in steps))
+    return CaseCurve(tuple(curves), steps, tuple(statistics.summarize(at_step[step]) for step in steps))
 
 
 def _schedule(config: Config) -> Tuple[Tuple[int, float], ...]:
@@ -224,45 +191,22 @@ def _schedule(config: Config) -> Tuple[Tuple[int, float], ...]:
     sampled = sorted({round(last * index / _SCHEDULE_STEPS) for index in range(_SCHEDULE_STEPS + 1)})
     points = [(0, learning_rate(0, config))]
     for before, after in zip(sampled, sampled[1:]):
-        rate = learning_rate(after, config)
-        if rate == points[-1][1]:
+        rate = points[-1][1]
+        if learning_rate(after, config) == rate:
             continue
         # The rate changes after `before`, and not after `after`.
         while after - before > 1:
             middle = (before + after) // 2
-            if learning_rate(middle, config) == points[-1][1]:
-                before = middle
-            else:
-                after = middle
+            before, after = (middle, after) if learning_rate(middle, config) == rate else (before, middle)
         points.append((after, learning_rate(after, config)))
     return (*points, (last, points[-1][1])) if last > points[-1][0] else tuple(points)
 
 
-def _pair(later: CaseFindings, earlier: CaseFindings, report: Sequence[str]) -> Pair:
-    differences = {metric: statistics.difference(later.finals[metric], earlier.finals[metric]) for metric in report}
-    improvements = {
-        metric: _improvement(later.finals[metric], earlier.finals[metric], METRICS[metric]) for metric in report
-    }
-    return Pair(later.case, earlier.case, differences, improvements)
-
-
-def _scores(values: Mapping[object, float]) -> Optional[np.ndarray]:
-    """Final values as [runs, 1]; None if they are too few for an interval, or one is not finite."""
-    scores = np.array([*values.values()], float)[:, np.newaxis]
-    return scores if len(scores) >= statistics.FEWEST_RUNS and np.isfinite(scores).all() else None
-
-
-def _middle(values: Mapping[object, float]) -> Optional[Estimate]:
-    scores = _scores(values)
-    if scores is None:
-        return None
-    return Estimate(float(aggregates.interquartile_mean(scores)), *aggregates.interquartile_interval(scores))
-
-
-def _improvement(later: Mapping[object, float], earlier: Mapping[object, float], metric: Metric) -> Optional[Estimate]:
-    ours, theirs = _scores(later), _scores(earlier)
-    if ours is None or theirs is None:
-        return None
-    if metric.is_better_lower:
-        ours, theirs = -ours, -theirs
-    return Estimate(aggregates.probability_of_improvement(ours, theirs), *aggregates.improvement_interval(ours, theirs))
+def _pair(later: int, ours: CaseFindings, earlier: int, theirs: CaseFindings) -> Pair:
+    differences, improvements = {}, {}
+    for name, values in ours.finals.items():
+        differences[name] = statistics.difference(values, theirs.finals[name])
+        sign = -1 if METRICS[name].is_better_lower else 1
+        scores = [[sign * value for value in of_case.values()] for of_case in (values, theirs.finals[name])]
+        improvements[name] = statistics.improvement(scores[0], scores[1])
+    return Pair(later, earlier, differences, improvements)

@@ -1,10 +1,11 @@
 """Runs, read from their model_dirs, and the cases that group them."""
 
+import contextlib
 import os
 import re
 import shlex
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from console.tensorflow_versions import tf
 from data import remote
@@ -137,9 +138,6 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
       name: name in the report.
       failure: the reason of a failure, if the run failed.
       planned: the command line that will start it, if known.
-
-    Raises:
-      RemoteError: the folder cannot be read.
     """
     config = recorded_config(model_dir)
     started = starts.read(model_dir)
@@ -200,10 +198,6 @@ def _training(model_dir: str, batch_size: Optional[int]) -> Tuple[TrainingPoint,
     """The points of the training summaries.
 
     A session that resumes from a checkpoint repeats the steps after it; its points replace those of the session before.
-
-    Args:
-      model_dir: the folder.
-      batch_size: images per step, if known.
     """
     kept: Dict[str, List[_Scalar]] = {'loss': [], 'learning_rate': []}
     for scalar in _scalars(model_dir):
@@ -226,24 +220,18 @@ _EVENT_FILE = re.compile(r'events\.out\.tfevents\.\d+\..*')
 
 def _scalars(model_dir: str) -> List[_Scalar]:
     """The losses and learning rates in a folder's event files, in the order of their time."""
-    names = [name for name in remote.names_in(model_dir) or () if _EVENT_FILE.fullmatch(name)]
-    return sorted(scalar for name in names for scalar in _scalars_of(model_dir, name))
-
-
-def _scalars_of(model_dir: str, name: str) -> Iterator[_Scalar]:
-    session = 0
-    try:
-        for event in tf.train.summary_iterator(os.path.join(model_dir, name)):
-            # A file may hold several sessions; each begins with this event.
-            session += event.session_log.status == tf.SessionLog.START
-            for value in event.summary.value:
-                if value.tag in ('loss', 'learning_rate'):
-                    yield _Scalar(event.wall_time, event.step, value.tag, _number_of(value), (name, session))
-    except tf.errors.DataLossError:
+    scalars: List[_Scalar] = []
+    for name in filter(_EVENT_FILE.fullmatch, remote.names_in(model_dir) or ()):
+        session = 0
         # A file ends with a partial event while it is being written, or if its writer was killed.
-        return
-
-
-def _number_of(value: Any) -> float:
-    # Summaries of version 1 hold numbers, those of version 2 tensors.
-    return float(tf.make_ndarray(value.tensor)) if value.HasField('tensor') else value.simple_value
+        with contextlib.suppress(tf.errors.DataLossError):
+            for event in tf.train.summary_iterator(os.path.join(model_dir, name)):
+                # A file may hold several sessions; each begins with this event.
+                session += event.session_log.status == tf.SessionLog.START
+                for value in event.summary.value:
+                    if value.tag in ('loss', 'learning_rate'):
+                        # Summaries of version 1 hold numbers, those of version 2 tensors.
+                        is_tensor = value.HasField('tensor')
+                        number = float(tf.make_ndarray(value.tensor)) if is_tensor else value.simple_value
+                        scalars.append(_Scalar(event.wall_time, event.step, value.tag, number, (name, session)))
+    return sorted(scalars)

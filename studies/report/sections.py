@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Iterable, List, Sequence
 
 from benchmarks import tables
-from studies.report import markdown_table
+from console.messages import in_markdown
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,20 @@ def markdown(sections: Iterable[Section]) -> List[str]:
     """Sections as paragraphs of Markdown."""
     parts = []
     for section in sections:
-        parts += [f'## {section.title}', markdown_table.table(section.header, section.rows, section.words)]
+        parts += [f'## {section.title}', markdown_table(section.header, section.rows, section.words)]
         if section.notes:
             parts.append('\n'.join(f'- {note}' for note in section.notes))
     return parts
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> str:
+    """A table in GitHub-flavoured Markdown.
+
+    Args:
+      header: headings of the columns, in Markdown.
+      rows: the cells, as plain text; they are escaped.
+      words: the number of columns, from the left, that hold words; the others hold numbers.
+    """
+    rule = [':--' if column < words else '--:' for column in range(len(header))]
+    lines = [header, rule, *([in_markdown(cell) for cell in row] for row in rows)]
+    return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)

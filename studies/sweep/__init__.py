@@ -1,1 +1,1 @@
-"""Sweeps: all trials of a study on this machine or on a Ray cluster."""
+"""Sweeps: `plan` reads a study and checks its trials, `run` runs and reports them; begin there."""

@@ -19,50 +19,33 @@ If a trial fails, the other trials still run, and the sweep ends with exit code 
 """
 
 import argparse
-import contextlib
-import os
 import sys
-from typing import List, Sequence, Tuple
+from typing import Optional, Sequence
 
 from console import program as console_program
 from console.command_line import folder, new_parser, number_of
-from console.errors import DONE, RETRY
+from console.errors import DONE
 from console.paths import expanded
 from console.screen import Screen
-from data import remote
-from inception_v3.run.files import check_writable
 from studies import extras
-from studies.report import files as report_files
-from studies.study import StudyError
-from studies.sweep import plan, reuse, trials
-from studies.sweep.plan import Plan
-from studies.sweep.trials import State
-from studies.sweep.workers import Place, ThisMachine
-
-PROGRAM = ('python', '-m', 'inception_v3.main')
 
 
-def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
+def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
     """Runs a command line and returns its exit code.
 
     Args:
       argv: the command line.
-      program: the program whose command lines the trials are.
+      program: the program whose command lines the trials are; None: that of a run.
     """
-    own, flags_of_trials = _divided(expanded(argv[1:]))
-    arguments = _parser().parse_args(own)
+    words = expanded(argv[1:])
+    end = words.index('--') if '--' in words else len(words)
+    arguments = _parser().parse_args(words[:end])
 
     def command(screen: Screen) -> int:
         extras.require('studies')
-        return _perform(arguments, plan.make(arguments, flags_of_trials), program)
+        return _perform(arguments, words[end + 1 :], program)
 
     return console_program.run(command, on_interrupt='interrupted; the same command resumes the sweep')
-
-
-def _divided(words: Sequence[str]) -> Tuple[List[str], List[str]]:
-    """The sweep's own arguments, and those after `--`."""
-    end = words.index('--') if '--' in words else len(words)
-    return list(words[:end]), list(words[end + 1 :])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         '--out',
         type=folder,
         metavar='DIR',
-        help=f'folder of the sweep, created if missing (default {plan.OUT}/NAME)',
+        help='folder of the sweep, created if missing (default runs/studies/NAME)',
     )
     for version, purpose in (
         ('digits', 'to try the study out: less than a minute a trial'),
@@ -116,75 +99,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _perform(arguments: argparse.Namespace, planned: Plan, program: Sequence[str]) -> int:
-    if arguments.list:
-        _list(planned, program)
-        return DONE
-    if remote.is_remote(planned.out):
-        raise StudyError(f'--out={planned.out}: must be a local folder, or one on a file system that machines share.')
-    check_writable('out', planned.out)
-    folder = os.open(planned.out, os.O_RDONLY)
-    try:
-        plan.lock(folder, planned.out)
-        plan.check_folder(planned)
-        plan.prepare_data(planned)
-        plan.write_study(planned, program)
-        for trial, source in reuse.take(planned.selected, arguments.reuse):
-            print(f'{trial.name}: taken from {source}', file=sys.stderr)
-        return _run(arguments, planned, program)
-    finally:
-        os.close(folder)
+def _perform(arguments: argparse.Namespace, flags_of_trials: Sequence[str], program: Optional[Sequence[str]]) -> int:
+    # These need TensorFlow and the packages of the extra, which --help does not need.
+    from studies.sweep import plan, run, trials
 
-
-def _list(planned: Plan, program: Sequence[str]) -> None:
+    program = run.PROGRAM if program is None else program
+    planned = plan.make(
+        arguments.study, arguments.out, arguments.version, arguments.filter, arguments.limit, flags_of_trials
+    )
+    if not arguments.list:
+        return run.run(planned, arguments.workers, program, arguments.ray, arguments.reuse)
     for trial in planned.selected:
         print(f'{trials.command(program, trial)}  # {trials.state_of(trial).value}')
     sys.stdout.flush()
     print(trials.cost_of(planned.study, planned.selected), file=sys.stderr)
-
-
-def _run(arguments: argparse.Namespace, planned: Plan, program: Sequence[str]) -> int:
-    # These need the packages of the extra, which --help does not need.
-    from studies.sweep.live import Display, Progress
-    from studies.sweep.results import comparison_of, summary
-    from studies.sweep.scheduler import Stopping, perform
-
-    all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
-    for progress in all_progress:
-        outcome = trials.outcome_of(progress.trial)
-        progress.reason = outcome.reason if outcome else ''
-    names = {trial.name for trial in planned.selected}
-    selected = [progress for progress in all_progress if progress.trial.name in names]
-    with contextlib.ExitStack() as running:
-        place = running.enter_context(_place(arguments, program, planned.out))
-        plan.check_tpus([p.trial for p in selected if p.state is not State.DONE], place.slots)
-        # Opened after the connection to Ray, which sets a SIGTERM handler of its own.
-        stopping = running.enter_context(Stopping())
-        with Display(sys.stderr, all_progress) as display:
-
-            def write_report() -> None:
-                try:
-                    report_files.write(planned.out, comparison_of(planned, all_progress, program))
-                # An error in the report must not end the trials.
-                except Exception as error:
-                    display.say(f'the report cannot be written: {type(error).__name__}: {error}')
-
-            perform(selected, place, display, stopping, write_report)
-            write_report()
-    print(summary(planned, all_progress))
-    if all(progress.state is State.DONE for progress in selected):
-        return DONE
-    stopping.check()
-    return RETRY
-
-
-def _place(arguments: argparse.Namespace, program: Sequence[str], out: str) -> Place:
-    if arguments.ray is None:
-        return ThisMachine(arguments.workers, program)
-    extras.require('ray')
-    from studies.sweep.ray_cluster import RayCluster
-
-    return RayCluster(arguments.ray, arguments.workers, program, out)
+    return DONE
 
 
 if __name__ == '__main__':

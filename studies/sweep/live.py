@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from console.screen import duration, raw
-from inception_v3.run.evaluations import RESULTS_FILE, Evaluation
+from inception_v3.run.evaluations import RESULTS_FILE
 from inception_v3.run.hooks.progress import Status
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
@@ -20,24 +20,24 @@ _PLAIN_INTERVAL = 60.0
 _READ_INTERVAL = 1.0
 # Lines of a terminal that the table's frame and the lines below it take.
 _OTHER_LINES = 7
-_COLOURS = {State.DONE: 'green', State.FAILED: 'bold red', State.RUNNING: 'cyan', State.STOPPED: 'yellow'}
-# The states whose trials are shown first if the terminal has too few lines for all.
-_PRIORITY = [State.RUNNING, State.FAILED, State.STOPPED, State.WAITING, State.DONE]
+# The colours of states. The first states come first if the terminal has too few lines for all trials.
+_COLOURS = {
+    State.RUNNING: 'cyan',
+    State.FAILED: 'bold red',
+    State.STOPPED: 'yellow',
+    State.WAITING: '',
+    State.DONE: 'green',
+}
 
 
 class Progress:
     """The progress of a trial, read from its folder.
-
-    Args:
-      trial: the trial.
-      state: its state before it is started.
 
     Attributes:
       trial: the trial.
       state: its state.
       activity: activity of a running trial: starting, training or evaluating; else empty.
       status: the last status line of its training; None before the first.
-      steps: the number of steps of its training.
       evaluation: the evaluation of its highest step with the training settings; None if there is none.
       reason: why it failed or was stopped; else empty.
       seconds: seconds since its start, or its duration; None if this sweep has not started it.
@@ -48,10 +48,11 @@ class Progress:
         self.state = state
         self.activity = ''
         self.status: Optional[Status] = None
-        self.steps = trials.run_config(trial).train_steps
-        self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
-        self.reason = ''
+        self.evaluation = trials.last_evaluation(trial)
+        outcome = trials.outcome_of(trial)
+        self.reason = outcome.reason if outcome else ''
         self.seconds: Optional[float] = None
+        self._steps = trials.run_config(trial).train_steps
         self._results_size = -1
         self._log_read = 0
         self._started_at = self._status_at = 0.0
@@ -65,8 +66,7 @@ class Progress:
     def end(self, outcome: Outcome) -> None:
         """Records the outcome of the trial."""
         self.read()
-        self.state, self.reason = outcome.state, outcome.reason
-        self.activity = ''
+        self.state, self.reason, self.activity = outcome.state, outcome.reason, ''
 
     def read(self) -> None:
         """Reads what the trial has written since the last call."""
@@ -75,7 +75,7 @@ class Progress:
             status = Status.parse(line)
             if status:
                 self.status, self._status_at, self.activity = status, time.monotonic(), 'training'
-                self.steps = status.steps
+                self._steps = status.steps
             elif 'preparing to train' in line:
                 self.activity = 'training'
                 # The last status line is from before the evaluation; its time left is out of date.
@@ -97,26 +97,17 @@ class Progress:
         self._log_read += len(whole) + len(newline)
         return whole.decode(errors='replace').splitlines()
 
-    @property
-    def step(self) -> Optional[int]:
-        """The newest known step; None if there is none."""
-        steps = [known.step for known in (self.status, self.evaluation) if known]
-        return max(steps) if steps else None
-
-    @property
-    def seconds_left(self) -> Optional[float]:
-        """Seconds until the training ends; None if the trial is not training, or the time is not known."""
-        if self.activity != 'training' or not self.status or self.status.seconds_left is None:
-            return None
-        return max(0.0, self.status.seconds_left - (time.monotonic() - self._status_at))
-
     def cells(self) -> Tuple[str, ...]:
         """State, step, loss, top-1 and time left, as texts for a table."""
-        step = '' if self.step is None else f'{self.step:,} of {self.steps:,}'
+        status, last = self.status, self.evaluation
+        newest = max([known.step for known in (status, last) if known], default=None)
+        step = '' if newest is None else f'{newest:,} of {self._steps:,}'
         # The loss of another step than the one shown would mislead.
-        loss = f'{self.status.loss:.4f}' if self.status and self.status.step == self.step else ''
-        top_1 = f'{self.evaluation.top_1:.2%}' if self.evaluation else ''
-        left = '' if self.seconds_left is None else duration(self.seconds_left)
+        loss = f'{status.loss:.4f}' if status and status.step == newest else ''
+        top_1 = f'{last.top_1:.2%}' if last else ''
+        left = ''
+        if self.activity == 'training' and status and status.seconds_left is not None:
+            left = duration(max(0.0, status.seconds_left - (time.monotonic() - self._status_at)))
         return self.activity or self.state.value, step, loss, top_1, left
 
     def __str__(self) -> str:
@@ -134,12 +125,7 @@ def _size(path: str) -> int:
 
 
 class Display:
-    """Shows the progress of trials while it is open.
-
-    Args:
-      stream: the output; standard error for a program.
-      all_progress: the trials, in the order of the table.
-    """
+    """Shows the progress of trials, in the order of the table, while it is open."""
 
     def __init__(self, stream: TextIO, all_progress: Sequence[Progress]):
         self._all = all_progress
@@ -163,8 +149,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Prints a line above the table."""
-        clock = time.strftime('%H:%M:%S')
-        self._console.print(Text(f'{clock} {text}'), soft_wrap=True)
+        self._console.print(Text(f'{time.strftime("%H:%M:%S")} {text}'), soft_wrap=True)
 
     def update(self) -> None:
         """Updates the table, or prints a line for each running trial that had none for a minute."""
@@ -187,13 +172,12 @@ class Display:
         table = Table('trial', 'state', box=None, pad_edge=False)
         for column in ('step', 'loss', 'top-1', 'time left'):
             table.add_column(column, justify='right')
-        by_priority = sorted(self._all, key=lambda progress: _PRIORITY.index(progress.state))
+        by_priority = sorted(self._all, key=lambda progress: [*_COLOURS].index(progress.state))
         shown = {progress.trial.name for progress in by_priority[: max(rows, 1)]}
         for progress in self._all:
             if progress.trial.name in shown:
                 state, *others = progress.cells()
-                colour = _COLOURS.get(progress.state, '')
-                table.add_row(Text(progress.trial.name), Text(state, colour), *others)
+                table.add_row(Text(progress.trial.name), Text(state, _COLOURS[progress.state]), *others)
         hidden = len(self._all) - len(shown)
         return Group(table, Text(counts(self._all) + (f'; {hidden} not shown' if hidden else '')))
 

@@ -1,11 +1,9 @@
 """The plan of a sweep: the study, its trials, and the checks before any of them runs."""
 
-import argparse
 import fcntl
 import fnmatch
 import os
-import sys
-from typing import Any, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from absl import app
 
@@ -19,10 +17,8 @@ from inception_v3.data_set import fit_to_data_set
 from inception_v3.fitting import splits_of
 from studies.files import write_json
 from studies.study import Study, StudyError
-from studies.sweep import trials
+from studies.sweep import study_file, trials
 from studies.sweep.trials import State, Trial
-
-OUT = os.path.join('runs', 'studies')
 
 # The most names of trials that a message lists.
 _MOST_NAMES = 12
@@ -46,35 +42,45 @@ class Plan(NamedTuple):
     selected: List[Trial]
 
 
-def make(arguments: argparse.Namespace, flags_of_trials: Sequence[str]) -> Plan:
-    """Makes the plan of a command line.
+def make(
+    file: str,
+    out: Optional[str] = None,
+    version: Optional[str] = None,
+    pattern: Optional[str] = None,
+    limit: Optional[int] = None,
+    flags_of_trials: Sequence[str] = (),
+) -> Plan:
+    """Makes a plan.
 
     Args:
-      arguments: the parsed command line.
-      flags_of_trials: the words after `--`: flags of the program for every trial.
+      file: path of the study file, or the name of a shipped study.
+      out: the sweep's folder; None: that of the study's name.
+      version: the study's small version to run; None: the study itself.
+      pattern: selects trials by their names.
+      limit: selects the first trials that are not done.
+      flags_of_trials: words of a command line: flags of the program for every trial.
 
     Raises:
-      StudyError: the study, its flags or --filter are not valid.
+      StudyError: the study, its flags or the pattern are not valid.
     """
-    from studies.sweep import study_file
-
     try:
-        study = study_file.load(arguments.study)
-        study = study.small(arguments.version) if arguments.version else study
+        study = study_file.load(file)
+        study = study.small(version) if version else study
         study = study.with_flags(_parsed(flags_of_trials))
-        out = os.path.join(OUT, study.name) if arguments.out is None else arguments.out
+        out = os.path.join('runs', 'studies', study.name) if out is None else out
         all_trials = trials.trials_of(study, out)
     except StudyError as error:
-        raise StudyError(f'{arguments.study}: {error}')
+        raise StudyError(f'{file}: {error}')
     selected = all_trials
-    if arguments.filter is not None:
-        selected = [trial for trial in all_trials if fnmatch.fnmatchcase(trial.name, arguments.filter)]
+    if pattern is not None:
+        selected = [trial for trial in all_trials if fnmatch.fnmatchcase(trial.name, pattern)]
         if not selected:
-            names = _listed([trial.name for trial in all_trials])
-            raise StudyError(f'--filter={shown(arguments.filter)}: matches no trial. The trials are {names}.')
-    if arguments.limit is not None:
-        selected = [trial for trial in selected if trials.state_of(trial) is not State.DONE][: arguments.limit]
-    return Plan(arguments.study, study, out, all_trials, selected)
+            names = ', '.join(trial.name for trial in all_trials[:_MOST_NAMES])
+            names += ', …' if len(all_trials) > _MOST_NAMES else ''
+            raise StudyError(f'--filter={shown(pattern)}: matches no trial. The trials are {names}.')
+    if limit is not None:
+        selected = [trial for trial in selected if trials.state_of(trial) is not State.DONE][:limit]
+    return Plan(file, study, out, all_trials, selected)
 
 
 def _parsed(words: Sequence[str]) -> Mapping[str, Any]:
@@ -84,16 +90,8 @@ def _parsed(words: Sequence[str]) -> Mapping[str, Any]:
     return read.fields
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ', '.join(names[:_MOST_NAMES]) + (', …' if len(names) > _MOST_NAMES else '')
-
-
 def lock(folder: int, out: str) -> None:
-    """Locks the sweep's folder against other sweeps, until its descriptor is closed.
-
-    Args:
-      folder: a file descriptor of the folder.
-      out: its path, for the message.
+    """Locks the sweep's folder, given by a file descriptor, against other sweeps, until the descriptor is closed.
 
     Raises:
       StudyError: another sweep holds the lock.
@@ -107,35 +105,25 @@ def lock(folder: int, out: str) -> None:
         pass
 
 
-def check_folder(plan: Plan) -> None:
-    """Refuses a folder of another study, or of this study with other flags; prints trials that are not in the study.
+def check(plan: Plan) -> None:
+    """Checks the sweep's folder and the trials' data.
+
+    Makes the digits once, before several trials would do so at the same time.
 
     Raises:
-      StudyError: the folder cannot be used.
-    """
-    content = text_of(os.path.join(plan.out, trials.STUDY_FILE))
-    try:
-        name = from_json(content, lambda values: values['name']) if content else plan.study.name
-    except ValueError:
-        name = plan.study.name
-    if name != plan.study.name:
-        raise StudyError(f'--out={plan.out}: holds the study {shown(name)}; name another folder for {plan.study.name}.')
-    trials.check_unchanged(plan.all_trials)
-    unknown = trials.folders_of_other_trials(plan.out, plan.all_trials)
-    if unknown:
-        print(
-            f'{len(unknown)} folders hold trials that are not in the study; left unchanged: {_listed(unknown)}',
-            file=sys.stderr,
-        )
-
-
-def prepare_data(plan: Plan) -> None:
-    """Checks that the trials' data sets exist, and makes the digits once, before several trials would do so at once.
-
-    Raises:
-      StudyError: a data set is missing or does not fit its trial.
+      StudyError: the folder is that of another study, or of this study with other flags; or a data set is missing or
+        does not fit its trial.
       UnreachableError: a data set's storage cannot be reached.
     """
+    study, out = plan.study, plan.out
+    content = text_of(os.path.join(out, trials.STUDY_FILE))
+    try:
+        name = from_json(content, lambda values: values['name']) if content else study.name
+    except ValueError:
+        name = study.name
+    if name != study.name:
+        raise StudyError(f'--out={out}: holds the study {shown(name)}; name another folder for {study.name}.')
+    trials.check_unchanged(plan.all_trials)
     seen: Set[Tuple[Any, ...]] = set()
     for trial in plan.selected:
         config = trial.config
@@ -155,11 +143,7 @@ def prepare_data(plan: Plan) -> None:
 
 
 def check_tpus(waiting: Sequence[Trial], slots: int) -> None:
-    """Refuses trials that would use one TPU at the same time: a TPU serves one program.
-
-    Args:
-      waiting: the trials to run.
-      slots: the number of trials that run at a time.
+    """Refuses trials that would use one TPU at the same time, with a number of trials at a time.
 
     Raises:
       StudyError: two trials share a TPU.

@@ -4,7 +4,6 @@ The nodes share the sweep's folder and the working directory, under the same pat
 reads their progress there. When a node dies, its trials resume on other nodes from their last checkpoints.
 """
 
-import contextlib
 import os
 import socket
 import time
@@ -20,7 +19,7 @@ from inception_v3.run import trainer_lock
 from studies.study import StudyError
 from studies.sweep import trials, workers
 from studies.sweep.trials import Outcome, Trial
-from studies.sweep.workers import Place, Running
+from studies.sweep.workers import Place, RunningTrial
 
 # Seconds: for the cluster to answer, for a node to answer, and between checks of a claim.
 _CONNECT_TIMEOUT = 10.0
@@ -57,7 +56,7 @@ class RayCluster(Place):
             self._cores = max(1, min(_cores_of(node) for node in nodes) // workers)
             self._check_shared(nodes, out)
         except BaseException:
-            self.close()
+            ray.shutdown()
             raise
 
     @property
@@ -69,8 +68,7 @@ class RayCluster(Place):
         """Submits a trial to the cluster."""
         return Task(trial, self._cores, self._program, self._study)
 
-    def close(self) -> None:
-        """Disconnects from the cluster."""
+    def __exit__(self, *unused: object) -> None:
         ray.shutdown()
 
     def _check_shared(self, nodes: List[dict], out: str) -> None:
@@ -122,20 +120,12 @@ def _sees(directory: str, study: str) -> bool:
     return os.path.isdir(directory) and os.path.isfile(study)
 
 
-class Task(Running):
-    """A trial that was submitted to a cluster.
-
-    Args:
-      trial: the trial.
-      cores: the cores that it reserves on its node.
-      program: the command before the trial's arguments.
-      study: the absolute path of `study.json`.
-    """
+class Task(RunningTrial):
+    """A trial that was submitted to a cluster, and reserves cores on its node; `study` is the path of `study.json`."""
 
     def __init__(self, trial: Trial, cores: int, program: Sequence[str], study: str):
         self._trial = trial
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(trial.folder, trials.OUTCOME_FILE))
+        trials.remove_outcome(trial)
         task = ray.remote(num_cpus=cores, max_retries=-1)(_run)
         self._result = task.remote(trial, tuple(program), os.getcwd(), study)
 

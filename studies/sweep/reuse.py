@@ -5,7 +5,7 @@ import glob
 import os
 import shutil
 import tempfile
-from typing import Iterable, Iterator, List, NamedTuple, Sequence
+from typing import Iterable, List, Optional, Sequence, Tuple
 
 from inception_v3.run.files import recorded_config
 from studies.study import StudyError
@@ -16,19 +16,15 @@ from studies.sweep.trials import STUDY_FILE, TRIALS_FOLDER, State, Trial
 _UNFINISHED = '.unfinished-'
 
 
-class Taken(NamedTuple):
-    """A trial that was copied, and the folder of the trial that it is a copy of."""
-
-    trial: Trial
-    source: str
-
-
-def take(waiting: Iterable[Trial], sweeps: Sequence[str]) -> List[Taken]:
+def take(waiting: Iterable[Trial], sweeps: Sequence[str]) -> List[Tuple[Trial, str]]:
     """Copies finished trials of other sweeps into the folders of trials that have not started.
 
     Args:
       waiting: trials; those that have started are left alone.
       sweeps: folders of other sweeps, in the order in which they are searched.
+
+    Returns:
+      The trials that were copied, and the folders that they are copies of.
 
     Raises:
       StudyError: a folder holds no sweep, or a copy cannot be written.
@@ -38,36 +34,25 @@ def take(waiting: Iterable[Trial], sweeps: Sequence[str]) -> List[Taken]:
             raise StudyError(f'--reuse={sweep}: must not contain any of the characters * ? [, as no model_dir may.')
         if not os.path.isfile(os.path.join(sweep, STUDY_FILE)):
             raise StudyError(f'--reuse={sweep}: holds no sweep; it has no {STUDY_FILE}.')
-    taken = []
+    copies = []
     for trial in waiting:
-        if trials.state_of(trial) is not State.WAITING:
-            continue
-        source = next(_equal(trial, sweeps), None)
+        source = _equal(trial, sweeps) if trials.state_of(trial) is State.WAITING else None
         if source:
             _copy(source, trial.folder)
-            taken.append(Taken(trial, source))
-    return taken
+            copies.append((trial, source))
+    return copies
 
 
-def _equal(trial: Trial, sweeps: Iterable[str]) -> Iterator[str]:
-    """The folders of finished trials with the flags and the seed of a trial."""
+def _equal(trial: Trial, sweeps: Iterable[str]) -> Optional[str]:
+    """The folder of the first finished trial that is known to have the flags and the seed of a trial."""
     for sweep in sweeps:
-        pattern = os.path.join(sweep, TRIALS_FOLDER, '*', f'seed-{trial.seed}')
-        for folder in sorted(glob.glob(pattern)):
-            there = _moved(trial, folder)
-            if trials.state_of(there) is State.DONE and _has_the_flags(there):
-                yield folder
-
-
-def _has_the_flags(trial: Trial) -> bool:
-    """Whether the run in a trial's folder is known to have the trial's flags."""
-    return recorded_config(trial.model_dir) is not None and not trials.changed_flags(trial)
-
-
-def _moved(trial: Trial, folder: str) -> Trial:
-    """A trial as if its folder were another one."""
-    config = dataclasses.replace(trial.config, model_dir=os.path.join(folder, trials.MODEL_FOLDER))
-    return trial._replace(folder=folder, command_line=trial.command_line._replace(config=config))
+        for folder in sorted(glob.glob(os.path.join(sweep, TRIALS_FOLDER, '*', f'seed-{trial.seed}'))):
+            config = dataclasses.replace(trial.config, model_dir=os.path.join(folder, trials.MODEL_FOLDER))
+            there = trial._replace(folder=folder, command_line=trial.command_line._replace(config=config))
+            is_done = trials.state_of(there) is State.DONE and recorded_config(there.model_dir) is not None
+            if is_done and not trials.changed_flags(there):
+                return folder
+    return None
 
 
 def _copy(source: str, target: str) -> None:

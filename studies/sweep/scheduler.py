@@ -10,28 +10,28 @@ from console.tensorflow_versions import tf
 from studies.sweep import trials
 from studies.sweep.live import Display, Progress
 from studies.sweep.trials import State
-from studies.sweep.workers import Place, Running
+from studies.sweep.workers import Place, RunningTrial
 
 # Seconds between checks of the running trials.
 _POLL_INTERVAL = 0.2
 
 
-class Stopping:
+class StopSignals:
     """Records Ctrl-C, SIGTERM and SIGHUP while it is open.
 
     Attributes:
-      signal: the first signal received; None if there was none.
+      first: the first signal received; None if there was none.
       times: the number of signals received.
     """
 
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
-        self.signal: Optional[signal.Signals] = None
+        self.first: Optional[signal.Signals] = None
         self.times = 0
 
-    def __enter__(self) -> 'Stopping':
-        self._before = {number: signal.getsignal(number) for number in self._SIGNALS}
+    def __enter__(self) -> 'StopSignals':
+        self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
         for number, handler in self._before.items():
             # `nohup` ignores SIGHUP, and it must stay ignored.
             if handler != signal.SIG_IGN:
@@ -43,27 +43,22 @@ class Stopping:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: Any) -> None:
-        self.signal = self.signal or signal.Signals(number)
+        self.first = self.first or signal.Signals(number)
         self.times += 1
 
     def check(self) -> None:
-        """Raises the error of the signal received, if there was one.
-
-        Raises:
-          KeyboardInterrupt: Ctrl-C.
-          TerminatedError: SIGTERM or SIGHUP.
-        """
-        if self.signal is signal.SIGINT:
+        """Raises KeyboardInterrupt after Ctrl-C, and TerminatedError after SIGTERM or SIGHUP."""
+        if self.first is signal.SIGINT:
             raise KeyboardInterrupt
-        if self.signal is not None:
-            raise TerminatedError(f'ended by {self.signal.name}; the same command resumes the sweep')
+        if self.first is not None:
+            raise TerminatedError(f'ended by {self.first.name}; the same command resumes the sweep')
 
 
 def perform(
     all_progress: Sequence[Progress],
     place: Place,
     display: Display,
-    stopping: Stopping,
+    signals: StopSignals,
     write_report: Callable[[], None],
 ) -> None:
     """Runs the trials that are not done.
@@ -72,14 +67,14 @@ def perform(
       all_progress: the trials; their progress is kept up to date.
       place: runs the trials.
       display: shows the progress.
-      stopping: after its first signal no trial is started, and running trials are asked to end.
+      signals: after the first one no trial is started, and running trials are asked to end; the second kills them.
       write_report: called each time after trials have ended and the next ones have been started.
     """
     waiting = [progress for progress in all_progress if progress.state is not State.DONE]
-    running: List[Tuple[Progress, Running]] = []
+    running: List[Tuple[Progress, RunningTrial]] = []
     signals_handled, has_news = 0, False
-    while running or (waiting and not stopping.times):
-        while waiting and not stopping.times and len(running) < place.slots:
+    while running or (waiting and not signals.times):
+        while waiting and not signals.times and len(running) < place.slots:
             progress = waiting.pop(0)
             progress.start()
             try:
@@ -88,17 +83,21 @@ def perform(
                 _end(progress, trials.not_run(f'cannot be started: {error}'), display)
         if has_news:
             write_report()
-        if stopping.times > signals_handled:
-            _stop([trial for _, trial in running], stopping, display)
-            signals_handled = stopping.times
-        ended = [progress for progress, trial in running if _has_ended(progress, trial, display)]
-        running = [(progress, trial) for progress, trial in running if progress not in ended]
-        has_news = bool(ended)
+        if signals.times > signals_handled:
+            signals_handled = signals.times
+            if signals.times == 1 and signals.first and running:
+                name = signals.first.name
+                display.say(f'{name}: running trials save a checkpoint and end; a second signal kills them')
+            for _, trial in running:
+                trial.stop() if signals.times == 1 else trial.kill()
+        still_running = [pair for pair in running if not _has_ended(*pair, display)]
+        has_news = len(still_running) < len(running)
+        running = still_running
         display.update()
         time.sleep(_POLL_INTERVAL)
 
 
-def _has_ended(progress: Progress, running: Running, display: Display) -> bool:
+def _has_ended(progress: Progress, running: RunningTrial, display: Display) -> bool:
     try:
         outcome = running.poll()
     except (OSError, tf.errors.OpError) as error:
@@ -112,20 +111,7 @@ def _has_ended(progress: Progress, running: Running, display: Display) -> bool:
 def _end(progress: Progress, outcome: trials.Outcome, display: Display) -> None:
     progress.end(outcome)
     took = f' after {duration(progress.seconds)}' if progress.seconds is not None else ''
-    text = f'{progress.trial.name}: {progress.state.value}{took}'
-    if progress.state is State.DONE:
-        text += f', top-1 {progress.evaluation.top_1:.2%}' if progress.evaluation else ''
-    else:
-        text += f': {progress.reason}'
-    display.say(text)
-
-
-def _stop(running: Sequence[Running], stopping: Stopping, display: Display) -> None:
-    is_first = stopping.times == 1
-    if is_first and stopping.signal and running:
-        display.say(f'{stopping.signal.name}: running trials save a checkpoint and end; a second signal kills them')
-    for trial in running:
-        if is_first:
-            trial.stop()
-        else:
-            trial.kill()
+    result = f', top-1 {progress.evaluation.top_1:.2%}' if progress.evaluation else ''
+    if progress.state is not State.DONE:
+        result = f': {progress.reason}'
+    display.say(f'{progress.trial.name}: {progress.state.value}{took}{result}')

@@ -16,11 +16,7 @@ from studies import shipped
 from studies.study import SMALL_VERSIONS, Axis, Small, Study, StudyError, cases, grid, is_list_of, zipped
 
 _AXES: Dict[str, Callable[..., Axis]] = {'grid': grid, 'zip': zipped, 'cases': cases}
-
-
-# The folder of the shipped studies, and their names.
-_SHIPPED = pathlib.Path(shipped.__file__).parent
-_SHIPPED_NAMES = sorted(path.stem for path in _SHIPPED.glob('[a-z]*.py'))
+_SHIPPED = {path.stem: str(path) for path in sorted(pathlib.Path(shipped.__file__).parent.glob('[a-z]*.py'))}
 
 
 def load(path: str) -> Study:
@@ -32,14 +28,13 @@ def load(path: str) -> Study:
     Raises:
       StudyError: the file cannot be read, or does not hold a valid study.
     """
-    if path in _SHIPPED_NAMES:
-        path = str(_SHIPPED / f'{path}.py')
+    path = _SHIPPED.get(path, path)
     stem, extension = os.path.splitext(os.path.basename(path))
     reader = {'.py': _from_python, '.yaml': _from_yaml, '.yml': _from_yaml}.get(extension)
     if not reader:
-        raise StudyError(f'must be a .py or a .yaml file, or a shipped study: {", ".join(_SHIPPED_NAMES)}.')
+        raise StudyError(f'must be a .py or a .yaml file, or a shipped study: {", ".join(_SHIPPED)}.')
     if not os.path.isfile(path):
-        raise StudyError(f'no such file. The shipped studies have names: {", ".join(_SHIPPED_NAMES)}.')
+        raise StudyError(f'no such file. The shipped studies have names: {", ".join(_SHIPPED)}.')
     try:
         study = reader(path)
     except OSError as error:
@@ -51,23 +46,20 @@ def _from_python(path: str) -> Study:
     specification = importlib.util.spec_from_file_location('a_study', path)
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
+    # Leave no __pycache__ beside a user's file.
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
     try:
-        # Leave no __pycache__ beside a user's file.
-        sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-        try:
-            specification.loader.exec_module(module)
-        finally:
-            sys.dont_write_bytecode = before
+        specification.loader.exec_module(module)
     except (StudyError, OSError):
         raise
     except (Exception, SystemExit) as error:
         raise StudyError(f'{_line_of(error, path)}{type(error).__name__}: {shown(error, 300)}')
+    finally:
+        sys.dont_write_bytecode = before
     study = getattr(module, 'STUDY', None)
     if not isinstance(study, Study):
         raise StudyError('must set STUDY = Study(…).')
-    if study.question or not module.__doc__:
-        return study
-    return dataclasses.replace(study, question=inspect.cleandoc(module.__doc__))
+    return dataclasses.replace(study, question=study.question or inspect.cleandoc(module.__doc__ or ''))
 
 
 def _line_of(error: BaseException, path: str) -> str:
@@ -98,8 +90,8 @@ def _from_yaml(path: str) -> Study:
     fields = _fields(Study, content, 'a study')
     for version in SMALL_VERSIONS:
         if version in fields:
-            fields[version] = Small(**_with_axes(_fields(Small, fields[version], version)))
-    return Study(**_with_axes(fields))
+            fields[version] = Small(**_fields(Small, fields[version], version))
+    return Study(**fields)
 
 
 def _fields(kind: type, content: Any, where: str) -> Dict[str, Any]:
@@ -109,16 +101,10 @@ def _fields(kind: type, content: Any, where: str) -> Dict[str, Any]:
     unknown = [name for name in content if name not in names]
     if unknown:
         raise StudyError(f'{where}: {shown(unknown[0])}: unknown key. The keys are {", ".join(names)}.')
-    return dict(content)
-
-
-def _with_axes(fields: Dict[str, Any]) -> Dict[str, Any]:
-    if 'axes' not in fields:
-        return fields
-    axes = fields['axes']
+    axes = content.get('axes', [])
     if not isinstance(axes, list):
         raise StudyError(f'axes: must be a list of {", ".join(_AXES)}.')
-    return {**fields, 'axes': [_axis(axis) for axis in axes]}
+    return {**content, 'axes': [_axis(axis) for axis in axes]} if 'axes' in content else dict(content)
 
 
 def _axis(content: Any) -> Axis:

@@ -1,5 +1,6 @@
 """The trials of a study: command lines of the program, each with a folder that records its state."""
 
+import contextlib
 import dataclasses
 import enum
 import json
@@ -8,7 +9,7 @@ import re
 import shlex
 import signal
 import socket
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from console.errors import INTERRUPTED, RESUME, RETRY
 from console.json_content import from_json, record
@@ -24,7 +25,6 @@ from studies.study import Study, StudyError
 
 TRIALS_FOLDER = 'trials'
 MODEL_FOLDER = 'model'
-LOG_FILE = 'log.txt'
 COMMAND_FILE = 'command.sh'
 OUTCOME_FILE = 'outcome.json'
 STUDY_FILE = 'study.json'
@@ -80,7 +80,7 @@ class Trial(NamedTuple):
     @property
     def log(self) -> str:
         """Path of the file with everything that the trial printed."""
-        return os.path.join(self.folder, LOG_FILE)
+        return os.path.join(self.folder, 'log.txt')
 
 
 class Outcome(NamedTuple):
@@ -113,13 +113,7 @@ class Outcome(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost of trials.
-
-    Attributes:
-      trials: number of trials.
-      steps: training steps of all trials.
-      hours: hours of training on a v2-8; None if the study gives no step time.
-    """
+    """The number of trials, their training steps, and their hours on a v2-8; None if the study gives no step time."""
 
     trials: int
     steps: int
@@ -131,11 +125,7 @@ class Cost(NamedTuple):
 
 
 def trials_of(study: Study, out: str) -> List[Trial]:
-    """The trials of a study, ordered by case and then by seed.
-
-    Args:
-      study: the study.
-      out: the sweep's folder.
+    """The trials of a study in the sweep's folder `out`, ordered by case and then by seed.
 
     Raises:
       StudyError: the program refuses the flags of a case.
@@ -143,8 +133,7 @@ def trials_of(study: Study, out: str) -> List[Trial]:
     trials = []
     for case in study.cases():
         for seed in study.all_seeds:
-            name = f'{case.name}/seed-{seed}'
-            folder = os.path.join(out, TRIALS_FOLDER, *name.split('/'))
+            folder = os.path.join(out, TRIALS_FOLDER, case.name, f'seed-{seed}')
             own = {**case.flags, 'seed': seed, 'model_dir': os.path.join(folder, MODEL_FOLDER)}
             if 'export_dir' in PRESETS[study.preset]:
                 own['export_dir'] = ''
@@ -153,7 +142,7 @@ def trials_of(study: Study, out: str) -> List[Trial]:
                 command_line = flags.parse([flags.__name__, *arguments])
             except ConfigError as error:
                 raise StudyError(f'case {case.name}: {error}')
-            trials.append(Trial(name, case.name, seed, folder, arguments, command_line))
+            trials.append(Trial(f'{case.name}/seed-{seed}', case.name, seed, folder, arguments, command_line))
     return trials
 
 
@@ -193,6 +182,12 @@ def outcome_of(trial: Trial) -> Optional[Outcome]:
         return from_json(text_of(os.path.join(trial.folder, OUTCOME_FILE)), lambda values: record(Outcome, values))
     except ValueError:
         return None
+
+
+def remove_outcome(trial: Trial) -> None:
+    """Removes the outcome of an earlier start."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(trial.folder, OUTCOME_FILE))
 
 
 def run_config(trial: Trial) -> Config:
@@ -250,44 +245,19 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
       StudyError: a folder holds a run with other flags, or whose flags cannot be read; resuming it could mix two
         experiments.
     """
-    changed: Dict[str, List[str]] = {}
     for trial in trials:
         try:
-            found = changed_flags(trial)
+            changed = changed_flags(trial)
         except ConfigError as error:
             raise StudyError(f'{error} Name another folder with --out, or remove {trial.folder}, to run it again.')
-        if found:
-            changed[trial.folder] = found
-    if changed:
-        more = len(changed) - 1
-        first, found = next(iter(changed.items()))
-        others = f' ({more} more trial{"s" if more > 1 else ""} likewise)' if more else ''
-        raise StudyError(
-            f'{first}: was run with other flags than the study has now ({"; ".join(found)}){others}. '
-            'Name another folder with --out, or remove the folders of the trials to run again.'
-        )
-
-
-def folders_of_other_trials(out: str, trials: Iterable[Trial]) -> List[str]:
-    """The trial folders inside a sweep's folder that belong to none of the given trials."""
-    own = {os.path.normpath(trial.folder) for trial in trials}
-    top = os.path.join(out, TRIALS_FOLDER)
-    found = []
-    for case in _folders_in(top):
-        found += [folder for folder in _folders_in(case) if os.path.normpath(folder) not in own]
-    return found
-
-
-def _folders_in(folder: str) -> List[str]:
-    """The folders inside a folder, without hidden ones and the files that file managers leave."""
-    if not os.path.isdir(folder):
-        return []
-    found = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    return [entry.path for entry in found if entry.is_dir() and not entry.name.startswith('.')]
+        if changed:
+            raise StudyError(
+                f'{trial.folder}: was run with other flags than the study has now ({"; ".join(changed)}). '
+                'Name another folder with --out, or remove the folders of the trials to run again.'
+            )
 
 
 def reason_in(log: str) -> str:
     """The reason for a failure, from the printed text: the last error message, or else the last line."""
     errors = re.findall(r'^error: (.*)$', log, re.MULTILINE)
-    lines = [line for line in log.splitlines() if line.strip()]
-    return errors[-1] if errors else lines[-1].strip() if lines else ''
+    return errors[-1] if errors else log.strip().rpartition('\n')[2].strip()

@@ -1,14 +1,12 @@
-"""Places where trials run: the interface, and this machine, where each trial is a process."""
+"""Places where trials run: what a place is, and this machine, where each trial is a process."""
 
-import abc
-import contextlib
 import ctypes
 import os
 import signal
 import socket
 import subprocess
 import time
-from typing import Any, Callable, Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from console import outputs, processes
 from data.files import write_whole
@@ -24,47 +22,43 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-class Running(abc.ABC):
+class RunningTrial:
     """A trial that has been started."""
 
-    @abc.abstractmethod
     def poll(self) -> Optional[Outcome]:
         """The outcome, once the trial has ended and it is written; None before."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def stop(self) -> None:
         """Asks the trial to save a checkpoint and end."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def kill(self) -> None:
         """Ends the trial at once."""
+        raise NotImplementedError
 
 
-class Place(abc.ABC):
-    """A place where trials run; a context manager."""
-
-    def __enter__(self) -> 'Place':
-        return self
-
-    def __exit__(self, *unused: Any) -> None:
-        self.close()
+class Place:
+    """A place where trials run; a context manager, which releases it."""
 
     @property
-    @abc.abstractmethod
     def slots(self) -> int:
         """The number of trials that can run at the same time now."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
-    def start(self, trial: Trial) -> Running:
+    def start(self, trial: Trial) -> RunningTrial:
         """Starts a trial.
 
         Raises:
           OSError: the trial's folder cannot be written to, or the trial cannot be started.
         """
+        raise NotImplementedError
 
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Releases the place; no trial is running any more."""
+    def __enter__(self) -> 'Place':
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        pass
 
 
 class ThisMachine(Place):
@@ -91,30 +85,19 @@ class ThisMachine(Place):
         """Starts a process."""
         return Process(trial, self._program)
 
-    def close(self) -> None:
-        """Does nothing: there is nothing to release."""
 
-
-class Process(Running):
+class Process(RunningTrial):
     """A running trial, as a process of this machine.
 
     The process has a session of its own, so that Ctrl-C at a terminal does not reach it. The kernel kills it when the
     thread that started it ends: a leftover process would block a resumed sweep.
-
-    Args:
-      trial: the trial.
-      program: the command before the trial's arguments; the word `python` means this interpreter.
-
-    Raises:
-      OSError: the trial's folder cannot be written to, or the process cannot be started.
     """
 
     def __init__(self, trial: Trial, program: Sequence[str]):
         self._trial = trial
         self._start = now()
         os.makedirs(trial.folder, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(trial.folder, trials.OUTCOME_FILE))
+        trials.remove_outcome(trial)
         script = os.path.join(trial.folder, trials.COMMAND_FILE)
         write_whole(script, trials.script(program, trial))
         os.chmod(script, 0o755)

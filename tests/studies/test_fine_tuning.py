@@ -1,7 +1,6 @@
 """The study of fine-tuning: its trials, and the table and figure of their results."""
 
 import io
-import os
 import pathlib
 import types
 from typing import Any, Dict, List
@@ -11,10 +10,11 @@ import PIL.Image
 import pytest
 import yaml
 
+from data.convert import digits
 from inception_v3.weights.patterns import Patterns
 from studies import fine_tuning
 from studies.study import Study
-from studies.sweep import study_file, trials
+from studies.sweep import plan, run, study_file, trials
 from studies.sweep.trials import Trial
 
 WAYS = ['classifier', 'last-blocks', 'all-layers', 'from-nothing']
@@ -49,9 +49,8 @@ def test_study__has_a_trial_for_each_way_number_of_images_and_seed(planned: List
 def test_study__begins_from_the_run_of_the_source(planned: List[Trial], tmp_path: pathlib.Path) -> None:
     (source,) = trials.trials_of(loaded(tmp_path, fine_tuning.source_study('OUT')), 'OUT/source')
     assert source.config.data_dir == 'OUT/data/old'
-    assert {trial.config.init_from for trial in planned if not trial.case.startswith('from-nothing')} == {
-        source.model_dir
-    }
+    begun = {trial.config.init_from for trial in planned if not trial.case.startswith('from-nothing')}
+    assert begun == {source.model_dir}
     scratch = of_way(planned, 'from-nothing').config
     assert (scratch.init_from, scratch.freeze, scratch.optimizer) == ('', '', 'RMS')
     # The same network, so that the weights fit.
@@ -60,28 +59,21 @@ def test_study__begins_from_the_run_of_the_source(planned: List[Trial], tmp_path
         assert [getattr(trial.config, name) for name in names] == [getattr(source.config, name) for name in names]
 
 
-@pytest.mark.parametrize(
-    ('way', 'trained'),
-    [
-        ('classifier', ['Logits']),
-        ('last-blocks', ['Mixed_7a', 'Mixed_7c', 'Logits']),
-        ('all-layers', ['Conv2d_1a_3x3', 'Mixed_5b', 'Mixed_6e', 'Mixed_7a', 'Mixed_7c', 'Logits']),
-    ],
-)
-def test_study__freezes_what_is_not_trained(planned: List[Trial], way: str, trained: List[str]) -> None:
-    frozen = Patterns(of_way(planned, way).config.freeze)
+def test_study__freezes_what_is_not_trained(planned: List[Trial]) -> None:
     scopes = ['Conv2d_1a_3x3', 'Mixed_5b', 'Mixed_6e', 'Mixed_7a', 'Mixed_7c', 'Logits']
-    assert [scope for scope in scopes if not frozen.match(f'InceptionV3/{scope}/weights')] == trained
-    # Digits of other classes, though of the same number.
-    assert of_way(planned, way).config.init_except == 'Logits'
+    for way, trained in (('classifier', scopes[-1:]), ('last-blocks', scopes[3:]), ('all-layers', scopes)):
+        config = of_way(planned, way).config
+        frozen = Patterns(config.freeze)
+        assert [scope for scope in scopes if not frozen.match(f'InceptionV3/{scope}/weights')] == trained
+        # Digits of other classes, though of the same number.
+        assert config.init_except == 'Logits'
 
 
 def test_results__are_those_of_the_last_step_by_case(
     planned: List[Trial], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / 'fine_tuning.yaml').write_text(
-        yaml.safe_dump(fine_tuning.study(str(tmp_path), [5, 20], seeds=2, steps=7), sort_keys=False)
-    )
+    content = fine_tuning.study(str(tmp_path), [5, 20], seeds=2, steps=7)
+    (tmp_path / 'fine_tuning.yaml').write_text(yaml.safe_dump(content, sort_keys=False))
 
     def evaluation(trial: Trial) -> Any:
         if trial.name == 'last-blocks,20/seed-2':
@@ -107,9 +99,19 @@ def test_results__are_those_of_the_last_step_by_case(
     assert picture.shape[0] > 500 and (picture < 200).any()
 
 
-def test_command__refuses_more_images_than_there_are(tmp_path: pathlib.Path, capsys: Any) -> None:
-    with pytest.raises(SystemExit) as ended:
-        fine_tuning.main([f'--out={tmp_path}/out', '--images=5,140'])
-    assert ended.value.code == 2
+def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
+    ran: List[Any] = []
+    monkeypatch.setattr(digits, 'build_if_missing', lambda *arguments: ran.append(arguments))
+
+    def swept(planned: plan.Plan, workers: int) -> int:
+        ran.append((planned.study.name, planned.out, workers))
+        return 0
+
+    monkeypatch.setattr(run, 'run', swept)
+    assert fine_tuning.main([f'--out={tmp_path}/out', '--images=5', '--seeds=1', '--workers=3']) == 0
+    old, new = (f'{tmp_path}/out/data/old', (0, 1, 2, 3, 4), None), (f'{tmp_path}/out/data/new-5', (5, 6, 7, 8, 9), 5)
+    sweeps = [(name, f'{tmp_path}/out/{name}', 3) for name in ('source', 'fine_tuning')]
+    assert ran == [old, new, *sweeps]
+    with pytest.raises(SystemExit):
+        fine_tuning.main(['--images=5,140'])
     assert 'from 1 to 139' in capsys.readouterr().err
-    assert not os.path.exists(str(tmp_path / 'out'))

@@ -46,16 +46,17 @@ def test_shipped__has_a_question_a_cost_and_two_small_versions(name: str) -> Non
 
 
 def test_shipped__one_case_is_the_documented_default() -> None:
-    documented = {'optimizers.py': 'RMS', 'color_distortion.py': 'fast', 'moving_average.py': 'decay=0.995'}
-    documented.update({'batch_norm_decay.py': 'batch_norm_decay=0.9976', 'precision.py': 'precision=float32'})
-    documented['large_batch.py'] = 'batch=1024,plain'
+    documented = {
+        'optimizers.py': 'RMS',
+        'color_distortion.py': 'fast',
+        'moving_average.py': 'decay=0.995',
+        'batch_norm_decay.py': 'batch_norm_decay=0.9976',
+        'precision.py': 'precision=float32',
+        'large_batch.py': 'batch=1024,plain',
+    }
     for name, case in documented.items():
         config = configs_of(load(str(FOLDER / name)))[case]
         assert Config(seed=config.seed, model_dir=config.model_dir) == config, name
-
-
-def test_large_batch__has_128_images_a_core_and_the_published_epochs() -> None:
     for config in configs_of(load(str(FOLDER / 'large_batch.py'))).values():
-        assert config.train_batch_size == 128 * config.num_shards
-        assert decay_warning(config) is None
+        assert config.train_batch_size == 128 * config.num_shards and decay_warning(config) is None
         assert config.train_steps * config.train_batch_size / config.num_train_images == pytest.approx(170.2, abs=0.1)

@@ -47,52 +47,56 @@ digits:
 """
 
 
+ALL = 'from studies.study import *\n'
+
+
 def written(folder: pathlib.Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text(text)
     return str(path)
 
 
-def named(axes: List[Axis]) -> Dict[str, Any]:
-    return {case.name: dict(case.settings) for case in Study(axes=axes).cases()}
-
-
-def test_grid__is_every_combination() -> None:
-    assert named([grid(optimizer=['sgd', 'RMS'], learning_rate=[0.1, 1])]) == {
-        'optimizer=sgd,learning_rate=0.1': {'optimizer': 'sgd', 'learning_rate': 0.1},
-        'optimizer=sgd,learning_rate=1': {'optimizer': 'sgd', 'learning_rate': 1},
-        'optimizer=RMS,learning_rate=0.1': {'optimizer': 'RMS', 'learning_rate': 0.1},
-        'optimizer=RMS,learning_rate=1': {'optimizer': 'RMS', 'learning_rate': 1},
-    }
-
-
-def test_zipped__varies_flags_together_and_names_those_that_differ() -> None:
-    assert named([zipped(train_batch_size=[8, 16], train_steps=[20, 10], optimizer=['sgd', 'sgd'])]) == {
-        'train_batch_size=8,train_steps=20': {'train_batch_size': 8, 'train_steps': 20, 'optimizer': 'sgd'},
-        'train_batch_size=16,train_steps=10': {'train_batch_size': 16, 'train_steps': 10, 'optimizer': 'sgd'},
-    }
-
-
-def test_axes__are_multiplied_and_named_cases_keep_their_names() -> None:
-    axes = [cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}}), grid(optimizer=['sgd', 'RMS'])]
-    names = ['plain,optimizer=sgd', 'plain,optimizer=RMS', 'warm-up,optimizer=sgd', 'warm-up,optimizer=RMS']
-    assert list(named(axes)) == names
-
-
-def test_cases__without_axes_there_is_one() -> None:
-    (case,) = Study(flags={'train_steps': 5}).cases()
-    assert (case.name, case.settings, case.flags) == ('default', {}, {'train_steps': 5})
-
-
-def test_cases__override_the_flags_of_the_study() -> None:
-    study = Study(flags={'train_steps': 5, 'optimizer': 'RMS'}, axes=[cases({'short': {'train_steps': 2}})])
-    assert [case.flags for case in study.cases()] == [{'train_steps': 2, 'optimizer': 'RMS'}]
-
-
-def test_names__are_valid_for_folders() -> None:
-    (name, _) = named([grid(data_dir=['gs://bucket/a b', '../c'])])
-    assert name == 'data_dir=gs-bucket-a-b'
-    assert not set(name) & set('/ *?[')
+@pytest.mark.parametrize(
+    ('axes', 'expected'),
+    [
+        (
+            [grid(optimizer=['sgd', 'RMS'], learning_rate=[0.1, 1])],
+            {
+                'optimizer=sgd,learning_rate=0.1': {'optimizer': 'sgd', 'learning_rate': 0.1},
+                'optimizer=sgd,learning_rate=1': {'optimizer': 'sgd', 'learning_rate': 1},
+                'optimizer=RMS,learning_rate=0.1': {'optimizer': 'RMS', 'learning_rate': 0.1},
+                'optimizer=RMS,learning_rate=1': {'optimizer': 'RMS', 'learning_rate': 1},
+            },
+        ),
+        # A flag that does not differ names no case.
+        (
+            [zipped(train_batch_size=[8, 16], train_steps=[20, 10], optimizer=['sgd', 'sgd'])],
+            {
+                'train_batch_size=8,train_steps=20': {'train_batch_size': 8, 'train_steps': 20, 'optimizer': 'sgd'},
+                'train_batch_size=16,train_steps=10': {'train_batch_size': 16, 'train_steps': 10, 'optimizer': 'sgd'},
+            },
+        ),
+        (
+            [cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}}), grid(width=[80, 90])],
+            {
+                'plain,width=80': {'width': 80},
+                'plain,width=90': {'width': 90},
+                'warm-up,width=80': {'use_learning_rate_warmup': True, 'width': 80},
+                'warm-up,width=90': {'use_learning_rate_warmup': True, 'width': 90},
+            },
+        ),
+        ([], {'default': {}}),
+        # Names are valid for folders.
+        (
+            [grid(data_dir=['gs://b/a b', '../c'])],
+            {'data_dir=gs-b-a-b': {'data_dir': 'gs://b/a b'}, 'data_dir=..-c': {'data_dir': '../c'}},
+        ),
+    ],
+)
+def test_axes__are_multiplied_to_cases(axes: List[Axis], expected: Dict[str, Any]) -> None:
+    found = Study(flags={'train_steps': 5, 'width': 75}, axes=axes).cases()
+    assert [(case.name, case.settings) for case in found] == [*expected.items()]
+    assert [case.flags for case in found] == [{'train_steps': 5, 'width': 75, **flags} for flags in expected.values()]
 
 
 @pytest.mark.parametrize(('seeds', 'all_seeds'), [(1, (1,)), (3, (1, 2, 3)), ((7, 0), (7, 0)), ([2], (2,))])
@@ -128,12 +132,13 @@ def test_small__inherits_axes_and_seeds() -> None:
 @pytest.mark.parametrize(
     ('name', 'text', 'message'),
     [
+        ('missing.yaml', None, 'no such file'),
         ('a.txt', '', r'must be a \.py or a \.yaml file'),
         ('a.py', 'STUDY = 1', r'must set STUDY = Study\(…\)'),
         ('a.py', 'x = 1\nSTUDY = Study(', r'line 2: SyntaxError'),
         ('a.py', 'x = 1\nSTUDY = Study()', r"line 2: NameError: name 'Study' is not defined"),
         ('a.py', 'import sys\nsys.exit(3)', r'line 2: SystemExit: 3'),
-        ('a.py', 'from studies.study import *\nSTUDY = Study(axis=[])', r"line 2: TypeError: .*'axis'"),
+        ('a.py', f'{ALL}STUDY = Study(axis=[])', r"line 2: TypeError: .*'axis'"),
         ('a.yaml', 'axes: [', r'invalid YAML: .*line 1'),
         ('a.yaml', '- 1', r'a study: must be a mapping with the keys preset, flags, axes'),
         ('a.yaml', 'axis: []', r'a study: axis: unknown key\. The keys are preset,'),
@@ -141,14 +146,8 @@ def test_small__inherits_axes_and_seeds() -> None:
         ('a.yaml', 'flags: {width: 75, width: 76}', r'line 1: width: duplicate key'),
         ('a.yaml', 'axes: {grid: {}}', r'axes: must be a list of grid, zip, cases'),
         ('a.yaml', 'axes: [{product: {}}]', r'axes: each must be one of grid, zip, cases'),
-        ('a.yaml', 'axes: [{together: {width: [75]}}]', r'axes: each must be one of grid, zip, cases'),
-        (
-            'a.py',
-            'from studies.study import *\nSTUDY = Study(axes=[1])',
-            r'must be a list of grid\(…\), zipped\(…\) and cases',
-        ),
+        ('a.py', f'{ALL}STUDY = Study(axes=[1])', r'must be a list of grid\(…\), zipped\(…\) and cases'),
         ('a.yaml', 'axes: [{grid: [1]}]', r'grid: must map flags to lists of values'),
-        ('a.yaml', 'axes: [{grid: {}}]', r'grid: must map flags to lists of values'),
         ('a.yaml', 'axes: [{grid: {width: 75}}]', r'grid: width: must be a list of values; it is 75'),
         ('a.yaml', 'axes: [{cases: [a]}]', r'cases: must map names to flags'),
         ('a.yaml', 'axes: [{cases: {a: 1}}]', r'cases: a: must map flags to values'),
@@ -158,27 +157,16 @@ def test_small__inherits_axes_and_seeds() -> None:
         ('a.yaml', 'flags: {width: }', r'flags: width: must be a number, a string, True or False; it is None'),
         ('a.yaml', 'axes: [{grid: {mode: [eval]}}]', r'grid: mode: is always train_and_eval in a sweep'),
         ('a.yaml', 'flags: {tpu: no}', r'flags: tpu: must be a string; it is False\. In YAML, quote the value'),
-        (
-            'a.yaml',
-            'preset: [digits]',
-            r"preset: \['digits'\]: must be one of cifar10_stream, digits, finetune, imagenet",
-        ),
+        ('a.yaml', 'preset: [digits]', r"preset: \['digits'\]: must be one of cifar10_stream, digits, finetune"),
         ('a.yaml', 'name: ../x', r'name: \.\./x: must be valid as the name of a folder'),
         ('a.yaml', 'report: [top_1, top_1]', r'report: .*: lists a metric twice'),
-        ('a.yaml', 'preset: digit', r'preset: digit: must be one of cifar10_stream, digits, finetune, imagenet'),
-        ('a.yaml', 'seeds: 0', r'seeds: must be a number of seeds, at least 1'),
         ('a.yaml', 'seeds: [1, 1]', r'seeds: must be a number of seeds, at least 1, or a list of distinct seeds'),
         ('a.yaml', 'seeds: yes', r'seeds: must be a number of seeds'),
         ('a.yaml', 'report: [top_2]', r'report: must be a list of top_1, top_5, cross_entropy'),
         ('a.yaml', 'step_ms: -1', r'step_ms: must be milliseconds, above 0'),
-        ('a.yaml', 'digits: {flags: {wodth: 1}}', r'digits: flags: wodth: no such flag\. Did you mean width\?'),
         ('a.yaml', 'axes: [{grid: {width: [75]}}, {grid: {width: [76]}}]', r'axes: width: varies in two axes'),
         ('a.yaml', 'axes: [{grid: {width: [75, 76, 76]}}]', r'axes: two cases are named width=76'),
-        (
-            'a.yaml',
-            'axes: [{zip: {width: [75, 76], height: [75]}}]',
-            r'zip: all flags must have the same number of values; width has 2, height has 1',
-        ),
+        ('a.yaml', 'axes: [{zip: {width: [75, 76], height: [75]}}]', r'zip: all flags .* width has 2, height has 1'),
         (
             'a.yaml',
             f'axes: [{{cases: {{{"a" * 200}: {{}}}}}}]',
@@ -186,11 +174,6 @@ def test_small__inherits_axes_and_seeds() -> None:
         ),
     ],
 )
-def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, name: str, text: str, message: str) -> None:
+def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, name: str, text: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
-        load(written(tmp_path, name, text))
-
-
-def test_load__refuses_a_missing_file(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(StudyError, match='no such file'):
-        load(str(tmp_path / 'a.yaml'))
+        load(str(tmp_path / name) if text is None else written(tmp_path, name, text))

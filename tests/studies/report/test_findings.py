@@ -27,12 +27,12 @@ def test_curve__summarizes_the_runs_at_each_step() -> None:
     curve = find(Case('case', {}, runs)).cases[0].evaluations['top_1']
     assert [one.values for one in curve.curves] == [(0.1, 0.4, 0.7), (0.3, 0.5), (0.2, 0.9)]
     assert curve.steps == (100, 200, 300)
-    assert [summary.n for summary in curve.summaries] == [3, 3, 1]
-    assert [summary.mean for summary in curve.summaries] == pytest.approx([0.2, 0.6, 0.7])
-    assert [summary.deviation for summary in curve.summaries[:2]] == pytest.approx(
-        [np.std([0.1, 0.3, 0.2], ddof=1), np.std([0.4, 0.5, 0.9], ddof=1)]
-    )
-    assert curve.summaries[2].deviation is None
+    deviations = [np.std([0.1, 0.3, 0.2], ddof=1), np.std([0.4, 0.5, 0.9], ddof=1)]
+    assert [*curve.summaries] == [
+        (3, pytest.approx(0.2), pytest.approx(deviations[0])),
+        (3, pytest.approx(0.6), pytest.approx(deviations[1])),
+        (1, 0.7, None),
+    ]
 
 
 def test_finals__are_of_the_finished_runs() -> None:
@@ -45,39 +45,22 @@ def test_finals__are_of_the_finished_runs() -> None:
     )
     found = find(Case('case', {}, runs)).cases[0]
     assert found.finals['top_1'] == {1: 0.7, 4: 0.5}
-    assert [findings.state(run) for run in runs] == [
-        *('finished', 'at step 290 of 300', 'failed, at step 290 of 300', 'finished', 'not started')
-    ]
+    states = ['finished', 'at step 290 of 300', 'failed, at step 290 of 300', 'finished', 'not started']
+    assert [findings.state(run) for run in runs] == states
 
 
-def test_difference__pairs_runs_by_seed() -> None:
-    pair = find(recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9])).pairs[0]
-    assert (pair.later.name, pair.earlier.name) == ('RMS', 'sgd')
-    found = pair.differences['top_1']
-    assert found is not None
-    assert found.paired
-    assert found.mean == pytest.approx((0.1 + 0.3 + 0.1) / 3)
-    assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.3))
-
-
-def test_difference__pairs_the_finished_runs_of_a_sweep_that_goes_on() -> None:
+def test_difference__pairs_the_finished_runs_by_seed() -> None:
     cases = [recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9])]
+    pair = find(*cases).pairs[0]
+    found = pair.differences['top_1']
+    assert found is not None and found.paired and (pair.later, pair.earlier) == (1, 0)
+    assert (found.mean, found.low, found.high) == pytest.approx(((0.1 + 0.3 + 0.1) / 3, 0.1, 0.3))
     unfinished = [Case(case.name, {}, (*case.runs, not_started(f'{case.name}/seed-4'))) for case in cases]
-    assert find(*unfinished).pairs[0].differences == find(*cases).pairs[0].differences
-
-
-def test_difference__does_not_pair_several_runs_of_one_seed() -> None:
+    assert find(*unfinished).pairs[0].differences == pair.differences
+    # Several runs of one seed are not paired.
     runs = tuple(recorded.run(f'again/{index}', [0, 0, 0.5 + 0.1 * index], seed=1) for index in range(3))
-    found = find(Case('again', {}, runs), recorded.case('sgd', [0.5, 0.6, 0.8])).pairs[0].differences['top_1']
-    assert found is not None and not found.paired and found.runs == (3, 3)
-
-
-def test_findings__nan_gives_no_interval() -> None:
-    runs = (recorded.run('a', [0.1, 0.1, math.nan], 1), recorded.run('b', [0.1, 0.1, 0.5], 2))
-    found = find(Case('case', {}, runs), recorded.case('sgd', [0.5, 0.6]))
-    assert math.isnan(found.cases[0].evaluations['top_1'].summaries[-1].mean)
-    difference = found.pairs[0].differences['top_1']
-    assert difference is not None and math.isnan(difference.mean) and difference.low is None
+    again = find(Case('again', {}, runs), cases[0]).pairs[0].differences['top_1']
+    assert again is not None and not again.paired and again.runs == (3, 3)
 
 
 def test_throughput__is_the_median_of_a_run() -> None:
@@ -95,8 +78,7 @@ def test_loss__is_the_mean_of_each_span_of_steps() -> None:
     losses = np.random.RandomState(0).uniform(1, 2, 1200)
     run = recorded.run('long', [], config=Config(train_steps=12000), losses=losses.tolist())
     curve = find(Case('case', {}, (run,))).cases[0].loss.curves[0]
-    assert len(curve.steps) == 300
-    assert curve.steps[:2] == (30, 70)
+    assert len(curve.steps) == 300 and curve.steps[:2] == (30, 70)
     assert curve.values == pytest.approx(losses.reshape(300, 4).mean(1))
 
 
@@ -104,25 +86,30 @@ def test_loss__is_the_mean_of_each_span_of_steps() -> None:
     'changes',
     [
         {},
-        {'use_learning_rate_warmup': True},
         {'use_learning_rate_warmup': True, 'learning_rate_decay_epochs': 1, 'cold_epochs': 0},
         {'train_steps': 1},
         {'train_steps': 30},
     ],
 )
 def test_schedule__equals_the_formula_at_every_step(changes: Any) -> None:
-    config = dataclasses.replace(
-        Config(train_steps=5000, train_batch_size=64, num_train_images=12345, use_tpu=False), **changes
-    )
-    schedule = find(Case('case', {}, (recorded.run('run', [], config=config),))).cases[0].schedule
-    steps, rates = zip(*schedule)
-    assert steps[0] == 0 and steps[-1] == config.train_steps - 1
+    settings: Any = {'train_steps': 5000, 'train_batch_size': 64, 'num_train_images': 12345, 'use_tpu': False}
+    config = Config(**{**settings, **changes})
+    found = find(Case('case', {}, (recorded.run('run', [], config=config),)))
+    steps, rates = zip(*found.cases[0].schedule)
+    assert steps[0] == 0 and steps[-1] == config.train_steps - 1 and not found.by_epoch
     for step in range(config.train_steps):
-        at = np.searchsorted(steps, step, side='right') - 1
-        assert rates[at] == learning_rate(step, config), step
+        assert rates[np.searchsorted(steps, step, side='right') - 1] == learning_rate(step, config), step
+
+
+def test_findings__different_batch_sizes_are_compared_by_epoch() -> None:
+    configs = [
+        Config(train_steps=300, train_batch_size=size, num_train_images=640, use_tpu=False) for size in (64, 128)
+    ]
+    assert find(*[Case(str(c), {}, (recorded.run('run', [0.5], config=c),)) for c in configs]).by_epoch
 
 
 def test_findings__of_runs_that_have_not_started() -> None:
-    found = find(Case('case', {}, (not_started('a'), not_started('b'))), recorded.case('sgd', [0.5]))
+    found = find(Case('case', {}, (not_started('a'), not_started('b'))), recorded.case('sgd', [0.5, math.nan]))
     assert (found.cases[0].schedule, found.cases[0].steps_per_epoch, found.cases[0].throughputs) == ((), None, {})
     assert found.pairs[0].differences == {'top_1': None, 'top_5': None, 'cross_entropy': None}
+    assert math.isnan(found.cases[1].evaluations['top_1'].summaries[-1].mean)

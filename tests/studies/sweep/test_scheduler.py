@@ -4,7 +4,7 @@ import io
 import os
 import pathlib
 import signal
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -12,20 +12,38 @@ from console.errors import TerminatedError
 from studies.study import Study
 from studies.sweep import scheduler, trials
 from studies.sweep.live import Display, Progress
-from studies.sweep.scheduler import Stopping, perform
+from studies.sweep.scheduler import StopSignals
 from studies.sweep.trials import Outcome, State, Trial
-from studies.sweep.workers import Place, Running
+from studies.sweep.workers import Place, RunningTrial
+
+DONE, FAILED, STOPPED, WAITING = State.DONE, State.FAILED, State.STOPPED, State.WAITING
 
 
-class Polled(Running):
+class TwoSlots(Place):
+    """A place for two trials."""
+
+    slots = 2
+
+    def __init__(self, codes: Dict[int, int], blocked: Tuple[int, ...] = ()):
+        self.codes, self.blocked = codes, blocked
+        self.started: List[int] = []
+        self.events: List[str] = []
+        self.most = self.running = 0
+
+    def start(self, trial: Trial) -> RunningTrial:
+        if trial.seed in self.blocked:
+            raise OSError('in the way')
+        self.started.append(trial.seed)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        return Polled(self, self.codes.get(trial.seed, 0))
+
+
+class Polled(RunningTrial):
     """A trial that ends at its third poll, at once when killed, and with exit code 75 when stopped."""
 
-    def __init__(self, place: 'TwoSlots', trial: Trial):
-        self._place = place
-        self._polls = 3
-        self._code = place.codes.get(trial.seed, 0)
-        place.running += 1
-        place.most = max(place.most, place.running)
+    def __init__(self, place: TwoSlots, code: int):
+        self._place, self._code, self._polls = place, code, 3
 
     def poll(self) -> Optional[Outcome]:
         self._polls -= 1
@@ -43,89 +61,68 @@ class Polled(Running):
         self._polls, self._code = 0, -9
 
 
-class TwoSlots(Place):
-    """A place for two trials."""
-
-    def __init__(self, codes: Dict[int, int]):
-        self.codes = codes
-        self.running = self.most = 0
-        self.started: List[int] = []
-        self.events: List[str] = []
-
-    @property
-    def slots(self) -> int:
-        return 2
-
-    def start(self, trial: Trial) -> Polled:
-        self.started.append(trial.seed)
-        return Polled(self, trial)
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.fixture
 def all_progress(tmp_path: pathlib.Path, monkeypatch: Any) -> List[Progress]:
     monkeypatch.setattr(scheduler, '_POLL_INTERVAL', 0)
-    return [Progress(t, State.WAITING) for t in trials.trials_of(Study(preset='digits', seeds=5), str(tmp_path))]
+    return [Progress(t, WAITING) for t in trials.trials_of(Study(preset='digits', seeds=5), str(tmp_path))]
 
 
-def performed(all_progress: List[Progress], place: TwoSlots, stopping: Stopping, **changes: Any) -> List[List[State]]:
-    """Performs trials; returns their states at each report."""
+def performed(all_progress: List[Progress], place: TwoSlots, signals: int = 0) -> List[List[State]]:
+    """Performs trials, and sends signals at the first report; returns the states at each report."""
     reports: List[List[State]] = []
+    stop = StopSignals()
 
     def write_report() -> None:
         reports.append([progress.state for progress in all_progress])
+        if signals:
+            stop.first, stop.times = signal.SIGTERM, signals
 
-    perform(all_progress, place, Display(io.StringIO(), all_progress), stopping, changes.get('report', write_report))
+    scheduler.perform(all_progress, place, Display(io.StringIO(), all_progress), stop, write_report)
     return reports
 
 
 def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: List[Progress]) -> None:
     place = TwoSlots({2: 1})
-    reports = performed(all_progress, place, Stopping())
+    reports = performed(all_progress, place)
     assert (place.started, place.most) == ([1, 2, 3, 4, 5], 2)
-    assert [progress.state for progress in all_progress] == [State.DONE, State.FAILED, *[State.DONE] * 3]
+    assert [progress.state for progress in all_progress] == [DONE, FAILED, DONE, DONE, DONE]
     assert all_progress[1].reason == 'why'
     # A report is written once the next trials run.
-    assert reports[0] == [State.DONE, State.FAILED, State.RUNNING, State.RUNNING, State.WAITING]
+    assert reports[0] == [DONE, FAILED, State.RUNNING, State.RUNNING, WAITING]
 
 
 def test_perform__runs_failed_and_stopped_trials_again_but_no_finished_one(all_progress: List[Progress]) -> None:
-    for progress, state in zip(all_progress, [State.DONE, State.FAILED, State.STOPPED, State.DONE, State.WAITING]):
+    for progress, state in zip(all_progress, [DONE, FAILED, STOPPED, DONE, WAITING]):
         progress.state = state
+    place = TwoSlots({}, blocked=(3,))
+    performed(all_progress, place)
+    assert place.started == [2, 5] and all_progress[1].state is all_progress[4].state is DONE
+    # A trial that cannot be started fails alone.
+    assert (all_progress[2].state, all_progress[2].reason) == (FAILED, 'cannot be started: in the way')
+
+
+@pytest.mark.parametrize(('signals', 'event'), [(1, 'stop'), (2, 'kill')])
+def test_perform__first_signal_stops_and_the_second_kills(
+    all_progress: List[Progress], signals: int, event: str
+) -> None:
     place = TwoSlots({})
-    performed(all_progress, place, Stopping())
-    assert place.started == [2, 3, 5]
+    performed(all_progress, place, signals)
+    # The signal arrives when the first two have ended and the next two run.
+    assert (place.started, place.events, all_progress[4].state) == ([1, 2, 3, 4], [event] * 2, WAITING)
 
 
-def test_perform__first_signal_stops_and_the_second_kills(all_progress: List[Progress]) -> None:
-    for times, event in ((1, 'stop'), (2, 'kill')):
-        place, stopping = TwoSlots({}), Stopping()
-
-        def signals(times: int = times, stopping: Stopping = stopping) -> None:
-            stopping.signal, stopping.times = signal.SIGTERM, times
-
-        for progress in all_progress:
-            progress.state = State.WAITING
-        performed(all_progress, place, stopping, report=signals)
-        # The signal arrives when the first two have ended and the next two run.
-        assert (place.started, place.events) == ([1, 2, 3, 4], [event] * 2)
-        assert all_progress[4].state is State.WAITING
-
-
-def test_stopping__restores_handlers_and_leaves_ignored_signals_ignored() -> None:
+def test_signals__are_recorded_and_ignored_ones_stay_ignored() -> None:
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
     before = [signal.getsignal(number) for number in numbers]
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with Stopping() as stopping:
+        with StopSignals() as signals:
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             os.kill(os.getpid(), signal.SIGTERM)
-            assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT) == stopping._note
+            os.kill(os.getpid(), signal.SIGINT)
         assert [signal.getsignal(number) for number in numbers] == [*before[:2], signal.SIG_IGN]
-        assert (stopping.signal, stopping.times) == (signal.SIGTERM, 1)
+        assert (signals.first, signals.times) == (signal.SIGTERM, 2)
         with pytest.raises(TerminatedError, match='SIGTERM'):
-            stopping.check()
+            signals.check()
     finally:
         signal.signal(signal.SIGHUP, before[2])

@@ -1,7 +1,5 @@
-"""Sweeps of a network with one layer, and the scheduling of trials as processes."""
+"""Sweeps of a network with one layer."""
 
-import functools
-import io
 import json
 import os
 import pathlib
@@ -12,19 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Type
+from typing import Any, List
 
 import pytest
 
-from console.errors import TerminatedError
 from inception_v3.run.evaluations import read_evaluations
-from studies.study import Study
 from studies.sweep import __main__ as sweep
-from studies.sweep import plan, trials
-from studies.sweep.live import Display, Progress
-from studies.sweep.scheduler import Stopping, perform
-from studies.sweep.trials import State
-from studies.sweep.workers import ThisMachine
+from studies.sweep import plan
 from tests.support.processes import shell, text_of, wait_for
 from tests.support.sweeps import PROGRAM, WholeSweep, study_file
 
@@ -66,18 +58,15 @@ def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_p
     # A trial that is done is not run again.
     before = (fine / 'outcome.json').read_text()
     assert sweep_of(file, out, '--filter=fine*') == 0
-    assert (fine / 'outcome.json').read_text() == before and len(
-        (fine / 'model' / 'starts.jsonl').read_text().splitlines()
-    ) == 1
+    assert (fine / 'outcome.json').read_text() == before
+    assert len((fine / 'model' / 'starts.jsonl').read_text().splitlines()) == 1
     assert sweep_of(file, out, '--list') == 0
     listed = capsys.readouterr().out.splitlines()[-2:]
     assert [line.rpartition('  # ')[2] for line in listed] == ['done', 'failed']
 
     # Runs with other flags, or of another study, are not mixed in.
     study_file(tmp_path, axes, data_dir=digits_dir, learning_rate=0.5)
-    assert f'{fine}: was run with other flags than the study has now (learning_rate: 0.06 -> 0.5)' in mistake(
-        capsys, file, out
-    )
+    assert f'{fine}: was run with other flags than the study has now (learning_rate:' in mistake(capsys, file, out)
     other = shutil.copy(study_file(tmp_path, axes, data_dir=digits_dir), str(tmp_path / 'other.yaml'))
     assert 'holds the study rates; name another folder for other' in mistake(capsys, other, out)
     assert (fine / 'outcome.json').read_text() == before
@@ -96,9 +85,10 @@ def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: 
     assert f'--model_dir={tmp_path}/out/trials/optimizer=RMS/seed-2/model' in words
     assert '4 trials, 24 training steps' in output.err
     assert not (tmp_path / 'out').exists()
-    sweep_of(file, out, '--list', '--filter=*RMS*', '--limit=1')
+    # Flags after two hyphens apply to every trial; a value may be a separate word.
+    sweep_of(file, out, '--list', '--filter=*RMS*', '--limit=1', '--', '--data_dir', 'presets/x', '--train_steps=7')
     (line,) = capsys.readouterr().out.splitlines()
-    assert 'optimizer=RMS/seed-1' in line
+    assert 'optimizer=RMS/seed-1' in line and '--data_dir=presets/x' in line and '--train_steps=7' in line
 
 
 @pytest.mark.parametrize(
@@ -106,43 +96,31 @@ def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: 
     [
         (
             ['--filter=*adam*'],
-            r'--filter=\*adam\*: matches no trial\. The trials are optimizer=sgd/seed-1, optimizer=RMS/',
+            r'--filter=\*adam\*: matches no trial\. The trials are optimizer=sgd/seed-1, optimizer=RMS',
         ),
         (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a local folder'),
         (['--digits'], r'rates\.yaml: .*has no small version'),
         (['--out='], r'--out: must be the path of a folder'),
-        (['--limit=0'], r'--limit: 0: must be a whole number, at least 1'),
-        (['--', '--preset=imagenet'], r'after --: only flags of a run are allowed; the study names the preset'),
         (['--', '--flagfile={}/flags'], r'after --: only flags of a run are allowed; the study names the preset'),
+        (['--', '--optimizer=sgd'], r'--optimizer: varies in the study'),
+        (['--', '--seed=3'], r'seed: is set by the sweep'),
+        (['--', '--trian_steps=3'], r"Unknown command line flag 'trian_steps'"),
+        (['--', 'stray'], r'stray: not a flag'),
+        (['--workers=2', '--', '--tpu=node', '--data_dir={data}'], r'--tpu=node: several trials use this TPU, and 2'),
     ],
 )
 def test_sweep__refuses_wrong_arguments(
-    tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str
+    digits_dir: str, tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str
 ) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir='nowhere')
     (tmp_path / 'flags').write_text('--train_steps=9\n--preset=imagenet\n')
-    arguments = [argument.format(tmp_path) for argument in arguments]
+    arguments = [argument.format(tmp_path, data=digits_dir) for argument in arguments]
     try:
         assert sweep_of(file, f'--out={tmp_path}/out', *arguments) == 2
     except SystemExit as error:  # argparse's
         assert error.code == 2
     assert re.search(message, capsys.readouterr().err)
-
-
-def test_sweep__refuses_a_tpu_shared_by_concurrent_trials(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
-    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir=digits_dir)
-    message = mistake(capsys, file, f'--out={tmp_path}/out', '--workers=2', '--', '--tpu=node')
-    assert (
-        '--tpu=node: several trials use this TPU, and 2 would run at a time, but a TPU runs one program. Leave out'
-        in message
-    )
     assert not (tmp_path / 'out' / 'trials').exists()
-
-
-def test_flags__value_may_be_a_separate_word(tmp_path: pathlib.Path, capsys: Any) -> None:
-    file = study_file(tmp_path, '[]')
-    assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir', 'presets/x') == 0
-    assert '--data_dir=presets/x' in capsys.readouterr().out
 
 
 def test_sweep__checks_flags_and_data_before_running(tmp_path: pathlib.Path, capsys: Any) -> None:
@@ -165,101 +143,21 @@ def test_sweep__refuses_a_folder_in_use(digits_dir: str, tmp_path: pathlib.Path,
         os.close(folder)
 
 
-class Performance:
-    """A sweep whose trials are shell scripts."""
-
-    def __init__(self, tmp_path: pathlib.Path, script: str, seeds: int, workers: int):
-        study = Study(preset='digits', seeds=seeds)
-        self.all_progress = [Progress(t, State.WAITING) for t in trials.trials_of(study, str(tmp_path / 'out'))]
-        self.reported: List[Dict[State, int]] = []
-        self.screen = io.StringIO()
-        self.place = ThisMachine(workers, shell(script))
-
-    def run(self) -> Stopping:
-        with Stopping() as stopping, Display(self.screen, self.all_progress) as display:
-            perform(self.all_progress, self.place, display, stopping, lambda: self.reported.append(self.states()))
-        return stopping
-
-    def states(self) -> Dict[State, int]:
-        states = [progress.state for progress in self.all_progress]
-        return {state: states.count(state) for state in set(states)}
-
-    def logs(self) -> List[str]:
-        return [text_of(progress.trial.log) for progress in self.all_progress]
-
-
-@pytest.mark.program
-def test_perform__runs_one_trial_per_worker_and_continues_after_a_failure(tmp_path: pathlib.Path) -> None:
-    # The third trial fails; each records the number of concurrent trials. The first two wait for each other.
-    script = f'cd {tmp_path}; touch $$.runs; case "$*" in *seed=[12]*) until [ -e second ]; do sleep 0.02; '
-    script += 'set -- "$*" *.runs; if [ $# = 3 ]; then touch second; fi; done; esac'
-    script += '; set -- "$*" *.runs; echo $(($# - 1)); rm $$.runs; case "$1" in *seed=3*) exit 1; esac'
-    performance = Performance(tmp_path, script, seeds=5, workers=2)
-    performance.run().check()
-    assert performance.states() == {State.DONE: 4, State.FAILED: 1}
-    beside = [log.strip() for log in performance.logs()]
-    assert (tmp_path / 'second').exists() and set(beside) <= {'1', '2'}
-    # Reports are written while the next trials run.
-    assert performance.reported and all(states[State.RUNNING] for states in performance.reported)
-    assert 'default/seed-3: failed after 0:0' in performance.screen.getvalue()
-
-
-@pytest.mark.program
-def test_perform__trial_that_cannot_be_started_fails_alone(tmp_path: pathlib.Path) -> None:
-    performance = Performance(tmp_path, 'exit 0', seeds=2, workers=1)
-    blocked = pathlib.Path(performance.all_progress[0].trial.folder)
-    blocked.parent.mkdir(parents=True)
-    blocked.write_text('in the way')
-    performance.run()
-    assert [progress.state for progress in performance.all_progress] == [State.FAILED, State.DONE]
-    assert 'cannot be started' in performance.all_progress[0].reason
-
-
-@pytest.mark.program
-@pytest.mark.parametrize(('number', 'error'), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TerminatedError)])
-def test_signal__ends_running_trials_and_is_raised_after_them(
-    tmp_path: pathlib.Path, number: signal.Signals, error: Type[BaseException]
-) -> None:
-    script = 'trap "sleep 0.1; echo saved; exit 75" TERM; echo ready; while :; do sleep 0.05; done'
-    performance = Performance(tmp_path, script, seeds=3, workers=2)
-    _signal_when(number, lambda: performance.logs()[:2] == ['ready\n'] * 2)
-    with pytest.raises(error):
-        performance.run().check()
-    assert performance.logs() == ['ready\nsaved\n'] * 2 + ['']
-    assert performance.states() == {State.STOPPED: 2, State.WAITING: 1}
-
-
 @pytest.mark.program
 def test_sweep__interruption_ends_with_exit_code_130(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[]', data_dir=digits_dir)
     log = tmp_path / 'out' / 'trials' / 'default' / 'seed-1' / 'log.txt'
-    _signal_when(signal.SIGINT, lambda: 'ready' in text_of(str(log)))
+
+    def send() -> None:
+        wait_for(lambda: 'ready' in text_of(str(log)))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=send, daemon=True).start()
     program = shell('trap "exit 75" TERM; echo ready; while :; do sleep 0.02; done')
     assert sweep.main(['sweep', file, f'--out={tmp_path}/out'], program) == 130
     output = capsys.readouterr()
     assert 'interrupted; the same command resumes the sweep' in output.err
     assert '0 of 1 trials done, 1 stopped' in output.out
-
-
-@pytest.mark.program
-def test_signal__second_one_kills(tmp_path: pathlib.Path) -> None:
-    script = 'trap "echo asked" TERM; echo ready; while :; do sleep 0.05; done'
-    performance = Performance(tmp_path, script, seeds=1, workers=1)
-    for log in ('ready\n', 'ready\nasked\n'):
-        _signal_when(signal.SIGINT, functools.partial(lambda log: performance.logs() == [log], log))
-    with pytest.raises(KeyboardInterrupt):
-        performance.run().check()
-    assert performance.all_progress[0].reason == 'ended by SIGKILL'
-
-
-def _signal_when(number: signal.Signals, condition: Callable[[], bool]) -> None:
-    """Sends a signal to this process once a condition holds."""
-
-    def send() -> None:
-        wait_for(condition)
-        os.kill(os.getpid(), number)
-
-    threading.Thread(target=send, daemon=True).start()
 
 
 @pytest.mark.slow
@@ -304,28 +202,8 @@ def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: s
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
 
 
-def test_list__reader_that_closes_the_pipe_prints_no_error(
-    tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any
-) -> None:
-    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open(writer, 'w') as output:
-        monkeypatch.setattr(sys, 'stdout', output)
-        assert sweep_of(file, f'--out={tmp_path}/out', '--list') == 1
-    assert not capsys.readouterr().err
-
-
 def test_flags__after_two_hyphens_apply_to_every_trial(tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
     assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir=mine', '--train_steps', '7') == 0
     listed = capsys.readouterr().out.splitlines()
     assert len(listed) == 2 and all('--data_dir=mine' in line and '--train_steps=7' in line for line in listed)
-    for arguments, message in (
-        (['--optimizer=sgd'], '--optimizer: varies in the study'),
-        (['--seed=3'], 'seed: is set by the sweep'),
-        (['--preset=digits'], 'the study names the preset'),
-        (['--trian_steps=3'], "Unknown command line flag 'trian_steps'"),
-        (['stray'], 'stray: not a flag'),
-    ):
-        assert message in mistake(capsys, file, '--', *arguments)

@@ -11,7 +11,7 @@ import pytest
 from studies.study import Study
 from studies.sweep import trials, workers
 from studies.sweep.trials import Outcome, Trial
-from studies.sweep.workers import Process, ThisMachine
+from studies.sweep.workers import Process
 from tests.support.processes import shell, text_of, wait_for
 
 pytestmark = pytest.mark.program
@@ -21,7 +21,7 @@ import sys, time
 from studies.study import Study
 from studies.sweep.trials import trials_of
 from studies.sweep.workers import ThisMachine
-(trial,) = trials_of(Study(seeds=1), sys.argv[1])
+(trial,) = trials_of(Study(seeds=(7,)), sys.argv[1])
 ThisMachine(1, ['sh', '-c', 'echo $$; exec sleep 600']).start(trial)
 time.sleep(600)
 """
@@ -37,8 +37,8 @@ def trial(tmp_path: pathlib.Path) -> Trial:
     ('script', 'exit_code', 'reason'),
     [
         ('echo "error: it was fine"', 0, ''),
-        ('echo early; echo "error: --width=1: too narrow" >&2; echo late; exit 2', 2, '--width=1: too narrow'),
-        ('echo "MemoryError: no more" >&2; exit 1', 1, 'MemoryError: no more'),
+        ('echo "error: one"; echo "error: --width=1: too narrow" >&2; echo late; exit 2', 2, '--width=1: too narrow'),
+        ('echo "  File"; echo "MemoryError: no more" >&2; echo; exit 1', 1, 'MemoryError: no more'),
         ('exit 3', 3, 'exit code 3'),
         ('kill -KILL $$', -9, 'ended by SIGKILL'),
     ],
@@ -49,27 +49,22 @@ def test_run__outcome_has_code_and_reason(trial: Trial, script: str, exit_code: 
     assert outcome == trials.outcome_of(trial) and outcome.start <= outcome.end
 
 
-def test_run__log_is_appended_and_reason_is_of_the_last_start(trial: Trial) -> None:
+def test_start__appends_to_the_log_and_removes_an_earlier_outcome(trial: Trial) -> None:
     workers.run(trial, shell('echo "error: first"; exit 1'))
-    outcome = workers.run(trial, shell('echo "$@"; exit 1'))
-    assert outcome.reason == ' '.join(trial.arguments)
+    process = Process(trial, shell('echo "$@"; sleep 0.2; exit 1'))
+    assert process.poll() is None and trials.outcome_of(trial) is None
+    outcome: Outcome = wait_for(process.poll)
+    # The reason is that of the last start.
+    assert outcome.reason == ' '.join(trial.arguments) and 'seed=7' in outcome.reason
     assert text_of(trial.log) == f'error: first\n{outcome.reason}\n'
     assert os.access(os.path.join(trial.folder, 'command.sh'), os.X_OK)
-    assert 'seed=7' in outcome.reason
-
-
-def test_start__removes_an_earlier_outcome(trial: Trial) -> None:
-    workers.run(trial, shell('exit 1'))
-    process = ThisMachine(1, shell('sleep 60')).start(trial)
-    assert process.poll() is None and trials.outcome_of(trial) is None
-    process.kill()
-    outcome: Outcome = wait_for(process.poll)
-    assert outcome.exit_code == -signal.SIGKILL
 
 
 def test_stop__waits_for_the_trial_to_end(trial: Trial, tmp_path: pathlib.Path) -> None:
     ends = f'trap "echo asked; until [ -e {tmp_path}/saved ]; do sleep 0.02; done; exit 75" TERM'
     process = Process(trial, shell(f'{ends}; echo ready; while :; do sleep 0.02; done'))
+    # Ctrl-C at a terminal reaches all processes of its session.
+    assert os.getsid(process._process.pid) == process._process.pid != os.getsid(0)
     wait_for(lambda: 'ready' in text_of(trial.log))
     process.stop()
     wait_for(lambda: 'asked' in text_of(trial.log))
@@ -79,34 +74,14 @@ def test_stop__waits_for_the_trial_to_end(trial: Trial, tmp_path: pathlib.Path) 
     assert outcome.exit_code == 75 and outcome.state is trials.State.STOPPED
 
 
-def test_start__trial_has_a_session_of_its_own(trial: Trial) -> None:
-    process = Process(trial, shell('exec sleep 60'))
-    assert os.getsid(process._process.pid) == process._process.pid != os.getsid(0)
-    process.kill()
-    wait_for(process.poll)
-
-
 def test_start__trial_dies_with_its_parent(trial: Trial) -> None:
     parent = subprocess.Popen([sys.executable, '-c', STARTS_ONE, str(pathlib.Path(trial.folder).parents[2])])
-    log = trial.log.replace('seed-7', 'seed-1')
     try:
-        child = int(wait_for(lambda: text_of(log).endswith('\n') and text_of(log)))
+        child = int(wait_for(lambda: text_of(trial.log).endswith('\n') and text_of(trial.log)))
         os.kill(child, 0)
     finally:
-        parent.kill()
+        parent.send_signal(signal.SIGKILL)
         parent.wait()
-    wait_for(lambda: not _lives(child))
-
-
-def _lives(process: int) -> bool:
-    try:
-        # A zombie is still listed.
-        return pathlib.Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
-    except FileNotFoundError:
-        return False
-
-
-def test_start__raises_if_the_folder_cannot_be_created(trial: Trial, tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'out').write_text('in the way')
-    with pytest.raises(OSError):
-        ThisMachine(1, shell('exit 0')).start(trial)
+    # A zombie is still listed.
+    status = pathlib.Path(f'/proc/{child}/stat')
+    wait_for(lambda: not status.exists() or status.read_text().rpartition(')')[2].split()[0] == 'Z')
