@@ -1,20 +1,53 @@
-"""A naive input pipeline to compare with, in the order in which such pipelines are commonly written.
+"""The pipelines to measure: parts of the program's, and a naive one, in the order in which it is commonly written.
 
-Record → parse → decode the whole image → convert it to float → crop → resize → flip → colour → scale, in a parallel
-map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
+The naive one: record → parse → decode the whole image → convert it to float → crop → resize → flip → colour → scale, in
+a parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
 distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
 """
 
-from typing import Tuple
+from typing import Callable, Dict, Tuple
 
+from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, TRANSFER, Run
 from console.tensorflow_versions import tf
 from data import records
 from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
 
 _CHANNEL_MEANS = (123.68, 116.78, 103.94)
 _RESIZE_METHODS = 4
 _COLOR_ORDERINGS = 4
+
+
+@tf.autograph.experimental.do_not_convert
+def build(run: Run) -> tf.data.Dataset:
+    """The pipeline of a run, repeated without end.
+
+    The whole pipeline yields batches. A pipeline that ends after an earlier phase yields one of every `batch_size`
+    elements of that phase. It prepares the other elements, too, and drops them inside the data set at no cost. So the
+    differences between these pipelines are the costs of the phases.
+    """
+    if run.is_naive:
+        naive = NaivePipeline(run.is_training, run.config)
+        if run.until == TRANSFER:
+            return naive(run.batch_size).repeat()
+        later: Dict[str, Callable[[tf.data.Dataset], tf.data.Dataset]] = {
+            PARSING: naive.parsing,
+            DECODING: naive.decoding,
+            PREPROCESSING: naive.preprocessing,
+        }
+        dataset = naive.storage()
+        dataset = later[run.until](dataset) if run.until in later else dataset
+    else:
+        pipeline = InputPipeline(run.is_training, run.config)
+        whole = pipeline({'batch_size': run.batch_size})
+        if run.until == TRANSFER:
+            return whole.repeat()
+        dataset = pipeline.storage()
+        dataset = pipeline.preprocessing(dataset) if run.until == PREPROCESSING else dataset
+        # The options include the number of threads.
+        dataset = dataset.with_options(whole.options())
+    return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
 
 
 class NaivePipeline:
