@@ -3,7 +3,6 @@
 import concurrent.futures
 import http.client
 import pathlib
-import sys
 import time
 import xml.etree.ElementTree
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
@@ -127,11 +126,3 @@ def test_store__ends_when_it_is_closed(tmp_path: pathlib.Path) -> None:
         assert object_store.tally(store.address)[:5] == Tally()[:5]
     with pytest.raises(OSError, match='refused'):
         object_store.tally(store.address)
-
-
-@pytest.mark.parametrize('argument', ['/no/such/folder', '--latency_ms=-1'])
-def test_store__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sys, 'argv', ['', argument, *([str(tmp_path)] if argument.startswith('--') else [])])
-    with pytest.raises(SystemExit) as end:
-        object_store.main()
-    assert end.value.code == 2
