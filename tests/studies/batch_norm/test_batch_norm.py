@@ -16,14 +16,14 @@ import pytest
 
 from console.tensorflow_versions import tf
 from studies.batch_norm import __main__ as batch_norm
-from studies.batch_norm import comparison, decay, experiments, layer, readings, report
+from studies.batch_norm import experiments, layer, report
 from studies.batch_norm.experiments import Results, Settings
 from studies.batch_norm.layer import AVERAGED, LOCAL, MODES, SYNCHRONIZED, Statistics
 
 # Large enough for a figure, small enough to take seconds.
 SETTINGS = Settings(steps=3, draws=2, response_steps=5, noise_steps=3, noise_channels=16)
 DECAY = layer.DECAY
-BATCHES = comparison.made_unequal(comparison.normal_rows(4, seed=7))
+BATCHES = experiments.made_unequal(experiments.normal_rows(4, seed=7))
 
 
 def shares(batches: np.ndarray, groups: int) -> np.ndarray:
@@ -56,7 +56,7 @@ def expected(mode: str, batches: np.ndarray) -> Tuple[np.ndarray, Statistics]:
 @pytest.mark.parametrize('mode', ['one device', *MODES])
 def test_train_and_infer__agrees_with_the_equations(mode: str) -> None:
     config = MODES.get(mode, layer.ONE_DEVICE)
-    trained = comparison.train_and_infer(config, BATCHES)
+    trained = experiments.train_and_infer(config, BATCHES)
     outputs, statistics = expected(mode, BATCHES[:-1])
     # float32 represents the mean square of a group with means 6 and 7, 43.5, to 4e-6; the variance is only 1.25.
     np.testing.assert_allclose(trained.training_outputs, outputs, atol=5e-5)
@@ -66,7 +66,7 @@ def test_train_and_infer__agrees_with_the_equations(mode: str) -> None:
 
 
 def test_compare__agrees_with_the_equations() -> None:
-    compared = comparison.compare(BATCHES)
+    compared = experiments.compare(BATCHES)
     reference, one_device = expected('one device', BATCHES[:-1])
     assert set(compared.modes) == {LOCAL, AVERAGED, SYNCHRONIZED, 'groups of 2', 'groups of 4'}
     for mode, differences in compared.modes.items():
@@ -98,8 +98,8 @@ def test_compare__agrees_with_the_equations() -> None:
 @pytest.mark.parametrize('mode', ['one device', LOCAL, AVERAGED])
 def test_without_bessel__moving_variance_averages_biased_variances(mode: str) -> None:
     config = MODES.get(mode, layer.ONE_DEVICE)
-    trained = comparison.train_and_infer(config, BATCHES)
-    uncorrected = comparison.without_bessel(config, trained, BATCHES)
+    trained = experiments.train_and_infer(config, BATCHES)
+    uncorrected = experiments.without_bessel(config, trained, BATCHES)
     rows = shares(BATCHES[:-1], config.replicas)
     variance = np.ones(64)
     for biased in rows.var(2):
@@ -112,8 +112,8 @@ def test_without_bessel__moving_variance_averages_biased_variances(mode: str) ->
 
 
 def test_readings__agree_with_the_program() -> None:
-    compared = comparison.compare(comparison.normal_rows(4, seed=3))
-    biased, unbiased = readings.readings([DECAY], steps=3, seeds=[3])
+    compared = experiments.compare(experiments.normal_rows(4, seed=3))
+    biased, unbiased = experiments.readings([DECAY], steps=3, seeds=[3])
     assert (biased.bessel, unbiased.bessel) == (False, True)
     for reading, measured in ((biased, compared.without_bessel), (unbiased, compared.modes)):
         assert reading.training_outputs.least == pytest.approx(measured[LOCAL].training_outputs, rel=1e-4)
@@ -124,8 +124,8 @@ def test_readings__agree_with_the_program() -> None:
 
 
 def test_readings__inference_own_uses_the_statistics_of_each_replica() -> None:
-    batches = comparison.normal_rows(2, seed=5)
-    (reading, _) = readings.readings([0.5], steps=1, seeds=[5])
+    batches = experiments.normal_rows(2, seed=5)
+    (reading, _) = experiments.readings([0.5], steps=1, seeds=[5])
     rows, whole = shares(batches, 8), batches.astype(np.float64)
     own = normalized(rows[1], 0.5 * rows[0].mean(1, keepdims=True), 0.5 + 0.5 * rows[0].var(1, keepdims=True))
     one = normalized(whole[1], 0.5 * whole[0].mean(0), 0.5 + 0.5 * whole[0].var(0))
@@ -133,8 +133,8 @@ def test_readings__inference_own_uses_the_statistics_of_each_replica() -> None:
 
 
 def test_readings__range_over_the_draws() -> None:
-    of_each = [readings.readings([DECAY], 2, [seed])[0].moving_variance for seed in (0, 1, 2)]
-    of_all = readings.readings([DECAY], 2, [0, 1, 2])[0].moving_variance
+    of_each = [experiments.readings([DECAY], 2, [seed])[0].moving_variance for seed in (0, 1, 2)]
+    of_all = experiments.readings([DECAY], 2, [0, 1, 2])[0].moving_variance
     assert all(least == greatest for least, greatest in of_each)
     assert of_all == (min(of_each).least, max(of_each).greatest)
     assert of_all.least < of_all.greatest
@@ -149,7 +149,7 @@ def test_moments_of_replicas__are_of_the_rows_of_each_replica() -> None:
 
 
 def test_recover__adds_the_variance_of_the_means() -> None:
-    recovery = comparison.recover(BATCHES[0])
+    recovery = experiments.recover(BATCHES[0])
     rows = shares(BATCHES[0], 8)
     assert recovery.mean_of_variances == pytest.approx(rows.var(1).mean(), rel=1e-6)
     assert recovery.variance_of_means == pytest.approx(rows.mean(1).var(0).mean(), rel=1e-6)
@@ -162,7 +162,7 @@ def test_recover__adds_the_variance_of_the_means() -> None:
 
 
 def test_compare_decays__same_memory_but_different_noise() -> None:
-    compared = decay.compare_decays(response_steps=20, noise_steps=10, noise_channels=500, seed=0)
+    compared = experiments.compare_decays(response_steps=20, noise_steps=10, noise_channels=500, seed=0)
     assert compared.beta == pytest.approx(0.9976, abs=5e-6)
     for way, response in compared.response.items():
         np.testing.assert_allclose(response, 1 - 0.9997 ** (8 * np.arange(1, 21)), atol=1e-6, err_msg=way)
@@ -173,14 +173,14 @@ def test_compare_decays__same_memory_but_different_noise() -> None:
         # Within 5 standard errors.
         assert values.mean == pytest.approx(values.expected_mean, abs=5 * values.expected_deviation / 500**0.5)
         assert values.deviation == pytest.approx(values.expected_deviation, rel=5 / 1000**0.5)
-    sequential = noise[decay.SEQUENTIAL].expected_deviation
-    assert noise[decay.ONE_IN_EIGHT].expected_deviation / sequential == pytest.approx(8**0.5, rel=1e-3)
-    assert noise[decay.MEAN_OF_EIGHT].expected_deviation / sequential == pytest.approx(1, rel=1e-3)
+    sequential = noise[experiments.SEQUENTIAL].expected_deviation
+    assert noise[experiments.ONE_IN_EIGHT].expected_deviation / sequential == pytest.approx(8**0.5, rel=1e-3)
+    assert noise[experiments.MEAN_OF_EIGHT].expected_deviation / sequential == pytest.approx(1, rel=1e-3)
 
 
 def test_moving_after_each__one_device_updates_once_per_share() -> None:
     config = dataclasses.replace(layer.ONE_DEVICE, batch_norm_decay=0.5)
-    after_each: List[Statistics] = list(decay.moving_after_each(config, iter(BATCHES[:2])))
+    after_each: List[Statistics] = list(experiments.moving_after_each(config, iter(BATCHES[:2])))
     mean = np.zeros(64)
     for batch, statistics in zip(BATCHES, after_each):
         for rows in shares(batch, 8):
@@ -194,7 +194,7 @@ def test_noise_deviation__agrees_with_a_simulation() -> None:
     moving = np.zeros(4000)
     for column in values.T:
         moving = 0.8 * moving + 0.2 * column
-    assert decay.noise_deviation(9, 0.8, 6) == pytest.approx(moving.std(), rel=0.05)
+    assert experiments.noise_deviation(9, 0.8, 6) == pytest.approx(moving.std(), rel=0.05)
 
 
 # The report.
@@ -238,8 +238,8 @@ def test_number__has_the_format_of_the_published_ones(value: Any, text: str) -> 
 
 
 def test_range__is_marked_if_it_contains_the_published_figure() -> None:
-    assert report._range(readings.Range(0.01, 0.03), 0.0199) == '0.0100 … 0.0300*'
-    assert report._range(readings.Range(0.01, 0.015), 0.0199) == '0.0100 … 0.0150 '
+    assert report._range(experiments.Range(0.01, 0.03), 0.0199) == '0.0100 … 0.0300*'
+    assert report._range(experiments.Range(0.01, 0.015), 0.0199) == '0.0100 … 0.0150 '
 
 
 def test_write__writes_numbers_and_a_figure(results: Results, tmp_path: pathlib.Path) -> None:
@@ -248,7 +248,7 @@ def test_write__writes_numbers_and_a_figure(results: Results, tmp_path: pathlib.
     content = json.loads((tmp_path / 'batch_norm.json').read_text(encoding='utf-8'))
     assert content['measured'] == experiments.as_dict(results)
     measured = content['measured']['equal']['modes']
-    assert {mode: comparison.Differences(**values) for mode, values in measured.items()} == results.equal.modes
+    assert {mode: experiments.Differences(**values) for mode, values in measured.items()} == results.equal.modes
     assert Settings(**content['measured']['settings']) == SETTINGS
     assert content['published']['per_replica']['training_outputs'] == 1.4629
     assert content['versions']['tensorflow'] == tf.__version__
@@ -306,7 +306,7 @@ def test_command__measures_with_its_settings_prints_and_writes(
         used.append(settings)
         return results
 
-    monkeypatch.setattr(batch_norm, 'measure', measure)
+    monkeypatch.setattr(experiments, 'measure', measure)
     assert batch_norm.main([f'--out={tmp_path}/new']) == 0
     assert used == [Settings()]
     out = capsys.readouterr().out
