@@ -1,4 +1,8 @@
-"""Benchmarks of the input pipeline, and of its consequences for a run on a TPU."""
+"""Benchmarks of the input pipeline and of training steps, by the program's own commands.
+
+Begin with `input`, `training` and `balance`, the commands; `peers` compares with other libraries. Only `studies` imports
+this package.
+"""
 
 import importlib.machinery
 import os

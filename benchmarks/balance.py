@@ -28,52 +28,40 @@ _PURPOSE = (
 )
 
 
-class Balance(NamedTuple):
-    """The speeds of a host and of the devices that it feeds.
+def balance(step_ms: float, host_images: int, cpu_ms_per_image: float, cores: int, hosts: int) -> Dict[str, Any]:
+    """Compares the speeds of a host and of the devices that it feeds.
 
     A host's cores are assumed to share the work of a batch evenly, and to do nothing else.
 
-    Attributes:
+    Args:
       step_ms: time of a training step on the device, in milliseconds.
       host_images: images that one host prepares for a step.
       cpu_ms_per_image: CPU time to prepare an image, in milliseconds of one core.
       cores: cores of the host.
       hosts: hosts of the run.
+
+    Returns:
+      The arguments, and what follows from them. `device_idle` and `host_idle` are the fractions of the time in which
+      the device and the host's cores wait, and `balancing_cores` is the minimum number of cores with which the device
+      does not wait.
     """
-
-    step_ms: float
-    host_images: int
-    cpu_ms_per_image: float
-    cores: int
-    hosts: int
-
-    @property
-    def host_ms(self) -> float:
-        """Time in which the host prepares its share of a batch, in milliseconds."""
-        return self.host_images * self.cpu_ms_per_image / self.cores
-
-    @property
-    def period_ms(self) -> float:
-        """Time from step to step, in milliseconds: that of the slower side, because both work at the same time."""
-        return max(self.host_ms, self.step_ms)
-
-    def as_dict(self) -> Dict[str, Any]:
-        """The fields, and what follows from them.
-
-        `device_idle` and `host_idle` are the fractions of the time in which the device and the host's cores wait,
-        `balancing_cores` is the minimum number of cores with which the device does not wait, and `images_per_second` is
-        the throughput of the whole run.
-        """
-        return {
-            **self._asdict(),
-            'host_ms': self.host_ms,
-            'host_bound': self.host_ms > self.step_ms,
-            'period_ms': self.period_ms,
-            'device_idle': 1 - self.step_ms / self.period_ms,
-            'host_idle': 1 - self.host_ms / self.period_ms,
-            'balancing_cores': max(1, math.ceil(self.host_images * self.cpu_ms_per_image / self.step_ms)),
-            'images_per_second': 1000 * self.hosts * self.host_images / self.period_ms,
-        }
+    host_ms = host_images * cpu_ms_per_image / cores
+    # The slower side's, because both work at the same time.
+    period_ms = max(host_ms, step_ms)
+    return {
+        'step_ms': step_ms,
+        'host_images': host_images,
+        'cpu_ms_per_image': cpu_ms_per_image,
+        'cores': cores,
+        'hosts': hosts,
+        'host_ms': host_ms,
+        'host_bound': host_ms > step_ms,
+        'period_ms': period_ms,
+        'device_idle': 1 - step_ms / period_ms,
+        'host_idle': 1 - host_ms / period_ms,
+        'balancing_cores': max(1, math.ceil(host_images * cpu_ms_per_image / step_ms)),
+        'images_per_second': 1000 * hosts * host_images / period_ms,
+    }
 
 
 class Cost(NamedTuple):
@@ -92,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     cores = own['cores'] or len(os.sched_getaffinity(0))
     if own['profile'] is not None:
-        balance, cost = _profiled(own, command_line, cores)
+        cost, step_ms, images, hosts = _profiled(own, command_line)
     else:
         hosts = own['hosts'] or topology.hosts_of(command_line.config)
         batch_size = command_line.config.train_batch_size
@@ -107,14 +95,15 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
             )
         cost = _cost(own, command_line, screen)
         screen.clear()
-        balance = Balance(own['step_ms'], batch_size // hosts, cost.cpu_ms_per_image, cores, hosts)
-    content = {**balance.as_dict(), 'shares': cost.shares, 'cpu_ms_source': cost.source}
+        step_ms, images = own['step_ms'], batch_size // hosts
+    content = balance(step_ms, images, cost.cpu_ms_per_image, cores, hosts)
+    content.update(shares=cost.shares, cpu_ms_source=cost.source)
     print(json.dumps(content, indent=2) if own['json'] else _text(content))
     return 0
 
 
-def _profiled(own: Dict[str, Any], command_line: CommandLine, cores: int) -> Tuple[Balance, Cost]:
-    """The balance and the cost in a run's profile."""
+def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, float, int, int]:
+    """The numbers in a run's profile: the cost, a step's time on the device, the images of a host, and the hosts."""
     from inception_v3.run.profiling import profile as profiles
 
     flag = f'--profile={shown(own["profile"])}'
@@ -130,8 +119,7 @@ def _profiled(own: Dict[str, Any], command_line: CommandLine, cores: int) -> Tup
         )
     where = f'at most; steps {profile.first} to {profile.last} of {shown(own["profile"])}, on {profile.device}'
     cost = Cost(profile.host_cpu_ms_per_image, profile.shares, where)
-    images = profile.images // profile.hosts
-    return Balance(profile.device_ms, images, cost.cpu_ms_per_image, cores, profile.hosts), cost
+    return cost, profile.device_ms, profile.images // profile.hosts, profile.hosts
 
 
 def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cost:

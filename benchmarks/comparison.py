@@ -224,11 +224,7 @@ def _row(subject: Subject, measured: Measured) -> Row:
     phases = {}
     if subject.earlier and all(ends):
         starts = [[0.0] * len(whole), *ends]
-        phases = {phase: [end - start for start, end in zip(*times)] for phase, times in zip(PHASES, zip(starts, ends))}
-    return Row(
-        subject,
-        measured[subject.whole],
-        phases,
-        [naive / this for naive, this in zip(cpu(subject.naive), whole)],
-        [this / decode for this, decode in zip(whole, cpu(subject.decode))],
-    )
+        costs = ([end - start for start, end in zip(*times)] for times in zip(starts, ends))
+        phases = dict(zip(PHASES, costs))
+    ratios = (zip(cpu(subject.naive), whole), zip(whole, cpu(subject.decode)))
+    return Row(subject, measured[subject.whole], phases, *([a / b for a, b in pairs] for pairs in ratios))

@@ -23,7 +23,7 @@ from studies.batch_norm.layer import (
     ROWS,
     Statistics,
     infer,
-    moments_of_replicas,
+    moments_of,
     train,
 )
 
@@ -171,16 +171,15 @@ class Recovery(NamedTuple):
 
 
 def recover(batch: np.ndarray) -> Recovery:
-    """Recovers the variance of a batch, [rows, channels], from the moments that the program computes on each core."""
-    replicas = moments_of_replicas(EIGHT_CORES, batch)
-    whole = moments_of_replicas(ONE_DEVICE, batch)[0].variance.astype(np.float64) * (len(batch) - 1) / len(batch)
-    rows = len(batch) // len(replicas)
-    mean_of_variances = np.mean([moments.variance.astype(np.float64) for moments in replicas], 0) * (rows - 1) / rows
-    variance_of_means = np.var([moments.mean.astype(np.float64) for moments in replicas], 0)
+    """Recovers the variance of a batch, [rows, channels], from the moments of the replicas' rows."""
+    replicas = [moments_of(rows) for rows in np.split(batch, REPLICAS)]
+    whole = moments_of(batch).variance * (len(batch) - 1) / len(batch)
+    rows = len(batch) // REPLICAS
+    mean_of_variances = np.mean([moments.variance for moments in replicas], 0) * (rows - 1) / rows
+    variance_of_means = np.var([moments.mean for moments in replicas], 0)
     error = np.abs((mean_of_variances + variance_of_means) / whole - 1)
-    return Recovery(
-        *(float(x) for x in (mean_of_variances.mean(), variance_of_means.mean(), whole.mean(), error.max()))
-    )
+    of_channels = (mean_of_variances.mean(), variance_of_means.mean(), whole.mean(), error.max())
+    return Recovery(*map(float, of_channels))
 
 
 class Range(NamedTuple):

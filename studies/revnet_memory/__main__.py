@@ -202,7 +202,7 @@ def _search(search: Search, found: Results, screen: Screen) -> None:
             raise MeasurementError(f'batches of {batch_size}: {error}')
 
     try:
-        found.largest[search] = largest_batch(peak_of, search.memory_mb, _FIRST_BATCH)
+        found.largest[search] = largest_batch(peak_of, _FIRST_BATCH)
     except MeasurementError as error:
         found.failed[f'largest batch within {limit}'] = str(error)
 

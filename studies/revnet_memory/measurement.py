@@ -11,7 +11,7 @@ import select
 import subprocess
 import tempfile
 import time
-from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from benchmarks.measurement import MeasurementError, end_of
 from console import processes
@@ -310,9 +310,7 @@ def peak_within(training: Training, limit_mb: float) -> Optional[float]:
       MeasurementError: the process failed for another reason.
     """
     try:
-        with _started(training, int(limit_mb * 1e6)) as process:
-            process.wait()
-            return process.until_mark('2').peak / 1e6
+        return max(memory_of_iterations(training, 2, int(limit_mb * 1e6))['peak_mb'])
     except OutOfMemoryError:
         return None
 
@@ -331,12 +329,11 @@ class Largest(NamedTuple):
     tries: Dict[int, Optional[float]]
 
 
-def largest_batch(peak_of: Callable[[int], Optional[float]], limit_mb: float, first: int) -> Largest:
-    """Searches for the largest batch that fits, guided by a line through the peaks measured so far.
+def largest_batch(peak_of: Callable[[int], Optional[float]], first: int) -> Largest:
+    """Searches for the largest batch that fits: doubles it until it does not, then halves the distance.
 
     Args:
       peak_of: measures the peak of a batch in MB; returns None if the batch does not fit.
-      limit_mb: the memory limit, in MB.
       first: the batch to try first.
     """
     tries: Dict[int, Optional[float]] = {}
@@ -347,27 +344,5 @@ def largest_batch(peak_of: Callable[[int], Optional[float]], limit_mb: float, fi
             too_many = batch
         else:
             fits = batch
-        batch = _next_batch([(size, peak) for size, peak in tries.items() if peak], limit_mb, fits, too_many)
+        batch = 2 * fits if too_many is None else (fits + too_many) // 2
     return Largest(fits, too_many, tries)
-
-
-def _next_batch(fitting: Sequence[Tuple[int, float]], limit_mb: float, fits: int, too_many: Optional[int]) -> int:
-    """The next batch to try.
-
-    A line through two fitting batches predicts the largest batch. The next one is just below this prediction, else just
-    above it, else a sixteenth larger than the largest that fits. Without a line it is twice the largest that fits, or
-    halfway to the smallest that does not.
-    """
-    halfway = 2 * fits if too_many is None else (fits + too_many) // 2
-    if len(fitting) < 2:
-        return halfway
-    # The smallest and the largest batch: between neighbours, the difference would be noise.
-    (least, least_mb), *_, (most, most_mb) = sorted(fitting)
-    if most_mb <= least_mb:
-        return halfway
-    predicted = int(least + (limit_mb - least_mb) * (most - least) / (most_mb - least_mb))
-    margin = max(1, predicted // 40)
-    for batch in (predicted - margin, predicted + margin, fits + max(1, fits // 16)):
-        if batch > fits and (too_many is None or batch < too_many):
-            return batch
-    return halfway

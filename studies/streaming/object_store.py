@@ -34,17 +34,13 @@ class Tally(NamedTuple):
     """The requests that a store has answered so far.
 
     Attributes:
-      lists: requests for a listing.
-      heads: requests for the size of an object.
-      gets: requests for the content of an object, or a range of it.
+      requests: requests for a listing, and for the size or the content of an object.
       content_bytes: bytes of content sent.
       most_at_once: largest number of concurrent requests since the last tally.
       cpu_seconds: CPU time of the store's process, in seconds.
     """
 
-    lists: int = 0
-    heads: int = 0
-    gets: int = 0
+    requests: int = 0
     content_bytes: int = 0
     most_at_once: int = 0
     cpu_seconds: float = 0.0
@@ -135,12 +131,12 @@ class _Server(ThreadingHTTPServer):
             self._at_once += 1
             self._tally = self._tally._replace(most_at_once=max(self._tally.most_at_once, self._at_once))
 
-    def end(self, kind: str, content_bytes: int) -> None:
-        """Counts an answered request: `kind` is a field of `Tally`; `content_bytes` were sent."""
+    def end(self, content_bytes: int) -> None:
+        """Counts an answered request, and the bytes sent."""
         with self._lock:
             self._at_once -= 1
-            count, total = getattr(self._tally, kind) + 1, self._tally.content_bytes + content_bytes
-            self._tally = self._tally._replace(**{kind: count, 'content_bytes': total})
+            count, total = self._tally.requests + 1, self._tally.content_bytes + content_bytes
+            self._tally = self._tally._replace(requests=count, content_bytes=total)
 
     def tally(self) -> Tally:
         """The requests so far."""
@@ -181,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._answer(200, 'application/xml', self._listing(parse_qs(url.query)))
         finally:
-            self.server.end('heads' if self.command == 'HEAD' else 'gets' if name else 'lists', sent)
+            self.server.end(sent)
 
     do_HEAD = do_GET  # noqa: N815
 

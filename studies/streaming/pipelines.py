@@ -167,7 +167,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     measured = Measurement(images, images / elapsed, 1000 * cpu / images, _DISK_BLOCK * blocks / 1000 / images)
     if not store:
         return measured
-    requests = sum(ended[:3]) - sum(before[:3])
+    requests = ended.requests - before.requests
     fetched = (ended.content_bytes - before.content_bytes) / data.content_bytes[reading.layout] * len(data.files)
     return measured._replace(
         store_cpu_ms=1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images,

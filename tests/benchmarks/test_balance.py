@@ -8,28 +8,25 @@ from typing import Any, Dict, List
 import pytest
 
 from benchmarks import balance, measurement
-from benchmarks.balance import Balance
 from inception_v3.run.profiling.profile import Profile
-
-HOST_BOUND = Balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
-DEVICE_BOUND = Balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)
 
 
 def test_balance__slow_host_by_hand() -> None:
     # 1,024 images of 2 ms on 2 cores: 2,048 ms of work in 815 ms need 2.51 cores.
-    found = HOST_BOUND.as_dict()
+    found = balance.balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
     assert found['host_ms'] == found['period_ms'] == 1024 and found['host_bound'] and found['balancing_cores'] == 3
     assert found['device_idle'] == pytest.approx(209 / 1024) and found['host_idle'] == 0
     assert found['images_per_second'] == pytest.approx(1000)
 
 
-def test_balance__slow_device_by_hand() -> None:
+@pytest.mark.parametrize(('cores', 'host_bound'), [(20, False), (5, False), (4, True)])
+def test_balance__slow_device_by_hand(cores: int, host_bound: bool) -> None:
     # 4,000 ms of work in 800 ms: 5 cores, exactly.
-    found = DEVICE_BOUND.as_dict()
-    assert (found['host_ms'], found['period_ms'], found['host_bound'], found['balancing_cores']) == (200, 800, False, 5)
-    assert (found['device_idle'], found['host_idle'], found['images_per_second']) == (0, 0.75, 5000)
-    for cores, host_bound in ((5, False), (4, True)):
-        assert DEVICE_BOUND._replace(cores=cores).as_dict()['host_bound'] == host_bound
+    found = balance.balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=cores, hosts=4)
+    assert (found['host_ms'], found['host_bound'], found['balancing_cores']) == (4000 / cores, host_bound, 5)
+    if cores == 20:
+        assert (found['period_ms'], found['device_idle'], found['host_idle']) == (800, 0, 0.75)
+        assert found['images_per_second'] == 5000
 
 
 def run(capsys: Any, *arguments: str) -> Any:

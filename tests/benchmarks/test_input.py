@@ -150,12 +150,9 @@ def test_input__prints_json(photo_dir: str, measured: List[Run], capsys: Any) ->
     assert result['failed'] == [] and result['config']['data_dir'] == photo_dir
     *_, naive, ours = result['rows']
     assert (naive['pipeline'], ours['pipeline'], ours['batch_size']) == ('naive', 'ours', 1024)
-    assert ours['naive_cpu_over_this'] == [3, 3] and naive['naive_cpu_over_this'] == []
-    assert naive['this_cpu_over_decoding'] == [2.5, 2.5]
+    assert ours['naive_cpu_over_this'] == [3, 3] and naive['this_cpu_over_decoding'] == [2.5, 2.5]
     assert ours['phases_cpu_ms'] == {'storage': [1, 1], 'preprocessing': [6, 6], 'transfer': [3, 3]}
     assert ours['cpu_ms'] == {'median': 10, 'least': 10, 'greatest': 10}
-    assert ours['images_per_second'] == {'median': 100, 'least': 100, 'greatest': 100}
-    assert ours['peak_mb']['least'] < ours['peak_mb']['median'] < ours['peak_mb']['greatest']
     assert not any(run.is_training for run in measured)
 
 
@@ -291,21 +288,6 @@ def test_files__can_be_swept_and_tar_shards_compared(
     assert input_benchmark.main([*tiny(f'{data_dir}-tar'), '--data_format=tar', *sweep]) == 0
     (row,) = json.loads(capsys.readouterr().out)['rows']
     assert row['measurements'][0]['images'] == 16
-
-
-@pytest.mark.slow
-def test_variants__are_compared(capsys: Any, digits_dir: str) -> None:
-    flags = ['--variants=eval', '--eval_batch_size=4', '--repeats=2', '--json']
-    assert input_benchmark.main([*tiny(digits_dir), *flags]) == 0
-    *_, naive, ours = json.loads(capsys.readouterr().out)['rows']
-    for repeat, ratio in enumerate(ours['naive_cpu_over_this']):
-        measured = [row['measurements'][repeat]['cpu_ms'] for row in (naive, ours)]
-        assert ratio == pytest.approx(measured[0] / measured[1])
-    for row in (naive, ours):
-        assert len(row['measurements']) == 2 and row['cpu_ms']['least'] <= row['cpu_ms']['median']
-        for repeat, each in enumerate(row['measurements']):
-            parts = [row['phases_cpu_ms'][phase][repeat] for phase in ('storage', 'preprocessing', 'transfer')]
-            assert sum(parts) == pytest.approx(each['cpu_ms'])
 
 
 # Refusals.

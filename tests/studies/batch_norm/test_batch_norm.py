@@ -1,14 +1,13 @@
 """The study of batch normalization: measurements compared with the equations; report, files and command."""
 
 import dataclasses
-import io
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
-from typing import Any, Iterator, List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import PIL.Image
@@ -133,19 +132,9 @@ def test_readings__inference_own_uses_the_statistics_of_each_replica() -> None:
 
 
 def test_readings__range_over_the_draws() -> None:
-    of_each = [experiments.readings([DECAY], 2, [seed])[0].moving_variance for seed in (0, 1, 2)]
-    of_all = experiments.readings([DECAY], 2, [0, 1, 2])[0].moving_variance
-    assert all(least == greatest for least, greatest in of_each)
-    assert of_all == (min(of_each).least, max(of_each).greatest)
-    assert of_all.least < of_all.greatest
-
-
-def test_moments_of_replicas__are_of_the_rows_of_each_replica() -> None:
-    moments = layer.moments_of_replicas(layer.EIGHT_CORES, BATCHES[0])
-    assert len(moments) == 8
-    for rows, (mean, variance) in zip(shares(BATCHES[0], 8), moments):
-        np.testing.assert_allclose(mean, rows.mean(0), atol=2e-6)
-        np.testing.assert_allclose(variance, rows.var(0, ddof=1), rtol=1e-5)
+    of_each = [experiments.readings([DECAY], 2, [seed])[0].moving_variance for seed in (0, 1)]
+    of_all = experiments.readings([DECAY], 2, [0, 1])[0].moving_variance
+    assert of_all == (min(of_each).least, max(of_each).greatest) and of_all.least < of_all.greatest
 
 
 def test_recover__adds_the_variance_of_the_means() -> None:
@@ -229,64 +218,12 @@ def test_text__has_published_and_measured_figures(results: Results) -> None:
     assert max(len(line) for line in table.splitlines()) <= 120
 
 
-@pytest.mark.parametrize(
-    ('value', 'text'),
-    [(1.46294, '1.4629'), (0.001, '0.0010'), (9.94e-4, '9.9e-4'), (3.1e-9, '3.1e-9'), (0.0, '0'), (None, '-')],
-)
-def test_number__has_the_format_of_the_published_ones(value: Any, text: str) -> None:
-    assert report.number(value) == text
-
-
 def test_range__is_marked_if_it_contains_the_published_figure() -> None:
     assert report._range(experiments.Range(0.01, 0.03), 0.0199) == '0.0100 … 0.0300*'
-    assert report._range(experiments.Range(0.01, 0.015), 0.0199) == '0.0100 … 0.0150 '
-
-
-def test_write__writes_numbers_and_a_figure(results: Results, tmp_path: pathlib.Path) -> None:
-    batch_norm.write(str(tmp_path), results)
-    assert sorted(os.listdir(str(tmp_path))) == ['batch_norm.json', 'batch_norm.png']
-    content = json.loads((tmp_path / 'batch_norm.json').read_text(encoding='utf-8'))
-    assert content['measured'] == experiments.as_dict(results)
-    measured = content['measured']['equal']['modes']
-    assert {mode: experiments.Differences(**values) for mode, values in measured.items()} == results.equal.modes
-    assert Settings(**content['measured']['settings']) == SETTINGS
-    assert content['published']['per_replica']['training_outputs'] == 1.4629
-    assert content['versions']['tensorflow'] == tf.__version__
-
-    png = (tmp_path / 'batch_norm.png').read_bytes()
-    with PIL.Image.open(io.BytesIO(png)) as image:
-        assert image.format == 'PNG'
-        pixels = np.asarray(image.convert('RGB'))
-    height, width, _ = pixels.shape
-    assert 800 <= height <= 2000 and 800 <= width <= 2000
-    # All series are drawn, and most of the picture is background.
-    for colour in ('#E69F00', '#0072B2', '#009E73', '#D55E00', '#CC79A7'):
-        rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
-        assert (pixels == rgb).all(-1).sum() > 50, colour
-    assert 0.7 < (pixels == 255).all(-1).mean() < 0.99
+    assert report._range(experiments.Range(0.001, 0.015), 0.0199) == '0.0010 … 0.0150 '
 
 
 # The command.
-
-
-def run_study(*arguments: str) -> 'subprocess.CompletedProcess[str]':
-    return subprocess.run(
-        [sys.executable, '-m', 'studies.batch_norm', *arguments], capture_output=True, text=True, timeout=300
-    )
-
-
-@pytest.fixture
-def below_a_file(tmp_path: pathlib.Path) -> Iterator[str]:
-    """A path where no folder can be created: inside a file."""
-    (tmp_path / 'file').write_text('in the way')
-    yield str(tmp_path / 'file' / 'study')
-
-
-def test_command__refuses_a_folder_that_cannot_be_written_to_before_measuring(below_a_file: str, capsys: Any) -> None:
-    assert batch_norm.main([f'--out={below_a_file}']) == 2
-    out, error = capsys.readouterr()
-    assert f'--out={below_a_file}: cannot be written to' in error
-    assert 'Traceback' not in error and 'measuring' not in error and not out
 
 
 @pytest.mark.parametrize('argument', ['--out=', '--steps=3'])
@@ -301,23 +238,33 @@ def test_command__measures_with_its_settings_prints_and_writes(
     results: Results, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
     used: List[Settings] = []
-
-    def measure(settings: Settings) -> Results:
-        used.append(settings)
-        return results
-
-    monkeypatch.setattr(experiments, 'measure', measure)
-    assert batch_norm.main([f'--out={tmp_path}/new']) == 0
+    monkeypatch.setattr(experiments, 'measure', lambda settings: used.append(settings) or results)
+    out = tmp_path / 'new'
+    assert batch_norm.main([f'--out={out}']) == 0
     assert used == [Settings()]
-    out = capsys.readouterr().out
-    assert report.text(results) in out
-    assert f'written: batch_norm.json and batch_norm.png in {tmp_path}/new' in out
-    assert sorted(os.listdir(f'{tmp_path}/new')) == ['batch_norm.json', 'batch_norm.png']
+    shown = capsys.readouterr().out
+    assert report.text(results) in shown and f'written: batch_norm.json and batch_norm.png in {out}' in shown
+    assert sorted(os.listdir(out)) == ['batch_norm.json', 'batch_norm.png']
+    content = json.loads((out / 'batch_norm.json').read_text(encoding='utf-8'))
+    assert content['measured'] == experiments.as_dict(results)
+    measured = content['measured']['equal']['modes']
+    assert {mode: experiments.Differences(**values) for mode, values in measured.items()} == results.equal.modes
+    assert Settings(**content['measured']['settings']) == SETTINGS
+    assert content['published']['per_replica']['training_outputs'] == 1.4629
+    assert content['versions']['tensorflow'] == tf.__version__
+    with PIL.Image.open(out / 'batch_norm.png') as image:
+        pixels = np.asarray(image.convert('RGB'))
+    # All series are drawn, and most of the picture is background.
+    for colour in ('#E69F00', '#0072B2', '#009E73', '#D55E00', '#CC79A7'):
+        rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+        assert (pixels == rgb).all(-1).sum() > 50, colour
+    assert 0.7 < (pixels == 255).all(-1).mean() < 0.99
 
 
 @pytest.mark.slow
 def test_command__confirms_the_published_figures(tmp_path: pathlib.Path) -> None:
-    done = run_study(f'--out={tmp_path}')
+    command = [sys.executable, '-m', 'studies.batch_norm', f'--out={tmp_path}']
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert numbers(done.stdout, 'published: per replica') == ['1.4629', '0.0932', '3.1e-9', '0.0199']
     content = json.loads((tmp_path / 'batch_norm.json').read_text(encoding='utf-8'))
