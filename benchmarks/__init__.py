@@ -1,6 +1,6 @@
 """Benchmarks of the input pipeline and of training steps, by the program's own commands.
 
-Begin with `input`, `training` and `balance`, the commands; `peers` compares with other libraries. Only `studies` imports
+Begin with the commands `input`, `training` and `balance`; `peers` compares with other libraries. Only `studies` imports
 this package.
 """
 

@@ -55,12 +55,11 @@ def phases(path: str, where: str, rows: Sequence[Row]) -> None:
         if not row.phases:
             axes.barh(place, row.cpu_ms.median, color='0.75', **outline)
         axes.errorbar(row.cpu_ms.median, place, xerr=_whiskers([row.cpu_ms]), color='black', capsize=3, linewidth=1)
-    axes.set_yticks(range(len(rows)))
-    axes.set_yticklabels([f'{row.subject.variant}, {row.subject.pipeline}' for row in rows])
-    axes.invert_yaxis()
+    names = [f'{row.subject.variant}, {row.subject.pipeline}' for row in rows]
+    axes.set(yticks=range(len(rows)), yticklabels=names, axisbelow=True)
     axes.set_xlabel('CPU time per image (ms): median, least and greatest')
+    axes.invert_yaxis()
     axes.grid(axis='x', color='0.9')
-    axes.set_axisbelow(True)
     patches = [Patch(facecolor=_COLOURS[phase], hatch=_HATCHES.get(phase), label=phase, **outline) for phase in PHASES]
     axes.legend(handles=patches, loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
     axes.set_title(f'The input pipeline, phase by phase\n{where}', fontsize=10)
@@ -82,11 +81,8 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
         medians = [spread.median for spread in spreads]
         axes.errorbar(values, medians, yerr=_whiskers(spreads), marker='o', color=colour, capsize=3)
         axes.set_xscale('log', base=2)
-        axes.set_xticks(values)
-        axes.set_xticklabels([f'{value:,}' for value in values])
+        axes.set(xticks=values, xticklabels=[f'{value:,}' for value in values], xlabel=f'--{field}', ylabel=label)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel(f'--{field}')
-        axes.set_ylabel(label)
         axes.grid(color='0.9')
     drawing.subplots_adjust(wspace=0.35, top=0.85)
     title = f'The input pipeline of training, over --{field}: median, least and greatest'

@@ -5,9 +5,9 @@ a parallel map; then batch and prefetch. It does the same work as `inception_v3.
 distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
 """
 
-from typing import Callable, Dict, Tuple
+from typing import Tuple
 
-from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, TRANSFER, Run
+from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
 from console.tensorflow_versions import tf
 from data import records
 from data.sources import source_of
@@ -29,15 +29,11 @@ def build(run: Run) -> tf.data.Dataset:
     """
     if run.is_naive:
         naive = NaivePipeline(run.is_training, run.config)
-        if run.until == TRANSFER:
-            return naive(run.batch_size).repeat()
-        later: Dict[str, Callable[[tf.data.Dataset], tf.data.Dataset]] = {
-            PARSING: naive.parsing,
-            DECODING: naive.decoding,
-            PREPROCESSING: naive.preprocessing,
-        }
         dataset = naive.storage()
-        dataset = later[run.until](dataset) if run.until in later else dataset
+        if run.until != STORAGE:
+            dataset = naive.preprocessing(dataset, run.until)
+        if run.until == TRANSFER:
+            return naive.transfer(dataset, run.batch_size).repeat()
     else:
         pipeline = InputPipeline(run.is_training, run.config)
         whole = pipeline({'batch_size': run.batch_size})
@@ -51,7 +47,7 @@ def build(run: Run) -> tf.data.Dataset:
 
 
 class NaivePipeline:
-    """The pipeline: one method per phase, composed by `__call__`.
+    """The pipeline: one method per phase.
 
     Args:
       is_training: shuffle, repeat and distort training records; otherwise, read validation records in order.
@@ -61,10 +57,6 @@ class NaivePipeline:
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
         self._config = config
-
-    def __call__(self, batch_size: int) -> tf.data.Dataset:
-        """Batches (images, labels): float32 or bfloat16 [batch, height, width, 3], and int32 [batch]."""
-        return self.transfer(self.preprocessing(self.storage()), batch_size)
 
     def storage(self) -> tf.data.Dataset:
         """Phase 1: serialized records, string scalars.
@@ -85,34 +77,26 @@ class NaivePipeline:
         dataset = files.apply(interleave)
         return dataset.shuffle(config.followup_shuffle_buffer_size) if self._is_training else dataset
 
-    def parsing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Records to (encoded image, label): the first step of `preprocessing`."""
-        return dataset.map(lambda serialized: self._parse(serialized)[:2], self._config.num_parallel_calls)
+    def preprocessing(self, dataset: tf.data.Dataset, until: str) -> tf.data.Dataset:
+        """Phase 2: records to (image, label), or to its first parts.
 
-    def decoding(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Records to (pixels, label), uint8 [height, width, 3]: the first two steps of `preprocessing`."""
-
-        def decode(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-            encoded, label, _ = self._parse(serialized)
-            return tf.image.decode_jpeg(encoded, channels=3), label
-
-        return dataset.map(decode, self._config.num_parallel_calls)
-
-    def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Phase 2: records to (image, label)."""
+        They are (encoded image, label) until PARSING, and (pixels, label), uint8 [height, width, 3], until DECODING.
+        """
 
         def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
             encoded, label, bbox = self._parse(serialized)
+            if until == PARSING:
+                return encoded, label
             decoded = tf.image.decode_jpeg(encoded, channels=3)
+            if until == DECODING:
+                return decoded, label
             prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
-            image = prepare(decoded, bbox)
-            dtype = tf.as_dtype(self._config.precision)
-            return tf.cast(image, dtype), tf.cast(label, tf.int32)
+            return tf.cast(prepare(decoded, bbox), tf.as_dtype(self._config.precision)), tf.cast(label, tf.int32)
 
         return dataset.map(preprocess, self._config.num_parallel_calls)
 
     def transfer(self, dataset: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-        """Phase 3: batches, prefetched."""
+        """Phase 3: batches, float32 or bfloat16 [batch, height, width, 3] and int32 [batch], prefetched."""
         dataset = dataset.batch(batch_size, drop_remainder=self._is_training)
         return dataset.prefetch(tf.data.experimental.AUTOTUNE) if self._config.prefetch_enabled else dataset
 

@@ -213,27 +213,15 @@ def _draw_differences(axes: Any, title: str, series: Dict[str, Tuple[Differences
     """Draws marks side by side for each kind of difference: by label, with colour, mark and the mark's inside."""
     positions = np.arange(len(_KINDS))
     for index, (label, (differences, colour, mark, inside)) in enumerate(series.items()):
-        axes.plot(
-            positions + 0.7 * ((index + 0.5) / len(series) - 0.5),
-            differences,
-            linestyle='none',
-            marker=mark,
-            markersize=8,
-            color=colour,
-            markerfacecolor=inside or colour,
-            label=label,
-        )
+        style = {'linestyle': 'none', 'marker': mark, 'markersize': 8, 'color': colour, 'label': label}
+        places = positions + 0.7 * ((index + 0.5) / len(series) - 0.5)
+        axes.plot(places, differences, markerfacecolor=inside or colour, **style)
     for boundary in positions[1:] - 0.5:
         axes.axvline(boundary, color='0.8', linewidth=0.8)
-    axes.set_title(title)
-    axes.set_xticks(positions)
-    axes.set_xticklabels([kind.replace(' ', '\n') for kind in _KINDS])
-    axes.set_xlim(-0.5, len(_KINDS) - 0.5)
-    axes.set_yscale('log')
-    axes.set_ylim(3e-10, 30)
+    axes.set(title=title, xticks=positions, xticklabels=[kind.replace(' ', '\n') for kind in _KINDS])
+    axes.set(xlim=(-0.5, len(_KINDS) - 0.5), yscale='log', ylim=(3e-10, 30), axisbelow=True)
     axes.set_ylabel('largest absolute difference (units of the rows)')
     axes.grid(axis='y', color='0.9')
-    axes.set_axisbelow(True)
     axes.legend(fontsize=9, loc='upper center', bbox_to_anchor=(0.5, -0.13), ncol=3, frameon=False)
 
 
@@ -245,9 +233,8 @@ def _draw_response(axes: Any, results: Results) -> None:
         every = slice(index * spacing // len(_WAYS), None, spacing)
         response = np.array(results.decay.response[way])
         axes.plot(steps[every], response[every], linestyle='none', marker=mark, color=colour, label=way)
-    axes.set_title(f'Decay: all rows are 1; α = {ALPHA}, α⁸ = {results.decay.beta:.4f}')
-    axes.set_xlabel('global step (256 rows each)')
-    axes.set_ylabel('moving mean (units of the rows)')
+    title = f'Decay: all rows are 1; α = {ALPHA}, α⁸ = {results.decay.beta:.4f}'
+    axes.set(title=title, xlabel='global step (256 rows each)', ylabel='moving mean (units of the rows)')
     axes.grid(color='0.9')
     axes.legend(fontsize=9, loc='lower right', framealpha=1)
 
@@ -257,18 +244,12 @@ def _draw_noise(axes: Any, results: Results) -> None:
     for position, (way, (colour, mark)) in enumerate(_WAYS.items()):
         noise = results.decay.noise[way]
         axes.plot(position, noise.deviation, linestyle='none', marker=mark, markersize=9, color=colour)
-        axes.plot(
-            [position - 0.25, position + 0.25],
-            [noise.expected_deviation] * 2,
-            color='0.4',
-            label=None if position else 'by the equations; marks: measured',
-        )
+        label = None if position else 'by the equations; marks: measured'
+        axes.plot([position - 0.25, position + 0.25], [noise.expected_deviation] * 2, color='0.4', label=label)
+    highest = max(noise.expected_deviation for noise in results.decay.noise.values())
+    labels = [way.replace(', ', ',\n').replace(' (', '\n(') for way in _WAYS]
     axes.set_title(f'Decay: noise of the moving mean of normal rows after {results.settings.noise_steps} steps')
-    axes.set_xticks(positions)
-    axes.set_xticklabels([way.replace(', ', ',\n').replace(' (', '\n(') for way in _WAYS])
-    axes.set_xlim(-0.5, len(_WAYS) - 0.5)
-    axes.set_ylim(0, 1.2 * max(noise.expected_deviation for noise in results.decay.noise.values()))
-    axes.set_ylabel('standard deviation (units of the rows)')
+    axes.set(xticks=positions, xticklabels=labels, xlim=(-0.5, len(_WAYS) - 0.5), ylim=(0, 1.2 * highest))
+    axes.set(ylabel='standard deviation (units of the rows)', axisbelow=True)
     axes.grid(axis='y', color='0.9')
-    axes.set_axisbelow(True)
     axes.legend(fontsize=9, loc='lower center', framealpha=1)

@@ -140,9 +140,8 @@ def figure(found: Dict[str, Any]) -> bytes:
         mark = sign.matplotlib_mark if len(peaks) <= 20 else None
         axes.plot(range(1, len(peaks) + 1), peaks, color=sign.light, marker=mark, label=name)
     axes.set_title(_title(found), fontsize=10)
-    axes.set_xlabel('iteration')
-    axes.set_ylabel('peak memory of the process, MB')
-    axes.set_ylim(0, 1.1 * max(max(curve['peak_mb']) for curve in found['curves'].values()))
+    highest = max(max(curve['peak_mb']) for curve in found['curves'].values())
+    axes.set(xlabel='iteration', ylabel='peak memory of the process, MB', ylim=(0, 1.1 * highest))
     axes.xaxis.get_major_locator().set_params(integer=True)
     drawing.lay_out(axes)
     axes.legend(frameon=False, loc='lower right')

@@ -272,9 +272,7 @@ def figure(results: Results) -> bytes:
             ('Overhead of rebuilding activations', 'additional CPU time of a step, %', ''),
         ),
     ):
-        axes.set_title(title)
-        axes.set_ylabel(label)
-        axes.set_xlabel('blocks in each stage')
+        axes.set(title=title, xlabel='blocks in each stage', ylabel=label)
         drawing.lay_out(axes)
         if name:
             for is_reversible in (False, True):

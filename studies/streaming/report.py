@@ -160,10 +160,8 @@ def _draw_compared(axes: Any, results: Results) -> None:
         if found:
             axes.barh(row, found.median, color=sign.light, alpha=1 if reading.latency_ms is None else 0.55)
             axes.errorbar(found.median, row, xerr=drawing.bars([found]), color='black', capsize=4, linewidth=1.2)
-    axes.set_yticks(range(len(COMPARED)))
-    axes.set_yticklabels([*COMPARED])
+    axes.set(yticks=range(len(COMPARED)), yticklabels=[*COMPARED], xlabel='images/s: median, minimum and maximum')
     axes.invert_yaxis()
-    axes.set_xlabel('images/s: median, minimum and maximum')
     axes.set_title(f'No latency, {_READ_AHEAD} files at a time', fontsize=11)
 
 
@@ -189,7 +187,5 @@ def _draw_over_latency(axes: Any, layout: str, results: Results) -> None:
                 capsize=3,
                 label=f'{ahead} at a time',
             )
-    axes.set_xticks(results.latencies)
-    axes.set_xlabel('latency of each request (ms)')
-    axes.set_ylabel('images/s')
+    axes.set(xticks=results.latencies, xlabel='latency of each request (ms)', ylabel='images/s')
     axes.set_title(f'Remote, {LAYOUTS[layout]}', fontsize=11)
