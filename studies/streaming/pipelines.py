@@ -69,8 +69,9 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
                 feature = tf.train.Example.FromString(record).features.feature
                 label = feature['image/class/label'].int64_list.value[0]
                 name = os.path.join(f'{label:05d}', f'{len(files):08d}.jpg')
-                os.makedirs(os.path.join(folder, FILES, f'{label:05d}'), exist_ok=True)
-                with open(os.path.join(folder, FILES, name), 'wb') as file:
+                single = os.path.join(folder, FILES, name)
+                os.makedirs(os.path.dirname(single), exist_ok=True)
+                with open(single, 'wb') as file:
                     file.write(feature['image/encoded'].bytes_list.value[0])
                 files.append((name, label))
     # The conversion also checks each image, and names one that cannot be used.

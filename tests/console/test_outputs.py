@@ -166,7 +166,7 @@ _MAY_WRITE = {
     'inception_v3/commands/predict/contact_sheet.py': 1,
     'inception_v3/commands/weights/forward.py': 1,
     'studies/revnet_memory/measurement.py': 1,
-    'studies/streaming/pipelines.py': 2,
+    'studies/streaming/pipelines.py': 1,
     'studies/sweep/reuse.py': 3,
 }
 
