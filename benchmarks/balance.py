@@ -142,7 +142,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
     where = f'measured here with {source_of(config)}, on {tables.machine()}'
-    return Cost(row.cpu_ms.median, shares, where)
+    return Cost(row.spread('cpu_ms').median, shares, where)
 
 
 def _text(content: Dict[str, Any]) -> str:

@@ -46,15 +46,15 @@ def phases(path: str, where: str, rows: Sequence[Row]) -> None:
     outline = {'edgecolor': 'black', 'linewidth': 0.5}
     styles = {phase: {'color': _COLOURS[phase], 'hatch': _HATCHES.get(phase), **outline} for phase in PHASES}
     for place, row in enumerate(rows):
-        start = 0.0
+        start, cpu_ms = 0.0, row.spread('cpu_ms')
         for phase in PHASES if row.phases else ():
             # Noise can make the difference of a small phase negative.
-            length = max(0.0, row.share(phase) * row.cpu_ms.median)
+            length = max(0.0, row.share(phase) * cpu_ms.median)
             axes.barh(place, length, left=start, **styles[phase])
             start += length
         if not row.phases:
-            axes.barh(place, row.cpu_ms.median, color='0.75', **outline)
-        axes.errorbar(row.cpu_ms.median, place, xerr=_whiskers([row.cpu_ms]), color='black', capsize=3, linewidth=1)
+            axes.barh(place, cpu_ms.median, color='0.75', **outline)
+        axes.errorbar(cpu_ms.median, place, xerr=_whiskers([cpu_ms]), color='black', capsize=3, linewidth=1)
     names = [f'{row.subject.variant}, {row.subject.pipeline}' for row in rows]
     axes.set(yticks=range(len(rows)), yticklabels=names, axisbelow=True)
     axes.set_xlabel('CPU time per image (ms): median, least and greatest')
@@ -75,7 +75,7 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
     for axes, label, spreads, colour in zip(
         drawing.subplots(1, 3),
         ('CPU time per image (ms)', 'images per second', 'peak of resident memory (MB)'),
-        ([row.cpu_ms for row in rows], [row.images_per_second for row in rows], [row.peak_mb for row in rows]),
+        ([row.spread(name) for row in rows] for name in ('cpu_ms', 'images_per_second', 'peak_mb')),
         _COLOURS.values(),
     ):
         medians = [spread.median for spread in spreads]

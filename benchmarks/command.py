@@ -28,15 +28,7 @@ MEASURING: Dict[str, OwnFlag] = {
 
 
 def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags, perform: Perform) -> int:
-    """Runs a benchmark's command line and returns its exit code.
-
-    Args:
-      argv: the command line.
-      name: the command's name.
-      purpose: description for `--help`.
-      own_flags: the benchmark's own flags, besides those of a run. Their numbers must be above 0.
-      perform: the benchmark, which measures and prints the results.
-    """
+    """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0."""
 
     def command(screen: Screen) -> Optional[int]:
         is_number = {name: flag.type in (int, float) for name, flag in own_flags.items()}
@@ -89,10 +81,6 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
     """Returns the configuration of the input pipeline on this machine, with the batch size of one TPU core.
 
     Without a `data_dir`, the pipeline reads generated photographs. They are made if they are missing.
-
-    Args:
-      command_line: the command line of the run.
-      splits: the splits to read; their files must exist.
 
     Raises:
       ConfigError: --use_data=fake was given, or flags contradict the data set.

@@ -110,22 +110,8 @@ class Row(NamedTuple):
     naive_ratio: List[float]
     decode_ratio: List[float]
 
-    @property
-    def cpu_ms(self) -> Spread:
-        """CPU time per image, in milliseconds."""
-        return self._spread('cpu_ms')
-
-    @property
-    def images_per_second(self) -> Spread:
-        """Throughput, in images per second."""
-        return self._spread('images_per_second')
-
-    @property
-    def peak_mb(self) -> Spread:
-        """Peak of resident memory, in MB."""
-        return self._spread('peak_mb')
-
-    def _spread(self, name: str) -> Spread:
+    def spread(self, name: str) -> Spread:
+        """The spread of a field of the measurements."""
         return spread([getattr(measurement, name) for measurement in self.measurements])
 
     def share(self, phase: str) -> float:
@@ -141,7 +127,7 @@ class Row(NamedTuple):
             'flags': self.subject.flags,
             'batch_size': self.subject.whole.batch_size,
             'measurements': [measurement._asdict() for measurement in self.measurements],
-            **{name: getattr(self, name)._asdict() for name in ('cpu_ms', 'images_per_second', 'peak_mb')},
+            **{name: self.spread(name)._asdict() for name in Measurement._fields[1:]},
             'phases_cpu_ms': self.phases,
             'naive_cpu_over_this': self.naive_ratio,
             'this_cpu_over_decoding': self.decode_ratio,

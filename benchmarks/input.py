@@ -189,7 +189,8 @@ def _show_comparison(rows: Sequence[Row]) -> None:
 
 
 def _measured(row: Row) -> List[str]:
-    return [row.cpu_ms.text(2), f'{row.images_per_second.median:,.0f}', f'{row.peak_mb.greatest:,.0f}']
+    cpu_ms, images_per_second, peak_mb = map(row.spread, ('cpu_ms', 'images_per_second', 'peak_mb'))
+    return [cpu_ms.text(2), f'{images_per_second.median:,.0f}', f'{peak_mb.greatest:,.0f}']
 
 
 if __name__ == '__main__':

@@ -45,12 +45,7 @@ def _perform(out: str, screen: Screen) -> None:
 
 
 def write(out: str, measured: Any) -> None:
-    """Writes the numbers, with the published ones and the versions, and the figure into a folder.
-
-    Args:
-      out: the folder.
-      measured: the `Results`.
-    """
+    """Writes the numbers, with the published ones and the versions, and the figure into a folder."""
     from data.files import write_whole
     from inception_v3.run import source
     from studies.batch_norm import report

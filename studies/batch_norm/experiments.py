@@ -290,14 +290,7 @@ class Decay(NamedTuple):
 
 
 def compare_decays(response_steps: int, noise_steps: int, noise_channels: int, seed: int) -> Decay:
-    """Compares eight updates with `ALPHA` to one update with its eighth power.
-
-    Args:
-      response_steps: steps on constant rows.
-      noise_steps: steps on noisy rows.
-      noise_channels: channels of the noisy rows.
-      seed: seed of the noisy rows.
-    """
+    """Compares eight updates with `ALPHA` to one update with its eighth power, on constant and on noisy rows."""
     beta = ALPHA**REPLICAS
     ways = {
         SEQUENTIAL: dataclasses.replace(ONE_DEVICE, batch_norm_decay=ALPHA),

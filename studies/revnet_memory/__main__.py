@@ -169,16 +169,7 @@ def settings_of(arguments: argparse.Namespace) -> Dict[str, Any]:
 def perform(
     trainings: Sequence[Training], steps: int, repeats: int, found: Results, screen: Screen, save: Callable[[], None]
 ) -> None:
-    """Measures the trainings that are missing.
-
-    Args:
-      trainings: the plain trainings; each is measured together with its reversible counterpart.
-      steps: minimum number of steps in a round.
-      repeats: rounds of time.
-      found: earlier measurements; new ones are added.
-      screen: shows the progress.
-      save: called after each addition.
-    """
+    """Measures plain trainings and their reversible counterparts that `found` lacks; saves after each addition."""
     for index, plain in enumerate(trainings):
         pair = [training for training in (plain, plain._replace(is_reversible=True)) if training not in found.measured]
         if pair:

@@ -69,11 +69,7 @@ def to_dict(found: Results, settings: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def from_json(text: str, settings: Dict[str, Any]) -> Results:
-    """Reads results back, without those that failed, so that they are measured again.
-
-    Args:
-      text: the JSON of `to_dict`.
-      settings: the current settings.
+    """Reads the JSON of `to_dict` back, without what failed, so that it is measured again.
 
     Raises:
       ConfigError: the text is not JSON of this study, or its settings differ from the current ones.
@@ -107,41 +103,32 @@ class Row(NamedTuple):
       units: blocks in each stage.
       plain: with activations kept; None if the measurement failed.
       reversible: with activations rebuilt; None if the measurement failed.
-      overhead: CPU time of a reversible step over that of a plain step in the same round, minus 1.
     """
 
     batch_size: int
     units: int
     plain: Optional[Measurement]
     reversible: Optional[Measurement]
-    overhead: Optional[Spread]
+
+    @property
+    def overhead(self) -> Optional[Spread]:
+        """CPU time of a reversible step over that of a plain step in the same round, minus 1."""
+        if not self.plain or not self.reversible:
+            return None
+        return spread([one / other - 1 for one, other in zip(self.reversible.cpu_seconds, self.plain.cpu_seconds)])
 
 
 def rows_of(results: Results) -> List[Row]:
     """The rows, sorted by batch size and depth."""
     rows = []
     for batch_size, units in sorted({(training.batch_size, training.units) for training in results.measured}):
-        plain, reversible = (
-            results.measured.get(Training(results.network, units, batch_size, results.size, is_reversible))
-            for is_reversible in (False, True)
-        )
-        overhead = None
-        if plain and reversible:
-            overhead = spread([one / other - 1 for one, other in zip(reversible.cpu_seconds, plain.cpu_seconds)])
-        rows.append(Row(batch_size, units, plain, reversible, overhead))
+        pair = [Training(results.network, units, batch_size, results.size, kind) for kind in (False, True)]
+        rows.append(Row(batch_size, units, *map(results.measured.get, pair)))
     return rows
 
 
 def slope_of(of_depth: Dict[int, Optional[Measurement]], name: str) -> Optional[float]:
-    """Memory per additional block in each stage, in MB, between the smallest and the largest depth.
-
-    Args:
-      of_depth: measurements by blocks in each stage.
-      name: `step_mb` or `held_mb`.
-
-    Returns:
-      The slope; None with fewer than two depths.
-    """
+    """The rise of a field in MB per additional block in each stage; None with fewer than two depths."""
     known = sorted((depth, getattr(measurement, name)) for depth, measurement in of_depth.items() if measurement)
     if len(known) < 2:
         return None
@@ -238,13 +225,7 @@ def _percents(fractions: Optional[Spread]) -> str:
 
 
 def markdown(results: Results, picture: str, notes: Sequence[str]) -> str:
-    """The report in Markdown.
-
-    Args:
-      results: the measurements.
-      picture: name of the figure's file in the same folder.
-      notes: how it was measured, a sentence or more each.
-    """
+    """The report in Markdown, with the figure's file in the same folder, and notes on how it was measured."""
     parts = [
         f'# Memory and time of {results.network}, plain and reversible',
         *notes,

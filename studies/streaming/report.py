@@ -115,13 +115,7 @@ def _percent(gain: Optional[Spread]) -> str:
 
 
 def markdown(results: Results, conditions: str, figure_file: str) -> str:
-    """The report as Markdown.
-
-    Args:
-      results: the measurements.
-      conditions: the conditions of the measurements, in a sentence.
-      figure_file: name of the figure's file in the same folder.
-    """
+    """The report as Markdown, with the conditions in a sentence, and the figure's file in the same folder."""
     method = (
         'Medians (minimum–maximum); gains compare two measurements in the same round. CPU time and disk reads '
         'are those of the reading process alone. The object store runs on the same cores and has a column of its own; '

@@ -52,14 +52,14 @@ def test_timed__counts_the_steps_after_the_warm_up() -> None:
 
     def step() -> None:
         taken.append(time.perf_counter())
-        # Half of a step computes, and half waits. The second step is the first that is measured.
-        end = time.process_time() + (0.1 if len(taken) > 1 else 0.5)
+        # Half of a step computes, and half waits. The third step is the first that is measured.
+        end = time.process_time() + (0.1 if len(taken) > 2 else 0.5)
         while time.process_time() < end:
             pass
         time.sleep(0.1)
 
-    found = meter.timed(step, 1, 2)
-    assert len(taken) == 3
+    found = meter.timed(step, 2, 2)
+    assert len(taken) == 4
     for step_ms, cpu_ms in zip(found['step_ms'], found['cpu_ms']):
         assert 90 < cpu_ms < 150 < 190 < step_ms
     assert [len(values) for values in found.values()] == [2, 2]
