@@ -1,1 +1,5 @@
-"""Benchmarks of the input pipeline, and of its consequences for a run on a TPU."""
+"""Benchmarks of the input pipeline and of training steps, by the program's own commands.
+
+Begin with the commands `input`, `training` and `balance`; `peers` compares with other libraries. Only `studies` imports
+this package.
+"""

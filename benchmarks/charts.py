@@ -1,4 +1,4 @@
-"""Figures of the benchmarks, as PNG files.
+"""Figures of the input pipeline, as PNG files.
 
 Colours are Okabe and Ito's, which people with colour blindness can distinguish; hatches differ, too.
 """
@@ -7,9 +7,9 @@ import importlib.util
 import os
 from typing import Any, Sequence
 
-from benchmarks.comparison import Row
+from benchmarks.comparison import Row, Spread
 from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
-from console import extras, outputs
+from console import extras
 from inception_v3.config import ConfigError
 
 _COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73'}
@@ -39,27 +39,29 @@ def check(flag: str, path: str) -> None:
 def phases(path: str, where: str, rows: Sequence[Row]) -> None:
     """Draws the CPU time per image of each row as bars, divided into phases."""
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     drawing = Figure(figsize=(10, 1.6 + _ROW_HEIGHT * len(rows)))
     axes = drawing.subplots()
+    outline = {'edgecolor': 'black', 'linewidth': 0.5}
+    styles = {phase: {'color': _COLOURS[phase], 'hatch': _HATCHES.get(phase), **outline} for phase in PHASES}
     for place, row in enumerate(rows):
-        start = 0.0
-        for phase in PHASES:
+        start, cpu_ms = 0.0, row.spread('cpu_ms')
+        for phase in PHASES if row.phases else ():
             # Noise can make the difference of a small phase negative.
-            length = max(0.0, row.share(phase) * row.cpu_ms.median) if row.phases else 0.0
-            _bar(axes, place, start, length, phase)
+            length = max(0.0, row.share(phase) * cpu_ms.median)
+            axes.barh(place, length, left=start, **styles[phase])
             start += length
         if not row.phases:
-            axes.barh(place, row.cpu_ms.median, color='0.75', edgecolor='black', linewidth=0.5)
-        whiskers = [[row.cpu_ms.median - row.cpu_ms.least], [row.cpu_ms.greatest - row.cpu_ms.median]]
-        axes.errorbar(row.cpu_ms.median, place, xerr=whiskers, color='black', capsize=3, linewidth=1)
-    axes.set_yticks(range(len(rows)))
-    axes.set_yticklabels([f'{row.subject.variant}, {row.subject.pipeline}' for row in rows])
-    axes.invert_yaxis()
+            axes.barh(place, cpu_ms.median, color='0.75', **outline)
+        axes.errorbar(cpu_ms.median, place, xerr=_whiskers([cpu_ms]), color='black', capsize=3, linewidth=1)
+    names = [f'{row.subject.variant}, {row.subject.pipeline}' for row in rows]
+    axes.set(yticks=range(len(rows)), yticklabels=names, axisbelow=True)
     axes.set_xlabel('CPU time per image (ms): median, least and greatest')
+    axes.invert_yaxis()
     axes.grid(axis='x', color='0.9')
-    axes.set_axisbelow(True)
-    _legend(axes, [_patch(phase) for phase in PHASES])
+    patches = [Patch(facecolor=_COLOURS[phase], hatch=_HATCHES.get(phase), label=phase, **outline) for phase in PHASES]
+    axes.legend(handles=patches, loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
     axes.set_title(f'The input pipeline, phase by phase\n{where}', fontsize=10)
     _save(drawing, path)
 
@@ -73,21 +75,14 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
     for axes, label, spreads, colour in zip(
         drawing.subplots(1, 3),
         ('CPU time per image (ms)', 'images per second', 'peak of resident memory (MB)'),
-        ([row.cpu_ms for row in rows], [row.images_per_second for row in rows], [row.peak_mb for row in rows]),
+        ([row.spread(name) for row in rows] for name in ('cpu_ms', 'images_per_second', 'peak_mb')),
         _COLOURS.values(),
     ):
         medians = [spread.median for spread in spreads]
-        whiskers = [
-            [spread.median - spread.least for spread in spreads],
-            [spread.greatest - spread.median for spread in spreads],
-        ]
-        axes.errorbar(values, medians, yerr=whiskers, marker='o', color=colour, capsize=3)
+        axes.errorbar(values, medians, yerr=_whiskers(spreads), marker='o', color=colour, capsize=3)
         axes.set_xscale('log', base=2)
-        axes.set_xticks(values)
-        axes.set_xticklabels([f'{value:,}' for value in values])
+        axes.set(xticks=values, xticklabels=[f'{value:,}' for value in values], xlabel=f'--{field}', ylabel=label)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel(f'--{field}')
-        axes.set_ylabel(label)
         axes.grid(color='0.9')
     drawing.subplots_adjust(wspace=0.35, top=0.85)
     title = f'The input pipeline of training, over --{field}: median, least and greatest'
@@ -95,29 +90,15 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
     _save(drawing, path)
 
 
-def _bar(axes: Any, place: int, start: float, length: float, kind: str) -> None:
-    axes.barh(
-        place,
-        length,
-        left=start,
-        color=_COLOURS[kind],
-        hatch=_HATCHES.get(kind),
-        edgecolor='black',
-        linewidth=0.5,
-    )
-
-
-def _patch(phase: str) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=_COLOURS[phase], hatch=_HATCHES.get(phase), edgecolor='black', linewidth=0.5, label=phase)
-
-
-def _legend(axes: Any, handles: Sequence[Any]) -> None:
-    if handles:
-        axes.legend(handles=handles, loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
+def _whiskers(spreads: Sequence[Spread]) -> Any:
+    return [
+        [spread.median - spread.least for spread in spreads],
+        [spread.greatest - spread.median for spread in spreads],
+    ]
 
 
 def _save(drawing: Any, path: str) -> None:
+    from console import outputs
+
     with outputs.unfinished_file(path) as unfinished:
         drawing.savefig(unfinished, format='png', dpi=_DPI, bbox_inches='tight')

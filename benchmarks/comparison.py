@@ -86,6 +86,11 @@ class Spread(NamedTuple):
     least: float
     greatest: float
 
+    def text(self, digits: int) -> str:
+        """The numbers with so many decimals: median (least–greatest)."""
+        # No spaces inside the brackets: a narrow table breaks lines at spaces.
+        return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*self, d=digits)
+
 
 class Row(NamedTuple):
     """The measurements of a subject. Lists have an element per repeat.
@@ -105,20 +110,9 @@ class Row(NamedTuple):
     naive_ratio: List[float]
     decode_ratio: List[float]
 
-    @property
-    def cpu_ms(self) -> Spread:
-        """CPU time per image, in milliseconds."""
-        return spread([measurement.cpu_ms for measurement in self.measurements])
-
-    @property
-    def images_per_second(self) -> Spread:
-        """Throughput, in images per second."""
-        return spread([measurement.images_per_second for measurement in self.measurements])
-
-    @property
-    def peak_mb(self) -> Spread:
-        """Peak of resident memory, in MB."""
-        return spread([measurement.peak_mb for measurement in self.measurements])
+    def spread(self, name: str) -> Spread:
+        """The spread of a field of the measurements."""
+        return spread([getattr(measurement, name) for measurement in self.measurements])
 
     def share(self, phase: str) -> float:
         """The share of a phase in the CPU time, from the medians."""
@@ -133,9 +127,7 @@ class Row(NamedTuple):
             'flags': self.subject.flags,
             'batch_size': self.subject.whole.batch_size,
             'measurements': [measurement._asdict() for measurement in self.measurements],
-            'cpu_ms': self.cpu_ms._asdict(),
-            'images_per_second': self.images_per_second._asdict(),
-            'peak_mb': self.peak_mb._asdict(),
+            **{name: self.spread(name)._asdict() for name in Measurement._fields[1:]},
             'phases_cpu_ms': self.phases,
             'naive_cpu_over_this': self.naive_ratio,
             'this_cpu_over_decoding': self.decode_ratio,
@@ -166,17 +158,14 @@ def variant_subjects(names: Sequence[str], config: Config, images: int, with_pha
     ]
     decode = subjects[-1].whole
     for name in names:
-        naive = _subject(name, True, config, images, decode)
-        subjects += [naive, _subject(name, False, config, images, decode)._replace(naive=naive.whole)]
+        naive = variant_subject(name, True, config, images)._replace(decode=decode)
+        ours = variant_subject(name, False, config, images)._replace(decode=decode, naive=naive.whole)
+        subjects += [naive, ours]
     return subjects if with_phases else [subject._replace(earlier=()) for subject in subjects]
 
 
-def ours(name: str, config: Config, images: int) -> Subject:
-    """Our pipeline for a variant, with its phases."""
-    return _subject(name, False, config, images, None)
-
-
-def _subject(name: str, is_naive: bool, config: Config, images: int, decode: Optional[Run]) -> Subject:
+def variant_subject(name: str, is_naive: bool, config: Config, images: int) -> Subject:
+    """A pipeline for a variant, with its phases."""
     variant = VARIANTS[name]
     changes = variant.changes
     if is_naive and variant.naive_changes is not None:
@@ -189,16 +178,16 @@ def _subject(name: str, is_naive: bool, config: Config, images: int, decode: Opt
     storage = dataclasses.replace(whole, until=STORAGE, config=reads, images=images * _CHEAP_FACTOR)
     earlier = storage, dataclasses.replace(whole, until=PREPROCESSING)
     flags = tuple(f'--{field}={value}' for field, value in changes.items())
-    return Subject(name, 'naive' if is_naive else 'ours', flags, whole, earlier, None, decode)
+    return Subject(name, 'naive' if is_naive else 'ours', flags, whole, earlier)
 
 
 def sweep_subjects(sweep: str, values: Sequence[int], config: Config, images: int) -> List[Subject]:
     """Our training pipeline with each value of the swept flag."""
     field, _ = SWEEPS[sweep]
+    configs = {value: dataclasses.replace(config, **{field: value}) for value in values}
     return [
-        Subject('train', str(value), (f'--{field}={value}',), run)
-        for value in values
-        for run in [Run(False, True, TRANSFER, dataclasses.replace(config, **{field: value}), images)]
+        Subject('train', str(value), (f'--{field}={value}',), Run(False, True, TRANSFER, changed, images))
+        for value, changed in configs.items()
     ]
 
 
@@ -221,11 +210,7 @@ def _row(subject: Subject, measured: Measured) -> Row:
     phases = {}
     if subject.earlier and all(ends):
         starts = [[0.0] * len(whole), *ends]
-        phases = {phase: [end - start for start, end in zip(*times)] for phase, times in zip(PHASES, zip(starts, ends))}
-    return Row(
-        subject,
-        measured[subject.whole],
-        phases,
-        [naive / this for naive, this in zip(cpu(subject.naive), whole)],
-        [this / decode for this, decode in zip(whole, cpu(subject.decode))],
-    )
+        costs = ([end - start for start, end in zip(*times)] for times in zip(starts, ends))
+        phases = dict(zip(PHASES, costs))
+    ratios = (zip(cpu(subject.naive), whole), zip(whole, cpu(subject.decode)))
+    return Row(subject, measured[subject.whole], phases, *([a / b for a, b in pairs] for pairs in ratios))

@@ -13,17 +13,13 @@ import resource
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Hashable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar
 
 from absl import app
 
-from benchmarks.naive import NaivePipeline
 from console import processes
 from console.errors import DONE, RETRY, RetryableError
-from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
-from inception_v3.metrics import PADDING_LABEL
 
 # Batches before the measurement starts: they fill the shuffle buffer and start all threads.
 _WARM_UP_BATCHES = 2
@@ -37,6 +33,9 @@ _LEAST_AVAILABLE = 0.08
 
 STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'decoding', 'preprocessing', 'transfer'
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
+
+S = TypeVar('S', bound=Hashable)
+R = TypeVar('R')
 
 
 class MeasurementError(RetryableError):
@@ -66,6 +65,10 @@ class Run:
     def batch_size(self) -> int:
         """Images in a batch."""
         return self.config.train_batch_size if self.is_training else self.config.eval_batch_size
+
+    def __str__(self) -> str:
+        names = 'naive' if self.is_naive else 'ours', 'train' if self.is_training else 'eval'
+        return f'{", ".join(names)}, until {self.until}, batches of {self.batch_size}'
 
     def to_json(self) -> str:
         """This run as JSON; `from_json` reads it back."""
@@ -98,60 +101,29 @@ Measured = Dict[Run, List[Measurement]]
 Failed = Dict[Run, str]
 
 
-@tf.autograph.experimental.do_not_convert
-def build(run: Run) -> tf.data.Dataset:
-    """The pipeline of a run, repeated without end.
-
-    The whole pipeline yields batches. A pipeline that ends after an earlier phase yields one of every `batch_size`
-    elements of that phase. It prepares the other elements, too, and drops them inside the data set at no cost. So the
-    differences between these pipelines are the costs of the phases.
-    """
-    if run.is_naive:
-        naive = NaivePipeline(run.is_training, run.config)
-        if run.until == TRANSFER:
-            return naive(run.batch_size).repeat()
-        later: Dict[str, Callable[[tf.data.Dataset], tf.data.Dataset]] = {
-            PARSING: naive.parsing,
-            DECODING: naive.decoding,
-            PREPROCESSING: naive.preprocessing,
-        }
-        dataset = naive.storage()
-        dataset = later[run.until](dataset) if run.until in later else dataset
-    else:
-        pipeline = InputPipeline(run.is_training, run.config)
-        whole = pipeline({'batch_size': run.batch_size})
-        if run.until == TRANSFER:
-            return whole.repeat()
-        dataset = pipeline.storage()
-        dataset = pipeline.preprocessing(dataset) if run.until == PREPROCESSING else dataset
-        # The options include the number of threads.
-        dataset = dataset.with_options(whole.options())
-    return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
-
-
 def perform(run: Run) -> Measurement:
     """Measures in this process.
 
     Raises:
       DataError: the data set cannot be used.
     """
+    from benchmarks.pipelines import build
+    from console.tensorflow_versions import tf
+    from inception_v3.metrics import PADDING_LABEL
+
+    def images_in(element: Any) -> int:
+        # Without the padding of evaluation's last batch.
+        return int((element[1] != PADDING_LABEL).sum()) if run.until == TRANSFER else run.batch_size
+
     batches = max(_LEAST_BATCHES, -(-run.images // run.batch_size))
     with tf.Graph().as_default(), tf.Session() as session:
         next_batch = tf.data.make_one_shot_iterator(build(run)).get_next()
         for _ in range(_WARM_UP_BATCHES):
             session.run(next_batch)
         cpu, clock = cpu_seconds(), time.perf_counter()
-        images = sum(_images_in(session.run(next_batch), run) for _ in range(batches))
+        images = sum(images_in(session.run(next_batch)) for _ in range(batches))
         cpu, clock = cpu_seconds() - cpu, time.perf_counter() - clock
     return Measurement(images, 1000 * cpu / images, images / clock, peak_bytes() / 1e6)
-
-
-def _images_in(element: Any, run: Run) -> int:
-    """The number of images in a batch, without the padding of evaluation's last batch."""
-    if run.until != TRANSFER:
-        return run.batch_size
-    _, labels = element
-    return int((labels != PADDING_LABEL).sum())
 
 
 def cpu_seconds() -> float:
@@ -176,72 +148,97 @@ def measure(run: Run, python: str = sys.executable) -> Measurement:
     """
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
-    process = subprocess.Popen(
-        [python, *processes.module('benchmarks.measurement')[1:]],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
-    with process:
+    command = [python, *processes.module('benchmarks.measurement')[1:]]
+    return Measurement(**answer_of(command, run.to_json(), environment, _TIMEOUT))
+
+
+def answer_of(
+    command: Sequence[str], text: str, environment: Optional[Dict[str, str]] = None, timeout: Optional[float] = None
+) -> Any:
+    """Runs a process that measures, and returns the JSON in the last line that it prints.
+
+    Args:
+      command: the command to run.
+      text: the standard input.
+      environment: the environment variables; None: those of this process.
+      timeout: seconds after which the process is ended; then it is also ended if it leaves too little memory.
+
+    Raises:
+      MeasurementError: the process failed, or was ended; the message gives the reason.
+    """
+    pipe, deadline = subprocess.PIPE, time.monotonic() + (timeout or 0)
+    unsent: Optional[str] = text
+    with subprocess.Popen(
+        command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, universal_newlines=True
+    ) as process:
         try:
-            out, err = _wait(process, run.to_json())
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, errors = process.communicate(unsent, _POLL_INTERVAL if timeout else None)
+                    break
+                unsent = None
+                if available_memory() < _LEAST_AVAILABLE:
+                    raise MeasurementError(f'ended: less than {_LEAST_AVAILABLE:.0%} of the memory was still available')
+                if time.monotonic() > deadline:
+                    raise MeasurementError(f'ended: not done after {timeout} seconds')
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        if process.returncode < 0:
-            # For example, the kernel kills a process when the memory of its container is exhausted.
-            raise MeasurementError(f'ended by signal {-process.returncode}')
-        raise MeasurementError([f'exit code {process.returncode}', *err.splitlines()][-1])
-    return Measurement(**json.loads(out))
+        raise MeasurementError(end_of(process.returncode, errors))
+    return json.loads(out.strip().splitlines()[-1])
 
 
-def _wait(process: 'subprocess.Popen[str]', text: str) -> Tuple[str, str]:
-    """Sends text to a process and returns its output; fails if it hangs or uses too much memory."""
-    unsent: Optional[str] = text
-    deadline = time.monotonic() + _TIMEOUT
-    while time.monotonic() < deadline:
-        try:
-            return process.communicate(unsent, timeout=_POLL_INTERVAL)
-        except subprocess.TimeoutExpired:
-            unsent = None
-        if _available_memory() < _LEAST_AVAILABLE:
-            raise MeasurementError(f'ended: less than {_LEAST_AVAILABLE:.0%} of the memory was still available')
-    raise MeasurementError(f'ended: not done after {_TIMEOUT} seconds')
+def end_of(code: int, errors: str) -> str:
+    """The reason why a process failed: the last line of its errors, or the signal that ended it."""
+    # For example, the kernel kills a process when the memory of its container is exhausted.
+    return f'ended by signal {-code}' if code < 0 else [f'exit code {code}', *errors.strip().splitlines()][-1]
 
 
-def _available_memory() -> float:
-    """The fraction of this machine's memory that is available."""
+def memory_bytes() -> Dict[str, int]:
+    """The sizes in /proc/meminfo, in bytes."""
     with open('/proc/meminfo') as meminfo:
-        sizes = {name: int(size.split()[0]) for name, _, size in (line.partition(':') for line in meminfo)}
+        return {name: int(size.split()[0]) << 10 for name, _, size in (line.partition(':') for line in meminfo)}
+
+
+def available_memory() -> float:
+    """The fraction of this machine's memory that is available."""
+    sizes = memory_bytes()
     return sizes['MemAvailable'] / sizes['MemTotal']
 
 
 def interleave(
-    runs: Sequence[Run], repeats: int, progress: Callable[[str], None], measured: Measured, failed: Failed
+    subjects: Sequence[S],
+    repeats: int,
+    measure_one: Callable[[S], R],
+    progress: Callable[[str], None],
+    measured: Dict[S, List[R]],
+    failed: Dict[S, str],
+    save: Callable[[], None] = lambda: None,
 ) -> None:
-    """Measures all runs once per round, so that other load on the machine affects all runs alike.
+    """Measures all subjects once per round, so that other load on the machine affects all alike.
 
     Args:
-      runs: the runs to measure.
+      subjects: what to measure; their texts name them.
       repeats: number of rounds.
+      measure_one: measures a subject, or raises MeasurementError.
       progress: called with a line about the progress.
       measured: receives the measurements, in the order of the rounds; it keeps them after an interruption.
-      failed: receives the runs that failed, with the reason; they are not measured again.
+      failed: receives the subjects that failed, with the reason; they are not measured again.
+      save: called after each measurement.
     """
     for repeat in range(repeats):
-        for number, run in enumerate(runs):
-            if run in failed:
+        for number, subject in enumerate(subjects):
+            if subject in failed:
                 continue
-            progress(f'round {repeat + 1} of {repeats}: measurement {number + 1} of {len(runs)}')
+            progress(f'round {repeat + 1} of {repeats}, {number + 1} of {len(subjects)}: {subject}')
             try:
-                measurement = measure(run)
+                measurement = measure_one(subject)
             except MeasurementError as error:
-                failed[run] = str(error)
+                failed[subject] = str(error)
             else:
-                measured.setdefault(run, []).append(measurement)
+                measured.setdefault(subject, []).append(measurement)
+            save()
 
 
 @contextlib.contextmanager
@@ -266,19 +263,16 @@ def be_killed_first() -> None:
 
 def reason_of(error: Exception) -> str:
     """The message of an error on one line, without the operations that TensorFlow appends."""
-    message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    return ' '.join(message.partition('[[')[0].split())
+    return ' '.join(getattr(error, 'message', str(error)).partition('[[')[0].split())
 
 
-def answer(measure: Callable[[str], Dict[str, Any]]) -> int:
-    """Prints the JSON of the measurement that standard input describes; returns the exit code of the process.
+def main() -> int:
+    """Prints the measurement of the run that standard input describes; returns the exit code of the process."""
+    from console.tensorflow_versions import tf
 
-    Args:
-      measure: makes the measurement from a description in JSON.
-    """
     be_killed_first()
     try:
-        print(json.dumps(measure(sys.stdin.read())))
+        print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
     except (app.UsageError, tf.errors.OpError) as error:
         print(reason_of(error), file=sys.stderr)
         return RETRY
@@ -286,4 +280,4 @@ def answer(measure: Callable[[str], Dict[str, Any]]) -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(answer(lambda text: perform(Run.from_json(text))._asdict()))
+    sys.exit(main())

@@ -5,6 +5,7 @@ scikit-image, resized, mirrored and rotated at random, with a little noise, as J
 chroma subsampling. No two images are equal, and the same call always generates the same files.
 """
 
+import dataclasses
 import functools
 import io
 import os
@@ -18,6 +19,7 @@ from data import encoding, records
 from data.convert import writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.sources import Source
+from inception_v3.config import Config
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
 TRAIN_IMAGES = 1024
@@ -63,27 +65,10 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
         ).write(unfinished)
 
 
-def large(height: int, width: int, noise: float, quality: int, seed: int) -> bytes:
-    """Returns a large photograph as a JPEG file with 4:2:0 chroma subsampling.
-
-    Args:
-      height: in pixels.
-      width: in pixels.
-      noise: standard deviation of the noise, in levels of 255.
-      quality: of the JPEG file.
-      seed: of the choice of the photograph, and of the noise.
-
-    Raises:
-      DataError: scikit-image is not installed.
-    """
-    sources = _sources()
-    from PIL import Image
-
-    resized = np.asarray(Image.fromarray(sources[seed % len(sources)]).resize((width, height), Image.BICUBIC))
-    noisy = resized + np.random.RandomState(seed).normal(scale=noise, size=[height, width, 1])
-    file = io.BytesIO()
-    Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(file, 'JPEG', quality=quality, subsampling='4:2:0')
-    return file.getvalue()
+def made(config: Config) -> Config:
+    """The configuration with the generated photographs as its data set; they are made unless they exist."""
+    make(DATA_DIR)
+    return dataclasses.replace(config, data_dir=DATA_DIR)
 
 
 def spread(source: Source, files: int, folder: str) -> None:

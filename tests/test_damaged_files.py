@@ -21,7 +21,8 @@ from inception_v3.run import evaluations, first_steps, origin, starts, trainer_l
 from inception_v3.run.files import read_config
 from inception_v3.run.profiling import profile
 from inception_v3.run.trainer_lock import LockedError, TrainerLock
-from studies.revnet_memory import published, results
+from studies.revnet_memory import published
+from studies.revnet_memory import report as revnet_report
 
 CONTENTS = (
     *('{', 'null', '[]', '{}', '3', '"text"', 'NaN', '[null]', '{"a": null}', '[' * 100_000, '{"a":' * 100_000),
@@ -60,7 +61,7 @@ READERS: Dict[str, Callable[[str], Any]] = {
     f's{imagenet_shards.REPORT_ENDING}': lambda folder: imagenet_shards.read_report(folder, 's'),
     imagenet_shards.FAILURE_NAME: imagenet_pipeline.raise_failure,
     'curves.json': lambda folder: published._earlier(os.path.join(folder, 'curves.json'), {'a': 1}),
-    'text': _read_text(lambda text: results.from_json(text, {'network': 'a', 'size': 1})),
+    'text': _read_text(lambda text: revnet_report.from_json(text, {'network': 'a', 'size': 1})),
 }
 
 

@@ -1,16 +1,14 @@
-"""Common parts of the comparisons with other libraries: environments, scripts in them, rounds of measurements."""
+"""The programs to compare with: the environments that have them, and rounds of measurements in these."""
 
-import json
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-from typing import AbstractSet, Any, Callable, Dict, Hashable, List, NamedTuple, Sequence, Tuple, TypeVar
+from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, TypeVar
 
-from benchmarks.measurement import MeasurementError
+from benchmarks.measurement import answer_of, interleave
 from console import processes
-from console.tensorflow_versions import tf
+from console.screen import Screen
 from inception_v3.config import ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 
@@ -19,7 +17,6 @@ _TENSORFLOW = {'1.15': '.venv', '2.15': '.venv-2.15'}
 _DEFAULT = '.venv-peers/bin/python'
 PYTHONS = OwnFlag(str, _DEFAULT, 'Pythons with other libraries, comma-separated; the first that has a library runs it')
 
-S = TypeVar('S', bound=Hashable)
 R = TypeVar('R')
 
 
@@ -28,7 +25,7 @@ class Peer(NamedTuple):
 
     Attributes:
       library: the module that it needs.
-      script: the script of `inception-v3 benchmark-peers` that measures it; empty for this program.
+      script: the script in this folder that measures it; empty for this program.
       version: the version of TensorFlow in whose environment it runs; empty for a Python that the user names.
     """
 
@@ -44,6 +41,16 @@ class Peer(NamedTuple):
         return 'benchmarks/peers/requirements.txt says how; name its Python with --pythons'
 
 
+class Subject(NamedTuple):
+    """A program, and the kind of its measurement in words; empty if there is only one kind."""
+
+    name: str
+    kind: str = ''
+
+    def __str__(self) -> str:
+        return ', '.join(filter(None, self))
+
+
 def with_tensorflow(**scripts: str) -> Dict[str, Peer]:
     """The peers NAME_VERSION in both versions of TensorFlow, from the scripts of each name."""
     return {
@@ -53,8 +60,57 @@ def with_tensorflow(**scripts: str) -> Dict[str, Peer]:
     }
 
 
+def check_flags(command_line: CommandLine, allowed: AbstractSet[str]) -> None:
+    """Refuses flags of a run that other libraries cannot follow.
+
+    Raises:
+      ConfigError: a flag is not among those allowed.
+    """
+    for flag in [*(['preset'] if command_line.preset else []), *sorted(command_line.given - allowed)]:
+        raise ConfigError(
+            f'--{flag}: the other libraries cannot follow it. Omit the flag. '
+            f'Allowed here: {", ".join(sorted(allowed))}.'
+        )
+
+
+def measure_installed(
+    names: Sequence[str],
+    kinds: Sequence[str],
+    peers: Dict[str, Peer],
+    own: Dict[str, Any],
+    measure: Callable[[Subject, str], R],
+    screen: Screen,
+) -> Tuple[Dict[Subject, List[R]], Dict[Subject, str], bool]:
+    """Measures the programs that are installed, in rounds.
+
+    Args:
+      names: the programs.
+      kinds: the kinds of measurements of each.
+      peers: all programs.
+      own: the values of the flags `repeats` and `pythons`.
+      measure: measures a subject with an interpreter, or raises MeasurementError.
+      screen: shows the progress.
+
+    Returns:
+      The measurements of the subjects that never failed; the problems of the others; and whether any failed.
+    """
+    pythons = pythons_of(names, peers, own['pythons'])
+    measured: Dict[Subject, List[R]] = {}
+    failed: Dict[Subject, str] = {}
+    subjects = [Subject(name, kind) for kind in kinds for name in pythons]
+    interleave(
+        subjects, own['repeats'], lambda each: measure(each, pythons[each.name]), screen.update, measured, failed
+    )
+    screen.clear()
+    problems = {Subject(n, kind): f'not installed: {peers[n].how}' for kind in kinds for n in names if n not in pythons}
+    problems.update({subject: f'failed: {reason}' for subject, reason in failed.items()})
+    return {subject: found for subject, found in measured.items() if subject not in failed}, problems, bool(failed)
+
+
 def pythons_of(names: Sequence[str], peers: Dict[str, Peer], pythons: str) -> Dict[str, str]:
     """The interpreter of each peer; those that are not installed are missing."""
+    from console.tensorflow_versions import tf
+
     own = {version: str(ROOT / folder / 'bin' / 'python') for version, folder in _TENSORFLOW.items()}
     own['.'.join(tf.__version__.split('.')[:2])] = sys.executable
     found = {}
@@ -76,62 +132,16 @@ def is_installed(python: str, library: str) -> bool:
     return done.returncode == 0
 
 
-def check_flags(command_line: CommandLine, allowed: AbstractSet[str]) -> None:
-    """Refuses flags of a run that other libraries cannot follow.
-
-    Raises:
-      ConfigError: a flag is not among those allowed.
-    """
-    for flag in [*(['preset'] if command_line.preset else []), *sorted(command_line.given - allowed)]:
-        raise ConfigError(
-            f'--{flag}: the other libraries cannot follow it. Omit the flag. '
-            f'Allowed here: {", ".join(sorted(allowed))}.'
-        )
-
-
 def _environment() -> Dict[str, str]:
     """The environment of another Python, for which this one's packages are of no use."""
     return {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
 
 
-def call(python: str, script: str, spec: Dict[str, Any]) -> Dict[str, Any]:
-    """Runs a script of `benchmark-peers` with a specification, and returns the result that it prints; see `meter`.
+def call(python: str, script: str, specification: str) -> Dict[str, Any]:
+    """Runs a script of this folder with a specification in JSON, and returns the result that it prints; see `meter`.
 
     Raises:
       MeasurementError: the script failed; the message is the last line of its errors.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, 'spec.json')
-        pathlib.Path(path).write_text(json.dumps(spec))
-        command = [python, '-W', 'ignore', *processes.module(f'benchmarks.peers.{script}', path)[1:]]
-        done = subprocess.run(command, env=_environment(), capture_output=True, text=True)
-    if done.returncode:
-        raise MeasurementError([f'exit code {done.returncode}', *done.stderr.strip().splitlines()][-1])
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def interleave(
-    subjects: Sequence[S], repeats: int, measure: Callable[[S], R], progress: Callable[[str, S], None]
-) -> Tuple[Dict[S, List[R]], Dict[S, str]]:
-    """Measures every subject once in each round, so that other load on the machine affects all alike.
-
-    Args:
-      subjects: what to measure.
-      repeats: number of rounds.
-      measure: measures a subject, or raises MeasurementError; then it is not measured again.
-      progress: called with the round in words and the subject before each measurement.
-
-    Returns:
-      The results of the subjects that never failed, and the reasons of the others.
-    """
-    results: Dict[S, List[R]] = {subject: [] for subject in subjects}
-    failed: Dict[S, str] = {}
-    for repeat in range(repeats):
-        for subject in [*results]:
-            progress(f'round {repeat + 1} of {repeats}', subject)
-            try:
-                results[subject].append(measure(subject))
-            except MeasurementError as error:
-                failed[subject] = str(error)
-                del results[subject]
-    return results, failed
+    command = [python, '-W', 'ignore', *processes.module(f'benchmarks.peers.{script}')[1:]]
+    return answer_of(command, specification, _environment())

@@ -1,11 +1,11 @@
 """Measures another library in a process that has little but this library; every script of a library begins it.
 
-The argument of a script is a JSON file:
+Standard input is a JSON object:
 
-    library: the name of the pipeline or program, of those that the script has.
+    task: input or steps; library: the name of the pipeline, of those that the script has.
     batch_size: images of a batch; size: height and width of the prepared images.
 
-For input pipelines also:
+For the task input also:
 
     files: folder with a folder of JPEG files per class; shards: the same images as tar shards.
     colour: whether brightness and saturation are distorted and the batch is float32 in [-1, 1]; else it is bytes.
@@ -13,7 +13,7 @@ For input pipelines also:
     brightness, saturation: largest change of the brightness, of 1, and of the factor of the saturation.
     images: the least number to read after the warm-up; workers: threads or processes that prepare images.
 
-For training steps:
+For the task steps:
 
     warm_up, steps: steps before the measurement, and measured ones; classes: outputs of the network.
 
@@ -26,7 +26,7 @@ import os
 import resource
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 # As in benchmarks.measurement: batches before the measurement starts, and the fewest that are measured.
 _WARM_UP_BATCHES, _LEAST_BATCHES = 2, 4
@@ -130,40 +130,34 @@ def timed(step: Callable[[], Any], warm_up: int, steps: int) -> Dict[str, Any]:
     Returns:
       `step_ms` and `cpu_ms`: the milliseconds of each measured step, by the clock and of all threads' CPU time.
     """
-    for _ in range(warm_up):
+    readings = []
+    for _ in range(warm_up + steps):
         step()
-    readings = [_reading()]
-    for _ in range(steps):
-        step()
-        readings.append(_reading())
-    return {
-        name: [after[name] - before[name] for before, after in zip(readings, readings[1:])]
-        for name in ('step_ms', 'cpu_ms')
-    }
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        readings.append((1000 * time.perf_counter(), 1000 * (usage.ru_utime + usage.ru_stime)))
+    readings = readings[warm_up - 1 :]
+    times = [[after - before for before, after in zip(each, each[1:])] for each in zip(*readings)]
+    return dict(zip(('step_ms', 'cpu_ms'), times))
 
 
-def _reading() -> Dict[str, float]:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return {'step_ms': 1000 * time.perf_counter(), 'cpu_ms': 1000 * (usage.ru_utime + usage.ru_stime)}
+def answer(
+    pipeline: Optional[Callable[[Spec], Pipeline]] = None, training: Optional[Callable[[Spec], Training]] = None
+) -> None:
+    """Measures what standard input asks for, and prints the result with `library`, its version.
 
-
-def specification() -> Spec:
-    """The content of the file that the first argument names."""
-    with open(sys.argv[1], encoding='utf-8') as file:
-        return json.load(file)
-
-
-def answer_input(pipeline: Callable[[Spec], Pipeline]) -> None:
-    """Measures an input pipeline, and prints the result with `library`, its version."""
-    spec = specification()
-    batches, library = pipeline(spec)
-    print(json.dumps({**measure(batches, spec), 'library': library}), flush=True)
+    Args:
+      pipeline: the input pipeline of a specification.
+      training: the training of a specification; the result has `parameters`, the number of trained ones, too.
+    """
+    spec = json.loads(sys.stdin.read())
+    if spec['task'] == 'steps':
+        assert training
+        step, parameters, library = training(spec)
+        result = {**timed(step, spec['warm_up'], spec['steps']), 'parameters': parameters, 'library': library}
+    else:
+        assert pipeline
+        batches, library = pipeline(spec)
+        result = {**measure(batches, spec), 'library': library}
+    print(json.dumps(result), flush=True)
     # Worker processes would otherwise prepare what nobody reads, until their parent has unloaded its libraries.
     os._exit(0)
-
-
-def answer_steps(training: Callable[[Spec], Training]) -> None:
-    """Measures training steps, and prints the result with `parameters`, the number of trained ones, and `library`."""
-    spec = specification()
-    step, parameters, library = training(spec)
-    print(json.dumps({**timed(step, spec['warm_up'], spec['steps']), 'parameters': parameters, 'library': library}))

@@ -12,9 +12,10 @@ import json
 import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from benchmarks import arguments, program, tables, training
+from benchmarks import command, tables, training
 from benchmarks.comparison import spread
 from benchmarks.peers import environments
+from benchmarks.peers.environments import Peer, Subject
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
@@ -25,16 +26,16 @@ from inception_v3.flags import CommandLine, OwnFlag
 _ALLOWED = frozenset({'height', 'width', 'train_batch_size'})
 _BATCH_SIZE = 8
 
-PEERS: Dict[str, environments.Peer] = {
-    **environments.with_tensorflow(ours='', keras='keras_steps'),
-    'torchvision': environments.Peer('torchvision', 'torchvision_steps'),
+PEERS: Dict[str, Peer] = {
+    **environments.with_tensorflow(ours='', keras='keras'),
+    'torchvision': Peer('torchvision', 'torchvision'),
 }
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'peers': OwnFlag(str, None, f'programs to measure, comma-separated: {", ".join(PEERS)}; default: all'),
     'pythons': environments.PYTHONS,
     'steps': OwnFlag(int, 5, 'training steps to measure, after the warm-up'),
-    'repeats': arguments.MEASURING['repeats'],
-    'json': arguments.MEASURING['json'],
+    'repeats': command.MEASURING['repeats'],
+    'json': command.MEASURING['json'],
 }
 
 
@@ -47,40 +48,24 @@ class Steps(NamedTuple):
     library: str
 
 
-Results = Dict[str, List[Steps]]
-
-
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    return program.run(argv, 'benchmark-steps', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+    return command.run(argv, 'benchmark-steps', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    names = arguments.chosen('peers', own['peers'], [*PEERS])
+    names = command.chosen('peers', own['peers'], [*PEERS])
     environments.check_flags(command_line, _ALLOWED)
-    config = _config(command_line, own['steps'])
-    pythons = environments.pythons_of(names, PEERS, own['pythons'])
-    results, failed = environments.interleave(
-        [*pythons],
-        own['repeats'],
-        lambda name: measure(name, pythons[name], config, own['steps']),
-        lambda words, name: screen.update(f'{words}: {name}'),
-    )
-    screen.clear()
-    problems = {
-        **{name: f'not installed: {PEERS[name].how}' for name in names if name not in pythons},
-        **{name: f'failed: {reason}' for name, reason in failed.items()},
-    }
-    show(results, problems, own['json'], config)
-    return RETRY if failed else DONE
-
-
-def _config(command_line: CommandLine, steps: int) -> Config:
-    """The run whose steps this program takes: the documented one, on random images on this machine's CPU."""
-    config = command_line.config
+    # The documented run, on random images on this machine's CPU.
+    config = dataclasses.replace(command_line.config, use_tpu=False, use_data='fake', accelerator='cpu')
     if 'train_batch_size' not in command_line.given:
         config = dataclasses.replace(config, train_batch_size=_BATCH_SIZE)
-    return training.with_steps(dataclasses.replace(config, use_tpu=False, use_data='fake', accelerator='cpu'), steps)
+    config = training.with_steps(config, own['steps'])
+    measured, problems, failed = environments.measure_installed(
+        names, [''], PEERS, own, lambda each, python: measure(each.name, python, config, own['steps']), screen
+    )
+    show(measured, problems, own['json'], config)
+    return RETRY if failed else DONE
 
 
 def measure(name: str, python: str, config: Config, steps: int) -> Steps:
@@ -92,38 +77,47 @@ def measure(name: str, python: str, config: Config, steps: int) -> Steps:
     if not PEERS[name].script:
         found = training.measure(config, training.REPEATED, python)
         return Steps(found.step_ms, found.cpu_ms, found.parameters, f'TensorFlow {PEERS[name].version}')
-    spec = {
-        'library': name.partition('_')[0],
+    specification = {
+        'task': 'steps',
         'warm_up': training.WARM_UP_CALLS,
         'steps': steps,
         'size': [config.height, config.width],
         'batch_size': config.train_batch_size,
         'classes': config.num_classes,
     }
-    return Steps(**environments.call(python, PEERS[name].script, spec))
+    return Steps(**environments.call(python, PEERS[name].script, json.dumps(specification)))
 
 
-def show(results: Results, problems: Dict[str, str], as_json: bool, config: Config) -> None:
+def show(measured: Dict[Subject, List[Steps]], problems: Dict[Subject, str], as_json: bool, config: Config) -> None:
     """Prints a row for each program; the ratios are to the first one, round by round."""
-    first: List[Steps] = next(iter(results.values()), [])
-    rows = [
-        {
-            'program': name,
-            'library': of_program[0].library,
-            'parameters': of_program[0].parameters,
-            'cpu_s': _spread([_mean(each.cpu_ms) / 1000 for each in of_program]),
-            'images_per_second': _spread([1000 * config.train_batch_size / _mean(each.step_ms) for each in of_program]),
-            'over_first': _spread([_mean(each.cpu_ms) / _mean(other.cpu_ms) for each, other in zip(of_program, first)]),
+
+    def totals(found: Sequence[Steps], name: str) -> List[float]:
+        return [sum(getattr(each, name)) / len(getattr(each, name)) for each in found]
+
+    first = totals(next(iter(measured.values()), []), 'cpu_ms')
+    numbers = {
+        subject.name: {
+            'cpu_s': spread([ms / 1000 for ms in totals(found, 'cpu_ms')]),
+            'images_per_second': spread([1000 * config.train_batch_size / ms for ms in totals(found, 'step_ms')]),
+            'over_first': spread([ms / other for ms, other in zip(totals(found, 'cpu_ms'), first)]),
         }
-        for name, of_program in results.items()
-    ]
+        for subject, found in measured.items()
+    }
+    libraries = {subject.name: (found[0].library, found[0].parameters) for subject, found in measured.items()}
+    texts = {subject.name: problem for subject, problem in problems.items()}
     if as_json:
-        content = {
-            'host': tables.machine(),
-            'batch_size': config.train_batch_size,
-            'size': [config.height, config.width],
-        }
-        print(json.dumps({**content, 'rows': rows, 'problems': problems}))
+        rows = [
+            {
+                'program': name,
+                'library': libraries[name][0],
+                'parameters': libraries[name][1],
+                **{field: value._asdict() for field, value in of_program.items()},
+            }
+            for name, of_program in numbers.items()
+        ]
+        size = [config.height, config.width]
+        content = {'host': tables.machine(), 'batch_size': config.train_batch_size, 'size': size}
+        print(json.dumps({**content, 'rows': rows, 'problems': texts}))
         return
     print(
         f'training steps with {config.train_batch_size} images of {config.height} x {config.width} pixels; '
@@ -131,23 +125,13 @@ def show(results: Results, problems: Dict[str, str], as_json: bool, config: Conf
     )
     print('medians (least–greatest) of the rounds; CPU time of all threads\n')
     head = ('program', 'library', 'parameters', 'CPU-s / step', 'images/s', 'this / first')
-    tables.show(head, [_texts(row) for row in rows], names=2)
-    for name, problem in problems.items():
+    cells = [
+        [name, libraries[name][0], f'{libraries[name][1]:,}', *(value.text(2) for value in of_program.values())]
+        for name, of_program in numbers.items()
+    ]
+    tables.show(head, cells, names=2)
+    for name, problem in texts.items():
         print(f'{name}: {problem}')
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _spread(values: Sequence[float]) -> Dict[str, float]:
-    return spread(values)._asdict()
-
-
-def _texts(row: Dict[str, Any]) -> List[str]:
-    line = '{median:,.2f} ({least:,.2f}–{greatest:,.2f})'
-    numbers = [line.format(**row[field]) for field in ('cpu_s', 'images_per_second', 'over_first')]
-    return [row['program'], row['library'], f'{row["parameters"]:,}', *numbers]
 
 
 if __name__ == '__main__':

@@ -86,21 +86,11 @@ def infer(config: Config, batch: np.ndarray, statistics: Statistics) -> np.ndarr
         return np.concatenate(session.run(outputs, {rows: batch}))[:, 0, 0]
 
 
-def moments_of_replicas(config: Config, batch: np.ndarray) -> List[Statistics]:
-    """The mean and the unbiased variance of each replica's rows of a batch, [rows, channels]."""
-    config = dataclasses.replace(config, batch_norm_decay=0.0)
-    normalize = batch_norm_for(config, is_training=True)
-
-    def moments(rows: tf.Tensor) -> List[tf.Tensor]:
-        # With a decay of 0, a core's moving statistics are the moments of its last rows.
-        with tf.control_dependencies([normalize(rows)]):
-            return [variable.read_value() for variable in _moving_statistics()]
-
-    with tf.Graph().as_default() as graph:
-        rows = tf.placeholder(tf.float32, batch.shape)
-        statistics = _on_all_replicas(config, rows, moments)
-    with _new_session(config, graph) as session:
-        return [Statistics(*values) for values in session.run(statistics, {rows: batch})]
+def moments_of(batch: np.ndarray) -> Statistics:
+    """The mean and the unbiased variance of a batch, [rows, channels], in float64, as the layer computes them."""
+    # With a decay of 0, the moving statistics are the moments of the last rows.
+    ((_, statistics),) = train(dataclasses.replace(ONE_DEVICE, batch_norm_decay=0.0), [batch])
+    return Statistics(*(values.astype(np.float64) for values in statistics))
 
 
 def _on_all_replicas(config: Config, rows: tf.Tensor, computation: Callable[[tf.Tensor], Any]) -> List[Any]:

@@ -1,14 +1,21 @@
 """The report of the study of batch normalization: text for a terminal, and a figure."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from studies.batch_norm.comparison import PUBLISHED, Comparison, Differences, Recovery
-from studies.batch_norm.decay import ALPHA, MEAN_OF_EIGHT, ONE_IN_EIGHT, SEQUENTIAL
-from studies.batch_norm.experiments import Results
+from studies.batch_norm.experiments import (
+    ALPHA,
+    MEAN_OF_EIGHT,
+    ONE_IN_EIGHT,
+    PUBLISHED,
+    SEQUENTIAL,
+    Comparison,
+    Differences,
+    Range,
+    Results,
+)
 from studies.batch_norm.layer import AVERAGED, DECAY, GROUPS, LOCAL, REPLICAS, ROWS, SYNCHRONIZED
-from studies.batch_norm.readings import Range, Reading
 from studies.report import drawing, sections
 from studies.report.sections import Section
 
@@ -29,42 +36,54 @@ def number(value: Optional[float]) -> str:
 
 def text(results: Results) -> str:
     """The report for a terminal: all tables with their notes."""
-    settings = results.settings
+    equal, unequal = results.equal, results.unequal
+    modes = [_row(mode, unequal.modes[mode]) for mode in (LOCAL, AVERAGED, SYNCHRONIZED)]
+    # From groups of one replica to one group of all replicas.
+    groups = [
+        _row(f'{rows} rows, {mode}', found.modes[mode])
+        for rows, found in (('equal', equal), ('unequal', unequal))
+        for mode in (LOCAL, *GROUPS, SYNCHRONIZED)
+    ]
     tables = [
-        _published(results.equal),
-        _readings(results.readings, settings.draws),
-        Section('3. Unequal replicas: the rows of replica r have the mean r', ['', *_KINDS], _modes(results.unequal)),
+        _published(equal),
+        _readings(results),
+        Section(
+            '3. Unequal replicas: the rows of replica r have the mean r',
+            ['', *_KINDS],
+            [*modes, _same_weights('same weights', unequal.same_weights)],
+        ),
         Section(
             "4. Groups of replicas that synchronize among themselves; the first group's statistics are kept",
             ['', *_KINDS],
-            [*_groups('equal', results.equal), *_groups('unequal', results.unequal)],
+            groups,
         ),
-        _recovery(results.recovery),
+        _recovery(results),
         _decay(results),
     ]
-    scope = f'Largest absolute differences over {settings.steps} training batches; decay {DECAY}.'
+    scope = f'Largest absolute differences over {results.settings.steps} training batches; decay {DECAY}.'
     return f'{_TITLE}.\n{scope}\n\n{sections.plain(tables)}'
 
 
-def _of(differences: Differences) -> List[str]:
-    return [number(value) for value in differences]
+def _row(label: str, differences: Differences) -> List[str]:
+    return [label, *map(number, differences)]
+
+
+def _same_weights(label: str, difference: float) -> List[str]:
+    return [label, '-', number(difference), '-', '-']
 
 
 def _published(equal: Comparison) -> Section:
     rows = [
-        ['published: per replica', *_of(PUBLISHED.per_replica)],
-        ['  local', *_of(equal.modes[LOCAL])],
-        ['  averaged', *_of(equal.modes[AVERAGED])],
-        ['  local, biased', *_of(equal.without_bessel[LOCAL])],
-        ['  averaged, biased', *_of(equal.without_bessel[AVERAGED])],
-        ['published: synchronized', *_of(PUBLISHED.synchronized)],
-        ['  synchronized', *_of(equal.modes[SYNCHRONIZED])],
-        ['published: same weights', '-', number(PUBLISHED.same_weights), '-', '-'],
-        ['  same weights', '-', number(equal.same_weights), '-', '-'],
-        *(
-            [f'  device {device} alone', '-', '-', number(mean), number(variance)]
-            for device, (mean, variance) in enumerate(equal.own)
-        ),
+        _row('published: per replica', PUBLISHED.per_replica),
+        _row('  local', equal.modes[LOCAL]),
+        _row('  averaged', equal.modes[AVERAGED]),
+        _row('  local, biased', equal.without_bessel[LOCAL]),
+        _row('  averaged, biased', equal.without_bessel[AVERAGED]),
+        _row('published: synchronized', PUBLISHED.synchronized),
+        _row('  synchronized', equal.modes[SYNCHRONIZED]),
+        _same_weights('published: same weights', PUBLISHED.same_weights),
+        _same_weights('  same weights', equal.same_weights),
+        *([f'  device {device} alone', '-', '-', *map(number, own)] for device, own in enumerate(equal.own)),
         ['  mean of the eight', '-', '-', *map(number, equal.mean_of_own)],
     ]
     notes = (
@@ -78,33 +97,19 @@ def _published(equal: Comparison) -> Section:
     return Section('1. The published experiment: standard-normal rows', ['', *_KINDS], rows, notes=notes)
 
 
-def _modes(comparison: Comparison) -> List[List[str]]:
-    rows = [[mode, *_of(comparison.modes[mode])] for mode in (LOCAL, AVERAGED, SYNCHRONIZED)]
-    return [*rows, ['same weights', '-', number(comparison.same_weights), '-', '-']]
-
-
-def _groups(rows: str, comparison: Comparison) -> List[List[str]]:
-    """The rows from groups of one replica to one group of all replicas."""
-    return [[f'{rows} rows, {mode}', *_of(comparison.modes[mode])] for mode in (LOCAL, *GROUPS, SYNCHRONIZED)]
-
-
-def _readings(readings: Sequence[Reading], draws: int) -> Section:
+def _readings(results: Results) -> Section:
     published = PUBLISHED.per_replica
-    compared = (
-        published.training_outputs,
-        published.inference_outputs,
-        published.inference_outputs,
-        published.moving_variance,
-    )
+    inference = published.inference_outputs
+    compared = (published.training_outputs, inference, inference, published.moving_variance)
     rows = [
         [
             f'{reading.decay:g}, {"unbiased" if reading.bessel else "biased"}',
             *(_range(of_draws, figure) for of_draws, figure in zip(reading[2:], compared)),
         ]
-        for reading in readings
+        for reading in results.readings
     ]
     return Section(
-        f'2. The experiment by its equations, with other settings: minimum and maximum of {draws} draws',
+        f'2. The experiment by its equations, other settings: minimum and maximum of {results.settings.draws} draws',
         ['decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'],
         [['published', *(number(figure) + ' ' for figure in compared)], *rows],
         notes=(f'* the range contains the published figure. The published decay is {DECAY}, the default of Keras.',),
@@ -116,18 +121,12 @@ def _range(of_draws: Range, figure: float) -> str:
     return f'{number(of_draws.least)} … {number(of_draws.greatest)}{mark}'
 
 
-def _recovery(recovery: Dict[str, Recovery]) -> Section:
-    rows = [
-        [
-            f'{rows} rows',
-            f'{found.mean_of_variances:.6f}',
-            f'{found.variance_of_means:.6f}',
-            f'{found.mean_of_variances + found.variance_of_means:.6f}',
-            f'{found.variance:.6f}',
-            number(found.largest_error),
-        ]
-        for rows, found in recovery.items()
-    ]
+def _recovery(results: Results) -> Section:
+    rows = []
+    for kind, found in results.recovery.items():
+        total = found.mean_of_variances + found.variance_of_means
+        values = (found.mean_of_variances, found.variance_of_means, total, found.variance)
+        rows.append([f'{kind} rows', *(f'{value:.6f}' for value in values), number(found.largest_error)])
     return Section(
         '5. Variance of the first batch, recovered from the moments of the replicas: means over the channels',
         ['', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error'],
@@ -144,10 +143,7 @@ def _decay(results: Results) -> Section:
             way,
             f'{decay.response[way][-1]:.6f}',
             number(decay.largest_error[way]),
-            f'{noise.mean:.5f}',
-            f'{noise.expected_mean:.5f}',
-            f'{noise.deviation:.5f}',
-            f'{noise.expected_deviation:.5f}',
+            *(f'{value:.5f}' for value in noise),
         ]
         for way, noise in decay.noise.items()
     ]
@@ -172,14 +168,13 @@ def _decay(results: Results) -> Section:
 _BLACK, _ORANGE, _BLUE, _GREEN, _VERMILION, _PURPLE = '#000000', '#E69F00', '#0072B2', '#009E73', '#D55E00', '#CC79A7'
 
 
-class _Series(NamedTuple):
-    """Differences, and the style in which they are drawn."""
-
-    label: str
-    differences: Differences
-    colour: str
-    mark: str
-    hollow: bool = False
+_GROUP_SIGNS = dict(zip(GROUPS, [(_PURPLE, 'P'), (_ORANGE, 'v')]))
+_SIGNS = {LOCAL: (_VERMILION, 'o'), AVERAGED: (_BLUE, '^'), **_GROUP_SIGNS, SYNCHRONIZED: (_GREEN, 'D')}
+_WAYS: Dict[str, Tuple[str, str]] = {
+    SEQUENTIAL: (_GREEN, 'D'),
+    ONE_IN_EIGHT: (_VERMILION, 'o'),
+    MEAN_OF_EIGHT: (_BLUE, '^'),
+}
 
 
 def figure(results: Results) -> bytes:
@@ -189,32 +184,24 @@ def figure(results: Results) -> bytes:
     drawn = Figure(figsize=(13, 11))
     (equal, unequal), (response, noise) = drawn.subplots(2, 2)
     drawn.suptitle(_TITLE, fontsize=14)
-    modes = results.equal.modes
+    modes, biased = results.equal.modes, results.equal.without_bessel
     _draw_differences(
         equal,
         'Standard-normal rows, and the published experiment',
-        [
-            _Series('published, per replica', PUBLISHED.per_replica, _BLACK, 's', hollow=True),
-            _Series('local', modes[LOCAL], _VERMILION, 'o'),
-            _Series('averaged', modes[AVERAGED], _BLUE, '^'),
-            _Series('local, biased variance', results.equal.without_bessel[LOCAL], _VERMILION, 'o', hollow=True),
-            _Series('averaged, biased variance', results.equal.without_bessel[AVERAGED], _BLUE, '^', hollow=True),
-            _Series('published, synchronized', PUBLISHED.synchronized, _BLACK, 'D', hollow=True),
-            _Series('synchronized', modes[SYNCHRONIZED], _GREEN, 'D'),
-        ],
+        {
+            'published, per replica': (PUBLISHED.per_replica, _BLACK, 's', 'none'),
+            'local': (modes[LOCAL], *_SIGNS[LOCAL], None),
+            'averaged': (modes[AVERAGED], *_SIGNS[AVERAGED], None),
+            'local, biased variance': (biased[LOCAL], *_SIGNS[LOCAL], 'none'),
+            'averaged, biased variance': (biased[AVERAGED], *_SIGNS[AVERAGED], 'none'),
+            'published, synchronized': (PUBLISHED.synchronized, _BLACK, 'D', 'none'),
+            'synchronized': (modes[SYNCHRONIZED], *_SIGNS[SYNCHRONIZED], None),
+        },
     )
     _draw_differences(
         unequal,
         'Unequal replicas: the rows of replica r have the mean r',
-        [
-            _Series(mode, results.unequal.modes[mode], colour, mark)
-            for mode, (colour, mark) in {
-                LOCAL: (_VERMILION, 'o'),
-                AVERAGED: (_BLUE, '^'),
-                **dict(zip(GROUPS, [(_PURPLE, 'P'), (_ORANGE, 'v')])),
-                SYNCHRONIZED: (_GREEN, 'D'),
-            }.items()
-        ],
+        {mode: (results.unequal.modes[mode], *sign, None) for mode, sign in _SIGNS.items()},
     )
     _draw_response(response, results)
     _draw_noise(noise, results)
@@ -222,39 +209,20 @@ def figure(results: Results) -> bytes:
     return drawing.png(drawn, dpi=110)
 
 
-def _draw_differences(axes: Any, title: str, series: Sequence[_Series]) -> None:
-    """Draws marks side by side for each kind of difference."""
+def _draw_differences(axes: Any, title: str, series: Dict[str, Tuple[Differences, str, str, Optional[str]]]) -> None:
+    """Draws marks side by side for each kind of difference: by label, with colour, mark and the mark's inside."""
     positions = np.arange(len(_KINDS))
-    for index, (label, differences, colour, mark, hollow) in enumerate(series):
-        axes.plot(
-            positions + 0.7 * ((index + 0.5) / len(series) - 0.5),
-            differences,
-            linestyle='none',
-            marker=mark,
-            markersize=8,
-            color=colour,
-            markerfacecolor='none' if hollow else colour,
-            label=label,
-        )
+    for index, (label, (differences, colour, mark, inside)) in enumerate(series.items()):
+        style = {'linestyle': 'none', 'marker': mark, 'markersize': 8, 'color': colour, 'label': label}
+        places = positions + 0.7 * ((index + 0.5) / len(series) - 0.5)
+        axes.plot(places, differences, markerfacecolor=inside or colour, **style)
     for boundary in positions[1:] - 0.5:
         axes.axvline(boundary, color='0.8', linewidth=0.8)
-    axes.set_title(title)
-    axes.set_xticks(positions)
-    axes.set_xticklabels([kind.replace(' ', '\n') for kind in _KINDS])
-    axes.set_xlim(-0.5, len(_KINDS) - 0.5)
-    axes.set_yscale('log')
-    axes.set_ylim(3e-10, 30)
+    axes.set(title=title, xticks=positions, xticklabels=[kind.replace(' ', '\n') for kind in _KINDS])
+    axes.set(xlim=(-0.5, len(_KINDS) - 0.5), yscale='log', ylim=(3e-10, 30), axisbelow=True)
     axes.set_ylabel('largest absolute difference (units of the rows)')
     axes.grid(axis='y', color='0.9')
-    axes.set_axisbelow(True)
     axes.legend(fontsize=9, loc='upper center', bbox_to_anchor=(0.5, -0.13), ncol=3, frameon=False)
-
-
-_WAYS: Dict[str, Tuple[str, str]] = {
-    SEQUENTIAL: (_GREEN, 'D'),
-    ONE_IN_EIGHT: (_VERMILION, 'o'),
-    MEAN_OF_EIGHT: (_BLUE, '^'),
-}
 
 
 def _draw_response(axes: Any, results: Results) -> None:
@@ -265,9 +233,8 @@ def _draw_response(axes: Any, results: Results) -> None:
         every = slice(index * spacing // len(_WAYS), None, spacing)
         response = np.array(results.decay.response[way])
         axes.plot(steps[every], response[every], linestyle='none', marker=mark, color=colour, label=way)
-    axes.set_title(f'Decay: all rows are 1; α = {ALPHA}, α⁸ = {results.decay.beta:.4f}')
-    axes.set_xlabel('global step (256 rows each)')
-    axes.set_ylabel('moving mean (units of the rows)')
+    title = f'Decay: all rows are 1; α = {ALPHA}, α⁸ = {results.decay.beta:.4f}'
+    axes.set(title=title, xlabel='global step (256 rows each)', ylabel='moving mean (units of the rows)')
     axes.grid(color='0.9')
     axes.legend(fontsize=9, loc='lower right', framealpha=1)
 
@@ -277,18 +244,12 @@ def _draw_noise(axes: Any, results: Results) -> None:
     for position, (way, (colour, mark)) in enumerate(_WAYS.items()):
         noise = results.decay.noise[way]
         axes.plot(position, noise.deviation, linestyle='none', marker=mark, markersize=9, color=colour)
-        axes.plot(
-            [position - 0.25, position + 0.25],
-            [noise.expected_deviation] * 2,
-            color='0.4',
-            label=None if position else 'by the equations; marks: measured',
-        )
+        label = None if position else 'by the equations; marks: measured'
+        axes.plot([position - 0.25, position + 0.25], [noise.expected_deviation] * 2, color='0.4', label=label)
+    highest = max(noise.expected_deviation for noise in results.decay.noise.values())
+    labels = [way.replace(', ', ',\n').replace(' (', '\n(') for way in _WAYS]
     axes.set_title(f'Decay: noise of the moving mean of normal rows after {results.settings.noise_steps} steps')
-    axes.set_xticks(positions)
-    axes.set_xticklabels([way.replace(', ', ',\n').replace(' (', '\n(') for way in _WAYS])
-    axes.set_xlim(-0.5, len(_WAYS) - 0.5)
-    axes.set_ylim(0, 1.2 * max(noise.expected_deviation for noise in results.decay.noise.values()))
-    axes.set_ylabel('standard deviation (units of the rows)')
+    axes.set(xticks=positions, xticklabels=labels, xlim=(-0.5, len(_WAYS) - 0.5), ylim=(0, 1.2 * highest))
+    axes.set(ylabel='standard deviation (units of the rows)', axisbelow=True)
     axes.grid(axis='y', color='0.9')
-    axes.set_axisbelow(True)
     axes.legend(fontsize=9, loc='lower center', framealpha=1)

@@ -1,19 +1,195 @@
-"""Measures the memory and time of training steps, each training in a process of its own."""
+"""Measures the memory and time of training steps, each training in a process of its own, from outside.
+
+The kernel counts the process's memory and CPU time. `studies.revnet_memory.training` is the process.
+"""
 
 import contextlib
 import json
 import math
+import os
+import select
+import subprocess
 import tempfile
 import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from benchmarks.measurement import MeasurementError
+from benchmarks.measurement import MeasurementError, end_of
 from console import processes
-from studies.revnet_memory.process import OutOfMemoryError, Watched
-from studies.revnet_memory.training import KEEP, Training
+from inception_v3 import rules
+from inception_v3.config import Config
 
-# The shortest round, in seconds.
-_SHORTEST_ROUND = 1.5
+# Every large tensor gets pages of its own from the system and returns them when it is freed, so that resident memory is
+# memory in use. TensorFlow's and the C library's allocators keep freed memory in pieces that may not fit the next
+# tensor; and the C library raises its threshold for returning memory unless it is set.
+ENVIRONMENT = {'TF_CPU_ALLOCATOR_USE_BFC': '0', 'MALLOC_MMAP_THRESHOLD_': str(64 << 10)}
+
+# The process prints MARK and waits for a line: the number of steps to the next mark, and optionally KEEP, which makes
+# the C library keep freed memory from then on.
+MARK, KEEP = b'mark\n', 'keep'
+# Seconds: between checks of the memory, until a process counts as hung, and of the shortest round.
+_POLL_INTERVAL, _TIMEOUT, _SHORTEST_ROUND = 0.02, 1800, 1.5
+# Writing this to clear_refs resets the peak of the resident memory. See proc(5).
+_RESET_PEAK = '5'
+
+# The paper's networks: height and width of their images in pixels, and classes with background.
+PUBLISHED = {'revnet38': (32, 11), 'revnet110': (32, 11), 'revnet56': (224, 1001), 'revnet104': (224, 1001)}
+AS_PUBLISHED = 0
+
+
+class OutOfMemoryError(MeasurementError):
+    """A process that exceeded its memory limit."""
+
+
+class Training(NamedTuple):
+    """A training to measure.
+
+    Attributes:
+      network: name of a RevNet.
+      units: blocks in each stage; `AS_PUBLISHED`: as many as in the paper's network.
+      batch_size: images in a step.
+      size: height and width of the images, in pixels.
+      is_reversible: whether activations are rebuilt in the backward pass (reversible) or kept (plain).
+    """
+
+    network: str
+    units: int
+    batch_size: int
+    size: int
+    is_reversible: bool
+
+    def __str__(self) -> str:
+        way = 'reversible' if self.is_reversible else 'plain'
+        units = f'{self.units} blocks a stage' if self.units else f'{self.network} as published'
+        return f'{way}, {units}, batches of {self.batch_size}'
+
+
+def config_of(training: Training, model_dir: str) -> Config:
+    """The program's configuration for a training.
+
+    Raises:
+      ConfigError: the program does not allow it, such as images that are too small.
+    """
+    config = Config(
+        use_tpu=False,
+        use_data='fake',
+        network=training.network,
+        rebuild_activations=training.is_reversible,
+        train_batch_size=training.batch_size,
+        height=training.size,
+        width=training.size,
+        num_classes=PUBLISHED[training.network][1],
+        # The paper's optimizer.
+        optimizer='momentum',
+        moving_average=False,
+        mode='train',
+        model_dir=model_dir,
+    )
+    rules.check(config)
+    return config
+
+
+class Usage(NamedTuple):
+    """The resources that a process has used.
+
+    Attributes:
+      resident: resident memory, in bytes.
+      peak: peak of the resident memory, in bytes.
+      cpu: CPU time in seconds, of all threads, user and system, to a hundredth.
+      clock: time of the reading, in seconds.
+    """
+
+    resident: int
+    peak: int
+    cpu: float
+    clock: float
+
+
+class Watched:
+    """A context manager for a process that stops at marks: it prints the line `mark`, and waits for a line of input.
+
+    Args:
+      command: the command to run.
+      limit: bytes of memory above which the process is ended; None: no limit.
+
+    Raises:
+      MeasurementError: the process failed, or hangs.
+      OutOfMemoryError: the process exceeded the limit.
+    """
+
+    def __init__(self, command: Sequence[str], limit: Optional[int] = None):
+        self._command = command
+        self._limit = limit
+
+    def __enter__(self) -> 'Watched':
+        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            self._command,
+            env={**os.environ, **ENVIRONMENT},
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        # Killing is safe: the caller owns the process's folder.
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def send(self, line: str) -> None:
+        """Sends the line that the process waits for."""
+        assert self._process.stdin
+        # If the process has ended, `wait` reports the reason.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f'{line}\n'.encode())
+
+    def wait(self) -> Usage:
+        """Waits for the next mark, and returns the resources used until then."""
+        stdout = self._process.stdout
+        assert stdout
+        deadline = time.monotonic() + _TIMEOUT
+        while time.monotonic() < deadline:
+            readable, _, _ = select.select([stdout], [], [], _POLL_INTERVAL)
+            printed = stdout.readline() if readable else b' '
+            if not printed:
+                code = self._process.wait()
+                self._errors.seek(0)
+                raise MeasurementError(end_of(code, self._errors.read().decode(errors='replace')))
+            if printed in (b' ', MARK):
+                # The kernel reports no memory for a process that is ending.
+                peak = self._memory().get('VmHWM', 0)
+                if self._limit is not None and peak > self._limit:
+                    raise OutOfMemoryError(f'more than {self._limit / 1e6:,.0f} MB: {peak / 1e6:,.0f} MB')
+            if printed == MARK:
+                return self.usage()
+        raise MeasurementError(f'timed out after {_TIMEOUT} seconds')
+
+    def until_mark(self, line: str) -> Usage:
+        """Sends a line, waits for the next mark, and returns the resources used until then."""
+        self.send(line)
+        return self.wait()
+
+    def reset_peak(self) -> None:
+        """Resets the peak of the resident memory to its current size."""
+        with open(f'/proc/{self._process.pid}/clear_refs', 'w') as file:
+            file.write(_RESET_PEAK)
+
+    def usage(self) -> Usage:
+        """The resources used so far."""
+        clock, memory = time.monotonic(), self._memory()
+        with open(f'/proc/{self._process.pid}/stat') as stat:
+            # The program's name may contain spaces. After it, utime and stime are the fields 14 and 15 of proc(5).
+            fields = stat.read().rpartition(')')[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        return Usage(memory['VmRSS'], memory['VmHWM'], ticks / os.sysconf('SC_CLK_TCK'), clock)
+
+    def _memory(self) -> Dict[str, int]:
+        """Sizes in bytes, by their names in proc(5)."""
+        with open(f'/proc/{self._process.pid}/status') as status:
+            fields = dict(line.split(':', 1) for line in status)
+        return {name: int(text.split()[0]) << 10 for name, text in fields.items() if name.startswith('Vm')}
 
 
 class Measurement(NamedTuple):
@@ -47,6 +223,36 @@ def _started(training: Training, limit: Optional[int] = None) -> Iterator[Watche
         yield process
 
 
+def _phases(process: Watched, steps: int, repeats: int) -> Iterator[Optional[Measurement]]:
+    """Measures a process in phases: its start, its memory, and rounds of time; finally yields the measurement."""
+    start = process.wait()
+    yield None
+    # The peak of the second step alone: the first step also creates kernels.
+    first = process.until_mark('1')
+    process.reset_peak()
+    second = process.until_mark('1')
+    before = time.monotonic()
+    after = process.until_mark(f'1 {KEEP}').clock
+    steps = max(steps, math.ceil(_SHORTEST_ROUND / (after - before)))
+    yield None
+    cpu_seconds, seconds = [], []
+    for _ in range(repeats):
+        begun = process.usage()
+        ended = process.until_mark(str(steps))
+        cpu_seconds.append((ended.cpu - begun.cpu) / steps)
+        seconds.append((ended.clock - begun.clock) / steps)
+        yield None
+    yield Measurement(
+        start_mb=start.resident / 1e6,
+        held_mb=second.resident / 1e6,
+        step_mb=(second.peak - second.resident) / 1e6,
+        peak_mb=max(first.peak, second.peak) / 1e6,
+        steps=steps,
+        cpu_seconds=cpu_seconds,
+        seconds=seconds,
+    )
+
+
 def measure(
     trainings: Sequence[Training], steps: int, repeats: int, failed: Dict[Training, str]
 ) -> Dict[Training, Measurement]:
@@ -58,78 +264,43 @@ def measure(
       repeats: rounds of time, in which the trainings take turns.
       failed: receives the trainings that failed, with the reason; the others are measured nevertheless.
     """
+    measured: Dict[Training, Measurement] = {}
     with contextlib.ExitStack() as stack:
-        left = {training: _Measuring(stack.enter_context(_started(training)), steps) for training in trainings}
-        for phase in (_Measuring.start, _Measuring.measure_memory, *[_Measuring.measure_time] * repeats):
-            for training, measuring in [*left.items()]:
+        left = {each: _phases(stack.enter_context(_started(each)), steps, repeats) for each in trainings}
+        while left:
+            for training, phases in [*left.items()]:
                 try:
-                    phase(measuring)
+                    measurement = next(phases)
                 except MeasurementError as error:
                     failed[training] = str(error)
                     del left[training]
-    return {training: measuring.measurement() for training, measuring in left.items()}
+                else:
+                    if measurement:
+                        measured[training] = measurement
+                        del left[training]
+    return measured
 
 
-class _Measuring:
-    """The phases of measuring one training process."""
+def memory_of_iterations(training: Training, iterations: int, limit: Optional[int]) -> Dict[str, List[float]]:
+    """Measures each iteration of a training in a new process.
 
-    def __init__(self, process: Watched, steps: int):
-        self._process = process
-        self._steps = steps
-        self._times: List[Tuple[float, float]] = []
-
-    def start(self) -> None:
-        """Waits until the network is built and its variables are initialized."""
-        self._start = self._process.wait()
-
-    def measure_memory(self) -> None:
-        """Measures the peak of the second step alone: the first step also creates kernels."""
-        self._first = self._process.until_mark('1')
-        self._process.reset_peak()
-        self._second = self._process.until_mark('1')
-        before = time.monotonic()
-        after = self._process.until_mark(f'1 {KEEP}').clock
-        self._steps = max(self._steps, math.ceil(_SHORTEST_ROUND / (after - before)))
-
-    def measure_time(self) -> None:
-        """Measures the time of a round."""
-        before = self._process.usage()
-        after = self._process.until_mark(str(self._steps))
-        self._times.append(((after.cpu - before.cpu) / self._steps, (after.clock - before.clock) / self._steps))
-
-    def measurement(self) -> Measurement:
-        """The results of all phases."""
-        return Measurement(
-            start_mb=self._start.resident / 1e6,
-            held_mb=self._second.resident / 1e6,
-            step_mb=(self._second.peak - self._second.resident) / 1e6,
-            peak_mb=max(self._first.peak, self._second.peak) / 1e6,
-            steps=self._steps,
-            cpu_seconds=[cpu for cpu, _ in self._times],
-            seconds=[seconds for _, seconds in self._times],
-        )
-
-
-def memory_of_iterations(
-    training: Training, iterations: int, limit: Optional[int]
-) -> Tuple[List[float], List[float], List[float]]:
-    """The peak and the resident memory in MB, and the seconds, of each iteration of a training in a new process.
+    Returns:
+      `peak_mb` and `held_mb`, the peak during an iteration and the resident memory at its end, in MB, and `seconds`.
 
     Raises:
       OutOfMemoryError: the process needs more than `limit` bytes.
       MeasurementError: the process failed for another reason.
     """
-    peaks, held, seconds = [], [], []
+    curve: Dict[str, List[float]] = {'peak_mb': [], 'held_mb': [], 'seconds': []}
     with _started(training, limit) as process:
         process.wait()
         for _ in range(iterations):
             process.reset_peak()
             before = time.monotonic()
             usage = process.until_mark('1')
-            peaks.append(usage.peak / 1e6)
-            held.append(usage.resident / 1e6)
-            seconds.append(usage.clock - before)
-    return peaks, held, seconds
+            for name, value in zip(curve, (usage.peak / 1e6, usage.resident / 1e6, usage.clock - before)):
+                curve[name].append(value)
+    return curve
 
 
 def peak_within(training: Training, limit_mb: float) -> Optional[float]:
@@ -139,9 +310,7 @@ def peak_within(training: Training, limit_mb: float) -> Optional[float]:
       MeasurementError: the process failed for another reason.
     """
     try:
-        with _started(training, int(limit_mb * 1e6)) as process:
-            process.wait()
-            return process.until_mark('2').peak / 1e6
+        return max(memory_of_iterations(training, 2, int(limit_mb * 1e6))['peak_mb'])
     except OutOfMemoryError:
         return None
 
@@ -160,12 +329,11 @@ class Largest(NamedTuple):
     tries: Dict[int, Optional[float]]
 
 
-def largest_batch(peak_of: Callable[[int], Optional[float]], limit_mb: float, first: int) -> Largest:
-    """Searches for the largest batch that fits, guided by a line through the peaks measured so far.
+def largest_batch(peak_of: Callable[[int], Optional[float]], first: int) -> Largest:
+    """Searches for the largest batch that fits: doubles it until it does not, then halves the distance.
 
     Args:
       peak_of: measures the peak of a batch in MB; returns None if the batch does not fit.
-      limit_mb: the memory limit, in MB.
       first: the batch to try first.
     """
     tries: Dict[int, Optional[float]] = {}
@@ -176,27 +344,5 @@ def largest_batch(peak_of: Callable[[int], Optional[float]], limit_mb: float, fi
             too_many = batch
         else:
             fits = batch
-        batch = _next_batch([(size, peak) for size, peak in tries.items() if peak], limit_mb, fits, too_many)
+        batch = 2 * fits if too_many is None else (fits + too_many) // 2
     return Largest(fits, too_many, tries)
-
-
-def _next_batch(fitting: Sequence[Tuple[int, float]], limit_mb: float, fits: int, too_many: Optional[int]) -> int:
-    """The next batch to try.
-
-    A line through two fitting batches predicts the largest batch. The next one is just below this prediction, else just
-    above it, else a sixteenth larger than the largest that fits. Without a line it is twice the largest that fits, or
-    halfway to the smallest that does not.
-    """
-    halfway = 2 * fits if too_many is None else (fits + too_many) // 2
-    if len(fitting) < 2:
-        return halfway
-    # The smallest and the largest batch: between neighbours, the difference would be noise.
-    (least, least_mb), *_, (most, most_mb) = sorted(fitting)
-    if most_mb <= least_mb:
-        return halfway
-    predicted = int(least + (limit_mb - least_mb) * (most - least) / (most_mb - least_mb))
-    margin = max(1, predicted // 40)
-    for batch in (predicted - margin, predicted + margin, fits + max(1, fits // 16)):
-        if batch > fits and (too_many is None or batch < too_many):
-            return batch
-    return halfway

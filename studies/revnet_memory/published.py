@@ -4,22 +4,23 @@ The document's plot: RevNet-104 at 224 pixels on generated images, 100 iteration
 """
 
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Optional
 
-from benchmarks.measurement import MeasurementError
+from benchmarks.measurement import MeasurementError, memory_bytes
 from console.errors import DONE, RETRY
 from console.json_content import from_json
 from console.screen import Screen
-from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
-from inception_v3.networks.registry import sizes_of
-from studies.files import write_json
 from studies.report import drawing, sections
 from studies.report.palette import sign_of
 from studies.report.sections import Section
-from studies.revnet_memory.measurement import memory_of_iterations
-from studies.revnet_memory.process import OutOfMemoryError
-from studies.revnet_memory.training import AS_PUBLISHED, PUBLISHED, Training
+from studies.revnet_memory.measurement import (
+    AS_PUBLISHED,
+    PUBLISHED,
+    OutOfMemoryError,
+    Training,
+    memory_of_iterations,
+)
 
 JSON_FILE, MARKDOWN_FILE, FIGURE_FILE = (f'published.{extension}' for extension in ('json', 'md', 'png'))
 
@@ -27,27 +28,6 @@ JSON_FILE, MARKDOWN_FILE, FIGURE_FILE = (f'published.{extension}' for extension 
 LARGEST_BATCH = 128
 # The part of the available memory that a process may use, and bytes of it for TensorFlow, graph and weights.
 _SHARE, _OVERHEAD = 0.9, 2 * 10**9
-
-
-class Curve(NamedTuple):
-    """The memory of a process in MB (10⁶ bytes), an element per iteration.
-
-    Attributes:
-      peak_mb: the peak during the iteration.
-      held_mb: resident at its end.
-      seconds: elapsed time of the iteration.
-    """
-
-    peak_mb: List[float]
-    held_mb: List[float]
-    seconds: List[float]
-
-
-def available_bytes() -> int:
-    """The memory that new processes can use, by `MemAvailable` of proc(5)."""
-    with open('/proc/meminfo') as file:
-        fields = dict(line.split(':', 1) for line in file)
-    return int(fields['MemAvailable'].split()[0]) << 10
 
 
 def estimated_batch(kept_bytes: int, available: int) -> int:
@@ -63,51 +43,41 @@ def estimated_batch(kept_bytes: int, available: int) -> int:
     return batch
 
 
-def _measured_batch(first: Training, iterations: int, limit: int, screen: Screen) -> Tuple[Training, Curve]:
-    """The ordinary training with the first batch that fits, halved after each that does not."""
-    training = first
-    while True:
-        screen.update(f'{training}: {iterations} iterations')
-        try:
-            return training, Curve(*memory_of_iterations(training, iterations, limit))
-        except OutOfMemoryError:
-            if training.batch_size == 1:
-                raise
-            training = training._replace(batch_size=training.batch_size // 2)
-
-
 def run(network: str, size: int, batch_size: Optional[int], iterations: int, out: str, screen: Screen) -> int:
     """Measures both trainings, and writes JSON, Markdown and a figure; returns the exit code.
 
     Args:
       network: the network.
       size: height and width of the images, in pixels.
-      batch_size: images in a step; None: the largest that fits the memory of this machine, at most 128.
+      batch_size: images in a step; None: the largest that fits the memory of this machine, at most 128. The estimate
+        is halved until the ordinary training fits.
       iterations: iterations of each training.
       out: folder for the files. The curves that it has already are kept.
       screen: shows the progress.
     """
+    from inception_v3.networks.registry import sizes_of
+    from studies.files import write_json
+
     settings = {'network': network, 'size': size, 'batch_size': batch_size, 'iterations': iterations}
     path = os.path.join(out, JSON_FILE)
     found = _earlier(path, settings)
-    available = found.setdefault('available_bytes', available_bytes())
-    limit = int(_SHARE * available)
-    kept = 4 * sizes_of(network, size, size, PUBLISHED[network].num_classes, {'rebuild_activations': False}).kept
-    plain = Training(network, AS_PUBLISHED, batch_size or estimated_batch(kept, available), size, is_reversible=False)
+    available = found.setdefault('available_bytes', memory_bytes()['MemAvailable'])
+    kept = 4 * sizes_of(network, size, size, PUBLISHED[network][1], {'rebuild_activations': False}).kept
+    found.setdefault('batch', batch_size or estimated_batch(kept, available))
     try:
-        if 'plain' not in found['curves']:
-            if batch_size:
-                screen.update(f'{plain}: {iterations} iterations')
-                curve = Curve(*memory_of_iterations(plain, iterations, limit))
-            else:
-                plain, curve = _measured_batch(plain, iterations, limit, screen)
-            found['curves']['plain'], found['batch'] = curve._asdict(), plain.batch_size
-            write_json(path, found)
-        if 'reversible' not in found['curves']:
-            reversible = plain._replace(batch_size=found['batch'], is_reversible=True)
-            screen.update(f'{reversible}: {iterations} iterations')
-            found['curves']['reversible'] = Curve(*memory_of_iterations(reversible, iterations, limit))._asdict()
-            write_json(path, found)
+        for name in ('plain', 'reversible'):
+            while name not in found['curves']:
+                training = Training(network, AS_PUBLISHED, found['batch'], size, name == 'reversible')
+                screen.update(f'{training}: {iterations} iterations')
+                try:
+                    curve = memory_of_iterations(training, iterations, int(_SHARE * available))
+                except OutOfMemoryError:
+                    if batch_size or training.is_reversible or found['batch'] == 1:
+                        raise
+                    found['batch'] //= 2
+                else:
+                    found['curves'][name] = curve
+                    write_json(path, found)
     except MeasurementError as error:
         screen.clear()
         print(f'failed: {error}; the same command resumes')
@@ -119,6 +89,8 @@ def run(network: str, size: int, batch_size: Optional[int], iterations: int, out
 
 def _earlier(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
     """The results in a file; without curves if there is none."""
+    from data.files import text_of
+
     text = text_of(path)
     if not text:
         return {'settings': settings, 'curves': {}}
@@ -132,30 +104,29 @@ def _earlier(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
     return found
 
 
-def table(found: Dict[str, Any]) -> Section:
-    """Memory and time of both trainings."""
+def _report(found: Dict[str, Any], out: str) -> None:
+    """Prints the memory and time of both trainings, and writes them with the figure."""
+    from data.files import write_whole
+
     rows = []
     for name, curve in found['curves'].items():
         peaks, seconds = curve['peak_mb'], sorted(curve['seconds'][1:] or curve['seconds'])
         memory = (f'{value:,.0f}' for value in (max(peaks), min(peaks), max(curve['held_mb'])))
         rows.append([name, *memory, f'{seconds[len(seconds) // 2]:.1f}', str(len(peaks))])
     header = ('training', 'largest peak, MB', 'smallest peak', 'largest held between', 's, median', 'iterations')
-    return Section(_title(found), header, rows, 1)
+    table = Section(_title(found), header, rows, 1)
+    sections.show([table])
+    write_whole(os.path.join(out, FIGURE_FILE), figure(found))
+    picture = f'![peak memory of each iteration]({FIGURE_FILE})'
+    parts = ['# Memory over iterations', picture, *sections.markdown([table])]
+    write_whole(os.path.join(out, MARKDOWN_FILE), '\n\n'.join(parts) + '\n')
+    print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')
 
 
 def _title(found: Dict[str, Any]) -> str:
     settings = found['settings']
     chosen = 'as given' if settings['batch_size'] else f'the largest that fits, up to {LARGEST_BATCH}'
     return f'{settings["network"]} at {settings["size"]} pixels, batches of {found["batch"]} ({chosen})'
-
-
-def _report(found: Dict[str, Any], out: str) -> None:
-    sections.show([table(found)])
-    write_whole(os.path.join(out, FIGURE_FILE), figure(found))
-    parts = ['# Memory over iterations', f'![peak memory of each iteration]({FIGURE_FILE})']
-    parts += sections.markdown([table(found)])
-    write_whole(os.path.join(out, MARKDOWN_FILE), '\n\n'.join(parts) + '\n')
-    print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')
 
 
 def figure(found: Dict[str, Any]) -> bytes:
@@ -165,15 +136,12 @@ def figure(found: Dict[str, Any]) -> bytes:
     drawn = Figure(figsize=(8.0, 4.8), dpi=130, facecolor='white')
     axes = drawn.subplots()
     for index, (name, curve) in enumerate(found['curves'].items()):
-        sign = sign_of(index)
-        peaks = curve['peak_mb']
-        numbers = range(1, len(peaks) + 1)
+        peaks, sign = curve['peak_mb'], sign_of(index)
         mark = sign.matplotlib_mark if len(peaks) <= 20 else None
-        axes.plot(numbers, peaks, color=sign.light, marker=mark, label=name)
+        axes.plot(range(1, len(peaks) + 1), peaks, color=sign.light, marker=mark, label=name)
     axes.set_title(_title(found), fontsize=10)
-    axes.set_xlabel('iteration')
-    axes.set_ylabel('peak memory of the process, MB')
-    axes.set_ylim(0, 1.1 * max(max(curve['peak_mb']) for curve in found['curves'].values()))
+    highest = max(max(curve['peak_mb']) for curve in found['curves'].values())
+    axes.set(xlabel='iteration', ylabel='peak memory of the process, MB', ylim=(0, 1.1 * highest))
     axes.xaxis.get_major_locator().set_params(integer=True)
     drawing.lay_out(axes)
     axes.legend(frameon=False, loc='lower right')

@@ -13,23 +13,19 @@ import argparse
 import os
 import sys
 import tempfile
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
-from benchmarks import photographs, tables
-from benchmarks.measurement import MeasurementError
+from benchmarks import tables
+from benchmarks.measurement import interleave
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
-from data.files import write_whole
-from inception_v3.run import source
-from inception_v3.run.files import check_writable
 from studies import extras
-from studies.files import write_json
 from studies.report import sections
-from studies.streaming import measurement, report
-from studies.streaming.measurement import BATCH_SIZE, DataSet, measure
+from studies.streaming import report
+from studies.streaming.measurement import BATCH_SIZE, FILES, measure
 from studies.streaming.report import Results
 
 OUT = os.path.join('runs', 'studies', 'streaming')
@@ -44,62 +40,72 @@ _MOST_READ_AHEAD = 256
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    arguments = _parser().parse_args(expanded(argv))
+    parser = new_parser('streaming', __doc__)
+    number, latencies, files = (
+        number_of(int, 1),
+        numbers_of(float, 0, _LONGEST_LATENCY),
+        numbers_of(int, 1, _MOST_READ_AHEAD),
+    )
+    names = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
+    photographs = 'folder of TFRecord files to take images from (default: generated photographs)'
+    flags: Dict[str, Any] = {
+        'out': (folder, OUT, f'folder for {names}, created if missing (default {OUT})'),
+        'data_dir': (str, None, photographs),
+        'images': (number, 1024, 'number of images to store (default 1024)'),
+        'images_per_shard': (number, 32, 'images in each tar or TFRecord file (default 32)'),
+        'repeats': (number, 3, 'rounds of measurements (default 3)'),
+        'seconds': (number_of(float, 0.01), 1.5, 'minimum duration of each measurement, in seconds (default 1.5)'),
+        'latencies': (latencies, '0,10,50,100', 'delays of each request, in ms (default 0,10,50,100)'),
+        'read_ahead': (
+            files,
+            '1,8,32',
+            'numbers of files to read at a time, as --num_files_infeed of a run (default 1,8,32)',
+        ),
+    }
+    for name, (kind, default, text) in flags.items():
+        parser.add_argument(f'--{name}', type=kind, default=default, help=text)
+    arguments = parser.parse_args(expanded(argv))
     return program.run(
         lambda screen: _perform(arguments, screen), 'interrupted; the measurements made so far were written'
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = new_parser('streaming', __doc__)
-    add = parser.add_argument
-    files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
-    out_help = f'folder for {files}, created if missing (default {OUT})'
-    add('--out', type=folder, default=OUT, help=out_help)
-    add('--data_dir', help='folder of TFRecord files to take images from (default: generated photographs)')
-    add('--images', type=number_of(int, 1), default=1024, help='number of images to store (default 1024)')
-    shard_help = 'images in each tar or TFRecord file (default 32)'
-    add('--images_per_shard', type=number_of(int, 1), default=32, help=shard_help)
-    add('--repeats', type=number_of(int, 1), default=3, help='rounds of measurements (default 3)')
-    seconds_help = 'minimum duration of each measurement, in seconds (default 1.5)'
-    add('--seconds', type=number_of(float, 0.01), default=1.5, help=seconds_help)
-    add(
-        '--latencies',
-        type=numbers_of(float, 0, _LONGEST_LATENCY),
-        default=[0.0, 10.0, 50.0, 100.0],
-        metavar='MS,…',
-        help='delays of each request, in ms (default 0,10,50,100)',
-    )
-    add(
-        '--read_ahead',
-        type=numbers_of(int, 1, _MOST_READ_AHEAD),
-        default=[1, 8, 32],
-        metavar='FILES,…',
-        help='numbers of files to read at a time, as --num_files_infeed of a run (default 1,8,32)',
-    )
-    return parser
-
-
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     extras.require('studies')
+
+    from benchmarks import photographs
+    from inception_v3.run import source
+    from inception_v3.run.files import check_writable
+    from studies.streaming import pipelines
+
     check_writable('out', arguments.out)
     if not arguments.data_dir:
         screen.update('looking for the photographs, or generating them')
         photographs.make(photographs.DATA_DIR)
-    with tempfile.TemporaryDirectory(prefix='streaming-') as folder:
+    with tempfile.TemporaryDirectory(prefix='streaming-') as parent:
         screen.update(f'storing {arguments.images:,} images in three layouts')
         photos = arguments.data_dir or photographs.DATA_DIR
-        data = measurement.write(photos, folder, arguments.images, arguments.images_per_shard)
+        data = pipelines.write(photos, parent, arguments.images, arguments.images_per_shard)
         found = Results(arguments.latencies, arguments.read_ahead, {}, {})
+        size = data.content_bytes[FILES] / len(data.files) / 1000
         context = {
-            'made': _conditions(data, arguments),
+            'made': f'{len(data.files):,} images of {size:.0f} kB on average, in {data.shards:,} shards; for '
+            f'ResNet-50, 224 x 224, in batches of {BATCH_SIZE}; {arguments.seconds:g} s a measurement, '
+            f'{arguments.repeats} rounds; on {tables.machine()}.',
             'settings': vars(arguments),
             'content_bytes': data.content_bytes,
             'versions': source.versions(),
         }
         try:
-            for _ in _measure(found, data, arguments, screen.update):
-                _write_numbers(arguments.out, found, context)
+            interleave(
+                found.readings(),
+                arguments.repeats,
+                lambda reading: measure(reading, data, arguments.seconds),
+                screen.update,
+                found.measured,
+                found.failed,
+                lambda: _write_numbers(arguments.out, found, context),
+            )
         finally:
             # Also after an interruption.
             screen.clear()
@@ -108,36 +114,9 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     return RETRY if found.failed else DONE
 
 
-def _conditions(data: DataSet, arguments: argparse.Namespace) -> str:
-    """The conditions of the measurements, in a sentence."""
-    size = data.content_bytes[measurement.FILES] / len(data.files) / 1000
-    return (
-        f'{len(data.files):,} images of {size:.0f} kB on average, in {data.shards:,} shards; for ResNet-50, 224 x 224, '
-        f'in batches of {BATCH_SIZE}; {arguments.seconds:g} s a measurement, {arguments.repeats} rounds; on '
-        f'{tables.machine()}.'
-    )
-
-
-def _measure(
-    found: Results, data: DataSet, arguments: argparse.Namespace, say: Callable[[str], None]
-) -> Iterator[None]:
-    """Makes all measurements in rounds, so that other load on the machine affects all alike; yields after each."""
-    readings = found.readings()
-    for number in range(arguments.repeats):
-        for index, reading in enumerate(readings):
-            if reading in found.failed:
-                continue
-            say(f'round {number + 1} of {arguments.repeats}, {index + 1} of {len(readings)}: {report.name(reading)}')
-            try:
-                measured = measure(reading, data, arguments.seconds)
-            except MeasurementError as error:
-                found.failed[reading] = str(error)
-            else:
-                found.measured.setdefault(reading, []).append(measured)
-            yield
-
-
 def _write_numbers(out: str, found: Results, context: Dict[str, Any]) -> None:
+    from studies.files import write_json
+
     content: Dict[str, Any] = {
         'published': report.PUBLISHED,
         'measured': {
@@ -147,7 +126,7 @@ def _write_numbers(out: str, found: Results, context: Dict[str, Any]) -> None:
         **context,
         'readings': [
             {
-                'name': report.name(reading),
+                'name': str(reading),
                 **reading._asdict(),
                 'measurements': [each._asdict() for each in found.measured.get(reading, [])],
                 'failure': found.failed.get(reading),
@@ -160,6 +139,8 @@ def _write_numbers(out: str, found: Results, context: Dict[str, Any]) -> None:
 
 def _show(out: str, found: Results, context: Dict[str, Any]) -> None:
     """Prints the tables and writes all files."""
+    from data.files import write_whole
+
     print(context['made'])
     sections.show(report.tables(found))
     _write_numbers(out, found, context)

@@ -1,6 +1,6 @@
 """Serves the files of a folder over HTTP on 127.0.0.1, as an object store that TensorFlow reads as s3://.
 
-python -m studies.streaming.object_store FOLDER [--latency_ms=50]
+python -m studies.streaming.object_store FOLDER LATENCY_MS
 
 The store answers requests to list and to read, each after a delay, and counts them. It prints its address, and serves
 until its standard input is closed, so that it ends with the process that started it. It needs no authentication.
@@ -21,8 +21,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from console import processes
-from console.command_line import new_parser, number_of
-from console.paths import expanded
 
 BUCKET = 'studies'
 # A request for this path gets the `Tally` without a delay, and is not counted.
@@ -36,17 +34,13 @@ class Tally(NamedTuple):
     """The requests that a store has answered so far.
 
     Attributes:
-      lists: requests for a listing.
-      heads: requests for the size of an object.
-      gets: requests for the content of an object, or a range of it.
+      requests: requests for a listing, and for the size or the content of an object.
       content_bytes: bytes of content sent.
       most_at_once: largest number of concurrent requests since the last tally.
       cpu_seconds: CPU time of the store's process, in seconds.
     """
 
-    lists: int = 0
-    heads: int = 0
-    gets: int = 0
+    requests: int = 0
     content_bytes: int = 0
     most_at_once: int = 0
     cpu_seconds: float = 0.0
@@ -68,10 +62,8 @@ class ObjectStore:
     """
 
     def __init__(self, folder: str, latency_ms: float):
-        command = processes.module('studies.streaming.object_store', folder, f'--latency_ms={latency_ms}')
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True
-        )
+        command, pipe = processes.module('studies.streaming.object_store', folder, str(latency_ms)), subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, universal_newlines=True)
         assert self._process.stdout
         self.address = self._process.stdout.readline().strip()
         if not self.address:
@@ -117,11 +109,6 @@ def tally(address: str) -> Tally:
         return Tally(**json.loads(answer.read().decode()))
 
 
-class _File(NamedTuple):
-    path: str
-    size: int
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     # Backlog of connections: a reader may open one for each file at the same time.
@@ -130,12 +117,9 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, folder: str, latency: float):
         super().__init__(('127.0.0.1', 0), _Handler)
         # Only these files are served, so a name cannot lead outside the folder.
-        self.files: Dict[str, _File] = {}
-        for parent, _, names in os.walk(folder):
-            for name in names:
-                path = os.path.join(parent, name)
-                self.files[os.path.relpath(path, folder)] = _File(path, os.path.getsize(path))
-        self.names = sorted(self.files)
+        paths = sorted(os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+        self.sizes = {os.path.relpath(path, folder): os.path.getsize(path) for path in paths}
+        self.folder = folder
         self.latency = latency
         self._lock = threading.Lock()
         self._at_once = 0
@@ -147,12 +131,12 @@ class _Server(ThreadingHTTPServer):
             self._at_once += 1
             self._tally = self._tally._replace(most_at_once=max(self._tally.most_at_once, self._at_once))
 
-    def end(self, kind: str, content_bytes: int) -> None:
-        """Counts an answered request: `kind` is a field of `Tally`; `content_bytes` were sent."""
+    def end(self, content_bytes: int) -> None:
+        """Counts an answered request, and the bytes sent."""
         with self._lock:
             self._at_once -= 1
-            count, total = getattr(self._tally, kind) + 1, self._tally.content_bytes + content_bytes
-            self._tally = self._tally._replace(**{kind: count, 'content_bytes': total})
+            count, total = self._tally.requests + 1, self._tally.content_bytes + content_bytes
+            self._tally = self._tally._replace(requests=count, content_bytes=total)
 
     def tally(self) -> Tally:
         """The requests so far."""
@@ -193,25 +177,25 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._answer(200, 'application/xml', self._listing(parse_qs(url.query)))
         finally:
-            self.server.end('heads' if self.command == 'HEAD' else 'gets' if name else 'lists', sent)
+            self.server.end(sent)
 
     do_HEAD = do_GET  # noqa: N815
 
     def _content(self, name: str) -> int:
         """Answers with a file or a range of it, and returns the number of bytes sent."""
-        found = self.server.files.get(name)
-        if not found:
+        if name not in self.server.sizes:
             self._refuse(404, 'NoSuchKey')
             return 0
+        size = self.server.sizes[name]
         match = _RANGE.match(self.headers.get('Range', ''))
         start = int(match.group(1)) if match else 0
-        if match and start >= found.size:
+        if match and start >= size:
             self._refuse(416, 'InvalidRange')
             return 0
-        end = min(int(match.group(2)) if match and match.group(2) else found.size - 1, found.size - 1)
+        end = min(int(match.group(2)) if match and match.group(2) else size - 1, size - 1)
         self.send_response(206 if match else 200)
         if match:
-            self.send_header('Content-Range', f'bytes {start}-{end}/{found.size}')
+            self.send_header('Content-Range', f'bytes {start}-{end}/{size}')
         self.send_header('Accept-Ranges', 'bytes')
         self.send_header('Content-Type', 'application/octet-stream')
         self.send_header('Content-Length', str(end + 1 - start))
@@ -220,19 +204,19 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == 'HEAD' or end < start:
             return 0
         self.wfile.flush()
-        with open(found.path, 'rb') as file:
+        with open(os.path.join(self.server.folder, name), 'rb') as file:
             return self.connection.sendfile(file, start, end + 1 - start)
 
     def _listing(self, query: Dict[str, List[str]]) -> bytes:
         """A page of the names with a prefix; names that continue after the delimiter are grouped by common prefix."""
         prefix, delimiter, marker = (query.get(key, [''])[0] for key in ('prefix', 'delimiter', 'marker'))
         entries: Dict[str, Tuple[str, str]] = {}
-        for name in self.server.names:
+        for name in self.server.sizes:
             end = name.find(delimiter, len(prefix)) if delimiter else -1
             entry = name if end < 0 else name[: end + len(delimiter)]
             if not name.startswith(prefix) or entry <= marker or entry in entries:
                 continue
-            size = f'<Size>{self.server.files[name].size}</Size>'
+            size = f'<Size>{self.server.sizes[name]}</Size>'
             entries[entry] = ('Contents', size) if end < 0 else ('CommonPrefixes', '')
         page = sorted(entries)[: int(query.get('max-keys', ['1000'])[0])]
         is_truncated = len(page) < len(entries)
@@ -259,20 +243,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-def main() -> None:
-    """Serves the folder that the command line names."""
-    parser = new_parser('studies.streaming.object_store', __doc__)
-    parser.add_argument('folder', help='folder whose files are served')
-    parser.add_argument(
-        '--latency_ms',
-        type=number_of(float, 0, 60000),
-        default=0,
-        help='delay of each request, in ms (default 0)',
-    )
-    arguments = parser.parse_args(expanded())
-    if not os.path.isdir(arguments.folder):
-        parser.error(f'{arguments.folder}: no such folder')
-    server = _Server(arguments.folder, arguments.latency_ms / 1000)
+def main(folder: str, latency_ms: str) -> None:
+    """Serves a folder until standard input is closed."""
+    server = _Server(folder, float(latency_ms) / 1000)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f'127.0.0.1:{server.server_port}', flush=True)
     try:
@@ -283,4 +256,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    main(*sys.argv[1:])

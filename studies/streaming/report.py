@@ -8,7 +8,7 @@ from inception_v3.config import Config
 from studies.report import drawing, sections
 from studies.report.palette import sign_of
 from studies.report.sections import Section
-from studies.streaming.measurement import FILES, TAR, TFRECORD, Measurement, Reading
+from studies.streaming.measurement import FILES, LAYOUTS, TAR, TFRECORD, Measurement, Reading
 
 # For ResNet-50 on ImageNet. Nothing is published of C over B.
 PUBLISHED = {'B over A': '+11.2 %', 'C over A': 'throughput maintained', 'C over B': 'no figure'}
@@ -25,8 +25,6 @@ COMPARED: Dict[str, Reading] = {
     'single files, remote': Reading(FILES, 0, _READ_AHEAD),
 }
 PAIRS = {'B over A': (_B, _A), 'C over A': (_C, _A), 'C over B': (_C, _B)}
-_LAYOUTS = {FILES: 'single files', TAR: 'tar shards', TFRECORD: 'TFRecord'}
-_NOTHING = '–'
 # Units of throughput: images per second, and per second of CPU time.
 SECOND, CPU_SECOND = 'second', 'CPU-second'
 
@@ -65,8 +63,7 @@ class Results:
     def text(self, reading: Reading, field: str, digits: int) -> str:
         """The spread as text: median (minimum–maximum)."""
         found = self.spread(reading, field)
-        # No spaces inside the brackets: a narrow table breaks lines at spaces.
-        return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*found, d=digits) if found else _NOTHING
+        return found.text(digits) if found else '–'
 
     def gain(self, pair: str, per: str) -> Optional[Spread]:
         """The relative gain in throughput of the first reading of a pair over the second, within each round.
@@ -75,91 +72,59 @@ class Results:
           pair: a key of `PAIRS`.
           per: `SECOND`, or `CPU_SECOND`, which other load on the machine affects less.
         """
-        first, second = (self.measured.get(reading, []) for reading in PAIRS[pair])
+        both = zip(*(self.measured.get(reading, []) for reading in PAIRS[pair]))
         if per == SECOND:
-            gains = [one.images_per_second / other.images_per_second - 1 for one, other in zip(first, second)]
+            gains = [one.images_per_second / other.images_per_second - 1 for one, other in both]
         else:
-            gains = [other.cpu_ms / one.cpu_ms - 1 for one, other in zip(first, second)]
+            gains = [other.cpu_ms / one.cpu_ms - 1 for one, other in both]
         return spread(gains) if gains else None
-
-
-def name(reading: Reading) -> str:
-    """A reading in words."""
-    storage = 'local' if reading.latency_ms is None else f'remote, {reading.latency_ms:g} ms a request'
-    return f'{_LAYOUTS[reading.layout]}, {storage}, {reading.read_ahead} at a time'
 
 
 def tables(results: Results) -> List[Section]:
     """All tables."""
-    parts = [_compared(results), _with_latency(results)]
-    if results.failed:
-        rows = [(name(reading), problem) for reading, problem in results.failed.items()]
-        parts.append(Section('Failed', ('reading', 'reason'), rows, 2))
-    return parts
-
-
-def _compared(results: Results) -> Section:
-    rows = []
-    for label, reading in COMPARED.items():
-        cells = (
-            results.text(reading, 'images_per_second', 0),
-            results.text(reading, 'cpu_ms', 2),
-            results.text(reading, 'disk_kb', 0),
-            results.text(reading, 'store_cpu_ms', 2),
-            results.text(reading, 'requests', 0),
-        )
-        rows.append((label, *cells))
-    lines = []
+    fields = {'images_per_second': 0, 'cpu_ms': 2, 'disk_kb': 0, 'store_cpu_ms': 2, 'requests': 0}
+    gains = []
     for pair, published in PUBLISHED.items():
-        gains = [f'per {per} {_percent(results.gain(pair, per))}' for per in (SECOND, CPU_SECOND)]
-        lines.append(f'{pair}: images {", ".join(gains)}; published: {published}')
-    return Section(
+        texts = [f'per {per} {_percent(results.gain(pair, per))}' for per in (SECOND, CPU_SECOND)]
+        gains.append(f'{pair}: images {", ".join(texts)}; published: {published}')
+    compared = Section(
         f'Without latency, {_READ_AHEAD} files at a time',
         ('stored as', 'images/s', 'CPU-ms / image', 'disk kB / image', "store's CPU-ms", 'requests / 1,000 images'),
-        rows,
+        [
+            (label, *(results.text(reading, field, digits) for field, digits in fields.items()))
+            for label, reading in COMPARED.items()
+        ],
         1,
-        lines,
+        gains,
     )
-
-
-def _percent(gain: Optional[Spread]) -> str:
-    return '{:+.1f} % ({:+.1f} … {:+.1f})'.format(*(100 * each for each in gain)) if gain else _NOTHING
-
-
-def _with_latency(results: Results) -> Section:
     rows = []
     for layout in (FILES, TAR):
         for ahead in results.read_ahead:
             readings = [Reading(layout, latency, ahead) for latency in results.latencies]
             at_once = [each.most_at_once or 0 for reading in readings for each in results.measured.get(reading, [])]
             cells = [results.text(reading, 'images_per_second', 0) for reading in readings]
-            rows.append((_LAYOUTS[layout], str(ahead), *cells, str(max(at_once, default=_NOTHING))))
-    header = [f'{latency:g} ms' for latency in results.latencies]
-    return Section(
-        'Remote, images/s by the latency of each request',
-        ('stored as', 'files at a time', *header, 'requests at once'),
-        rows,
-    )
+            rows.append((LAYOUTS[layout], str(ahead), *cells, str(max(at_once, default='–'))))
+    header = ('stored as', 'files at a time', *(f'{latency:g} ms' for latency in results.latencies), 'requests at once')
+    failed = Section('Failed', ('reading', 'reason'), [(str(each), why) for each, why in results.failed.items()], 2)
+    remote = Section('Remote, images/s by the latency of each request', header, rows)
+    return [compared, remote, *([failed] if results.failed else [])]
+
+
+def _percent(gain: Optional[Spread]) -> str:
+    return '{:+.1f} % ({:+.1f} … {:+.1f})'.format(*(100 * each for each in gain)) if gain else '–'
 
 
 def markdown(results: Results, conditions: str, figure_file: str) -> str:
-    """The report as Markdown.
-
-    Args:
-      results: the measurements.
-      conditions: the conditions of the measurements, in a sentence.
-      figure_file: name of the figure's file in the same folder.
-    """
-    parts = ['# Streaming: single files, tar shards and TFRecord files, local and remote', conditions]
-    parts.append(
+    """The report as Markdown, with the conditions in a sentence, and the figure's file in the same folder."""
+    method = (
         'Medians (minimum–maximum); gains compare two measurements in the same round. CPU time and disk reads '
         'are those of the reading process alone. The object store runs on the same cores and has a column of its own; '
         'a remote store would take no CPU time of this machine. Before each measurement the files are dropped from '
         'the page cache.'
     )
-    parts += sections.markdown(tables(results))
-    parts.append(f'![images per second of each layout, and against the latency of requests]({figure_file})')
-    return '\n\n'.join(parts) + '\n'
+    title = '# Streaming: single files, tar shards and TFRecord files, local and remote'
+    picture = f'![images per second of each layout, and against the latency of requests]({figure_file})'
+    return '\n\n'.join([title, conditions, method, *sections.markdown(tables(results)), picture]) + '\n'
 
 
 def figure(results: Results) -> bytes:
@@ -185,25 +150,24 @@ def figure(results: Results) -> bytes:
 
 def _draw_compared(axes: Any, results: Results) -> None:
     for row, reading in enumerate(COMPARED.values()):
-        found, sign = results.spread(reading, 'images_per_second'), sign_of([*_LAYOUTS].index(reading.layout))
+        found, sign = results.spread(reading, 'images_per_second'), sign_of([*LAYOUTS].index(reading.layout))
         if found:
             axes.barh(row, found.median, color=sign.light, alpha=1 if reading.latency_ms is None else 0.55)
             axes.errorbar(found.median, row, xerr=drawing.bars([found]), color='black', capsize=4, linewidth=1.2)
-    axes.set_yticks(range(len(COMPARED)))
-    axes.set_yticklabels([*COMPARED])
+    axes.set(yticks=range(len(COMPARED)), yticklabels=[*COMPARED], xlabel='images/s: median, minimum and maximum')
     axes.invert_yaxis()
-    axes.set_xlabel('images/s: median, minimum and maximum')
     axes.set_title(f'No latency, {_READ_AHEAD} files at a time', fontsize=11)
 
 
 def _draw_over_latency(axes: Any, layout: str, results: Results) -> None:
     for index, ahead in enumerate(results.read_ahead):
         # Signs that the left panel does not use.
-        sign, points = sign_of(len(_LAYOUTS) + index), []
-        for latency in results.latencies:
-            found = results.spread(Reading(layout, latency, ahead), 'images_per_second')
-            if found:
-                points.append((latency, found))
+        sign = sign_of(len(LAYOUTS) + index)
+        of_latency = {
+            latency: results.spread(Reading(layout, latency, ahead), 'images_per_second')
+            for latency in results.latencies
+        }
+        points = [(latency, found) for latency, found in of_latency.items() if found]
         if points:
             # Error bars of different curves stand side by side.
             shift = 0.012 * max(results.latencies) * (index - (len(results.read_ahead) - 1) / 2)
@@ -217,7 +181,5 @@ def _draw_over_latency(axes: Any, layout: str, results: Results) -> None:
                 capsize=3,
                 label=f'{ahead} at a time',
             )
-    axes.set_xticks(results.latencies)
-    axes.set_xlabel('latency of each request (ms)')
-    axes.set_ylabel('images/s')
-    axes.set_title(f'Remote, {_LAYOUTS[layout]}', fontsize=11)
+    axes.set(xticks=results.latencies, xlabel='latency of each request (ms)', ylabel='images/s')
+    axes.set_title(f'Remote, {LAYOUTS[layout]}', fontsize=11)

@@ -8,34 +8,25 @@ from typing import Any, Dict, List
 import pytest
 
 from benchmarks import balance, measurement
-from benchmarks.balance import Balance
 from inception_v3.run.profiling.profile import Profile
-
-HOST_BOUND = Balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
-DEVICE_BOUND = Balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)
 
 
 def test_balance__slow_host_by_hand() -> None:
-    # 1,024 images of 2 ms on 2 cores.
-    assert HOST_BOUND.host_ms == 1024 and HOST_BOUND.period_ms == 1024 and HOST_BOUND.is_host_bound
-    assert HOST_BOUND.device_idle == pytest.approx(209 / 1024) and HOST_BOUND.host_idle == 0
-    # 2,048 ms of work in 815 ms: 2.51 cores.
-    assert HOST_BOUND.balancing_cores == 3
-    assert HOST_BOUND.images_per_second == pytest.approx(1000)
+    # 1,024 images of 2 ms on 2 cores: 2,048 ms of work in 815 ms need 2.51 cores.
+    found = balance.balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
+    assert found['host_ms'] == found['period_ms'] == 1024 and found['host_bound'] and found['balancing_cores'] == 3
+    assert found['device_idle'] == pytest.approx(209 / 1024) and found['host_idle'] == 0
+    assert found['images_per_second'] == pytest.approx(1000)
 
 
-def test_balance__slow_device_by_hand() -> None:
-    assert DEVICE_BOUND.host_ms == 200 and DEVICE_BOUND.period_ms == 800 and not DEVICE_BOUND.is_host_bound
-    assert DEVICE_BOUND.device_idle == 0 and DEVICE_BOUND.host_idle == 0.75
+@pytest.mark.parametrize(('cores', 'host_bound'), [(20, False), (5, False), (4, True)])
+def test_balance__slow_device_by_hand(cores: int, host_bound: bool) -> None:
     # 4,000 ms of work in 800 ms: 5 cores, exactly.
-    assert DEVICE_BOUND.balancing_cores == 5
-    assert DEVICE_BOUND.images_per_second == 5000
-
-
-@pytest.mark.parametrize('given', [HOST_BOUND, DEVICE_BOUND])
-def test_balancing_cores__are_the_least_that_keep_the_device_busy(given: Balance) -> None:
-    assert not given._replace(cores=given.balancing_cores).is_host_bound
-    assert given._replace(cores=given.balancing_cores - 1).is_host_bound
+    found = balance.balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=cores, hosts=4)
+    assert (found['host_ms'], found['host_bound'], found['balancing_cores']) == (4000 / cores, host_bound, 5)
+    if cores == 20:
+        assert (found['period_ms'], found['device_idle'], found['host_idle']) == (800, 0, 0.75)
+        assert found['images_per_second'] == 5000
 
 
 def run(capsys: Any, *arguments: str) -> Any:
@@ -49,6 +40,8 @@ def test_command__prints_the_balance(capsys: Any) -> None:
     assert out.startswith('host-bound: a step takes 1,024 ms instead of 815; the device waits 20% of the time\n')
     assert '1,024 ms per step: 1,024 images with 2.00 CPU-ms on 2 cores' in out
     assert '1,000 images/s' in out and 'with 3 cores per host' in out
+    code, out, _ = run(capsys, '--step_ms=1000', '--cores=4', '--cpu_ms_per_image=2')
+    assert code == 0 and out.startswith("device-bound: the host's cores wait 49% of the time\n")
 
 
 def test_command__hosts_share_the_batch(capsys: Any) -> None:
@@ -57,25 +50,16 @@ def test_command__hosts_share_the_batch(capsys: Any) -> None:
     result = json.loads(out)
     assert code == 0 and (result['hosts'], result['host_images']) == (4, 1024)
     assert result['host_ms'] == 192 and result['host_bound'] and result['balancing_cores'] == 16
-    code, out, _ = run(capsys, *given, '--hosts=2')
-    result = json.loads(out)
+    result = json.loads(run(capsys, *given, '--hosts=2')[1])
     assert result['host_images'] == 512 and result['host_ms'] == 96 and not result['host_bound']
-    assert result['host_idle'] == pytest.approx(0.04)
 
 
 @pytest.mark.program
 @pytest.mark.both
 def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(measurement, 'measure', measurement.perform)
-    given = [
-        f'--data_dir={photo_dir}',
-        '--images=16',
-        '--repeats=1',
-        '--train_batch_size=64',
-        '--height=75',
-        '--width=75',
-    ]
-    given += ['--followup_shuffle_buffer_size=8']
+    sizes = ['--train_batch_size=64', '--height=75', '--width=75', '--followup_shuffle_buffer_size=8']
+    given = [f'--data_dir={photo_dir}', '--images=16', '--repeats=1', *sizes]
     code, out, err = run(capsys, '--json', '--step_ms=50', *given)
     assert code == 0, err
     result = json.loads(out)
@@ -106,19 +90,21 @@ def test_command__takes_the_numbers_of_a_profile(capsys: Any, tmp_path: pathlib.
     assert f'steps 11 to 14 of {tmp_path}, on the CPU' in result['cpu_ms_source']
 
 
-def test_command__refuses_a_profile_with_other_numbers_or_without_any(capsys: Any, tmp_path: pathlib.Path) -> None:
-    idle = PROFILE._replace(device_ms=0)
-    for flag, content, message in (
-        ('--step_ms=3', PROFILE.to_json(), '--step_ms: leave it out; --profile='),
-        ('--train_batch_size=64', PROFILE.to_json(), '--train_batch_size: leave it out; --profile='),
-        ('--preset=digits', PROFILE.to_json(), '--preset: leave it out; --profile='),
-        ('--cores=2', '', 'profile.json: there is no profile. Profile some steps of a run with --profile_steps=A,B.'),
-        ('--cores=2', '{"format": 9}', 'has format 9; this version of the program reads format 1.'),
-        ('--cores=2', idle.to_json(), 'the profile shows no work of the device.'),
-    ):
-        (tmp_path / 'profile.json').write_text(content)
-        code, out, err = run(capsys, flag, f'--profile={tmp_path}')
-        assert code == 2 and not out and message in err and 'Traceback' not in err
+@pytest.mark.parametrize(
+    ('flag', 'profile', 'message'),
+    [
+        ('--step_ms=3', PROFILE, '--step_ms: leave it out; --profile='),
+        ('--train_batch_size=64', PROFILE, '--train_batch_size: leave it out; --profile='),
+        ('--preset=digits', PROFILE, '--preset: leave it out; --profile='),
+        ('--cores=2', PROFILE._replace(device_ms=0), 'the profile shows no work of the device.'),
+    ],
+)
+def test_command__refuses_a_profile_with_other_numbers_or_without_any(
+    capsys: Any, tmp_path: pathlib.Path, flag: str, profile: Profile, message: str
+) -> None:
+    (tmp_path / 'profile.json').write_text(profile.to_json())
+    code, out, err = run(capsys, flag, f'--profile={tmp_path}')
+    assert code == 2 and not out and message in err and 'Traceback' not in err
 
 
 @pytest.mark.parametrize(
@@ -127,9 +113,7 @@ def test_command__refuses_a_profile_with_other_numbers_or_without_any(capsys: An
         ([], '--step_ms: is required'),
         (['--step_ms=fast'], '--step_ms=fast: must be a number above 0.'),
         (['--step_ms=0'], '--step_ms=0: must be a number above 0.'),
-        (['--step_ms=815', '--cpu_ms_per_image=1e308'], '--cpu_ms_per_image=1e308: must be a number, 1e-09 to 1,000,'),
         (['--step_ms=1e-320', '--cpu_ms_per_image=1'], '--step_ms=1e-320: must be a number, 1e-09 to 1,000,000,000.'),
-        (['--step_ms=1', f'--cores=1{"0" * 400}'], f'--cores=1{"0" * 39}...{"0" * 40}: must be a whole number, 1 to 1'),
         (['--step_ms=1', '--cores=1.5'], '--cores=1.5: must be a whole number above 0.'),
         (['--step_ms=1', '--hosts=3'], '--hosts=3: must divide --train_batch_size=1024'),
         (['--step_ms=1', '--speed=2'], "Unknown command line flag 'speed'"),
@@ -142,10 +126,3 @@ def test_command__refuses_wrong_arguments(capsys: Any, arguments: List[str], mes
     code, out, err = run(capsys, *arguments, '--images=1', '--repeats=1')
     assert code == 2 and not out
     assert f'error: {message}' in err and 'Traceback' not in err
-    assert len(err.splitlines()) <= 4
-
-
-def test_help__lists_own_flags_and_those_of_a_run(capsys: Any) -> None:
-    code, out, _ = run(capsys, '--help')
-    assert code == 0
-    assert '--step_ms=' in out and '--cpu_ms_per_image=' in out and '--train_batch_size=1024' in out

@@ -1,4 +1,4 @@
-"""The benchmark of the input pipeline: small real measurements, its table, JSON and figures."""
+"""The benchmark of the input pipeline: its subjects, its table, JSON, figures and exit codes, and real measurements."""
 
 import json
 import pathlib
@@ -9,27 +9,215 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from benchmarks import comparison, measurement
 from benchmarks import input as input_benchmark
-from benchmarks import measurement
+from benchmarks.comparison import Spread
+from benchmarks.measurement import (
+    DECODING,
+    PARSING,
+    PREPROCESSING,
+    STORAGE,
+    TRANSFER,
+    Measured,
+    Measurement,
+    MeasurementError,
+    Run,
+)
+from inception_v3.config import Config
+
+CONFIG = Config(use_tpu=False, train_batch_size=16, eval_batch_size=8)
+# CPU-ms per image of our pipeline until the end of each phase; the naive one costs three times as much.
+COSTS = {STORAGE: 1, PARSING: 2, DECODING: 4, PREPROCESSING: 7, TRANSFER: 10}
 
 
-def run(capsys: Any, *arguments: str) -> Any:
-    code = input_benchmark.main(['input', *arguments])
-    return (code, *capsys.readouterr())
+# The comparison.
+
+
+def test_runs__have_no_duplicates() -> None:
+    subjects = comparison.variant_subjects(['train', 'train_vgg', 'eval'], CONFIG, 100)
+    runs = comparison.runs_of(subjects)
+    assert len(runs) == len({*runs})
+    # Variants and the plain reader share the reading runs; decoding and parsing appear once.
+    both = [(True, True), (False, True), (True, False), (False, False)]
+    assert [(run.is_naive, run.is_training) for run in runs if run.until == STORAGE] == both
+    whole = [run for run in runs if run.until == TRANSFER]
+    assert [(run.is_naive, run.is_training, run.config.preprocessing, run.batch_size) for run in whole] == [
+        (True, True, 'inception', 16),
+        (False, True, 'inception', 16),
+        (True, True, 'vgg', 16),
+        (False, True, 'vgg', 16),
+        (True, False, 'inception', 8),
+        (False, False, 'inception', 8),
+    ]
+    without = comparison.runs_of(comparison.variant_subjects(['train', 'eval'], CONFIG, 100, with_phases=False))
+    assert [run.until for run in without] == [STORAGE, PARSING, DECODING, *[TRANSFER] * 4]
+
+
+def test_rows__agree_with_arithmetic_by_hand() -> None:
+    def of(*cpu_ms: float) -> List[Measurement]:
+        return [Measurement(100, value, 1000 / value, 500 + value) for value in cpu_ms]
+
+    subjects = comparison.variant_subjects(['train'], CONFIG, 100)
+    *_, decoded, naive, ours = subjects
+    storage, preprocessing = ours.earlier
+    measured: Measured = {
+        decoded.whole: of(1, 2, 1),
+        naive.whole: of(6, 8, 7),
+        ours.whole: of(3, 5, 4),
+        storage: of(0.5, 0.5, 1),
+        preprocessing: of(2, 4, 3.5),
+    }
+    rows = comparison.rows_of(subjects, measured)
+    assert [row.subject for row in rows] == [decoded, naive, ours]
+    row = rows[-1]
+    assert row.spread('cpu_ms') == Spread(4, 3, 5)
+    assert row.spread('images_per_second') == Spread(250, 200, 1000 / 3)
+    assert row.spread('peak_mb') == Spread(504, 503, 505)
+    assert row.naive_ratio == [2, 1.6, 1.75] and row.decode_ratio == [3, 2.5, 4]
+    assert row.phases == {STORAGE: [0.5, 0.5, 1], PREPROCESSING: [1.5, 3.5, 2.5], TRANSFER: [1, 1, 0.5]}
+    # Medians of 0.5, 2.5 and 1.
+    assert row.share(STORAGE) == 0.125 and row.share(PREPROCESSING) == 0.625 and row.share(TRANSFER) == 0.25
+    # The naive pipeline's earlier phases were not measured.
+    assert not rows[1].phases and not rows[1].naive_ratio and not rows[0].decode_ratio
+    # An interrupted round keeps the earlier rounds.
+    rows = comparison.rows_of(subjects, {naive.whole: of(6, 8), ours.whole: of(3)})
+    assert rows[-1].naive_ratio == [2] and not rows[-1].phases
+
+
+# The command, with invented measurements.
 
 
 @pytest.fixture
-def in_process(monkeypatch: Any) -> None:
-    """Measures in this process instead of a process per measurement."""
-    monkeypatch.setattr(measurement, 'measure', measurement.perform)
+def measured(monkeypatch: Any) -> List[Run]:
+    """Replaces the measurements; each takes 10 MB more than the one before. Returns the runs, in order."""
+    runs: List[Run] = []
+
+    def measure(run: Run) -> Measurement:
+        runs.append(run)
+        cost = COSTS[run.until] * (3 if run.is_naive else 1)
+        return Measurement(run.images, cost, 1000 / cost, 500 + 10 * len(runs))
+
+    monkeypatch.setattr(measurement, 'measure', measure)
+    return runs
 
 
-def tiny(data_dir: str) -> List[str]:
-    return [
-        *(f'--data_dir={data_dir}', '--images=8', '--repeats=1', '--use_tpu=False', '--height=75', '--width=75'),
-        # A large buffer is filled by reading the few files again and again.
-        '--followup_shuffle_buffer_size=8',
+def given(data_dir: str, *others: str) -> List[str]:
+    return ['input', f'--data_dir={data_dir}', '--images=10', '--use_tpu=False', '--train_batch_size=16', *others]
+
+
+def check_figure(path: pathlib.Path, *colours: str) -> None:
+    """Checks that a figure contains these colours, and that most of it is background."""
+    pixels = matplotlib.image.imread(str(path))[..., :3]
+    for colour in colours:
+        rgb = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        assert (np.abs(pixels - rgb) < 0.01).all(-1).sum() > 50, colour
+    assert 0.4 < (pixels == 1).all(-1).mean() < 0.99
+
+
+def test_input__compares_variants(photo_dir: str, measured: List[Run], capsys: Any) -> None:
+    assert input_benchmark.main(given(photo_dir, '--variants=train,eval_uint8', '--repeats=2')) == 0
+    out, err = capsys.readouterr()
+    assert 'failed' not in err
+    where, _, phases, _, _, *rows = out.splitlines()
+    assert where.startswith(f'{photo_dir}, 299 x 299 pixels, at least 10 images, repeats: 2; on ')
+    assert where.endswith('; batches of 16, 1,024') and 'storage + preprocessing + transfer' in phases
+    cells = [[cell.strip() for cell in row.split('  ') if cell] for row in rows]
+    assert [row[:3] for row in cells[:5]] == [
+        ['train', 'records read', '3.00 (3.00–3.00)'],
+        ['train', 'and parsed', '6.00 (6.00–6.00)'],
+        ['train', 'and decoded', '12.00 (12.00–12.00)'],
+        ['train', 'naive', '30.00 (30.00–30.00)'],
+        ['train', 'ours', '10.00 (10.00–10.00)'],
     ]
+    # 30 / 10 of the naive pipeline, and 10 / 12 of decoding. Of 10 ms, storage has 1, preprocessing 6 and transfer 3.
+    assert cells[4][3] == '100' and cells[4][5:] == ['3.00 (3.00–3.00)', '0.83', '10+60+30']
+    # The later of two measurements takes more memory: the largest peak is shown.
+    assert cells[0][4] == f'{500 + 10 * (len(measured) // 2 + 1)}'
+    assert [row[:2] for row in cells[5:7]] == [['eval_uint8', 'naive'], ['eval_uint8', 'ours']]
+    assert cells[7] == ['eval_uint8: --transfer=uint8']
+    assert {run.config.transfer for run in measured if run.is_naive} == {'float'}
+    # Names are left, numbers right.
+    assert rows[0].startswith('train ') and len({row.index(')') for row in rows[:3]}) == 1
+    # Reading alone is measured with eight times the images; both pipelines read both splits.
+    assert {run.images for run in measured if run.until in (STORAGE, PARSING)} == {80}
+    assert {run.images for run in measured if run.until not in (STORAGE, PARSING)} == {10}
+    assert {run.is_training for run in measured} == {True, False}
+
+
+def test_input__prints_json(photo_dir: str, measured: List[Run], capsys: Any) -> None:
+    assert input_benchmark.main(given(photo_dir, '--variants=eval', '--repeats=2', '--json')) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result['failed'] == [] and result['config']['data_dir'] == photo_dir
+    *_, naive, ours = result['rows']
+    assert (naive['pipeline'], ours['pipeline'], ours['batch_size']) == ('naive', 'ours', 1024)
+    assert ours['naive_cpu_over_this'] == [3, 3] and naive['this_cpu_over_decoding'] == [2.5, 2.5]
+    assert ours['phases_cpu_ms'] == {'storage': [1, 1], 'preprocessing': [6, 6], 'transfer': [3, 3]}
+    assert ours['cpu_ms'] == {'median': 10, 'least': 10, 'greatest': 10}
+    assert not any(run.is_training for run in measured)
+
+
+@pytest.mark.parametrize(
+    ('error', 'until', 'code'), [(MeasurementError('the reason'), TRANSFER, 1), (KeyboardInterrupt(), DECODING, 130)]
+)
+def test_input__shows_what_is_measured_if_one_fails_or_is_interrupted(
+    error: BaseException, until: str, code: int, photo_dir: str, tmp_path: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    def measure(run: Run) -> Measurement:
+        if run.is_naive and run.until == until:
+            raise error
+        return Measurement(run.images, COSTS[run.until], 100, 500)
+
+    monkeypatch.setattr(measurement, 'measure', measure)
+    figure = tmp_path / 'phases.png'
+    assert input_benchmark.main(given(photo_dir, '--variants=train', '--repeats=1', f'--plot={figure}')) == code
+    out, err = capsys.readouterr()
+    assert 'records read' in out and 'and parsed' in out and (' and decoded' in out) == (code == 1)
+    if code == 1:
+        assert err.splitlines()[-1] == 'failed: naive, train, until transfer, batches of 16: the reason'
+        # Without the naive pipeline, there is nothing to divide by.
+        (ours,) = [row.split() for row in out.splitlines() if ' ours ' in row]
+        assert ours[-3:] == ['-', '2.50', '10+60+30']
+        check_figure(figure, '#E69F00')
+
+
+@pytest.mark.parametrize(
+    ('sweep', 'flag', 'values'),
+    [
+        ('batch_size', 'train_batch_size', (32, 64, 128, 256, 512, 1024)),
+        ('parallelism', 'num_parallel_calls', (1, 4, 16, 64, 256)),
+    ],
+)
+def test_input__sweeps_typical_values(
+    sweep: str, flag: str, values: Any, photo_dir: str, measured: List[Run], tmp_path: Any, capsys: Any
+) -> None:
+    figure = tmp_path / 'sweep.png'
+    assert input_benchmark.main(given(photo_dir, f'--sweep={sweep}', '--repeats=1', f'--plot={figure}')) == 0
+    assert [getattr(run.config, flag) for run in measured] == [*values]
+    _, _, head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[0] == f'--{flag}' and [row.split()[0] for row in rows] == [str(value) for value in values]
+    assert all(row.split()[1:] == ['10.00', '(10.00–10.00)', '100', str(510 + 10 * n)] for n, row in enumerate(rows))
+    check_figure(figure, '#0072B2', '#E69F00', '#009E73')
+
+
+def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measured: List[Run], capsys: Any) -> None:
+    data_dir = str(tmp_path / 'photos')
+    shutil.copytree(photo_dir, data_dir)
+    shard = pathlib.Path(f'{data_dir}-tar', 'train-00000-of-00002.tar')
+    written = []
+    for _ in range(2):
+        assert input_benchmark.main(given(data_dir, '--variants=train,train_tar', '--repeats=1')) == 0
+        written.append(shard.stat().st_mtime_ns)
+    assert written[0] == written[1]
+    read = {(run.config.data_format, run.config.data_dir, run.until) for run in measured if not run.is_naive}
+    phases = (STORAGE, PREPROCESSING, TRANSFER)
+    assert read == {
+        (kind, path, until) for kind, path in (('tfrecord', data_dir), ('tar', f'{data_dir}-tar')) for until in phases
+    }
+    # The naive pipeline has no other records to read.
+    assert {run.config.data_format for run in measured if run.is_naive} == {'tfrecord'}
+    measured.clear()
+    assert input_benchmark.main(given(data_dir, '--repeats=1')) == 0
+    assert {run.config.data_format for run in measured} == {'tfrecord'}
 
 
 def children() -> List[int]:
@@ -38,134 +226,101 @@ def children() -> List[int]:
     return sorted(int(number) for task in tasks for number in task.read_text().split())
 
 
-def check_figure(path: pathlib.Path, *colours: str) -> None:
-    """Checks that a figure contains these colours, and that most of it is background."""
-    pixels = matplotlib.image.imread(str(path))[..., :3]
-    height, width, _ = pixels.shape
-    assert 150 < height < 800 and 700 < width < 2000
-    for colour in colours:
-        rgb = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        assert (np.abs(pixels - rgb) < 0.01).all(-1).sum() > 50, colour
-    assert 0.4 < (pixels == 1).all(-1).mean() < 0.99
+def test_busy__other_processes_compute_during_the_measurements_only(
+    photo_dir: str, monkeypatch: Any, capsys: Any
+) -> None:
+    others: List[int] = []
+
+    def measure(run: Run) -> Measurement:
+        others.extend(children())
+        return Measurement(16, 1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(measurement, 'measure', measure)
+    before = children()
+    flags = ['--sweep=files', '--values=2', '--json', '--repeats=1']
+    assert input_benchmark.main(given(photo_dir, *flags, '--busy=2')) == 0
+    assert json.loads(capsys.readouterr().out)['where'].endswith(', beside 2 busy processes')
+    assert len({*others} - {*before}) == 2 and children() == before
+    others.clear()
+    assert input_benchmark.main(given(photo_dir, *flags)) == 0 and others == before
+
+
+# Real measurements.
+
+
+def tiny(data_dir: str) -> List[str]:
+    return [
+        *('input', f'--data_dir={data_dir}', '--images=8', '--repeats=1', '--use_tpu=False'),
+        # A large buffer is filled by reading the few files again and again.
+        *('--height=75', '--width=75', '--followup_shuffle_buffer_size=8'),
+    ]
 
 
 @pytest.mark.program
-def test_sweep__prints_and_draws_each_value(capsys: Any, digits_dir: str, tmp_path: pathlib.Path) -> None:
-    plot = tmp_path / 'sweep.png'
+def test_sweep__of_batches_measures_their_memory(digits_dir: str, capsys: Any) -> None:
     # The larger batch has 245 times the pixels.
-    given = [*tiny(digits_dir), '--sweep=batch_size', '--values=2,490', f'--plot={plot}']
-    code, out, err = run(capsys, *given)
-    assert code == 0 and 'failed' not in err
-    _, _, head, *rows = out.splitlines()
+    assert input_benchmark.main([*tiny(digits_dir), '--sweep=batch_size', '--values=2,490']) == 0
+    _, _, head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ['--train_batch_size', 'CPU-ms', '/', 'image', 'images/s', 'peak', 'MB']
     assert [row.split()[0] for row in rows] == ['2', '490']
     small, large = (float(row.split()[-1].replace(',', '')) for row in rows)
     assert large > small + 490 * 75 * 75 * 3 * 4 / 1e6
-    check_figure(plot, '#0072B2', '#E69F00', '#009E73')
-
-
-def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str, in_process: None) -> None:
-    code, out, _ = run(capsys, *tiny(photo_dir), '--sweep=files', '--values=9', '--json', '--train_batch_size=4')
-    result = json.loads(out)
-    assert code == 0 and 'linked as 9 files' in result['where']
-    (row,) = result['rows']
-    assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
-
-
-def test_busy__other_processes_compute_during_the_measurements_only(
-    capsys: Any, photo_dir: str, monkeypatch: Any
-) -> None:
-    others: List[int] = []
-
-    def measure(run: measurement.Run) -> measurement.Measurement:
-        others.extend(children())
-        return measurement.Measurement(16, 1.0, 1.0, 1.0)
-
-    monkeypatch.setattr(measurement, 'measure', measure)
-    given = [*tiny(photo_dir), '--sweep=files', '--values=2', '--json', '--train_batch_size=4']
-    before = children()
-    code, out, _ = run(capsys, *given, '--busy=2')
-    assert code == 0 and json.loads(out)['where'].endswith(', beside 2 busy processes')
-    assert len({*others} - {*before}) == 2 and children() == before
-    others.clear()
-    code, out, _ = run(capsys, *given)
-    assert code == 0 and 'busy' not in json.loads(out)['where'] and others == before
 
 
 @pytest.mark.program
-def test_tar__is_a_variant_and_can_be_swept(
-    capsys: Any, photo_dir: str, tmp_path: pathlib.Path, in_process: None
+def test_files__can_be_swept_and_tar_shards_compared(
+    photo_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
+    monkeypatch.setattr(measurement, 'measure', measurement.perform)
     data_dir = str(tmp_path / 'photos')
     shutil.copytree(photo_dir, data_dir)
-    code, out, err = run(capsys, *tiny(data_dir), '--train_batch_size=4', '--variants=train_tar', '--json')
-    assert code == 0, err
-    ours = json.loads(out)['rows'][-1]
+    sweep = ['--sweep=files', '--values=9', '--json', '--train_batch_size=4']
+    assert input_benchmark.main([*tiny(data_dir), *sweep]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert 'linked as 9 files' in result['where']
+    (row,) = result['rows']
+    assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
+    assert input_benchmark.main([*tiny(data_dir), '--train_batch_size=4', '--variants=train_tar', '--json']) == 0
+    ours = json.loads(capsys.readouterr().out)['rows'][-1]
     assert ours['flags'] == ['--data_format=tar', f'--data_dir={data_dir}-tar']
-    assert ours['measurements'][0]['images'] == 16 and [*ours['phases_cpu_ms']] == [
-        'storage',
-        'preprocessing',
-        'transfer',
-    ]
-    given = [*tiny(f'{data_dir}-tar'), '--data_format=tar', '--train_batch_size=4']
-    code, out, err = run(capsys, *given, '--sweep=files', '--values=3', '--json')
-    assert code == 0, err
-    (row,) = json.loads(out)['rows']
-    assert row['measurements'][0]['images'] == 16 and row['flags'] == ['--num_files_infeed=3']
-    code, out, err = run(capsys, *given, '--variants=train')
-    assert (code, out) == (2, '')
-    assert 'error: --data_format=tar: the plain decoder and the naive pipeline,' in err
-    assert 'add --variants=train,train_tar.' in err
-    code, out, err = run(capsys, '--data_format=tar', '--sweep=files')
-    assert (code, out) == (2, '')
-    assert 'error: --data_format=tar: the generated photographs are TFRecord files.' in err
+    assert ours['measurements'][0]['images'] == 16
+    assert [*ours['phases_cpu_ms']] == ['storage', 'preprocessing', 'transfer']
+    assert input_benchmark.main([*tiny(f'{data_dir}-tar'), '--data_format=tar', *sweep]) == 0
+    (row,) = json.loads(capsys.readouterr().out)['rows']
+    assert row['measurements'][0]['images'] == 16
 
 
-@pytest.mark.slow
-def test_variants__are_compared(capsys: Any, digits_dir: str) -> None:
-    code, out, _ = run(capsys, *tiny(digits_dir), '--variants=eval', '--eval_batch_size=4', '--repeats=2', '--json')
-    assert code == 0
-    result = json.loads(out)
-    *_, naive, ours = result['rows']
-    assert (naive['pipeline'], ours['pipeline']) == ('naive', 'ours')
-    for repeat, ratio in enumerate(ours['naive_cpu_over_this']):
-        measured = [row['measurements'][repeat]['cpu_ms'] for row in (naive, ours)]
-        assert ratio == pytest.approx(measured[0] / measured[1])
-    for row in (naive, ours):
-        assert len(row['measurements']) == 2 and row['cpu_ms']['least'] <= row['cpu_ms']['median']
-        for repeat, each in enumerate(row['measurements']):
-            parts = [row['phases_cpu_ms'][phase][repeat] for phase in ('storage', 'preprocessing', 'transfer')]
-            assert sum(parts) == pytest.approx(each['cpu_ms'])
+# Refusals.
 
 
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
         (['--variants=train,test'], '--variants=train,test: test is not one of train,'),
+        (['--variants='], '--variants=: an empty name is not one of train,'),
+        (['--variants=train_tar', '--train_files=a*'], '--variants=train_tar: train_tar converts a folder.'),
         (['--sweep=speed'], '--sweep=speed: must be one of batch_size, files, parallelism.'),
         (['--sweep=files', '--variants=train'], '--variants=train: a sweep measures training only'),
         (['--values=1'], '--values=1: only a sweep has values'),
         (['--sweep=files', '--values=1,0'], '--values=0: must be a whole number above 0.'),
         (['--images=many'], '--images=many: must be a whole number above 0.'),
         (['--busy=-1'], '--busy=-1: must be a whole number above 0.'),
-        (['--repeats=0'], '--repeats=0: must be a whole number above 0.'),
         (['--plot=/no/such/folder/a.png'], '--plot=/no/such/folder/a.png: cannot be written to'),
-        (['--variants='], '--variants=: an empty name is not one of train,'),
-        (['--variants=train_tar', '--train_files=a*'], '--variants=train_tar: train_tar converts a folder.'),
         (['--plot=figure'], '--plot=figure: must be the path of a .png file.'),
-        (['--json=perhaps'], 'flag --json=perhaps: must be True or False'),
         (['--use_data=fake'], '--use_data=fake: this benchmark measures reading records'),
         (['--data_dir=/no/such'], '--data_dir=/no/such: no such folder'),
         (['--height=10'], '--height=10: must be at least 75'),
+        (['--data_format=tar', '--data_dir=a'], '--data_format=tar: the plain decoder and the naive pipeline,'),
+        (['--data_format=tar', '--sweep=files'], '--data_format=tar: the generated photographs are TFRecord files.'),
     ],
 )
 def test_command__refuses_wrong_arguments(capsys: Any, arguments: List[str], message: str) -> None:
-    code, out, err = run(capsys, *arguments)
-    assert code == 2 and not out
-    assert f'error: {message}' in err and 'Traceback' not in err
+    assert input_benchmark.main(['input', *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert not out and f'error: {message}' in err and 'Traceback' not in err
 
 
 def test_help__lists_own_flags_and_those_of_a_run(capsys: Any) -> None:
-    code, out, _ = run(capsys, '--help')
-    assert code == 0
+    assert input_benchmark.main(['input', '--help']) == 0
+    out = capsys.readouterr().out
     assert '--variants=' in out and '--sweep=' in out and '--num_parallel_calls=64' in out

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from typing import Any, Dict, List
 
 import pytest
@@ -25,11 +26,6 @@ def config(photo_dir: str) -> Config:
     )
 
 
-def test_run__round_trips_through_json(config: Config) -> None:
-    run = Run(True, False, STORAGE, config, 10)
-    assert Run.from_json(run.to_json()) == run
-
-
 def test_perform__does_not_count_padding(config: Config) -> None:
     # Five images are batches of 4 and of 1; after two batches of warm-up at least four are measured.
     assert measurement.perform(Run(False, False, TRANSFER, config, 1)).images == 10
@@ -45,8 +41,8 @@ def test_interleave__measures_in_turn_and_decoding_costs_more_than_reading(confi
     measured: Measured = {}
     failed: Dict[Run, str] = {}
     lines: List[str] = []
-    interleave([reading, missing, decoding], 1, lines.append, measured, failed)
-    assert lines == [f'round 1 of 1: measurement {number} of 3' for number in (1, 2, 3)]
+    interleave([reading, missing, decoding], 1, measurement.measure, lines.append, measured, failed)
+    assert lines[0] == 'round 1 of 1, 1 of 3: naive, train, until storage, batches of 4' and len(lines) == 3
     assert [*measured] == [reading, decoding] and [*failed] == [missing]
     assert '/no/such/folder' in failed[missing]
     (read,), (decoded,) = measured[reading], measured[decoding]
@@ -74,3 +70,33 @@ def test_measure__gives_the_reason_of_a_failure_on_one_line(config: Config) -> N
     run = Run(False, True, TRANSFER, dataclasses.replace(config, data_dir='/no/such/folder'), 1)
     with pytest.raises(MeasurementError, match=r'^--data_dir=/no/such/folder: no such folder'):
         measurement.measure(run)
+
+
+def test_interleave__keeps_rounds_together_and_leaves_out_what_failed() -> None:
+    order: List[str] = []
+
+    def measure(name: str) -> int:
+        order.append(name)
+        if (name, order.count(name)) == ('b', 2):
+            raise MeasurementError('no memory')
+        return len(order)
+
+    measured: Dict[str, List[int]] = {}
+    failed: Dict[str, str] = {}
+    interleave('abc', 3, measure, lambda line: None, measured, failed)
+    assert order == [*'abcabcac']
+    assert (measured, failed) == ({'a': [1, 4, 7], 'b': [2], 'c': [3, 6, 8]}, {'b': 'no memory'})
+
+
+def test_answer_of__is_the_last_line_or_the_reason_of_the_failure() -> None:
+    def answer(code: str) -> Any:
+        return measurement.answer_of([sys.executable, '-c', f'import os, sys\n{code}'], '[6]')
+
+    assert answer('print("a")\nprint(sys.stdin.read())') == [6]
+    for code, reason in (
+        ('1 // 0', '^ZeroDivisionError'),
+        ('sys.exit(3)', '^exit code 3'),
+        ('os.kill(os.getpid(), 9)', '^ended by signal 9'),
+    ):
+        with pytest.raises(MeasurementError, match=reason):
+            answer(code)

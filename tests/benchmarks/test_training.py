@@ -7,8 +7,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from benchmarks import training
+from benchmarks import steps, training
 from benchmarks.training import REAL, REPEATED, Training
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.support.graphs import draw_many
@@ -71,7 +72,7 @@ def test_with_steps__has_a_warm_up_and_whole_loops(use_tpu: bool, iterations: in
 @pytest.mark.parametrize('kind', [REAL, REPEATED])
 def test_measure_here__measures_each_step_after_the_warm_up(small_config: Config, one_layer: None, kind: str) -> None:
     config = training.with_steps(dataclasses.replace(small_config, followup_shuffle_buffer_size=8), 4)
-    measured = training.measure_here(config, kind)
+    measured = steps.measure_here(config, kind)
     assert len(measured.step_ms) == len(measured.cpu_ms) == 4 and min(measured.step_ms) > 0
     # All of this process's threads together, so at most the number of cores times the time, but for the clock's ticks.
     assert 0 < sum(measured.cpu_ms) < len(os.sched_getaffinity(0)) * sum(measured.step_ms) + 50
@@ -82,9 +83,9 @@ def test_measure_here__measures_each_step_after_the_warm_up(small_config: Config
 
 def test_repeated_batch__is_one_of_the_runs_shape_again_and_again(small_config: Config) -> None:
     def batches(input_fn: Any) -> List[Any]:
-        return draw_many(training.tf.data.make_one_shot_iterator(input_fn({'batch_size': 2})).get_next(), 3)
+        return draw_many(tf.data.make_one_shot_iterator(input_fn({'batch_size': 2})).get_next(), 3)
 
-    (first, labels), *others = batches(training._RepeatedBatch(small_config))
+    (first, labels), *others = batches(steps.RepeatedBatch(small_config))
     ours, our_labels = batches(InputPipeline(True, small_config))[0]
     assert (first.shape, first.dtype, labels.dtype) == (ours.shape, ours.dtype, our_labels.dtype)
     assert all((images == first).all() and (same == labels).all() for images, same in others)

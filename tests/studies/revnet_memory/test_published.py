@@ -3,7 +3,7 @@
 import io
 import json
 import pathlib
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 from unittest import mock
 
 import numpy as np
@@ -16,8 +16,7 @@ from studies.report.palette import sign_of
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.revnet_memory import published
 from studies.revnet_memory import training as training_module
-from studies.revnet_memory.process import OutOfMemoryError
-from studies.revnet_memory.training import AS_PUBLISHED, Training
+from studies.revnet_memory.measurement import AS_PUBLISHED, OutOfMemoryError, Training
 
 GB = 10**9
 
@@ -38,21 +37,20 @@ class Trainings:
         self.made: List[Training] = []
         self.fails = fails
 
-    def __call__(
-        self, training: Training, iterations: int, limit: Optional[int]
-    ) -> Tuple[List[float], List[float], List[float]]:
+    def __call__(self, training: Training, iterations: int, limit: Optional[int]) -> Dict[str, List[float]]:
         self.made.append(training)
         peak = training.batch_size * (0.1 if training.is_reversible else 1) * GB
         if self.fails and training.is_reversible:
             raise MeasurementError('ended by signal 9')
         if limit is not None and peak > limit:
             raise OutOfMemoryError('more')
-        return [peak / 1e6] * iterations, [1.0] * iterations, [2.0] * iterations
+        each = {'peak_mb': peak / 1e6, 'held_mb': 1.0, 'seconds': 2.0}
+        return {name: [value] * iterations for name, value in each.items()}
 
 
 def measure(trainings: Trainings, out: pathlib.Path, monkeypatch: Any, *flags: str) -> int:
     monkeypatch.setattr(published, 'memory_of_iterations', trainings)
-    monkeypatch.setattr(published, 'available_bytes', lambda: 20 * GB)
+    monkeypatch.setattr(published, 'memory_bytes', lambda: {'MemAvailable': 20 * GB})
     return revnet_memory.main(['--architecture=published', f'--out={out}', '--iterations=3', *flags])
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import json
-import math
 import pathlib
 import re
 import sys
@@ -20,11 +19,16 @@ from studies.report.palette import sign_of
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.revnet_memory import report
 from studies.revnet_memory import training as revnet_training
-from studies.revnet_memory.__main__ import Plan
-from studies.revnet_memory.measurement import Largest, Measurement, largest_batch
-from studies.revnet_memory.process import OutOfMemoryError, Watched
-from studies.revnet_memory.results import Results, Search, from_json, rows_of, slope_of, to_dict
-from studies.revnet_memory.training import PUBLISHED, Training, config_of
+from studies.revnet_memory.measurement import (
+    Largest,
+    Measurement,
+    OutOfMemoryError,
+    Training,
+    Watched,
+    config_of,
+    largest_batch,
+)
+from studies.revnet_memory.report import Results, Search, from_json, rows_of, slope_of, to_dict
 
 MB = 10**6
 
@@ -71,17 +75,9 @@ def test_usage__cpu_time_excludes_sleep(watched: Watched) -> None:
     assert slept.cpu - worked.cpu < 0.05
     assert slept.clock - worked.clock >= 0.3
     # Time in the kernel counts, too.
-    start = 'import os; end = time.process_time() + 0.3'
-    watched.until_mark(start)
+    watched.until_mark('import os; end = time.process_time() + 0.3')
     in_kernel = watched.until_mark('exec("while time.process_time() < end: os.urandom(1 << 20)")')
     assert in_kernel.cpu - slept.cpu == pytest.approx(0.3, abs=0.06)
-
-
-@pytest.mark.program
-def test_watched__memory_goes_back_to_the_system_when_it_is_freed(watched: Watched) -> None:
-    with pytest.raises(MeasurementError, match=r'^0 65536$'):
-        names = 'TF_CPU_ALLOCATOR_USE_BFC', 'MALLOC_MMAP_THRESHOLD_'
-        watched.until_mark(f'import os; sys.exit(" ".join(os.environ[name] for name in {names}))')
 
 
 @pytest.mark.program
@@ -89,9 +85,10 @@ def test_watched__memory_goes_back_to_the_system_when_it_is_freed(watched: Watch
     'line, message',
     [
         ('sys.exit("the batch has no images")', 'the batch has no images$'),
-        ('sys.exit(3)', 'exit code 3'),
         ('import os; os.kill(os.getpid(), 9)', 'ended by signal 9'),
         ('print("no mark"); sys.exit(4)', 'exit code 4'),
+        # Memory goes back to the system when it is freed.
+        ('import os; sys.exit(os.environ["TF_CPU_ALLOCATOR_USE_BFC"])', '^0$'),
     ],
 )
 def test_wait__failed_process_gives_its_last_message(watched: Watched, line: str, message: str) -> None:
@@ -100,7 +97,7 @@ def test_wait__failed_process_gives_its_last_message(watched: Watched, line: str
 
 
 @pytest.mark.program
-def test_wait__ends_a_process_above_its_memory_limit(watched: Watched) -> None:
+def test_wait__ends_a_process_above_its_memory_limit() -> None:
     with Watched([sys.executable, '-c', EXECUTING], limit=100 * MB) as process:
         process.until_mark('kept = bytearray(b"1") * 50_000_000')
         with pytest.raises(OutOfMemoryError, match='more than 100 MB'):
@@ -117,16 +114,6 @@ def test_training__has_the_settings_of_the_paper() -> None:
         assert config.rebuild_activations is is_reversible
         assert (config.train_batch_size, config.height, config.width, config.num_classes) == (16, 32, 32, 11)
         assert (config.use_tpu, config.use_data, config.mode, config.model_dir) == (False, 'fake', 'train', 'folder')
-
-
-def test_published__networks_and_images() -> None:
-    # Blocks in each stage; revnet56 is not in the table, and has fewer blocks in the third stage.
-    units = {'revnet38': (3, 3, 3), 'revnet110': (9, 9, 9), 'revnet56': (2, 2, 3, 2), 'revnet104': (2, 2, 11, 2)}
-    assert {name: each.architecture.units for name, each in PUBLISHED.items()} == units
-    assert {name: (each.size, each.num_classes) for name, each in PUBLISHED.items()} == {
-        **dict.fromkeys(['revnet38', 'revnet110'], (32, 11)),
-        **dict.fromkeys(['revnet56', 'revnet104'], (224, 1001)),
-    }
 
 
 def test_marks__are_made_before_the_first_step_and_after_each_number_of_steps(monkeypatch: Any) -> None:
@@ -150,43 +137,27 @@ def test_marks__are_made_before_the_first_step_and_after_each_number_of_steps(mo
 # The search for the largest batch.
 
 
-def memory(fixed_mb: float, of_an_image_mb: float, limit_mb: float) -> Callable[[int], Optional[float]]:
+def memory(of_an_image_mb: float) -> Callable[[int], Optional[float]]:
     def peak_of(batch_size: int) -> Optional[float]:
-        peak = fixed_mb + of_an_image_mb * batch_size
-        return peak if peak <= limit_mb else None
+        peak = 400 + of_an_image_mb * batch_size
+        return peak if peak <= 1000 else None
 
     return peak_of
 
 
-@pytest.mark.parametrize('of_an_image_mb', [0.2, 1.0, 7.3, 31.0, 70.0, 240.0])
+@pytest.mark.parametrize('of_an_image_mb', [0.2, 7.3, 240.0])
 @pytest.mark.parametrize('first', [1, 8, 64])
-def test_largest_batch__is_found_in_few_tries(of_an_image_mb: float, first: int) -> None:
-    found = largest_batch(memory(400, of_an_image_mb, 1000), 1000, first)
-    most = 600 / of_an_image_mb
-    assert found.fits <= most < found.too_many
+def test_largest_batch__is_found_to_a_sixteenth(of_an_image_mb: float, first: int) -> None:
+    found = largest_batch(memory(of_an_image_mb), first)
+    assert found.fits <= 600 / of_an_image_mb < found.too_many
     assert found.too_many - found.fits <= max(1, found.fits / 16)
     assert found.tries[found.fits] == pytest.approx(400 + of_an_image_mb * found.fits)
     assert found.tries[found.too_many] is None
-    assert len(found.tries) <= 8
-
-
-@pytest.mark.parametrize('of_an_image_mb', [0.5, 1.4, 12.0])
-def test_largest_batch__tolerates_noise_in_the_measurements(of_an_image_mb: float) -> None:
-    def peak_of(batch_size: int) -> Optional[float]:
-        peak = 400 + of_an_image_mb * batch_size + 8 * math.sin(37 * batch_size)
-        return peak if peak <= 1000 else None
-
-    found = largest_batch(peak_of, 1000, 8)
-    assert found.fits == pytest.approx(600 / of_an_image_mb, rel=0.1) and len(found.tries) <= 8
-
-
-def test_largest_batch__memory_that_grows_in_steps() -> None:
-    found = largest_batch(lambda batch: 100.0 if batch < 37 else 900.0 if batch < 301 else None, 1000, 8)
-    assert found.fits < 301 <= found.too_many and found.too_many - found.fits <= found.fits / 16
+    assert len(found.tries) <= 17
 
 
 def test_largest_batch__is_0_if_one_image_does_not_fit() -> None:
-    assert largest_batch(memory(1001, 1, 1000), 1000, 8) == Largest(0, 1, {8: None, 4: None, 2: None, 1: None})
+    assert largest_batch(memory(601), 8) == Largest(0, 1, {8: None, 4: None, 2: None, 1: None})
 
 
 # The tables and the figure.
@@ -225,11 +196,10 @@ def test_rows__overhead_is_within_a_round_and_slopes_are_between_the_end_points(
     assert least.overhead and least.overhead == pytest.approx((0.2, 0.1, 0.3))
     assert deep.overhead and deep.overhead == pytest.approx((0.23, 0.2, 0.26))
     assert half.overhead is None and half.plain is None
-    plain = slope_of({1: least.plain, 8: deep.plain})
-    reversible = slope_of({1: least.reversible, 8: deep.reversible})
-    # (810 - 105) / 7 and (335 - 300) / 7; (97 - 90) / 7 and (342 - 300) / 7.
-    assert plain == pytest.approx((705 / 7, 5)) and reversible == pytest.approx((1, 6))
-    assert slope_of({1: least.plain, 8: None}) is None
+    # (810 - 105) / 7 and (342 - 300) / 7.
+    assert slope_of({1: least.plain, 8: deep.plain}, 'step_mb') == pytest.approx(705 / 7)
+    assert slope_of({1: least.reversible, 8: deep.reversible}, 'held_mb') == pytest.approx(6)
+    assert slope_of({1: least.plain, 8: None}, 'step_mb') is None
 
 
 def test_markdown__has_all_tables(results: Results) -> None:
@@ -245,8 +215,6 @@ def test_markdown__has_all_tables(results: Results) -> None:
 
 def test_figure__has_all_series(results: Results) -> None:
     pixels = np.asarray(PIL.Image.open(io.BytesIO(report.figure(results))).convert('RGB'))
-    height, width, _ = pixels.shape
-    assert 800 <= height <= 2000 and 800 <= width <= 2000
     for index in range(2):
         colour = sign_of(index).light
         rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
@@ -257,16 +225,17 @@ def test_figure__has_all_series(results: Results) -> None:
 # Files and the command.
 
 
-PLAN = Plan([training(1, 16, False)], 3, 1, [])
-SETTINGS = revnet_memory.settings_of('revnet38', 32, PLAN)
+SETTINGS = revnet_memory.settings_of(revnet_memory._parser().parse_args(['--network=revnet38', '--size=32']))
 
 
 def test_from_json__reads_results_back_without_failures(results: Results) -> None:
     read = from_json(json.dumps(to_dict(results, SETTINGS)), SETTINGS)
     assert read == dataclasses.replace(results, failed={})
+    with pytest.raises(ConfigError, match='this study did not write the file'):
+        from_json('{"settings": 1}', SETTINGS)
 
 
-@pytest.mark.parametrize('name, before, now', [('size', 64, 32), ('steps', 2, 1), ('source', 'abc', '[0-9a-f]{64}')])
+@pytest.mark.parametrize('name, before, now', [('size', 64, 32), ('source', 'abc', '[0-9a-f]{64}')])
 def test_resume__refuses_measurements_with_other_settings(
     results: Results, tmp_path: pathlib.Path, capsys: Any, name: str, before: Any, now: Any
 ) -> None:
@@ -275,12 +244,6 @@ def test_resume__refuses_measurements_with_other_settings(
     assert revnet_memory.main([f'--out={tmp_path}']) == 2
     message = f'--out={tmp_path}: cannot resume from its revnet_memory.json: {name} was {before}, and is {now} now'
     assert re.search(message, capsys.readouterr().err)
-
-
-@pytest.mark.parametrize('text', ['', '[]', '{}', '{"settings": 1}'])
-def test_from_json__refuses_other_files(text: str) -> None:
-    with pytest.raises(ConfigError, match='this study did not write the file'):
-        from_json(text, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -296,9 +259,14 @@ def test_from_json__refuses_other_files(text: str) -> None:
         '--seed=3',
     ],
 )
-def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+@pytest.mark.parametrize('others', [[], ['--architecture=published']], ids=str)
+def test_command__refuses_wrong_arguments_before_it_measures(
+    argument: str, others: List[str], tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    for module, name in ((revnet_memory, 'measure'), (revnet_memory.published, 'memory_of_iterations')):
+        monkeypatch.setattr(module, name, None)
     try:
-        assert revnet_memory.main([f'--out={tmp_path}', argument]) == 2
+        assert revnet_memory.main([f'--out={tmp_path}', argument, *others]) == 2
     except SystemExit as ended:  # argparse
         assert ended.code == 2
     # The program's configuration refuses the size, and names its own flags.
@@ -311,9 +279,7 @@ def test_perform__records_failures_and_continues() -> None:
     wrong = Training('revnet38', 1, 2, 3, is_reversible=False)
     found = Results('revnet38', 3)
     saved: List[Dict[str, str]] = []
-    revnet_memory.perform(
-        Plan([wrong], 1, 1, []), found, Screen(io.StringIO()), lambda: saved.append(dict(found.failed))
-    )
+    revnet_memory.perform([wrong], 1, 1, found, Screen(io.StringIO()), lambda: saved.append(dict(found.failed)))
     assert [*found.failed] == [str(wrong), str(wrong._replace(is_reversible=True))] and not found.measured
     assert all('must be at least' in reason for reason in found.failed.values())
     assert saved == [found.failed]

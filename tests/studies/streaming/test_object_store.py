@@ -3,7 +3,6 @@
 import concurrent.futures
 import http.client
 import pathlib
-import sys
 import time
 import xml.etree.ElementTree
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
@@ -51,22 +50,17 @@ def store(tmp_path_factory: Any) -> Iterator[ObjectStore]:
         yield store
 
 
-@pytest.mark.parametrize(
-    ('asked', 'expected'),
-    [
-        ('bytes=0-0', slice(0, 1)),
-        ('bytes=1000-250000', slice(1000, 250001)),
-        ('bytes=299999-', slice(299999, None)),
-        ('bytes=200000-99999999', slice(200000, None)),
-    ],
-)
-def test_store__range_is_these_bytes_of_the_file(store: ObjectStore, asked: str, expected: slice) -> None:
+def test_store__range_is_these_bytes_of_the_file(store: ObjectStore) -> None:
     whole = CONTENT + b'a/1'
-    answer = ask(store, f'{BUCKET}/a/1', Range=asked)
-    assert answer.status == 206
-    assert answer.content == whole[expected]
-    first, last = expected.start, expected.start + len(whole[expected]) - 1
-    assert answer.headers['Content-Range'] == f'bytes {first}-{last}/{len(whole)}'
+    for asked, first, last in (
+        ('0-0', 0, 0),
+        ('1000-250000', 1000, 250000),
+        ('299999-', 299999, 300002),
+        ('200000-99999999', 200000, 300002),
+    ):
+        answer = ask(store, f'{BUCKET}/a/1', Range=f'bytes={asked}')
+        assert (answer.status, answer.content) == (206, whole[first : last + 1])
+        assert answer.headers['Content-Range'] == f'bytes {first}-{last}/{len(whole)}'
 
 
 def test_store__whole_files_sizes_and_refusals(store: ObjectStore) -> None:
@@ -115,7 +109,7 @@ def test_store__delays_requests_independently_and_counts_them(store: ObjectStore
         [*pool.map(lambda _: ask(store, f'{BUCKET}/a/2', 'HEAD'), range(16))]
     after = object_store.tally(store.address)
     assert in_turn >= 4 * LATENCY_MS / 1000
-    assert (after.gets - before.gets, after.heads - before.heads, after.lists - before.lists) == (4, 16, 0)
+    assert after.requests - before.requests == 4 + 16
     assert after.content_bytes - before.content_bytes == 400
     assert 2 <= after.most_at_once <= 16
     # The peak is reset by each tally.
@@ -124,14 +118,6 @@ def test_store__delays_requests_independently_and_counts_them(store: ObjectStore
 
 def test_store__ends_when_it_is_closed(tmp_path: pathlib.Path) -> None:
     with ObjectStore(str(tmp_path), 0) as store:
-        assert object_store.tally(store.address)[:5] == Tally()[:5]
+        assert object_store.tally(store.address)[:3] == Tally()[:3]
     with pytest.raises(OSError, match='refused'):
         object_store.tally(store.address)
-
-
-@pytest.mark.parametrize('argument', ['/no/such/folder', '--latency_ms=-1'])
-def test_store__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sys, 'argv', ['', argument, *([str(tmp_path)] if argument.startswith('--') else [])])
-    with pytest.raises(SystemExit) as end:
-        object_store.main()
-    assert end.value.code == 2

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from benchmarks.peers import meter
-from benchmarks.peers.torchvision_input import batches_of, transform
+from benchmarks.peers.torchvision import batches_of, transform
 
 
 def _same(label: Any) -> Any:
@@ -27,4 +27,4 @@ def pipeline(spec: meter.Spec) -> meter.Pipeline:
 
 
 if __name__ == '__main__':
-    meter.answer_input(pipeline)
+    meter.answer(pipeline)

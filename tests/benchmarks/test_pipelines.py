@@ -8,7 +8,8 @@ import PIL.Image
 import pytest
 import scipy.stats
 
-from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run, build
+from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
+from benchmarks.pipelines import build
 from console.tensorflow_versions import tf
 from data import records
 from data.convert import writing

@@ -49,4 +49,4 @@ def pipeline(spec: meter.Spec) -> meter.Pipeline:
 
 
 if __name__ == '__main__':
-    meter.answer_input(pipeline)
+    meter.answer(pipeline)

@@ -1,24 +1,53 @@
-"""A naive input pipeline to compare with, in the order in which such pipelines are commonly written.
+"""The pipelines to measure: parts of the program's, and a naive one, in the order in which it is commonly written.
 
-Record → parse → decode the whole image → convert it to float → crop → resize → flip → colour → scale, in a parallel
-map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
+The naive one: record → parse → decode the whole image → convert it to float → crop → resize → flip → colour → scale, in
+a parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
 distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
 """
 
 from typing import Tuple
 
+from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
 from console.tensorflow_versions import tf
 from data import records
 from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
 
 _CHANNEL_MEANS = (123.68, 116.78, 103.94)
 _RESIZE_METHODS = 4
 _COLOR_ORDERINGS = 4
 
 
+@tf.autograph.experimental.do_not_convert
+def build(run: Run) -> tf.data.Dataset:
+    """The pipeline of a run, repeated without end.
+
+    The whole pipeline yields batches. A pipeline that ends after an earlier phase yields one of every `batch_size`
+    elements of that phase. It prepares the other elements, too, and drops them inside the data set at no cost. So the
+    differences between these pipelines are the costs of the phases.
+    """
+    if run.is_naive:
+        naive = NaivePipeline(run.is_training, run.config)
+        dataset = naive.storage()
+        if run.until != STORAGE:
+            dataset = naive.preprocessing(dataset, run.until)
+        if run.until == TRANSFER:
+            return naive.transfer(dataset, run.batch_size).repeat()
+    else:
+        pipeline = InputPipeline(run.is_training, run.config)
+        whole = pipeline({'batch_size': run.batch_size})
+        if run.until == TRANSFER:
+            return whole.repeat()
+        dataset = pipeline.storage()
+        dataset = pipeline.preprocessing(dataset) if run.until == PREPROCESSING else dataset
+        # The options include the number of threads.
+        dataset = dataset.with_options(whole.options())
+    return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
+
+
 class NaivePipeline:
-    """The pipeline: one method per phase, composed by `__call__`.
+    """The pipeline: one method per phase.
 
     Args:
       is_training: shuffle, repeat and distort training records; otherwise, read validation records in order.
@@ -28,10 +57,6 @@ class NaivePipeline:
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
         self._config = config
-
-    def __call__(self, batch_size: int) -> tf.data.Dataset:
-        """Batches (images, labels): float32 or bfloat16 [batch, height, width, 3], and int32 [batch]."""
-        return self.transfer(self.preprocessing(self.storage()), batch_size)
 
     def storage(self) -> tf.data.Dataset:
         """Phase 1: serialized records, string scalars.
@@ -52,34 +77,26 @@ class NaivePipeline:
         dataset = files.apply(interleave)
         return dataset.shuffle(config.followup_shuffle_buffer_size) if self._is_training else dataset
 
-    def parsing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Records to (encoded image, label): the first step of `preprocessing`."""
-        return dataset.map(lambda serialized: self._parse(serialized)[:2], self._config.num_parallel_calls)
+    def preprocessing(self, dataset: tf.data.Dataset, until: str) -> tf.data.Dataset:
+        """Phase 2: records to (image, label), or to its first parts.
 
-    def decoding(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Records to (pixels, label), uint8 [height, width, 3]: the first two steps of `preprocessing`."""
-
-        def decode(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-            encoded, label, _ = self._parse(serialized)
-            return tf.image.decode_jpeg(encoded, channels=3), label
-
-        return dataset.map(decode, self._config.num_parallel_calls)
-
-    def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Phase 2: records to (image, label)."""
+        They are (encoded image, label) until PARSING, and (pixels, label), uint8 [height, width, 3], until DECODING.
+        """
 
         def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
             encoded, label, bbox = self._parse(serialized)
+            if until == PARSING:
+                return encoded, label
             decoded = tf.image.decode_jpeg(encoded, channels=3)
+            if until == DECODING:
+                return decoded, label
             prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
-            image = prepare(decoded, bbox)
-            dtype = tf.as_dtype(self._config.precision)
-            return tf.cast(image, dtype), tf.cast(label, tf.int32)
+            return tf.cast(prepare(decoded, bbox), tf.as_dtype(self._config.precision)), tf.cast(label, tf.int32)
 
         return dataset.map(preprocess, self._config.num_parallel_calls)
 
     def transfer(self, dataset: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-        """Phase 3: batches, prefetched."""
+        """Phase 3: batches, float32 or bfloat16 [batch, height, width, 3] and int32 [batch], prefetched."""
         dataset = dataset.batch(batch_size, drop_remainder=self._is_training)
         return dataset.prefetch(tf.data.experimental.AUTOTUNE) if self._config.prefetch_enabled else dataset
 

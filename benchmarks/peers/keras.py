@@ -23,4 +23,4 @@ def training(spec: meter.Spec) -> meter.Training:
 
 
 if __name__ == '__main__':
-    meter.answer_steps(training)
+    meter.answer(training=training)

@@ -1,0 +1,120 @@
+"""The command of a benchmark: a few flags of its own, and all flags of a run."""
+
+import dataclasses
+import math
+import os
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from console import program
+from console.errors import EXIT_CODES
+from console.messages import shown
+from console.screen import Screen, set_up_logging
+from inception_v3 import flags
+from inception_v3.config import TYPE_NAMES, Config, ConfigError
+from inception_v3.flags import CommandLine, OwnFlag
+
+# A benchmark takes its own flags, the command line of a run and the screen. It returns an exit code; None means 0.
+Perform = Callable[[Dict[str, Any], CommandLine, Screen], Optional[int]]
+
+# Bounds of the numbers in flags. No benchmark has a use for values outside.
+_SMALLEST, _LARGEST = 1e-9, 1e9
+
+# Flags that several benchmarks share.
+MEASURING: Dict[str, OwnFlag] = {
+    'images': OwnFlag(int, 1000, 'minimum number of images to read per measurement'),
+    'repeats': OwnFlag(int, 3, 'number of measurements of each pipeline'),
+    'json': OwnFlag(bool, False, 'print the results as a JSON object'),
+}
+
+
+def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags, perform: Perform) -> int:
+    """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0."""
+
+    def command(screen: Screen) -> Optional[int]:
+        is_number = {name: flag.type in (int, float) for name, flag in own_flags.items()}
+        as_text = {name: flag._replace(type=str) if is_number[name] else flag for name, flag in own_flags.items()}
+        command_line = flags.parse(argv, as_text)
+        own = {
+            name: number(name, value, own_flags[name].type) if is_number[name] and isinstance(value, str) else value
+            for name, value in command_line.own.items()
+        }
+        if command_line.help:
+            print(f'{flags.help_text(name, purpose, command_line, own_flags)}\n\n{EXIT_CODES}')
+            return None
+        set_up_logging(screen, command_line.verbose)
+        return perform(own, command_line, screen)
+
+    return program.run(command)
+
+
+def number(name: str, text: str, number_type: type) -> Any:
+    """Parses the value of the flag `name` as a number above 0.
+
+    Raises:
+      ConfigError: the value is not a number, or is outside the bounds.
+    """
+    try:
+        value = number_type(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ConfigError(f'--{name}={text}: must be {TYPE_NAMES[number_type]} above 0.')
+    if not _SMALLEST <= value <= _LARGEST:
+        least = 1 if number_type is int else f'{_SMALLEST:g}'
+        raise ConfigError(f'--{name}={shown(text)}: must be {TYPE_NAMES[number_type]}, {least} to {_LARGEST:,.0f}.')
+    return value
+
+
+def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
+    """Returns the names in a comma-separated list, or all allowed names if there is no list.
+
+    Raises:
+      ConfigError: a name in the list is not allowed.
+    """
+    names = [*allowed] if text is None else text.split(',')
+    for wrong in sorted({*names} - {*allowed}):
+        raise ConfigError(f'--{name}={text}: {wrong or "an empty name"} is not one of {", ".join(allowed)}.')
+    return names
+
+
+def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
+    """Returns the configuration of the input pipeline on this machine, with the batch size of one TPU core.
+
+    Without a `data_dir`, the pipeline reads generated photographs. They are made if they are missing.
+
+    Raises:
+      ConfigError: --use_data=fake was given, or flags contradict the data set.
+      DataError: the data set cannot be used, or the photographs cannot be made.
+    """
+    from benchmarks import photographs
+    from data.sources import source_of
+    from inception_v3.data_set import fit_to_data_set
+
+    config = command_line.config
+    if config.use_data == 'fake':
+        raise ConfigError('--use_data=fake: this benchmark measures reading records. Omit the flag.')
+    if not source_of(config).is_named(splits):
+        if config.data_format == 'tar':
+            raise ConfigError(
+                '--data_format=tar: the generated photographs are TFRecord files. Set --data_dir to tar shards.'
+            )
+        config = photographs.made(config)
+    config = fit_to_data_set(command_line._replace(config=config))
+    for split in splits:
+        source_of(config).find(split)
+    return dataclasses.replace(
+        config,
+        train_batch_size=config.train_batch_size // config.replicas,
+        eval_batch_size=config.eval_batch_size // config.replicas,
+        # With --use_tpu, evaluation appends endless batches of padding, which must not be measured.
+        **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
+    )
+
+
+def make_tar_shards(config: Config, folder: str, progress: Callable[[str], None] = lambda line: None) -> None:
+    """Converts the data set of `input_config` to tar shards in a folder, unless they exist."""
+    from data import dataset_info, remote
+    from data.convert.tar_shards import conversion as tar_shards
+
+    if not remote.exists(os.path.join(folder, dataset_info.FILE_NAME)):
+        tar_shards.convert(str(config.data_dir), folder, 0, progress)

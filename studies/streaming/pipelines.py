@@ -1,0 +1,191 @@
+"""Stores the same images in three layouts, and measures training's input pipeline on each.
+
+Run as `python -m studies.streaming.pipelines`, it makes a measurement of `studies.streaming.measurement`.
+"""
+
+import itertools
+import json
+import os
+import resource
+import sys
+import time
+from typing import List, Optional, Tuple
+
+from absl import app
+
+from benchmarks.measurement import cpu_seconds, reason_of
+from console.tensorflow_versions import tf
+from data import records, tfrecord
+from data.convert.tar_shards import conversion as tar_shards
+from inception_v3.config import Config
+from inception_v3.input import device_images
+from inception_v3.input.record_preprocessing import training_image
+from inception_v3.input_pipeline import InputPipeline, images_at_a_time
+from inception_v3.presets import PRESETS
+from preprocessing.inception_preprocessing import whole_image_box
+from studies.streaming import object_store
+from studies.streaming.measurement import (
+    BATCH_SIZE,
+    FILES,
+    LAYOUTS,
+    TAR,
+    TFRECORD,
+    DataSet,
+    Measurement,
+    Reading,
+    files_below,
+)
+from studies.streaming.object_store import Tally
+
+# The unit of getrusage's ru_inblock, in bytes.
+_DISK_BLOCK = 512
+# Smaller than the program's default of 1,000 records, which would delay the first batch, but no later one.
+_SHUFFLE_BUFFER = 64
+
+
+def write(source: str, folder: str, images: int, images_per_shard: int) -> DataSet:
+    """Stores the first training images of a TFRecord data set in each layout.
+
+    Args:
+      source: the folder of the TFRecord files.
+      folder: an empty folder for the layouts.
+      images: number of images; all images if there are fewer.
+      images_per_shard: images in a tar or TFRecord file; the last one may have fewer.
+
+    Raises:
+      DataError: the data set cannot be used.
+    """
+    paths = records.find_shards(source, records.TRAIN)
+    images = min(images, sum(tfrecord.count_records(paths)))
+    shards = -(-images // images_per_shard)
+    serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord.serialized_in, paths)), images)
+    files: List[Tuple[str, int]] = []
+    os.mkdir(os.path.join(folder, TFRECORD))
+    for shard in range(shards):
+        path = records.shard_path(os.path.join(folder, TFRECORD), records.TRAIN, shard, shards)
+        with tf.io.TFRecordWriter(path) as writer:
+            for record in itertools.islice(serialized, images_per_shard):
+                writer.write(record)
+                feature = tf.train.Example.FromString(record).features.feature
+                label = feature['image/class/label'].int64_list.value[0]
+                name = os.path.join(f'{label:05d}', f'{len(files):08d}.jpg')
+                single = os.path.join(folder, FILES, name)
+                os.makedirs(os.path.dirname(single), exist_ok=True)
+                with open(single, 'wb') as file:
+                    file.write(feature['image/encoded'].bytes_list.value[0])
+                files.append((name, label))
+    # The conversion also checks each image, and names one that cannot be used.
+    tar_shards.convert(os.path.join(folder, TFRECORD), os.path.join(folder, TAR), 0, lambda line: None)
+    # Only pages that were written to the disk can be dropped from the page cache.
+    os.sync()
+    content_bytes = {each: sum(map(os.path.getsize, files_below(os.path.join(folder, each)))) for each in LAYOUTS}
+    return DataSet(folder, tuple(files), 1 + max(label for _, label in files), shards, content_bytes)
+
+
+class SingleFiles(InputPipeline):
+    """Training's input pipeline for images in single files, which are read in a new random order each epoch.
+
+    Args:
+      config: the program's configuration; `num_files_infeed` files are read at a time.
+      files: path within `data_dir` and label of each file.
+    """
+
+    def __init__(self, config: Config, files: Tuple[Tuple[str, int], ...]):
+        super().__init__(True, config)
+        self._files = files
+
+    @tf.autograph.experimental.do_not_convert
+    def storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
+        """Reads (encoded image, label), in a new random order in each epoch."""
+        paths = [os.path.join(self._config.data_dir, path) for path, _ in self._files]
+        labels = tf.constant([label for _, label in self._files], tf.int32)
+        files = tf.data.Dataset.from_tensor_slices((paths, labels))
+        files = files.shuffle(len(paths)).repeat()
+        return files.map(lambda path, label: (tf.io.read_file(path), label), self._config.num_files_infeed)
+
+    @tf.autograph.experimental.do_not_convert
+    def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Converts (encoded image, label), as `storage` returns them, to a data set of (features, label)."""
+
+        def preprocess(encoded: tf.Tensor, label: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
+            return training_image(encoded, whole_image_box(), self._config), label
+
+        return dataset.map(preprocess, images_at_a_time(self._config))
+
+
+def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
+    """The input pipeline of a reading, for ResNet-50 with `--preset=resnet50_imagenet`."""
+    root = data.folder if reading.latency_ms is None else f's3://{object_store.BUCKET}'
+    config = Config(
+        **{
+            **PRESETS['resnet50_imagenet'],
+            'use_tpu': False,
+            'data_dir': f'{root}/{reading.layout}',
+            'data_format': 'tfrecord' if reading.layout == TFRECORD else 'tar',
+            'num_classes': data.num_classes,
+            'num_train_images': len(data.files),
+            'train_batch_size': BATCH_SIZE,
+            'num_files_infeed': reading.read_ahead,
+            'followup_shuffle_buffer_size': _SHUFFLE_BUFFER,
+        }
+    )
+    return SingleFiles(config, data.files) if reading.layout == FILES else InputPipeline(True, config)
+
+
+def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str] = None) -> Measurement:
+    """Measures in this process.
+
+    Args:
+      reading: the way to read images.
+      data: the stored images.
+      seconds: minimum duration; a measurement ends with a batch.
+      store: address of the object store, if it is read; the environment variables must lead to it.
+
+    Raises:
+      DataError: the data set cannot be used.
+      OSError: the store does not answer.
+    """
+
+    def tally() -> Tally:
+        return object_store.tally(store) if store else Tally()
+
+    def blocks_read() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+
+    # Reading a whole file blocks an inter-op thread. TensorFlow has one per core; a TPU's host has many.
+    threads = tf.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
+    with tf.Graph().as_default(), tf.Session(config=threads) as session:
+        dataset = pipeline(reading, data)({'batch_size': BATCH_SIZE})
+        next_batch = tf.data.make_one_shot_iterator(dataset).get_next()
+        before = tally()
+        session.run(next_batch)
+        first_batch, cpu, blocks, clock = tally(), cpu_seconds(), blocks_read(), time.perf_counter()
+        images, elapsed = 0, 0.0
+        while elapsed < seconds:
+            session.run(next_batch)
+            images, elapsed = images + BATCH_SIZE, time.perf_counter() - clock
+        cpu, blocks, ended = cpu_seconds() - cpu, blocks_read() - blocks, tally()
+    measured = Measurement(images, images / elapsed, 1000 * cpu / images, _DISK_BLOCK * blocks / 1000 / images)
+    if not store:
+        return measured
+    requests = ended.requests - before.requests
+    fetched = (ended.content_bytes - before.content_bytes) / data.content_bytes[reading.layout] * len(data.files)
+    return measured._replace(
+        store_cpu_ms=1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images,
+        requests=1000 * requests / fetched,
+        most_at_once=ended.most_at_once,
+    )
+
+
+def main() -> None:
+    """Prints the measurement that standard input describes, or the reason for a failure as an error."""
+    asked = json.loads(sys.stdin.read())
+    reading, data = Reading(*asked['reading']), DataSet(*asked['data'])
+    try:
+        print(json.dumps(perform(reading, data, asked['seconds'], asked['store'])._asdict()))
+    except (app.UsageError, OSError, tf.errors.OpError) as error:
+        sys.exit(reason_of(error))
+
+
+if __name__ == '__main__':
+    main()
