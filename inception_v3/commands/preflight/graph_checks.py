@@ -8,7 +8,7 @@ from absl import app
 from console.tensorflow_versions import tf
 from data import order, records
 from data.sources import source_of
-from inception_v3.commands.preflight import graphs, memory, speed
+from inception_v3.commands.preflight import graphs, memory
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
@@ -73,7 +73,7 @@ def check(
     core = graphs.on_core(graph)
     _check_infeed(section, graph, tpu, steps, report)
     if is_training:
-        _check_loop(config, tpu, speed.operations_per_step(core), report)
+        _check_loop(config, tpu, graphs.operations_per_step(core), report)
         _check_collectives(section, graph, core, report)
     _add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph)], f'none of {len(core):,} on a core', report)
     _add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], 'none on a core', report)

@@ -137,7 +137,7 @@ def test_operations__two_per_weight_position_and_channel_forwards_and_each_way_b
     first, second = 2 * 4 * 4 * 4 * 16 * 3 * 3 * 3, 2 * 4 * 4 * 4 * 5 * 16
     # The images need no gradient.
     operations = tf.get_default_graph().get_operations()
-    assert speed.operations_per_step(operations) == 2 * first + 3 * second
+    assert graphs.operations_per_step(operations) == 2 * first + 3 * second
 
 
 def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
