@@ -32,12 +32,7 @@ _FILTERS_AND_RESULTS = {
 
 
 class Infeed(NamedTuple):
-    """The data that one core receives in a step.
-
-    Attributes:
-      tensors: the description of each tensor, as `described` returns it.
-      bytes: total size of the tensors; None if a shape is unknown.
-    """
+    """The tensors that one core receives in a step, `described`, and their bytes; None if a shape is unknown."""
 
     tensors: Tuple[str, ...]
     bytes: Optional[int]
@@ -63,12 +58,7 @@ class _Stop(tf.estimator.SessionRunHook):
 def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     """Builds the graph of training or of evaluation, as a run on a TPU of this topology does.
 
-    For an emulated TPU, it is the graph of TPUEstimator before its cores are emulated.
-
-    Args:
-      config: configuration of the run; its data files are listed, not read.
-      topology: topology of the TPU.
-      is_training: build the graph of training, otherwise of evaluation.
+    For an emulated TPU, it is the graph of TPUEstimator before its cores are emulated. Data files are listed, not read.
     """
     stop = _Stop()
     # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.

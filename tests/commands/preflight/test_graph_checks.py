@@ -6,7 +6,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import model_fn
-from inception_v3.commands.preflight import graph_checks, graphs, memory, speed
+from inception_v3.commands.preflight import graph_checks, graphs, memory
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input import record_preprocessing
@@ -56,7 +56,7 @@ def test_memory__above_that_of_a_core_is_an_error(name: str, padded: int, unpadd
 
 def test_memory__total_is_the_sum_of_its_parts() -> None:
     report = memory_report('v2-8', 'training', memory.VariableBytes(7, 1000, 200, 30, 4), 50_000, 40_000)
-    rows = {row.key: row.value for row in report._sections['training_memory_of_a_core']}
+    rows = {row.key: row.value for row in report.sections['training_memory_of_a_core']}
     assert rows == {
         'parameter_count': 7,
         'parameter_bytes': 1000,
@@ -92,10 +92,13 @@ def test_memory__kept_activations_of_a_deep_network_are_an_error(capsys: Any) ->
 
 # A batch for each of eight cores, two that are ready, and one that is being filled.
 @pytest.mark.parametrize(('of_core', 'fits'), [(334 * 10**9 // 11, True), (334 * 10**9 // 11 + 1, False)])
-def test_host_memory__holds_the_batches_of_its_cores(of_core: int, fits: bool) -> None:
+def test_host_memory__holds_the_batches_of_its_cores(of_core: int, fits: bool, monkeypatch: Any) -> None:
     for name in ('v2-8', 'v2-256', 'v3-8', 'emulated:8'):
-        report = Report('host')
-        graph_checks._check_host_memory('evaluation', of_core, CLOUD_TPUS.get(name) or emulated(name), report)
+        report, tpu = Report('host'), CLOUD_TPUS.get(name) or emulated(name)
+        monkeypatch.setattr(graphs, 'input_pipelines', lambda graph, tpu=tpu: tpu.hosts)
+        infeed = graphs.Infeed((), of_core)
+        monkeypatch.setattr(graphs, 'infeeds', lambda graph, tpu=tpu, infeed=infeed: {infeed: tpu.cores})
+        graph_checks._check_infeed('evaluation', tf.Graph(), tpu, 1, report)
         assert len(report.errors) == (not fits and name.startswith('v2')), name
         for error in report.errors:
             assert error.startswith('--eval_batch_size: the batches take 334.0 GB of each host, which has 334 GB.')
@@ -184,7 +187,7 @@ def test_infeed__must_be_the_same_for_every_core(monkeypatch: Any, pipelines: in
         assert part in error
     else:
         assert not report.errors
-        values = {row.key: row.value for row in report._sections['training']}
+        values = {row.key: row.value for row in report.sections['training']}
         # Each of four hosts feeds eight cores.
         assert values == {
             'input_pipelines': 4,
@@ -203,7 +206,7 @@ def test_gradients__must_be_summed_once_each(monkeypatch: Any, sums: int, part: 
     report = Report('sums')
     graph_checks._check_collectives('training', tf.get_default_graph(), [], report)
     assert len(report.errors) == bool(part) and all(part in error for error in report.errors)
-    assert [row.value for row in report._sections['training']] == [sums, 7]
+    assert [row.value for row in report.sections['training']] == [sums, 7]
 
 
 def test_many_flaws__ten_are_named_and_the_others_counted() -> None:
@@ -212,7 +215,7 @@ def test_many_flaws__ten_are_named_and_the_others_counted() -> None:
     graph_checks._add_flaws('training', 'unsupported_ops', flaws, 'none', report)
     assert report.errors[:10] == [f'training: op{number} (Unique), created at file:1: problem.' for number in range(10)]
     assert report.errors[10:] == ['training: and 2 more of the same kind.']
-    (row,) = report._sections['training']
+    (row,) = report.sections['training']
     assert len(row.value) == 12 and row.text == '12, see the findings'
 
 

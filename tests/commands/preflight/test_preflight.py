@@ -5,7 +5,7 @@ from typing import Any, List
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.commands.preflight import __main__ as preflight
+from inception_v3.commands.preflight import storage
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.preflights import FAKE, SMALL, run
 from tests.support.tiers import further
@@ -244,7 +244,7 @@ def test_system_error__one_message_and_exit_code_1(capsys: Any, monkeypatch: Any
     def fail(*others: Any) -> None:
         raise error
 
-    monkeypatch.setattr(preflight.storage, 'stand_in', fail)
+    monkeypatch.setattr(storage, 'stand_in', fail)
     result = run(capsys, '--topology=v2-8')
     assert (result.code, result.out) == (1, '')
     message = result.err.splitlines()[-1]

@@ -14,7 +14,7 @@ def test_text__has_sections_findings_and_the_verdict() -> None:
     report.add('other', 'list', [1, 2], 'one or two')
     report.warn('careful')
     report.error('wrong')
-    report.leave_out('the weather')
+    report.not_checked.append('the weather')
     assert report.text().splitlines() == [
         'a title',
         '',
