@@ -4,6 +4,7 @@
 shows with the package tensorboard-plugin-profile. Both are under `plugins/profile/` of the folder.
 """
 
+import contextlib
 import os
 from typing import Iterator, List, NamedTuple
 
@@ -37,42 +38,41 @@ class ProfilerError(Exception):
     """The profiler cannot be started or stopped, or the trace cannot be read."""
 
 
-def start(folder: str) -> None:
-    """Starts to trace this process.
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Raises ProfilerError in place of TensorFlow's errors; that of 1.15 for a second profile has no class in 2.15."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (tf.errors.OpError, RuntimeError)) or 'ProfilerAlreadyRunning' in type(error).__name__:
+            raise ProfilerError(getattr(error, 'message', '') or str(error))
+        raise
 
-    Args:
-      folder: the folder for the trace, which `stop` writes.
+
+def start(folder: str) -> None:
+    """Starts to trace this process; `stop` writes the trace to the folder.
 
     Raises:
       ProfilerError: another profile is being taken.
     """
-    try:
-        from tensorflow.python.profiler import profiler_v2
-    except ImportError:
-        from tensorflow.python.eager import profiler
-
+    with _explained():
         try:
+            from tensorflow.python.profiler import profiler_v2
+        except ImportError:
+            from tensorflow.python.eager import profiler
+
             profiler.start()
-        except profiler.ProfilerAlreadyRunningError as error:
-            raise ProfilerError(str(error))
-        return
-    try:
-        profiler_v2.start(folder)
-    except tf.errors.OpError as error:
-        raise ProfilerError(error.message)
+        else:
+            profiler_v2.start(folder)
 
 
 def stop(folder: str, writes: bool = True) -> None:
-    """Stops tracing.
-
-    Args:
-      folder: as for `start`.
-      writes: write the trace; False discards it.
+    """Stops tracing, and writes the trace or discards it.
 
     Raises:
       ProfilerError: the trace cannot be written.
     """
-    try:
+    with _explained():
         try:
             from tensorflow.python.profiler import profiler_v2
         except ImportError:
@@ -81,35 +81,30 @@ def stop(folder: str, writes: bool = True) -> None:
             trace = profiler.stop()
             if writes:
                 profiler.save(folder, trace)
-            return
-        profiler_v2.stop(writes)
-    except tf.errors.OpError as error:
-        raise ProfilerError(error.message)
+        else:
+            profiler_v2.stop(writes)
 
 
-def trace_workers(address: str, workers: str, folder: str, milliseconds: int) -> None:
+def trace_workers(addresses: List[str], folder: str, milliseconds: int) -> None:
     """Traces the processes of other machines, such as the workers of a TPU, and waits for the end.
 
     Args:
-      address: HOST:PORT of the profiler of the first worker.
-      workers: the same of all workers, separated by commas.
+      addresses: HOST:PORT of the workers' profilers.
       folder: the folder for the trace, which the workers must be able to write to.
       milliseconds: the duration of the trace.
 
     Raises:
       ProfilerError: the profiler does not answer, or traced nothing.
     """
-    try:
+    with _explained():
         try:
             from tensorflow.python.profiler import profiler_client
         except ImportError:
             from tensorflow.python.eager import profiler_client as client
 
-            client.start_tracing(address, folder, milliseconds, workers)
-            return
-        profiler_client.trace(address, folder, milliseconds, workers)
-    except (tf.errors.OpError, RuntimeError) as error:
-        raise ProfilerError(getattr(error, 'message', '') or str(error))
+            client.start_tracing(addresses[0], folder, milliseconds, ','.join(addresses))
+        else:
+            profiler_client.trace(addresses[0], folder, milliseconds, ','.join(addresses))
 
 
 def runs(folder: str) -> List[str]:
@@ -127,17 +122,19 @@ def events(run: str) -> List[Event]:
       ProfilerError: there is no trace, or it is damaged.
     """
     found: List[Event] = []
-    try:
+    with _explained():
         names = [name for name in sorted(tf.io.gfile.listdir(run)) if name.endswith((_TRACE, _XSPACE))]
         for name in names:
             with tf.io.gfile.GFile(os.path.join(run, name), 'rb') as file:
                 content = file.read()
             found += _events_of_trace(content) if name.endswith(_TRACE) else _events_of_xspace(content)
-    except tf.errors.OpError as error:
-        raise ProfilerError(error.message)
     if not found:
         raise ProfilerError(f'{run}: the trace is empty')
     return found
+
+
+def _event(device: str, thread: str, name: str, start: float, picoseconds: int) -> Event:
+    return Event('' if device == _HOST else device, thread, name, start, start + picoseconds / 1e9)
 
 
 def _events_of_trace(content: bytes) -> Iterator[Event]:
@@ -149,14 +146,7 @@ def _events_of_trace(content: bytes) -> Iterator[Event]:
         thread = f'{device.resources[event.resource_id].name}/{event.resource_id}'
         # The name itself is the type of an operation alone.
         name = event.args.get('long name', event.name)
-        start = event.timestamp_ps / 1e9
-        yield Event(
-            '' if device.name == _HOST else device.name,
-            thread,
-            name,
-            start,
-            start + event.duration_ps / 1e9,
-        )
+        yield _event(device.name, thread, name, event.timestamp_ps / 1e9, event.duration_ps)
 
 
 def _events_of_xspace(content: bytes) -> Iterator[Event]:
@@ -166,11 +156,8 @@ def _events_of_xspace(content: bytes) -> Iterator[Event]:
         if not plane.name.startswith((_HOST, '/device:')):
             continue
         for line in plane.lines:
-            begin, thread = line.timestamp_ns / 1e6, line.name or str(line.id)
             for event in line.events:
                 # Arguments follow a number sign.
                 name = plane.event_metadata[event.metadata_id].name.split('#')[0]
-                start = begin + event.offset_ps / 1e9
-                yield Event(
-                    '' if plane.name == _HOST else plane.name, thread, name, start, start + event.duration_ps / 1e9
-                )
+                start = line.timestamp_ns / 1e6 + event.offset_ps / 1e9
+                yield _event(plane.name, line.name or str(line.id), name, start, event.duration_ps)

@@ -1,20 +1,24 @@
 """Shows the progress of a sweep: a live table on a terminal, plain lines elsewhere."""
 
+import contextlib
 import os
+import re
 import time
-from typing import Dict, List, Optional, Sequence, TextIO, Tuple
+from typing import Dict, Optional, Sequence, TextIO, Tuple
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from console.screen import duration, raw
+from console.messages import shown
+from console.screen import raw
 from inception_v3.run.evaluations import RESULTS_FILE, Evaluation
-from inception_v3.run.hooks.progress import Status
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 
+# The time of day at the start of a line.
+_CLOCK = re.compile(r'\d\d:\d\d:\d\d ')
 # Seconds between plain lines of a running trial, and between reads of its files.
 _PLAIN_INTERVAL = 60.0
 _READ_INTERVAL = 1.0
@@ -35,9 +39,7 @@ class Progress:
     Attributes:
       trial: the trial.
       state: its state.
-      activity: activity of a running trial: starting, training or evaluating; else empty.
-      status: the last status line of its training; None before the first.
-      steps: the number of steps of its training.
+      line: the newest line of its log since it was started; empty before the first and after its end.
       evaluation: the evaluation of its highest step with the training settings; None if there is none.
       reason: why it failed or was stopped; else empty.
       seconds: seconds since its start, or its duration; None if this sweep has not started it.
@@ -46,84 +48,49 @@ class Progress:
     def __init__(self, trial: Trial, state: State):
         self.trial = trial
         self.state = state
-        self.activity = ''
-        self.status: Optional[Status] = None
-        self.steps = trials.run_config(trial).train_steps
+        self.line = ''
         self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
         self.reason = ''
         self.seconds: Optional[float] = None
         self._results_size = -1
         self._log_read = 0
-        self._started_at = self._status_at = 0.0
+        self._started_at = 0.0
 
     def start(self) -> None:
         """Records that the trial starts now."""
-        self.state, self.activity, self.reason = State.RUNNING, 'starting', ''
+        self.state, self.line, self.reason = State.RUNNING, 'starting', ''
         self._started_at = time.monotonic()
         self._log_read = _size(self.trial.log)
 
     def end(self, outcome: Outcome) -> None:
         """Records the outcome of the trial."""
         self.read()
-        self.state, self.reason = outcome.state, outcome.reason
-        self.activity = ''
+        self.state, self.reason, self.line = outcome.state, outcome.reason, ''
 
     def read(self) -> None:
         """Reads what the trial has written since the last call."""
         self.seconds = time.monotonic() - self._started_at
-        for line in self._new_lines():
-            status = Status.parse(line)
-            if status:
-                self.status, self._status_at, self.activity = status, time.monotonic(), 'training'
-                self.steps = status.steps
-            elif 'preparing to train' in line:
-                self.activity = 'training'
-                # The last status line is from before the evaluation; its time left is out of date.
-                self.status = self.status and self.status._replace(seconds_left=None)
-            elif 'preparing to evaluate' in line:
-                self.activity = 'evaluating'
+        with contextlib.suppress(OSError), open(self.trial.log, 'rb') as file:
+            file.seek(self._log_read)
+            whole, newline, _ = file.read().rpartition(b'\n')
+            self._log_read += len(whole) + len(newline)
+            if whole:
+                newest = whole.rpartition(b'\n')[2].decode(errors='replace')
+                self.line = shown(_CLOCK.sub('', newest))
         size = _size(os.path.join(self.trial.model_dir, RESULTS_FILE))
         if size != self._results_size:
             self._results_size = size
             self.evaluation = trials.last_evaluation(self.trial)
 
-    def _new_lines(self) -> List[str]:
-        try:
-            with open(self.trial.log, 'rb') as file:
-                file.seek(self._log_read)
-                whole, newline, _ = file.read().rpartition(b'\n')
-        except OSError:
-            return []
-        self._log_read += len(whole) + len(newline)
-        return whole.decode(errors='replace').splitlines()
-
-    @property
-    def step(self) -> Optional[int]:
-        """The newest known step; None if there is none."""
-        steps = [known.step for known in (self.status, self.evaluation) if known]
-        return max(steps) if steps else None
-
-    @property
-    def seconds_left(self) -> Optional[float]:
-        """Seconds until the training ends; None if the trial is not training, or the time is not known."""
-        if self.activity != 'training' or not self.status or self.status.seconds_left is None:
-            return None
-        return max(0.0, self.status.seconds_left - (time.monotonic() - self._status_at))
-
     def cells(self) -> Tuple[str, ...]:
-        """State, step, loss, top-1 and time left, as texts for a table."""
-        step = '' if self.step is None else f'{self.step:,} of {self.steps:,}'
-        # The loss of another step than the one shown would mislead.
-        loss = f'{self.status.loss:.4f}' if self.status and self.status.step == self.step else ''
-        top_1 = f'{self.evaluation.top_1:.2%}' if self.evaluation else ''
-        left = '' if self.seconds_left is None else duration(self.seconds_left)
-        return self.activity or self.state.value, step, loss, top_1, left
+        """State, last evaluation and newest line of the log, as texts for a table."""
+        evaluated = f'{self.evaluation.top_1:.2%} at {self.evaluation.step:,}' if self.evaluation else ''
+        return self.state.value, evaluated, self.line
 
     def __str__(self) -> str:
-        state, step, loss, top_1, left = self.cells()
-        fields = [('step ', step, ''), ('loss ', loss, ''), ('top-1 ', top_1, ''), ('', left, ' left')]
-        parts = [f'{before}{value}{after}' for before, value, after in fields if value]
-        return f'{self.trial.name}: {", ".join([state, *parts])}'
+        state, evaluated, line = self.cells()
+        parts = [line or state, *([f'top-1 {evaluated}'] if evaluated else [])]
+        return f'{self.trial.name}: {", ".join(parts)}'
 
 
 def _size(path: str) -> int:
@@ -184,16 +151,14 @@ class Display:
                 self.say(str(progress))
 
     def _table(self, rows: int) -> Group:
-        table = Table('trial', 'state', box=None, pad_edge=False)
-        for column in ('step', 'loss', 'top-1', 'time left'):
-            table.add_column(column, justify='right')
+        table = Table('trial', 'state', 'top-1', Column('log', no_wrap=True), box=None, pad_edge=False)
         by_priority = sorted(self._all, key=lambda progress: _PRIORITY.index(progress.state))
         shown = {progress.trial.name for progress in by_priority[: max(rows, 1)]}
         for progress in self._all:
             if progress.trial.name in shown:
                 state, *others = progress.cells()
                 colour = _COLOURS.get(progress.state, '')
-                table.add_row(Text(progress.trial.name), Text(state, colour), *others)
+                table.add_row(Text(progress.trial.name), Text(state, colour), *map(Text, others))
         hidden = len(self._all) - len(shown)
         return Group(table, Text(counts(self._all) + (f'; {hidden} not shown' if hidden else '')))
 

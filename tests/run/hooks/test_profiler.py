@@ -12,9 +12,9 @@ from console import tensorflow_profiler
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.run.hooks.profiler import ProfiledSteps, Workers
+from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
 from inception_v3.run.hooks.step import Step
-from inception_v3.run.profiling import phases, profile
+from inception_v3.run.profiling import profile
 from tests.support.runs import make_small_config
 
 
@@ -67,9 +67,9 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
     names = {event.name.rpartition(':')[2] for event in events}
     # On CPUs with vector instructions for neural networks, 2.15 multiplies with oneDNN.
     assert 'TFRecord' in names and names & {'MatMul', '_MklMatMul'}
-    works = phases.works_of(events, 0, float('inf'))
+    works = profile.works_of(events, 0, 1e9)
     phases_of = {name: {work.phase for work in works if work.name == name} for name in ('ResizeBilinear', 'TFRecord')}
-    assert phases_of == {'ResizeBilinear': {phases.PREPROCESSING}, 'TFRecord': {phases.STORAGE}}
+    assert phases_of == {'ResizeBilinear': {profile.PREPROCESSING}, 'TFRecord': {profile.STORAGE}}
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,28 @@ def test_interrupted_profile__is_discarded_after_an_error_and_kept_after_sigterm
     assert 'the steps cannot be profiled: Another profile' in caplog.text
 
 
-def test_workers__have_their_profilers_at_port_8466() -> None:
+def test_workers__have_their_profilers_at_port_8466(config: Config) -> None:
     class Resolved:
         cluster_spec = tf.train.ClusterSpec({'worker': ['10.0.0.2:8470', '10.0.0.3:8470']})
-        master = 'grpc://10.0.0.2:8470'
 
     class Named:
         cluster_spec = None
         master = 'grpc://10.0.0.9:8470'
 
-    assert Workers.of(Resolved).addresses == ['10.0.0.2:8466', '10.0.0.3:8466']
-    assert Workers.of(Named).addresses == ['10.0.0.9:8466']
+    on_tpu = dataclasses.replace(config, use_tpu=True, tpu='node')
+    assert workers_of(on_tpu, Resolved) == ['10.0.0.2:8466', '10.0.0.3:8466']
+    assert workers_of(on_tpu, Named) == ['10.0.0.9:8466']
+    assert workers_of(dataclasses.replace(on_tpu, tpu='local'), Named) == workers_of(config, Named) == []
+
+
+def test_workers__are_traced_for_as_long_as_the_steps_take(config: Config, monkeypatch: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    traced: List[Any] = []
+    monkeypatch.setattr(tensorflow_profiler, 'trace_workers', lambda *arguments: traced.append(arguments))
+    monkeypatch.setattr(tensorflow_profiler, 'runs', lambda folder: ['first', 'last'])
+    watcher = ProfiledSteps(dataclasses.replace(config, profile_steps='5,6'), ['a:8466', 'b:8466'])
+    watcher.session_began(None, 0, 0.0)
+    for number in range(1, 7):
+        watcher.step_done(None, Step(number, 0.0, 0.1 * number))
+    assert traced == [(['a:8466', 'b:8466'], str(config.model_dir), 200)]
+    assert 'the trace of the TPU is in last: ' in caplog.text

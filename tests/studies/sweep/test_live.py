@@ -53,55 +53,22 @@ def test_progress__follows_log_and_results(two_trials: List[Trial], clock: List[
     trial = two_trials[0]
     append(trial, '12:00:00 step 900 of 1500, loss 0.1000, 10.0 images/s, 0:01 left\n')
     progress = Progress(trial, State.STOPPED)
-    assert progress.cells() == ('stopped', '', '', '', '')
+    assert progress.cells() == ('stopped', '', '')
     progress.start()
     progress.read()
-    assert progress.cells() == ('starting', '', '', '', ''), 'the log of an earlier start is skipped'
-    append(trial, '12:00:15 step 30 of 1500, loss 2.5000, 100.0 images/s, 8:00 left\n12:00:30 step 60 of 15')
+    assert progress.cells() == ('running', '', 'starting'), 'the log of an earlier start is skipped'
+    append(trial, '12:00:15 step 30 of 1500, loss 2.5000\n12:00:30 step 60 of 15')
     progress.read()
-    assert progress.cells() == ('training', '30 of 1,500', '2.5000', '', '8:00')
-    clock[0] += 15
-    append(trial, '00, loss 2.2500, 100.0 images/s, 7:45 left\n')
-    assert progress.cells()[-1] == '7:45', 'the clock runs between lines'
-    clock[0] += 5
-    progress.read()
-    clock[0] += 5
-    assert progress.cells() == ('training', '60 of 1,500', '2.2500', '', '7:40')
+    assert progress.cells() == ('running', '', 'step 30 of 1500, loss 2.5000')
+    append(trial, '00, loss 2.2500\n')
     evaluate(trial, 500, 0.25)
-    append(trial, '12:02:30 preparing to evaluate step 500\n')
     progress.read()
-    assert progress.cells() == ('evaluating', '500 of 1,500', '', '25.00%', ''), 'the loss is of step 60'
-    assert str(progress).startswith('optimizer=sgd/seed-1: evaluating, step 500 of 1,500, top-1 25.00%')
+    assert progress.cells() == ('running', '25.00% at 500', 'step 60 of 1500, loss 2.2500')
+    assert str(progress) == 'optimizer=sgd/seed-1: step 60 of 1500, loss 2.2500, top-1 25.00% at 500'
     evaluate(trial, 1500, 0.75)
-    clock[0] += 5
+    clock[0] += 30
     progress.end(Outcome(0, '', '', '', 'here'))
-    assert progress.cells() == ('done', '1,500 of 1,500', '', '75.00%', '') and progress.seconds == 30
-
-
-def test_progress__shows_the_steps_that_follow_from_the_data_set(two_trials: List[Trial], clock: List[float]) -> None:
-    progress = Progress(two_trials[0], State.WAITING)
-    progress.start()
-    append(two_trials[0], '12:00:15 step 30 of 60, loss 2.5000, 100.0 images/s, 0:08 left\n')
-    progress.read()
-    assert progress.cells()[1] == '30 of 60'
-
-
-def test_progress__forgets_the_time_left_of_an_earlier_training(two_trials: List[Trial], clock: List[float]) -> None:
-    trial = two_trials[0]
-    progress = Progress(trial, State.STOPPED)
-    progress.start()
-    append(trial, '12:00:00 step 500 of 1500, loss 2.5000, 100.0 images/s, 1:00 left\n')
-    append(trial, '12:00:01 preparing to evaluate step 500\n')
-    evaluate(trial, 500, 0.25)
-    progress.read()
-    assert progress.cells() == ('evaluating', '500 of 1,500', '2.5000', '25.00%', '')
-    clock[0] += 90
-    append(trial, '12:01:31 preparing to train, 1500 steps in all\n')
-    progress.read()
-    assert progress.cells() == ('training', '500 of 1,500', '2.5000', '25.00%', '')
-    append(trial, '12:01:50 step 502 of 1500, loss 2.2500, 100.0 images/s, 0:58 left\n')
-    progress.read()
-    assert progress.cells() == ('training', '502 of 1,500', '2.2500', '25.00%', '0:58')
+    assert progress.cells() == ('done', '75.00% at 1,500', '') and progress.seconds == 30
 
 
 def test_display__prints_plain_lines_without_a_terminal(two_trials: List[Trial], clock: List[float]) -> None:
@@ -127,9 +94,9 @@ def test_display__shows_a_table_on_a_terminal(two_trials: List[Trial], monkeypat
     with Display(stream, all_progress):
         pass
     text = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', stream.getvalue())
-    last = text[text.rindex('time left') :]
+    last = text[text.rindex('log') :]
     assert re.search(r'optimizer=sgd/seed-1 +waiting', last)
-    assert re.search(r'optimizer=RMS/seed-1 +done +1,500 of 1,500 +50\.00%', last)
+    assert re.search(r'optimizer=RMS/seed-1 +done +50\.00% at 1,500', last)
     assert '1 of 2 trials done, 1 waiting' in last
 
 
