@@ -177,11 +177,8 @@ def test_plan__without_matplotlib_names_the_extra(tmp_path: pathlib.Path, capsys
 @pytest.mark.parametrize(
     'flags',
     [
-        ('--train_steps=1',),
-        ('--batch_norm_decay=0', '--moving_average=False'),
-        ('--schedule=cosine', '--use_learning_rate_warmup', '--train_steps=2000'),
+        ('--train_steps=1', '--batch_norm_decay=0', '--moving_average=False'),
         ('--schedule=step', '--train_steps=2000', '--num_train_images=10'),
-        ('--tpu=emulated:8x2', '--moving_average_decay=0', '--train_steps=20'),
     ],
 )
 def test_plan__of_unusual_runs(flags: Tuple[str, ...], tmp_path: pathlib.Path) -> None:

@@ -38,7 +38,6 @@ VARIABLES = memory.VariableBytes(7, GIB // 2, GIB // 4, GIB, GIB // 4)
         # The padding counts.
         ('v2-8', 6 * GIB + 1, 1 * GIB, '100%'),
         ('v2-8', 11 * GIB, 10 * GIB, '162%'),
-        ('v3-8', 11 * GIB, 10 * GIB, ''),
         ('v3-8', 14 * GIB + 1, 14 * GIB, '100%'),
         ('emulated:8', 100 * GIB, 100 * GIB, ''),
     ],
@@ -54,21 +53,8 @@ def test_memory__above_that_of_a_core_is_an_error(name: str, padded: int, unpadd
         assert 'decrease --train_batch_size' in finding
 
 
-def test_memory__total_is_the_sum_of_its_parts() -> None:
-    report = memory_report('v2-8', 'training', memory.VariableBytes(7, 1000, 200, 30, 4), 50_000, 40_000)
-    rows = {row.key: row.value for row in report.sections['training_memory_of_a_core']}
-    assert rows == {
-        'parameter_count': 7,
-        'parameter_bytes': 1000,
-        'optimizer_bytes': 200,
-        'average_bytes': 30,
-        'other_bytes': 4,
-        'activation_bytes': 50_000,
-        'total_bytes': 51_234,
-        'memory_bytes': 8 * GIB,
-    }
-    report = memory_report('v2-8', 'evaluation', memory.VariableBytes(7, 1000, 0, 0, 4), 9 * GIB, 9 * GIB)
-    (error,) = report.errors
+def test_memory__of_evaluation_names_its_flag() -> None:
+    (error,) = memory_report('v2-8', 'evaluation', VARIABLES, 9 * GIB, 9 * GIB).errors
     assert error.startswith('--eval_batch_size=1024: evaluation takes')
 
 
@@ -76,11 +62,6 @@ def test_memory__total_is_the_sum_of_its_parts() -> None:
 def test_memory__far_too_large_batch_is_an_error(capsys: Any) -> None:
     (error,) = errors_of(capsys, '--topology=v2-8', '--mode=train', '--train_batch_size=2048')
     assert '--train_batch_size=2048' in error and 'GiB of a core, 1' in error
-
-
-@pytest.mark.slow
-def test_memory__v3_holds_more(capsys: Any) -> None:
-    assert run(capsys, '--topology=v3-8', '--mode=train', '--train_batch_size=2048', '--json').code == 0
 
 
 @pytest.mark.slow
@@ -223,7 +204,6 @@ def test_many_flaws__ten_are_named_and_the_others_counted() -> None:
     ('flag', 'numbers'),
     [
         ('--transpose_enabled=False', 4),
-        ('--transpose_enabled', 4),
         ('--use_fast_color_distort=False', 0),
         ('--preprocessing=vgg', 1),
     ],

@@ -4,14 +4,12 @@ import dataclasses
 import os
 from typing import Any, List
 
-import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import model_fn
 from inception_v3.commands.preflight import graphs
 from inception_v3.config import Config
-from inception_v3.input import record_preprocessing
 from inception_v3.tpu.supported import flaw
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 
@@ -85,32 +83,6 @@ def test_build__pipelines_per_host_in_training_and_evaluation(on_tpu: Config, on
         assert sum(graphs.infeeds(graph).values()) == topology.cores
 
 
-def line_with(text: str) -> str:
-    """Returns FILE:LINE of the only line of this file that ends with this comment."""
-    with open(__file__) as file:
-        (number,) = [number for number, line in enumerate(file, 1) if line.rstrip().endswith(f'# {text}')]
-    return f'tests/commands/preflight/test_graphs.py:{number}'
-
-
-def test_flaws__name_the_operation_and_its_source_line(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:
-    total_loss = model_fn.total_loss
-
-    def loss_with_strings_and_a_sum_of_some(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
-        digits = tf.strings.length(tf.as_string(labels, name='digits'))  # strings
-        some = tf.where(labels > 0, name='some')  # where
-        return total_loss(logits, auxiliary, labels, config) + tf.cast(
-            tf.reduce_sum(digits) + tf.size(some), tf.float32
-        )
-
-    monkeypatch.setattr(model_fn, 'total_loss', loss_with_strings_and_a_sum_of_some)
-    graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
-    flaws = {flaw.operation: flaw for flaw in graphs.flaws(graph)}
-    assert flaws['digits'].where == line_with('strings') and flaws['digits'].type == 'AsString'
-    assert 'no kernel' in flaws['digits'].problem
-    dynamic = {flaw.operation: flaw for flaw in graphs.dynamic_shapes(graphs.on_core(graph))}
-    assert dynamic['some'].where == line_with('where') and 'int64 [None, 1]' in dynamic['some'].problem
-
-
 def test_flaw__of_a_gradient_names_the_line_of_the_forward_operation(on_tpu: Config, one_layer: None) -> None:
     graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
     gradient = of_type(graphs.on_core(graph), 'Conv2DBackpropFilter')[0]
@@ -128,17 +100,3 @@ def test_flaws__kernel_must_support_the_types(on_tpu: Config, one_layer: None, m
     graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
     flaws = {flaw.operation: flaw.problem for flaw in graphs.flaws(graph)}
     assert 'complex64' in flaws['sums']
-
-
-def test_flaws__find_python_in_functions_of_the_input_pipeline(
-    on_tpu: Config, one_layer: None, monkeypatch: Any
-) -> None:
-    def through_python(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> tf.Tensor:
-        length = tf.py_func(lambda x: np.float32(len(x)), [encoded], tf.float32, name='slow')  # python
-        return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
-
-    monkeypatch.setattr(record_preprocessing, 'distort', through_python)
-    graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
-    (flaw,) = [*graphs.flaws(graph)]
-    assert flaw.type == 'PyFunc' and flaw.operation.endswith('/slow')
-    assert flaw.where == line_with('python') and 'Python' in flaw.problem

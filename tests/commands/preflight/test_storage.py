@@ -8,11 +8,10 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from data.sources import Source
 from inception_v3.commands.preflight import graphs, storage
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
-from tests.support.photos import Photo, photo_example, set_boxes
+from tests.support.photos import Photo, photo_example
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
 
 
@@ -118,22 +117,6 @@ def test_unreachable_folder__not_touched(capsys: Any, without_graphs: None, tmp_
     assert not (tmp_path / 'new').exists()
 
 
-def test_data__bad_boxes_are_an_error_if_used(
-    capsys: Any, without_graphs: None, photo_dir: str, photos: List[Photo], reachable: List[str], tmp_path: Any
-) -> None:
-    data_dir = str(tmp_path / 'data')
-    shutil.copytree(photo_dir, data_dir)
-    uneven = photo_example(photos[0])
-    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
-    for split in (records.TRAIN, records.VALIDATION):
-        with tf.io.TFRecordWriter(records.shard_path(data_dir, split, 0, 2)) as writer:
-            writer.write(uneven.SerializeToString())
-    flags = [*reachable, f'--data_dir={data_dir}']
-    assert run(capsys, *flags).code == 0
-    (error,) = errors_of(capsys, *flags, '--use_annotated_bbox')
-    assert 'train-00000-of-00002, record 0: bounding boxes with missing corners' in error
-
-
 def test_data__at_most_three_bad_records_are_named(
     capsys: Any, without_graphs: None, photo_dir: str, photos: List[Photo], reachable: List[str], tmp_path: Any
 ) -> None:
@@ -184,19 +167,6 @@ def test_timeout__does_not_count_loading_tensorflow(tmp_path: Any, monkeypatch: 
     report = Report('storage')
     assert storage.unanswered({'model_dir': f'file://{tmp_path}'}, report) == set()
     assert report.may_start
-
-
-def test_stand_in__empty_files_of_each_split() -> None:
-    with storage.stand_in('tfrecord', {'train': 3, 'validation': 1}, 77) as (data_dir, model_dir):
-        source = Source(data_dir)
-        assert sum(each.records for each in source.contents(source.find('train'))) == 77
-        assert sorted(os.listdir(data_dir)) == [
-            '.records.json',
-            *(f'train-0000{shard}-of-00003' for shard in range(3)),
-            'validation-00000-of-00001',
-        ]
-        assert os.listdir(model_dir) == []
-    assert not os.path.exists(data_dir) and not os.path.exists(model_dir)
 
 
 def test_temporary_folders__removed(capsys: Any, one_layer: None, tmp_path: Any, monkeypatch: Any) -> None:

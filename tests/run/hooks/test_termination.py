@@ -122,43 +122,26 @@ def test_termination__ends_at_once_without_steps_to_lose(
 
 
 @pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
-def test_termination__ends_at_once_on_a_later_second_sigterm(
-    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
+@pytest.mark.parametrize(
+    ('second', 'error'), [(signal.SIGTERM, TerminatedError), (signal.SIGINT, InterruptedByUserError)]
+)
+def test_termination__ends_at_once_on_a_later_second_signal(
+    ended: List[CommandError], monkeypatch: Any, first: signal.Signals, second: signal.Signals, error: Any
 ) -> None:
-    with Termination(ended.append) as termination:
-        termination.steps_to_lose(True)
-        terminate(first)
-        wait_for(lambda: termination.request == first)
-        terminate()
-        time.sleep(0.2)
-        assert not ended
-        monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGTERM, 0.1)
-        terminate()
-        wait_for(lambda: bool(ended))
-    assert isinstance(ended[0], TerminatedError)
-
-
-@pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
-def test_termination__ends_at_once_on_a_second_ctrl_c(
-    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
-) -> None:
-    monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGINT, 60.0)
-    with Termination(ended.append) as termination:
-        termination.steps_to_lose(True)
-        terminate(first)
-        wait_for(lambda: termination.request == first)
-        # A launcher forwards the signal that its whole process group has received.
-        terminate(signal.SIGINT)
-        time.sleep(0.2)
-        assert not ended
-        monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGINT, 0.0)
-        terminate(signal.SIGINT)
-        wait_for(lambda: bool(ended))
-    assert isinstance(ended[0], InterruptedByUserError)
-
-
-def test_same_request__is_shorter_than_a_person_needs_to_press_ctrl_c_again() -> None:
+    # A launcher forwards the signal that its whole process group has received; a person presses Ctrl-C again.
     assert termination_module._SAME_REQUEST[signal.SIGINT] <= 0.5
+    monkeypatch.setitem(termination_module._SAME_REQUEST, second, 60.0)
+    with Termination(ended.append) as termination:
+        termination.steps_to_lose(True)
+        terminate(first)
+        wait_for(lambda: termination.request == first)
+        terminate(second)
+        time.sleep(0.2)
+        assert not ended
+        monkeypatch.setitem(termination_module._SAME_REQUEST, second, 0.0)
+        terminate(second)
+        wait_for(lambda: bool(ended))
+    assert isinstance(ended[0], error)
 
 
 @pytest.mark.both
