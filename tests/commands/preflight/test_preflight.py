@@ -137,10 +137,11 @@ def test_software__is_what_can_be_rented_today(
     capsys: Any, without_graphs: None, name: str, machines: str, version: str, command: str
 ) -> None:
     flag = f'--topology={name}' if machines else f'--tpu={name}'
-    software = run(capsys, *FAKE, flag, '--json').report.get('software')
+    report = run(capsys, *FAKE, flag, '--json').report
     if not machines:
-        assert software is None
+        assert 'software' not in report
         return
+    software = report['software']
     assert (software['architecture'], software['software_version']) == ('TPU VM', version)
     assert software['command'].endswith(f'./run --tf=image {command}')
     assert software['command'].startswith('TPU_LOAD_LIBRARY=0 ') == (name == 'v3-32')
