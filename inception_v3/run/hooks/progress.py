@@ -209,12 +209,7 @@ class TrainingProgress(Watcher):
 
 
 class EvaluationProgress(tf.estimator.SessionRunHook):
-    """Shows the number of evaluated batches.
-
-    Args:
-      screen: the screen to show it on.
-      batches: the expected number of batches.
-    """
+    """Shows the number of evaluated batches, of as many as are expected."""
 
     def __init__(self, screen: Screen, batches: int):
         self._screen = screen

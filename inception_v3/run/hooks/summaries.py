@@ -5,6 +5,7 @@ import datetime
 import os
 import time
 from typing import Dict, Iterator, List, Optional, Sequence
+from unittest import mock
 
 from console.tensorflow_versions import tf
 from data import remote
@@ -39,10 +40,6 @@ class TrainingSummaries(Watcher):
     weights. TensorBoard discards points that an earlier command wrote beyond the restored checkpoint.
 
     With a host call, the TPU writes everything but the speed, and the speed goes into the folder `HOST_FOLDER`.
-
-    Args:
-      config: of the run.
-      class_names: the class names by label, for the images.
     """
 
     def __init__(self, config: Config, class_names: Sequence[str]):
@@ -117,10 +114,6 @@ class EvaluationSummaries:
 
     If an earlier command may have written the same step, TensorBoard discards the points from that step on, and they
     are written again, so that no point appears twice.
-
-    Args:
-      config: of the run.
-      class_names: the class names by label, for the images.
     """
 
     def __init__(self, config: Config, class_names: Sequence[str]):
@@ -168,19 +161,5 @@ def _seconds(moment: str) -> float:
 @contextlib.contextmanager
 def unwritten_by_estimator() -> Iterator[None]:
     """Discards the summary that Estimator writes of an evaluation: its mean loss would count padded examples."""
-    cache = tf.summary.FileWriterCache
-    get, cache.get = cache.get, staticmethod(lambda logdir: _Discarding())
-    try:
+    with mock.patch.object(tf.summary.FileWriterCache, 'get', lambda logdir: mock.Mock()):
         yield
-    finally:
-        cache.get = staticmethod(get)
-
-
-class _Discarding:
-    """A writer of summaries that writes nothing."""
-
-    def add_summary(self, summary: tf.Summary, global_step: int) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass
