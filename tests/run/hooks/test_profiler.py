@@ -49,10 +49,7 @@ def config(photo_dir: str, tmp_path: pathlib.Path) -> Config:
     )
 
 
-@pytest.mark.parametrize('one_by_one', [False, True])
-def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config, one_by_one: bool) -> None:
-    # With boxes, records are preprocessed one by one instead of in groups.
-    config = dataclasses.replace(config, use_annotated_bbox=one_by_one)
+def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config) -> None:
     with tf.Graph().as_default():
         steps = Steps(config)
         plain, profiled = steps.train(None), steps.train(ProfiledSteps(config))
@@ -102,20 +99,19 @@ def test_profile__of_resumed_runs_and_loops(
     assert words in caplog.text
 
 
-def test_profile__of_steps_right_after_an_evaluation(config: Config) -> None:
+def test_profile__of_steps_right_after_an_evaluation(config: Config, monkeypatch: Any) -> None:
+    traced: List[Any] = []
+    monkeypatch.setattr(tensorflow_profiler, 'start', lambda folder: traced.append('start'))
+    monkeypatch.setattr(tensorflow_profiler, 'stop', lambda folder, writes=True: traced.append(writes))
+    monkeypatch.setattr(ProfiledSteps, '_write', lambda self, cpu: traced.append([call.step for call in self._calls]))
     watcher = ProfiledSteps(config)
-    with tf.Graph().as_default(), tf.Session() as session:
-        step = tf.matmul(tf.ones([9, 9]), tf.ones([9, 9]))
-        # The first cycle ends with step 3; the profile begins with step 4.
-        for steps in (range(4), range(3, 7)):
-            watcher.session_began(session, steps[0], time.monotonic())
-            for done in steps[1:]:
-                session.run(step)
-                watcher.step_done(session, Step(done, 0.0, time.monotonic()))
-            watcher.session_ended()
-    found = profile.read(str(config.model_dir))
-    assert (found.first, found.last) == (4, 6)
-    assert len(tensorflow_profiler.runs(str(config.model_dir))) == 1
+    # The first cycle ends with step 3; the profile begins with step 4.
+    for begin, *steps in ((0, 1, 2, 3), (3, 4, 5, 6)):
+        watcher.session_began(None, begin, 0.0)
+        for done in steps:
+            watcher.step_done(None, Step(done, 0.0, float(done)))
+        watcher.session_ended()
+    assert traced == ['start', False, 'start', True, [3, 4, 5, 6]]
 
 
 @pytest.mark.parametrize('fails', [True, False])
