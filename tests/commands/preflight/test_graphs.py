@@ -3,11 +3,12 @@
 import dataclasses
 import os
 from typing import Any, List
+from unittest import mock
 
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import model_fn
+from inception_v3 import input_pipeline, model_fn
 from inception_v3.commands.preflight import graphs
 from inception_v3.config import Config
 from inception_v3.tpu.supported import flaw
@@ -69,14 +70,21 @@ def test_collectives__of_batch_norm_are_counted_apart(
 
 
 @pytest.mark.parametrize('name', ['v2-32', 'emulated:6x3'])
-def test_build__pipelines_per_host_in_training_and_evaluation(on_tpu: Config, one_layer: None, name: str) -> None:
+def test_build__pipelines_per_host_in_training_and_evaluation(
+    on_tpu: Config, one_layer: None, name: str, monkeypatch: Any
+) -> None:
     topology = CLOUD_TPUS.get(name) or emulated(name)
     tpu = None if name in CLOUD_TPUS else name
     config = dataclasses.replace(
         on_tpu, tpu=tpu, num_shards=topology.cores, train_batch_size=96, eval_batch_size=96, use_data='fake'
     )
+    built = mock.Mock(wraps=input_pipeline.fake_images)
+    monkeypatch.setattr(input_pipeline, 'fake_images', built)
     for is_training in (True, False):
+        built.reset_mock()
         graph = graphs.build(config, topology, is_training)
+        # The hosts between the first and the last one share the first host's.
+        assert [call[0][-2] for call in built.call_args_list] == [0, topology.hosts - 1]
         assert graphs.input_pipelines(graph) == topology.hosts
         # Nothing is written: the graph of a large slice would take hundreds of megabytes.
         assert os.listdir(str(on_tpu.model_dir)) == []
