@@ -24,6 +24,7 @@ from inception_v3.run.memory.estimate import (
 GIB = 1 << 30
 DIGITS = Config(**{**PRESETS['digits'], 'model_dir': 'unused', 'use_data': 'fake'})
 SMALL = dataclasses.replace(DIGITS, depth_multiplier=0.01)
+REAL = {'use_data': 'real'}
 
 
 def size(tensor: Any) -> int:
@@ -93,12 +94,8 @@ def test_evaluation_memory__grows_with_the_batches_read_ahead() -> None:
         ({'height': 1_000_000, 'width': 1_000_000}, 'height', 'Images of this size do not fit, for any --train_batch'),
         ({'depth_multiplier': 100.0}, 'depth_multiplier', 'Use a smaller network'),
         ({'num_classes': 2_000_000_000}, 'num_classes', 'Use a smaller network'),
-        ({'use_data': 'real', 'initial_shuffle_buffer_size': 2**31 - 1}, 'initial_shuffle_buffer_size', r'most (\d+)'),
-        (
-            {'use_data': 'real', 'followup_shuffle_buffer_size': 2**31 - 1},
-            'followup_shuffle_buffer_size',
-            r'most (\d+)',
-        ),
+        ({**REAL, 'initial_shuffle_buffer_size': 2**31 - 1}, 'initial_shuffle_buffer_size', r'most (\d+)'),
+        ({**REAL, 'followup_shuffle_buffer_size': 2**31 - 1}, 'followup_shuffle_buffer_size', r'most (\d+)'),
     ],
 )
 def test_check_fits__names_the_flag_and_the_most_that_fits(
@@ -134,20 +131,14 @@ def test_check_fits__warns_if_the_peak_may_not_fit(caplog: Any) -> None:
     assert text.startswith('warning: training needs at least ') and text.endswith('decrease --train_batch_size=1000')
 
 
-def test_check_fits__accepts_the_digits_on_a_small_machine() -> None:
+def test_check_fits__accepts_the_digits_and_what_the_run_does_not_do_here() -> None:
     check_fits(DIGITS, GIB // 4)
-
-
-@pytest.mark.parametrize(
-    'values',
-    [
+    for values in (
         {'use_tpu': True, 'tpu': 'my-tpu', 'train_batch_size': 8_000_000},
         {'mode': 'eval', 'train_batch_size': 100_000_000},
         {'mode': 'train', 'eval_batch_size': 100_000_000},
-    ],
-)
-def test_check_fits__ignores_what_the_run_does_not_do_here(values: Dict[str, Any]) -> None:
-    check_fits(dataclasses.replace(SMALL, **values), GIB)
+    ):
+        check_fits(dataclasses.replace(SMALL, **values), GIB)
 
 
 def test_check_fits__names_the_flag_of_the_command() -> None:
