@@ -173,17 +173,9 @@ def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits
 def test_seed__hosts_divide_records_instead_of_files(
     capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any
 ) -> None:
-    flags = [
-        '--tpu=emulated:6x3',
-        '--train_batch_size=48',
-        '--eval_batch_size=48',
-        '--mode=train',
-        '--seed=3',
-        '--json',
-    ]
-    result = run(
-        capsys, *SMALL, *flags, '--seed=3', '--json', f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model'
-    )
+    sizes = ['--train_batch_size=48', '--eval_batch_size=48', f'--data_dir={digits_dir}']
+    flags = ['--tpu=emulated:6x3', '--mode=train', '--seed=3', f'--model_dir={tmp_path}/model', '--json']
+    result = run(capsys, *SMALL, *sizes, *flags)
     assert result.code == 0, result.out
     # 12 lanes for 3 hosts; without them, 16.
     assert result.report['training']['lanes_per_host'] == 4 and 'files_per_host' not in result.report['training']
