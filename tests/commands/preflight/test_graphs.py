@@ -25,21 +25,6 @@ def on_tpu(small_config: Config, tmp_path: Any) -> Config:
     return dataclasses.replace(small_config, use_tpu=True, model_dir=str(tmp_path), train_batch_size=32)
 
 
-def check_infeed_and_sums(config: Config, is_training: bool, sums: int) -> None:
-    """Asserts what each core of a v2-8 receives in bfloat16, and how many sums over the cores it takes part in."""
-    graph = graphs.build(config, CLOUD_TPUS['v2-8'], is_training)
-    infeeds = of_type(graph.get_operations(), 'InfeedEnqueueTuple')
-    assert sorted(infeed.get_attr('device_ordinal') for infeed in infeeds) == list(range(8))
-    share = 4 if is_training else 8
-    shape = [75, 75, 3, share] if config.transpose_enabled else [share, 75, 75, 3]
-    expected = graphs.Infeed((f'bfloat16 {shape}', f'int32 [{share}]'), share * (75 * 75 * 3 * 2 + 4))
-    assert graphs.infeeds(graph) == {expected: 8}
-    core = graphs.on_core(graph)
-    assert graphs.collectives(core) == (sums if is_training else 0, 0)
-    assert {o.inputs[0].dtype.base_dtype for o in of_type(core, 'Conv2D')} == {tf.bfloat16}
-    assert not [*graphs.flaws(graph)] and not [*graphs.dynamic_shapes(core)]
-
-
 @pytest.mark.parametrize('transpose_enabled', [False, True])
 @pytest.mark.parametrize('is_training', [True, False])
 def test_build__infeed_of_each_core_and_sums_of_gradients(
@@ -48,16 +33,18 @@ def test_build__infeed_of_each_core_and_sums_of_gradients(
     config = dataclasses.replace(
         on_tpu, precision='bfloat16', skip_host_call=False, transpose_enabled=transpose_enabled
     )
+    graph = graphs.build(config, CLOUD_TPUS['v2-8'], is_training)
+    infeeds = of_type(graph.get_operations(), 'InfeedEnqueueTuple')
+    assert sorted(infeed.get_attr('device_ordinal') for infeed in infeeds) == list(range(8))
+    share = 4 if is_training else 8
+    shape = [75, 75, 3, share] if transpose_enabled else [share, 75, 75, 3]
+    expected = graphs.Infeed((f'bfloat16 {shape}', f'int32 [{share}]'), share * (75 * 75 * 3 * 2 + 4))
+    assert graphs.infeeds(graph) == {expected: 8}
+    core = graphs.on_core(graph)
     # Kernels and shifts of the layer and of the logits.
-    check_infeed_and_sums(config, is_training, 4)
-
-
-@pytest.mark.program
-def test_build__inception_v3_sums_the_gradient_of_each_variable(on_tpu: Config) -> None:
-    config = dataclasses.replace(on_tpu, precision='bfloat16', skip_host_call=False)
-    # One for each trainable variable of the network without the auxiliary head: 94 kernels and shifts, and the logits'.
-    check_infeed_and_sums(config, True, 2 * 94 + 2)
-    check_infeed_and_sums(config, False, 0)
+    assert graphs.collectives(core) == (4 if is_training else 0, 0)
+    assert {o.inputs[0].dtype.base_dtype for o in of_type(core, 'Conv2D')} == {tf.bfloat16}
+    assert not [*graphs.flaws(graph)] and not [*graphs.dynamic_shapes(core)]
 
 
 @pytest.mark.parametrize(('batch_norm', 'sums'), [('local', 0), ('averaged', 1), ('synchronized', 2)])
