@@ -10,6 +10,12 @@ from typing import Iterator, List, NamedTuple
 
 from console.tensorflow_versions import tf
 
+try:
+    from tensorflow.python.profiler import profiler_client
+    from tensorflow.python.profiler import profiler_v2 as profiler
+except ImportError:
+    from tensorflow.python.eager import profiler, profiler_client
+_IS_1 = tf.__version__.startswith('1.')
 _HOST = '/host:CPU'
 # The folder in which TensorBoard looks for profiles.
 _PROFILES = os.path.join('plugins', 'profile')
@@ -56,14 +62,10 @@ def start(folder: str) -> None:
       ProfilerError: another profile is being taken.
     """
     with _explained():
-        try:
-            from tensorflow.python.profiler import profiler_v2
-        except ImportError:
-            from tensorflow.python.eager import profiler
-
+        if _IS_1:
             profiler.start()
         else:
-            profiler_v2.start(folder)
+            profiler.start(folder)
 
 
 def stop(folder: str, writes: bool = True) -> None:
@@ -73,16 +75,12 @@ def stop(folder: str, writes: bool = True) -> None:
       ProfilerError: the trace cannot be written.
     """
     with _explained():
-        try:
-            from tensorflow.python.profiler import profiler_v2
-        except ImportError:
-            from tensorflow.python.eager import profiler
-
-            trace = profiler.stop()
-            if writes:
-                profiler.save(folder, trace)
+        if not _IS_1:
+            profiler.stop(writes)
+        elif writes:
+            profiler.save(folder, profiler.stop())
         else:
-            profiler_v2.stop(writes)
+            profiler.stop()
 
 
 def trace_workers(addresses: List[str], folder: str, milliseconds: int) -> None:
@@ -96,15 +94,9 @@ def trace_workers(addresses: List[str], folder: str, milliseconds: int) -> None:
     Raises:
       ProfilerError: the profiler does not answer, or traced nothing.
     """
+    trace = profiler_client.start_tracing if _IS_1 else profiler_client.trace
     with _explained():
-        try:
-            from tensorflow.python.profiler import profiler_client
-        except ImportError:
-            from tensorflow.python.eager import profiler_client as client
-
-            client.start_tracing(addresses[0], folder, milliseconds, ','.join(addresses))
-        else:
-            profiler_client.trace(addresses[0], folder, milliseconds, ','.join(addresses))
+        trace(addresses[0], folder, milliseconds, ','.join(addresses))
 
 
 def runs(folder: str) -> List[str]:
