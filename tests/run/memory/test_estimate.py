@@ -112,11 +112,12 @@ def test_check_fits__names_the_flag_and_the_most_that_fits(
             check_fits(dataclasses.replace(config, **{flag: most + 1}), 4 * GIB)
 
 
-@pytest.mark.parametrize('flag', ['train_batch_size', 'eval_batch_size'])
-def test_check_fits__checks_both_tasks_of_a_whole_run(flag: str) -> None:
-    config = dataclasses.replace(SMALL, mode='train_and_eval', **{flag: 1_000_000})
-    with pytest.raises(ConfigError, match=f'^--{flag}=1000000, [^\n]*$'):
-        check_fits(config, 4 * GIB)
+@pytest.mark.parametrize(('name', 'flag'), [('train_batch_size',) * 2, ('eval_batch_size', 'batch_size')])
+def test_check_fits__checks_both_tasks_of_a_whole_run_and_names_the_flag_of_the_command(name: str, flag: str) -> None:
+    config = dataclasses.replace(SMALL, mode='train_and_eval', **{name: 10**8})
+    with pytest.raises(ConfigError, match=f'^--{flag}=100000000, [^\n]*$') as caught:
+        check_fits(config, 4 * GIB, eval_flag='batch_size')
+    assert 'eval_batch_size' not in str(caught.value)
 
 
 def test_check_fits__warns_if_the_peak_may_not_fit(caplog: Any) -> None:
@@ -139,13 +140,6 @@ def test_check_fits__accepts_the_digits_and_what_the_run_does_not_do_here() -> N
         {'mode': 'train', 'eval_batch_size': 100_000_000},
     ):
         check_fits(dataclasses.replace(SMALL, **values), GIB)
-
-
-def test_check_fits__names_the_flag_of_the_command() -> None:
-    config = dataclasses.replace(SMALL, mode='eval', eval_batch_size=10**8)
-    with pytest.raises(ConfigError, match='--batch_size=100000000') as caught:
-        check_fits(config, GIB, eval_flag='batch_size')
-    assert 'eval_batch_size' not in str(caught.value)
 
 
 def test_check_batch__counts_the_largest_operation_of_an_open_batch() -> None:
