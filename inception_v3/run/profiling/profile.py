@@ -228,7 +228,7 @@ def works_of(events: Iterable[Event], begin: float, end: float) -> List[Work]:
     """The work between two times: to each event belongs the time in which no event that it contains is running."""
     lanes: Dict[Tuple[str, str], List[Event]] = collections.defaultdict(list)
     for event in events:
-        if event.end > begin and event.start < end and _phase_of(event):
+        if event.end > begin and event.start < end and _kind_of(event):
             lanes[event.device, event.thread].append(event)
     works: List[Work] = []
     for lane in lanes.values():
@@ -238,10 +238,10 @@ def works_of(events: Iterable[Event], begin: float, end: float) -> List[Work]:
         for event in [*lane, Event('', '', '', float('inf'), float('inf'))]:
             while opened and opened[-1][0].end <= event.start:
                 closed, nested = opened.pop()
-                phase = str(_phase_of(closed))
+                phase, name = _kind_of(closed) or (_WAIT, '')
                 pieces = _without(_clipped([(closed.start, closed.end)], begin, end), _united(nested))
                 if phase != _WAIT and pieces:
-                    works.append(Work(phase, _short_name(closed), pieces, not closed.device))
+                    works.append(Work(phase, name, pieces, not closed.device))
             if opened:
                 opened[-1][1].append((event.start, event.end))
             opened.append((event, []))
@@ -262,42 +262,36 @@ def _waits_of(events: Iterable[Event]) -> Spans:
     )
 
 
-def _phase_of(event: Event) -> Optional[str]:
-    """The phase of an event, `_WAIT` for waiting, or None for an event that contains others and is no work itself."""
+def _kind_of(event: Event) -> Optional[Tuple[str, str]]:
+    """The phase of an event, `_WAIT` for waiting, and its name; None for an event that only contains others."""
+    operation = _OPERATION.fullmatch(event.name)
     if event.device:
-        return STEP
+        return STEP, operation['type'] if operation else event.name
     if event.name.startswith(_ITERATOR):
         *above, own = _data_sets(event.name)
         if _WAITING.fullmatch(own):
-            return _WAIT
+            return _WAIT, own
         if _GROUPING.fullmatch('::'.join([*above, own])):
-            return PREPROCESSING
-        return STORAGE if any(_MAP.fullmatch(data_set) for data_set in above) else TRANSFER
-    operation = _OPERATION.fullmatch(event.name)
+            return PREPROCESSING, own
+        return STORAGE if any(_MAP.fullmatch(data_set) for data_set in above) else TRANSFER, own
     if not operation:
         return None
-    if operation['type'] == 'IteratorGetNext':
-        return _WAIT
+    name, kind = operation['name'], operation['type']
+    if kind == 'IteratorGetNext':
+        return _WAIT, kind
     # The pipeline names the scopes of its functions, which run on threads of any name.
     # TensorFlow numbers a scope that a graph opens again.
-    scopes = [re.sub(r'_\d+$', '', scope) for scope in operation['name'].split('/')]
+    scopes = [re.sub(r'_\d+$', '', scope) for scope in name.split('/')]
     for phase in (PREPROCESSING, TRANSFER):
         if phase in scopes:
-            return phase
-    if _SENDING.fullmatch(operation['type']) and 'outfeed' not in operation['name'].lower():
-        return TRANSFER
-    return STORAGE if event.thread.startswith('tf_data') else STEP
+            return phase, kind
+    if _SENDING.fullmatch(kind) and 'outfeed' not in name.lower():
+        return TRANSFER, kind
+    return STORAGE if event.thread.startswith('tf_data') else STEP, kind
 
 
 def _data_sets(name: str) -> List[str]:
     return re.sub(r'\[\d+\]', '', name[len(_ITERATOR) :]).split('::')
-
-
-def _short_name(event: Event) -> str:
-    if event.name.startswith(_ITERATOR):
-        return _data_sets(event.name)[-1]
-    operation = _OPERATION.fullmatch(event.name)
-    return operation['type'] if operation else event.name
 
 
 def _united(spans: Iterable[Tuple[float, float]], gap: float = 0.0) -> Spans:
