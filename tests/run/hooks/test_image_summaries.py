@@ -136,6 +136,12 @@ def test_draw__reduces_large_images_with_their_outline(config: Config, photos: L
     assert (columns.start, columns.stop) == pytest.approx((1024 / 16, 1024 * 15 / 16), abs=1)
 
 
+def test_draw__keeps_a_row_of_a_very_wide_image(config: Config, tmp_path: Any) -> None:
+    write_records(tmp_path, 'validation', [example_of(encode_jpeg(np.full([1, 3000, 3], 90, np.uint8)), 1)])
+    whole, _ = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path)), False).values()
+    assert whole.shape == (1, 1024, 3)
+
+
 @pytest.mark.program
 @pytest.mark.both
 def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos: List[Photo], tmp_path: Any) -> None:
