@@ -4,11 +4,18 @@
 shows with the package tensorboard-plugin-profile. Both are under `plugins/profile/` of the folder.
 """
 
+import contextlib
 import os
 from typing import Iterator, List, NamedTuple
 
 from console.tensorflow_versions import tf
 
+try:
+    from tensorflow.python.profiler import profiler_client
+    from tensorflow.python.profiler import profiler_v2 as profiler
+except ImportError:
+    from tensorflow.python.eager import profiler, profiler_client
+_IS_1 = tf.__version__.startswith('1.')
 _HOST = '/host:CPU'
 # The folder in which TensorBoard looks for profiles.
 _PROFILES = os.path.join('plugins', 'profile')
@@ -37,79 +44,59 @@ class ProfilerError(Exception):
     """The profiler cannot be started or stopped, or the trace cannot be read."""
 
 
-def start(folder: str) -> None:
-    """Starts to trace this process.
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Raises ProfilerError in place of TensorFlow's errors; that of 1.15 for a second profile has no class in 2.15."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (tf.errors.OpError, RuntimeError)) or 'ProfilerAlreadyRunning' in type(error).__name__:
+            raise ProfilerError(getattr(error, 'message', '') or str(error))
+        raise
 
-    Args:
-      folder: the folder for the trace, which `stop` writes.
+
+def start(folder: str) -> None:
+    """Starts to trace this process; `stop` writes the trace to the folder.
 
     Raises:
       ProfilerError: another profile is being taken.
     """
-    try:
-        from tensorflow.python.profiler import profiler_v2
-    except ImportError:
-        from tensorflow.python.eager import profiler
-
-        try:
+    with _explained():
+        if _IS_1:
             profiler.start()
-        except profiler.ProfilerAlreadyRunningError as error:
-            raise ProfilerError(str(error))
-        return
-    try:
-        profiler_v2.start(folder)
-    except tf.errors.OpError as error:
-        raise ProfilerError(error.message)
+        else:
+            profiler.start(folder)
 
 
 def stop(folder: str, writes: bool = True) -> None:
-    """Stops tracing.
-
-    Args:
-      folder: as for `start`.
-      writes: write the trace; False discards it.
+    """Stops tracing, and writes the trace or discards it.
 
     Raises:
       ProfilerError: the trace cannot be written.
     """
-    try:
-        try:
-            from tensorflow.python.profiler import profiler_v2
-        except ImportError:
-            from tensorflow.python.eager import profiler
-
-            trace = profiler.stop()
-            if writes:
-                profiler.save(folder, trace)
-            return
-        profiler_v2.stop(writes)
-    except tf.errors.OpError as error:
-        raise ProfilerError(error.message)
+    with _explained():
+        if not _IS_1:
+            profiler.stop(writes)
+        elif writes:
+            profiler.save(folder, profiler.stop())
+        else:
+            profiler.stop()
 
 
-def trace_workers(address: str, workers: str, folder: str, milliseconds: int) -> None:
+def trace_workers(addresses: List[str], folder: str, milliseconds: int) -> None:
     """Traces the processes of other machines, such as the workers of a TPU, and waits for the end.
 
     Args:
-      address: HOST:PORT of the profiler of the first worker.
-      workers: the same of all workers, separated by commas.
+      addresses: HOST:PORT of the workers' profilers.
       folder: the folder for the trace, which the workers must be able to write to.
       milliseconds: the duration of the trace.
 
     Raises:
       ProfilerError: the profiler does not answer, or traced nothing.
     """
-    try:
-        try:
-            from tensorflow.python.profiler import profiler_client
-        except ImportError:
-            from tensorflow.python.eager import profiler_client as client
-
-            client.start_tracing(address, folder, milliseconds, workers)
-            return
-        profiler_client.trace(address, folder, milliseconds, workers)
-    except (tf.errors.OpError, RuntimeError) as error:
-        raise ProfilerError(getattr(error, 'message', '') or str(error))
+    trace = profiler_client.start_tracing if _IS_1 else profiler_client.trace
+    with _explained():
+        trace(addresses[0], folder, milliseconds, ','.join(addresses))
 
 
 def runs(folder: str) -> List[str]:
@@ -127,17 +114,19 @@ def events(run: str) -> List[Event]:
       ProfilerError: there is no trace, or it is damaged.
     """
     found: List[Event] = []
-    try:
+    with _explained():
         names = [name for name in sorted(tf.io.gfile.listdir(run)) if name.endswith((_TRACE, _XSPACE))]
         for name in names:
             with tf.io.gfile.GFile(os.path.join(run, name), 'rb') as file:
                 content = file.read()
             found += _events_of_trace(content) if name.endswith(_TRACE) else _events_of_xspace(content)
-    except tf.errors.OpError as error:
-        raise ProfilerError(error.message)
     if not found:
         raise ProfilerError(f'{run}: the trace is empty')
     return found
+
+
+def _event(device: str, thread: str, name: str, start: float, picoseconds: int) -> Event:
+    return Event('' if device == _HOST else device, thread, name, start, start + picoseconds / 1e9)
 
 
 def _events_of_trace(content: bytes) -> Iterator[Event]:
@@ -149,14 +138,7 @@ def _events_of_trace(content: bytes) -> Iterator[Event]:
         thread = f'{device.resources[event.resource_id].name}/{event.resource_id}'
         # The name itself is the type of an operation alone.
         name = event.args.get('long name', event.name)
-        start = event.timestamp_ps / 1e9
-        yield Event(
-            '' if device.name == _HOST else device.name,
-            thread,
-            name,
-            start,
-            start + event.duration_ps / 1e9,
-        )
+        yield _event(device.name, thread, name, event.timestamp_ps / 1e9, event.duration_ps)
 
 
 def _events_of_xspace(content: bytes) -> Iterator[Event]:
@@ -166,11 +148,8 @@ def _events_of_xspace(content: bytes) -> Iterator[Event]:
         if not plane.name.startswith((_HOST, '/device:')):
             continue
         for line in plane.lines:
-            begin, thread = line.timestamp_ns / 1e6, line.name or str(line.id)
             for event in line.events:
                 # Arguments follow a number sign.
                 name = plane.event_metadata[event.metadata_id].name.split('#')[0]
-                start = begin + event.offset_ps / 1e9
-                yield Event(
-                    '' if plane.name == _HOST else plane.name, thread, name, start, start + event.duration_ps / 1e9
-                )
+                start = line.timestamp_ns / 1e6 + event.offset_ps / 1e9
+                yield _event(plane.name, line.name or str(line.id), name, start, event.duration_ps)

@@ -23,7 +23,6 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt
 
 from console.paths import expanded
-from inception_v3.run.hooks.progress import Status
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PICTURE = _ROOT / 'docs' / 'digits.png'
@@ -94,9 +93,10 @@ def draw(terminal: Terminal, evaluations: Sequence[Tuple[int, float]], path: pat
       evaluations: step and top-1, in [0, 1], of each evaluation.
       path: the PNG file to write.
     """
-    statuses = [(status, above, text) for above, text in terminal.live for status in [Status.parse(text)] if status]
-    _, above, shown = min(statuses, key=lambda entry: abs(entry[0].step - _SHOWN_STEP))
-    losses = [(status.step, status.loss) for status, _, _ in statuses]
+    found = [(re.search(r'\bstep (\d+) of \d+, loss ([\d.]+)', text), above, text) for above, text in terminal.live]
+    steps_shown = [(int(match[1]), float(match[2]), above, text) for match, above, text in found if match]
+    _, _, above, shown = min(steps_shown, key=lambda entry: abs(entry[0] - _SHOWN_STEP))
+    losses = [(step, loss) for step, loss, _, _ in steps_shown]
     command = '$ ./run python ' + ' '.join(_COMMAND)
     text = _wrapped([command, *terminal.lines[:above], shown, '', '…', '', *terminal.lines[above:]])
 

@@ -16,10 +16,17 @@ def test_settings__need_no_tensorflow(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ('arguments', 'code', 'text'),
-    [(['--help'], 0, '--learning_rate='), (['--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.')],
+    ('module', 'arguments', 'code', 'text'),
+    [
+        ('main', ['--help'], 0, '--learning_rate='),
+        ('main', ['--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
+        ('commands.plan.__main__', ['--help'], 0, '--learning_rate='),
+        ('commands.plan.__main__', ['--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
+        ('commands.preflight.__main__', ['--help'], 0, '--topology='),
+        ('commands.preflight.__main__', ['--topology=v4-8'], 2, '--topology=v4-8: this program runs on v2 and v3 only'),
+    ],
 )
-def test_main__answers_without_tensorflow(arguments: list, code: int, text: str) -> None:
-    command = f'{HIDDEN}from inception_v3.main import main; sys.exit(main(["main", *{arguments!r}]))'
+def test_command__answers_without_tensorflow(module: str, arguments: list, code: int, text: str) -> None:
+    command = f'{HIDDEN}from inception_v3.{module} import main; sys.exit(main(["main", *{arguments!r}]))'
     done = subprocess.run([sys.executable, '-c', command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == code and text in done.stdout.decode(), done.stdout.decode()

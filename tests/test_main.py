@@ -53,7 +53,7 @@ SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.0
         ([*NODE, '--model_dir=s3://b/m'], ['--model_dir=s3://b/m', 'gs://']),
         (['--use_data=fake', '--model_dir=m', '--master=grpc://10.0.0.2:8470'], ['--model_dir=m', 'gs://']),
         (['--use_data=fake', '--model_dir=m', '--master=worker'], ['--master=worker', 'grpc://']),
-        ([*SMALL, '--model_dir=m', '--use_data=fake', '--width=1000000'], ['--width=1000000', 'What fits: --', 'GiB']),
+        ([*SMALL, '--model_dir=m', '--use_data=fake', '--width=1000000'], ['--width=1000000', 'smaller images', 'GiB']),
         ([*SMALL, '--model_dir=m[1]', '--use_data=fake'], ['--model_dir=m[1]', '[']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/empty'], ['{tmp}/empty', 'train-00000-of-01024', 'empty']),

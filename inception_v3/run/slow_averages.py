@@ -65,14 +65,10 @@ def decay_warnings(config: Config) -> List[str]:
     for_default = batch_norm.decay_warning(config)
     if for_default:
         return [for_default]
-    text = (
+    return [
         f'--batch_norm_decay={decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the documented decay for '
         'this number of cores'
-    )
-    if config.init_from:
-        return [text]
-    share = initial_share_of_statistics(fitting, config.train_steps)
-    return [f'{text}, with which {share:.0%} of the initial values would be left after {config.train_steps:,} steps']
+    ]
 
 
 def _advice(flag: str, steps: int) -> str:

@@ -55,12 +55,7 @@ def _duration(config: Config) -> str:
 
 
 def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
-    """The configuration of a run in five lines: network, data set, training, device, folders.
-
-    Args:
-      config: of the run.
-      data_set: the description of its data set.
-    """
+    """The configuration of a run in five lines: network, data set, training, device, folders."""
     parameters = sizes_for(config).parameters
     batch = config.train_batch_size if config.mode != 'eval' else config.eval_batch_size
     epochs = config.train_steps * config.train_batch_size / config.num_train_images
@@ -71,24 +66,15 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {hosts}'
     else:
         device = accelerator.description(config)
+    size = f'{config.height} x {config.width} pixels, {config.num_classes:,} classes'
+    images = f'{config.num_train_images:,} training and {config.num_eval_images:,} validation images'
+    data = source_of(config) if config.use_data == 'real' else 'none'
     rows = [
-        (
-            'network',
-            f'{config.network}, {parameters:,} parameters, {config.height} x {config.width} pixels, '
-            f'{config.num_classes:,} classes',
-        ),
-        (
-            'data set',
-            f'{_named(config, data_set)}: {config.num_train_images:,} training and {config.num_eval_images:,} '
-            'validation images',
-        ),
+        ('network', f'{config.network}, {parameters:,} parameters, {size}'),
+        ('data set', f'{_named(config, data_set)}: {images}'),
         ('run', f'{config.mode}, batches of {batch:,} images, {config.train_steps:,} steps ({epochs:,.1f} epochs)'),
         ('device', f'{device}, {config.precision}'),
-        (
-            'folders',
-            f'data {source_of(config) if config.use_data == "real" else "none"}, results {config.model_dir}, '
-            f'export {config.export_dir or "none"}',
-        ),
+        ('folders', f'data {data}, results {config.model_dir}, export {config.export_dir or "none"}'),
     ]
     return in_rows(rows)
 
@@ -117,11 +103,11 @@ def summary_of(
     """
     rows = []
     if evaluation:
-        rows += [
-            ('top-1', f'{evaluation.top_1:.2%}'),
-            *([('top-5', f'{evaluation.top_5:.2%}')] if shows_top_5(config.num_classes) else []),
-            ('evaluated', f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'),
-        ]
+        rows.append(('top-1', f'{evaluation.top_1:.2%}'))
+        if shows_top_5(config.num_classes):
+            rows.append(('top-5', f'{evaluation.top_5:.2%}'))
+        words = f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'
+        rows.append(('evaluated', words))
     if best:
         folder = os.path.join(str(config.model_dir), BEST_FOLDER)
         rows.append(('best', f'{best.top_1:.2%} top-1 at step {best.step:,}, in {folder}'))

@@ -7,14 +7,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from inception_v3.commands.drawing import Look, dress, png
-from inception_v3.commands.plan.forecast import Forecast
+from inception_v3.commands.estimate import Estimate
 
 _POINTS = 300
 # The averages are drawn as far back as the longest of their windows, times this.
 _WINDOWS = 5
 
 
-def draw(plan: Forecast, look: Look) -> bytes:
+def draw(estimate: Estimate, look: Look) -> bytes:
     """Draws the plan of a run as a PNG file."""
     figure = Figure(figsize=(11, 7), facecolor=look.paper)
     FigureCanvasAgg(figure)
@@ -25,18 +25,16 @@ def draw(plan: Forecast, look: Look) -> bytes:
         axes.set_axisbelow(True)
         for side in ('top', 'right'):
             axes.spines[side].set_visible(False)
-    _draw_rates(above, plan, look)
-    _draw_averages(below, plan, look)
+    _draw_rates(above, estimate, look)
+    _draw_averages(below, estimate, look)
     return png(figure)
 
 
-def _draw_rates(axes: Any, plan: Forecast, look: Look) -> None:
-    epochs = np.array(plan.curve.steps) / plan.steps_per_epoch
-    axes.step(
-        epochs, plan.curve.documented, where='post', color=look.faint, linestyle='--', label='documented, no warm-up'
-    )
-    axes.step(epochs, plan.curve.rates, where='post', color=look.good, linewidth=2, label='this run')
-    over = plan.overshoot
+def _draw_rates(axes: Any, estimate: Estimate, look: Look) -> None:
+    curve, over = estimate.curve, estimate.overshoot
+    epochs = np.array(curve.steps) / estimate.steps_per_epoch
+    axes.step(epochs, curve.documented, where='post', color=look.faint, linestyle='--', label='documented, no warm-up')
+    axes.step(epochs, curve.rates, where='post', color=look.good, linewidth=2, label='this run')
     if over:
         axes.axvspan(over.first, over.last + 1, color=look.bad, alpha=0.3, label='overshoot of the warm-up')
         axes.annotate(
@@ -47,17 +45,17 @@ def _draw_rates(axes: Any, plan: Forecast, look: Look) -> None:
             color=look.bad,
             fontsize=9,
         )
-    axes.set_xlim(0, plan.epochs)
-    axes.set_ylim(0, 1.12 * max(*plan.curve.rates, *plan.curve.documented))
+    axes.set_xlim(0, estimate.epochs)
+    axes.set_ylim(0, 1.12 * max(*curve.rates, *curve.documented))
     axes.set_title('learning rate', loc='left', color=look.ink, fontsize=10)
     axes.set_xlabel('epoch', color=look.ink)
     _legend(axes, look, 'upper right')
 
 
-def _draw_averages(axes: Any, plan: Forecast, look: Look) -> None:
+def _draw_averages(axes: Any, estimate: Estimate, look: Look) -> None:
     shown = [
-        (plan.statistics, 'batch normalization, decay {:g}', look.good, '-'),
-        (plan.averages, 'averages of the weights, decay {:g}', look.bad, '-.'),
+        (estimate.statistics, 'batch normalization, decay {:g}', look.good, '-'),
+        (estimate.averages, 'averages of the weights, decay {:g}', look.bad, '-.'),
     ]
     longest = max(average.window for average, *_ in shown if average)
     steps = np.linspace(0, _WINDOWS * longest, _POINTS)

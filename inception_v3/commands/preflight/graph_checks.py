@@ -8,7 +8,8 @@ from absl import app
 from console.tensorflow_versions import tf
 from data import order, records
 from data.sources import source_of
-from inception_v3.commands.preflight import graphs, memory, speed
+from inception_v3.commands.estimate import Estimate
+from inception_v3.commands.preflight import graphs, memory
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
@@ -39,12 +40,12 @@ def check(
 
     Args:
       report: the report to add to.
-      config: configuration of the run.
-      built: the same configuration, with the temporary folders that the graph is built with.
+      config: of the run.
+      built: the same, with the temporary folders that the graph is built with.
       tpu: the TPU of the run.
-      split: the split that the graph reads; `records.TRAIN` means training.
-      files: number of record files of the split; None if it is unknown or irrelevant.
-      checkpoint: path of the checkpoint from which the run resumes; None if there is none.
+      split: that the graph reads; `records.TRAIN` means training.
+      files: the number of its record files; None if it is unknown or irrelevant.
+      checkpoint: from which the run resumes.
       evaluated: the validation images of each host, for evaluation.
       weights: those that the training begins from.
     """
@@ -56,7 +57,7 @@ def check(
     report.add(section, 'batch_per_core', batch // tpu.cores, f'{batch // tpu.cores:,} images')
     steps = config.iterations
     if is_training:
-        _add_steps(config, batch, report)
+        _add_steps(config, report)
     else:
         steps = _add_evaluation_steps(evaluated, batch, report)
     if files is not None:
@@ -73,17 +74,17 @@ def check(
     core = graphs.on_core(graph)
     _check_infeed(section, graph, tpu, steps, report)
     if is_training:
-        _check_loop(config, tpu, speed.operations_per_step(core), report)
+        _check_loop(config, tpu, graphs.operations_per_step(core), report)
         _check_collectives(section, graph, core, report)
     _add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph)], f'none of {len(core):,} on a core', report)
     _add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], 'none on a core', report)
     _check_memory(section, batch, tpu, memory.variable_bytes(graph), memory.activations(core, is_training), report)
-    if checkpoint:
+    try:
         with graph.as_default():
-            try:
+            if checkpoint:
                 check_fits(checkpoint)
-            except app.UsageError as error:
-                report.error(str(error))
+    except app.UsageError as error:
+        report.error(str(error))
 
 
 def _check_weights(config: Config, graph: tf.Graph, weights: Source, report: Report) -> None:
@@ -102,12 +103,12 @@ def _check_weights(config: Config, graph: tf.Graph, weights: Source, report: Rep
         report.warn(f'{text}.')
 
 
-def _add_steps(config: Config, batch: int, report: Report) -> None:
-    per_epoch = config.num_train_images / batch
-    epochs = config.train_steps / per_epoch
+def _add_steps(config: Config, report: Report) -> None:
+    estimate = Estimate(config)
+    words = f'{estimate.steps_per_epoch:,.2f} for {config.num_train_images:,} images'
     report.add('training', 'steps', config.train_steps)
-    report.add('training', 'steps_per_epoch', per_epoch, f'{per_epoch:,.2f} for {config.num_train_images:,} images')
-    report.add('training', 'epochs', epochs, f'{epochs:,.2f}')
+    report.add('training', 'steps_per_epoch', estimate.steps_per_epoch, words)
+    report.add('training', 'epochs', estimate.epochs, f'{estimate.epochs:,.2f}')
 
 
 def _add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> int:
@@ -136,8 +137,8 @@ def _check_loop(config: Config, tpu: Topology, operations: int, report: Report) 
     steps = min(config.iterations, config.train_steps)
     if config.mode == 'train_and_eval':
         steps = min(steps, config.train_steps_per_eval)
+    at_most = max(1, int(config.save_checkpoints_secs / seconds))
     if steps * seconds > config.save_checkpoints_secs:
-        at_most = max(1, int(config.save_checkpoints_secs / seconds))
         report.error(
             f'--iterations={config.iterations}: a loop of {steps:,} steps takes at least {steps * seconds:,.0f} s, and '
             f'no checkpoint is written inside a loop, so --save_checkpoints_secs={config.save_checkpoints_secs} is '
@@ -196,12 +197,8 @@ def _check_infeed(section: str, graph: tf.Graph, tpu: Topology, steps: int, repo
     if section == 'evaluation':
         words = f'{steps * of_host:,} bytes, from its own memory'
         report.add(section, 'infeed_bytes_per_evaluation', steps * of_host, words, 'infeed of a host in all')
-    _check_host_memory(section, infeed.bytes, tpu, report)
-
-
-def _check_host_memory(section: str, of_core: int, tpu: Topology, report: Report) -> None:
     # A batch for each core, and those of the pipeline: prefetched ones, and one that is being filled.
-    held = (tpu.cores_per_host + BATCHES_AHEAD + 1) * of_core
+    held = (tpu.cores_per_host + BATCHES_AHEAD + 1) * infeed.bytes
     report.add(section, 'batch_bytes_of_host', held, f'{_bytes(held)} at least', 'batches in the memory of a host')
     if tpu.host_memory and held > tpu.host_memory:
         flag = f'--{"train" if section == "training" else "eval"}_batch_size'

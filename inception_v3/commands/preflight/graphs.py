@@ -23,14 +23,16 @@ _SHAPE_LEFT_TO_XLA = frozenset([('FusedBatchNormV3', 5), ('BroadcastGradientArgs
 # A placeholder for the address of the TPU; nothing connects to it.
 _ANY_ADDRESS = 'grpc://127.0.0.1:8470'
 
+# The inputs that hold the filters and the results of a convolution; None: its output.
+_FILTERS_AND_RESULTS = {
+    'Conv2D': (1, None),
+    'Conv2DBackpropInput': (1, 2),
+    'Conv2DBackpropFilter': (None, 2),
+}
+
 
 class Infeed(NamedTuple):
-    """The data that one core receives in a step.
-
-    Attributes:
-      tensors: the description of each tensor, as `described` returns it.
-      bytes: total size of the tensors; None if a shape is unknown.
-    """
+    """The tensors that one core receives in a step, `described`, and their bytes; None if a shape is unknown."""
 
     tensors: Tuple[str, ...]
     bytes: Optional[int]
@@ -56,12 +58,7 @@ class _Stop(tf.estimator.SessionRunHook):
 def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     """Builds the graph of training or of evaluation, as a run on a TPU of this topology does.
 
-    For an emulated TPU, it is the graph of TPUEstimator before its cores are emulated.
-
-    Args:
-      config: configuration of the run; its data files are listed, not read.
-      topology: topology of the TPU.
-      is_training: build the graph of training, otherwise of evaluation.
+    For an emulated TPU, it is the graph of TPUEstimator before its cores are emulated. Data files are listed, not read.
     """
     stop = _Stop()
     # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
@@ -69,21 +66,31 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     with fixed_topology(topology), contextlib.suppress(_BuiltError):
         estimator = tf.estimator.tpu.TPUEstimator(**arguments)
         slices.evaluate_on_all_hosts(estimator)
+        input_fn = _input_fn(InputPipeline(is_training, config))
         if is_training:
-            estimator.train(_static(InputPipeline(True, config)), hooks=[stop], max_steps=1)
+            estimator.train(input_fn, hooks=[stop], max_steps=1)
         else:
-            estimator.evaluate(_static(InputPipeline(False, config)), hooks=[stop], steps=1)
+            estimator.evaluate(input_fn, hooks=[stop], steps=1)
     return stop.graph
 
 
-def _static(pipeline: InputPipeline) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
-    """Wraps a pipeline so that a batch of unknown shape raises an error that is clearer than TPUEstimator's."""
+def _input_fn(pipeline: InputPipeline) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
+    """The pipelines of the first and of the last host; the hosts between them share the first host's.
+
+    Only the index of the host differs between pipelines, and each takes a quarter of a second to build. A batch of
+    unknown shape raises an error that is clearer than TPUEstimator's.
+    """
+    of_first: List[tf.data.Dataset] = []
 
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
+        _, host, hosts, _ = params['context'].current_input_fn_deployment()
+        if 0 < host < hosts - 1:
+            return of_first[0]
         dataset = pipeline(params)
         for shape in tf.nest.flatten(tf.data.get_output_shapes(dataset)):
             if not shape.is_fully_defined():
                 raise ValueError(f'the input pipeline yields batches of shape {shape}; XLA needs static shapes')
+        of_first.append(dataset)
         return dataset
 
     return input_fn
@@ -161,3 +168,19 @@ def is_used(tensor: tf.Tensor) -> bool:
         not operation.outputs or any(output.consumers() for output in operation.outputs)
         for operation in tensor.consumers()
     )
+
+
+def operations_per_step(core: Iterable[tf.Operation]) -> int:
+    """Counts the multiplications and additions in the convolutions of a step, given the operations of a core."""
+    total = 0
+    for operation in core:
+        # Gradients of the images are built, but used by nothing.
+        if operation.type in _FILTERS_AND_RESULTS and is_used(operation.outputs[0]):
+            filters, results = (
+                operation.outputs[0] if index is None else operation.inputs[index]
+                for index in _FILTERS_AND_RESULTS[operation.type]
+            )
+            if filters.shape.is_fully_defined() and results.shape.is_fully_defined():
+                # Each result is a sum over the window and the input channels.
+                total += 2 * results.shape.num_elements() * filters.shape[:3].num_elements()
+    return total

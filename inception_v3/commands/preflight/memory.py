@@ -24,14 +24,10 @@ _SHAPE_READERS = frozenset(['Shape', 'ShapeN', 'Size', 'Rank', 'ZerosLike', 'One
 # Operations that read windows of their input, so that XLA cannot fuse them with its producer.
 _WINDOWED = frozenset(['MaxPoolGrad', 'MaxPoolGradV2'])
 # Operations that XLA fuses with their consumers.
-_RECOMPUTED = frozenset(
-    [
-        *('Add', 'AddV2', 'BiasAdd', 'Mul', 'Neg', 'RealDiv', 'Round', 'Rsqrt', 'Sqrt', 'Square'),
-        *('SquaredDifference', 'Sub'),
-        *('Cast', 'GreaterEqual', 'Maximum', 'Minimum', 'Relu', 'Relu6', 'Select', 'SelectV2'),
-        *('ConcatV2', 'ExpandDims', 'Identity', 'IdentityN', 'Reshape', 'Slice', 'Split', 'SplitV', 'Squeeze'),
-        *('FusedBatchNormV3', 'Pack', 'StridedSlice', 'Transpose', 'Unpack'),
-    ]
+_RECOMPUTED = re.compile(
+    'Add|AddV2|BiasAdd|Mul|Neg|RealDiv|Round|Rsqrt|Sqrt|Square|SquaredDifference|Sub|Cast|GreaterEqual|Maximum|Minimum|'
+    'Relu|Relu6|Select|SelectV2|ConcatV2|ExpandDims|Identity|IdentityN|Reshape|Slice|Split|SplitV|Squeeze|'
+    'FusedBatchNormV3|Pack|StridedSlice|Transpose|Unpack'
 )
 # Operations whose output is in memory anyway, or needs no memory.
 _NOT_KEPT = frozenset(['Const', 'Enter', 'ReadVariableOp', 'TPUReplicatedInput', 'VarHandleOp'])
@@ -48,14 +44,9 @@ class Activations(NamedTuple):
 
 
 class VariableBytes(NamedTuple):
-    """Bytes of the variables that each core holds.
+    """The number of trainable parameters, and the bytes of the variables that each core holds, by purpose.
 
-    Attributes:
-      parameter_count: number of trainable parameters.
-      parameters: bytes of the trainable variables.
-      optimizer: bytes of the optimizer's state.
-      averages: bytes of the averaged weights.
-      others: bytes of batch normalization's moving statistics and of the global step.
+    `others` are the moving statistics of batch normalization and the global step.
     """
 
     parameter_count: int
@@ -90,12 +81,8 @@ def variable_bytes(graph: tf.Graph) -> VariableBytes:
 def kept_for_backward(operations: Iterable[tf.Operation]) -> Set[tf.Tensor]:
     """Returns the tensors of a training step that stay in memory from the forward to the backward pass.
 
-    Without padding, Inception v3 at 299 pixels keeps 59.6 MB per image in float32, and 29.8 MB in bfloat16. XLA's own
-    temporaries of the same step on a CPU (from `--xla_dump_to`) grow by 59.8 MB and 37.0 MB per image between batches
-    of 8 and 24; a CPU computes convolutions of bfloat16 in float32.
-
-    Args:
-      operations: the operations of a core.
+    Without padding, Inception v3 at 299 pixels keeps 59.6 MB per image in float32. XLA's own temporaries of the same
+    step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per image between batches of 8 and 24.
     """
     waiting: List[Tuple[tf.Tensor, str]] = [
         (tensor, operation.type)
@@ -154,7 +141,7 @@ def _is_recomputed(tensor: tf.Tensor) -> bool:
     if operation.type == 'Cast' and operation.inputs[0].dtype.size > tensor.dtype.size:
         # If the input of a narrowing cast would be kept, its smaller result is kept instead.
         return operation.inputs[0].op.type in _NOT_KEPT or _is_recomputed(operation.inputs[0])
-    return operation.type in _RECOMPUTED
+    return bool(_RECOMPUTED.fullmatch(operation.type))
 
 
 def padded_size_of(tensor: tf.Tensor) -> Optional[int]:
@@ -177,12 +164,7 @@ def _up(count: int, multiple: int) -> int:
 
 
 def activations(operations: Iterable[tf.Operation], is_training: bool) -> Activations:
-    """Estimates the memory of a step's activations; `ESTIMATE` describes the method.
-
-    Args:
-      operations: the operations of a core.
-      is_training: estimate a training step, otherwise a step of evaluation.
-    """
+    """Estimates the memory of the activations of a core's step; `ESTIMATE` describes the method."""
     operations = [*operations]
     infeed = {t for operation in operations if operation.type == _INFEED for t in operation.outputs}
     if is_training:

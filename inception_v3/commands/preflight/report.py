@@ -4,6 +4,8 @@ import json
 import textwrap
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from console.messages import counted
+
 _WIDTH = 110
 _INDENT = ' ' * 2
 
@@ -20,10 +22,9 @@ class Row(NamedTuple):
 class Report:
     """A report that the checks fill in.
 
-    Args:
-      title: first line of the text.
-
     Attributes:
+      title: first line of the text.
+      sections: the rows of each section; its title in the text has spaces instead of underscores.
       errors: problems that keep the run from starting.
       warnings: other findings; the run may start in spite of them.
       missing: flags that the command line lacks and the run needs.
@@ -31,25 +32,17 @@ class Report:
     """
 
     def __init__(self, title: str):
-        self._title = title
-        self._sections: Dict[str, List[Row]] = {}
+        self.title = title
+        self.sections: Dict[str, List[Row]] = {}
         self.errors: List[str] = []
         self.warnings: List[str] = []
         self.missing: List[str] = []
         self.not_checked: List[str] = []
 
     def add(self, section: str, key: str, value: Any, text: Optional[str] = None, label: Optional[str] = None) -> None:
-        """Adds a value to a section.
-
-        Args:
-          section: key of the section in JSON; the title in the text has spaces instead of underscores.
-          key: key of the value in JSON.
-          value: any value that JSON can represent.
-          text: the value as text; None formats a number with commas.
-          label: the name of the value in the text; None uses the key, with spaces instead of underscores.
-        """
+        """Adds a value to a section; without a text a number with commas, without a label the key as words."""
         words = f'{value:,}' if text is None else text
-        self._sections.setdefault(section, []).append(Row(key, value, label or key.replace('_', ' '), words))
+        self.sections.setdefault(section, []).append(Row(key, value, label or key.replace('_', ' '), words))
 
     def error(self, text: str) -> None:
         """Adds a problem that keeps the run from starting."""
@@ -64,10 +57,6 @@ class Report:
         self.missing.append(flag)
         self.warn(text)
 
-    def leave_out(self, what: str) -> None:
-        """Adds something that was not checked."""
-        self.not_checked.append(what)
-
     @property
     def may_start(self) -> bool:
         """Whether the report has no errors."""
@@ -76,54 +65,43 @@ class Report:
     @property
     def verdict(self) -> str:
         """The last line of the text."""
-        if self.may_start and self.missing:
-            words = f'may start with {", ".join(self.missing)}, which this command line lacks'
-            return f'{words}{_count(", ", len(self.warnings), "warning")}'
-        if self.may_start:
-            return f'may start{_count(", ", len(self.warnings), "warning")}'
-        return f'may not start{_count(": ", len(self.errors), "problem")}'
+        if self.errors:
+            return f'may not start: {counted(len(self.errors), "problem")}'
+        lacks = f' with {", ".join(self.missing)}, which this command line lacks' if self.missing else ''
+        return f'may start{lacks}' + (f', {counted(len(self.warnings), "warning")}' if self.warnings else '')
 
     def text(self) -> str:
         """Formats the report as text."""
-        width = max(len(row.label) for rows in self._sections.values() for row in rows)
-        lines = [self._title]
-        for section, rows in self._sections.items():
+        width = max(len(row.label) for rows in self.sections.values() for row in rows)
+        lines = [self.title]
+        for section, rows in self.sections.items():
             lines += ['', section.replace('_', ' ')]
             for row in rows:
-                start = f'{_INDENT}{row.label:<{width}}  '
-                lines += textwrap.wrap(row.text, _WIDTH, initial_indent=start, subsequent_indent=' ' * len(start))
-        if self.errors or self.warnings:
-            lines += ['', 'findings']
-        for kind, texts in (('error', self.errors), ('warning', self.warnings)):
-            for text in texts:
-                start = f'{_INDENT}{kind:<7}  '
-                # Long paths are not broken, so that they can be copied.
-                lines += textwrap.wrap(
-                    text,
-                    _WIDTH,
-                    initial_indent=start,
-                    subsequent_indent=' ' * len(start),
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-        if self.not_checked:
-            lines += ['', 'not checked']
+                lines += _wrapped(f'{_INDENT}{row.label:<{width}}  ', row.text)
+        findings = [*(('error', text) for text in self.errors), *(('warning', text) for text in self.warnings)]
+        lines += ['', 'findings'] if findings else []
+        for kind, text in findings:
+            lines += _wrapped(f'{_INDENT}{kind:<7}  ', text)
+        lines += ['', 'not checked'] if self.not_checked else []
         for what in self.not_checked:
-            lines += textwrap.wrap(what, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT * 2)
+            lines += _wrapped(_INDENT, what)
         return '\n'.join([*lines, '', self.verdict])
 
     def json(self) -> str:
         """Formats the report as a JSON object of the sections, the findings and the verdict."""
-        sections = {name: {row.key: row.value for row in rows} for name, rows in self._sections.items()}
-        findings = {
-            'errors': self.errors,
-            'warnings': self.warnings,
-            'missing_flags': self.missing,
-            'not_checked': self.not_checked,
-            'may_start': self.may_start,
-        }
-        return json.dumps({**sections, **findings}, indent=2)
+        content: Dict[str, Any] = {name: {row.key: row.value for row in rows} for name, rows in self.sections.items()}
+        content.update(errors=self.errors, warnings=self.warnings, missing_flags=self.missing)
+        content.update(not_checked=self.not_checked, may_start=self.may_start)
+        return json.dumps(content, indent=2)
 
 
-def _count(separator: str, count: int, noun: str) -> str:
-    return f'{separator}{count} {noun}{"" if count == 1 else "s"}' if count else ''
+def _wrapped(start: str, text: str) -> List[str]:
+    """Lines of a text; long paths are not broken, so that they can be copied."""
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=start,
+        subsequent_indent=' ' * max(len(start), 2 * len(_INDENT)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

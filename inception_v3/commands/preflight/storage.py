@@ -32,12 +32,7 @@ _START_SECONDS = 120
 
 
 def unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]:
-    """Reports remote folders that do not answer in time, not even with an error, and returns their flags.
-
-    Args:
-      folders: by flag.
-      report: the report to add to.
-    """
+    """Reports remote folders, by flag, that do not answer in time, not even with an error, and returns their flags."""
     processes, connections = {}, []
     # The only way to cancel a request of TensorFlow is to end its process.
     context = multiprocessing.get_context('spawn')
@@ -75,11 +70,7 @@ def _request(folder: str, started: multiprocessing.connection.Connection) -> Non
 
 
 def count_shards(config: Config, report: Report) -> Dict[str, int]:
-    """Lists the record files of each split, and reads the first file of each split completely.
-
-    Returns:
-      The number of files per split; splits that cannot be listed are left out.
-    """
+    """Reads the first file of each split, and returns the number of files per split that can be listed."""
     counts = {}
     for split in splits_of(config):
         try:
@@ -88,29 +79,20 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
             for note in notes_on_files(config, split, paths):
                 report.warn(note)
             check_files(config, split, paths)
-            _read(config, split, paths[0], report)
+            with contextlib.closing(checker_of(config, split)) as checker:
+                at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
+                bad = [*itertools.islice(checker.search(paths[:1], lambda text: None), at_most)]
         except (app.UsageError, tf.errors.OpError) as error:
             report.error(_message(error))
+            continue
+        add = report.error if len(bad) > config.max_bad_records else report.warn
+        for record in bad[:_NAMED_AT_MOST]:
+            add(f'{record} Repair the data. A run skips at most {config.max_bad_records} records (--max_bad_records).')
     return counts
 
 
-def _read(config: Config, split: str, path: str, report: Report) -> None:
-    with contextlib.closing(checker_of(config, split)) as checker:
-        at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
-        bad = [*itertools.islice(checker.search([path], lambda text: None), at_most)]
-    add = report.error if len(bad) > config.max_bad_records else report.warn
-    for record in bad[:_NAMED_AT_MOST]:
-        add(f'{record} Repair the data. A run skips at most {config.max_bad_records} records (--max_bad_records).')
-
-
 def check_folders(config: Config, unchecked: Container[str], report: Report) -> None:
-    """Writes, reads and deletes a test file in each folder for results.
-
-    Args:
-      config: configuration of the run.
-      unchecked: flags whose folders are skipped.
-      report: the report to add to.
-    """
+    """Writes, reads and deletes a test file in each folder for results, but for the flags in `unchecked`."""
     for flag, folder in (('model_dir', config.model_dir), ('export_dir', config.export_dir)):
         if folder and flag not in unchecked:
             try:
@@ -144,7 +126,9 @@ def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> O
         return None
     is_remote = remote.is_remote(config.init_from)
     if is_remote:
-        report.leave_out('the values of the weights of --init_from, which are remote; their names and shapes were')
+        report.not_checked.append(
+            'the values of the weights of --init_from, which are remote; their names and shapes were'
+        )
     try:
         return sources.read(config.init_from, outline=is_remote)
     except (app.UsageError, tf.errors.OpError) as error:
@@ -158,18 +142,10 @@ def _message(error: Exception) -> str:
 
 @contextlib.contextmanager
 def stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Iterator[Tuple[str, str]]:
-    """Makes temporary folders for building graphs: a data_dir with the right number of empty files, and a model_dir.
+    """Makes temporary folders for building graphs, and yields their paths: a data_dir and an empty model_dir.
 
-    Building a graph lists files but does not read them, once for each host. Local files keep this fast when the run's
-    own files are remote.
-
-    Args:
-      data_format: format of the files.
-      counts: number of files per split.
-      train_images: the number of training images, which a graph with a seed divides among the hosts.
-
-    Yields:
-      The paths of the data_dir and of the empty model_dir.
+    Building a graph lists the files of each split, as many as `counts`, but does not read them. With a seed, it divides
+    the `train_images` among the hosts.
     """
     with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
         for split, count in counts.items():

@@ -19,13 +19,7 @@ BATCH_SIZE = 2
 
 
 class XlaStep(NamedTuple):
-    """A training step that was compiled and run once.
-
-    Attributes:
-      batch_size: number of random images.
-      seconds: time to compile and run the step.
-      loss: loss of the step.
-    """
+    """A training step that was compiled and run once: its random images, the seconds of both, and its loss."""
 
     batch_size: int
     seconds: float
@@ -39,9 +33,6 @@ def compile_fast() -> None:
 
 def run_once(config: Config) -> XlaStep:
     """Compiles the training step of one core, without sums over the cores, and runs it on random images.
-
-    Args:
-      config: configuration of the run.
 
     Raises:
       tf.errors.OpError: XLA cannot compile the step; the message names the operations.

@@ -29,17 +29,14 @@ _LONGEST_NAME = 40
 def draw(config: Config, is_training: bool, class_names: Sequence[str], step: int) -> tf.Summary:
     """Draws the first `image_summaries` records of training or of evaluation, each before and after preprocessing.
 
-    The input pipeline's own functions make them in a separate graph, so the training graph stays the same.
+    The input pipeline's own functions make them in a separate graph, so the training graph stays the same. The tags are
+    `train_images/NUMBER LABEL, before` and `…, distorted`, or `eval_images/…, before` and `…, cropped`.
 
     Args:
       config: of the run.
       is_training: distort the images as training does at `step`; otherwise prepare them as evaluation does.
       class_names: by label; empty if the labels have no names.
       step: the number of completed steps.
-
-    Returns:
-      PNG images by tag, `train_images/NUMBER LABEL, before` and `…, distorted`, or `eval_images/…, before` and `…,
-      cropped`: the whole image with the outline of its crop, and the network's input in pixels of 0 to 255.
 
     Raises:
       tf.errors.InvalidArgumentError, tf.errors.DataLossError: a record cannot be used, as in the input pipeline.
@@ -64,26 +61,14 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
         with contextlib.suppress(tf.errors.OutOfRangeError):
             for number in range(1, config.image_summaries + 1):
                 values = session.run(fetches)
-                image = f'{number:02d} {tag_name(int(values["label"]), class_names)}'
-                _add(
-                    summary,
-                    f'{split}/{image}, before',
-                    values['whole'],
-                    'The whole image, with the outline of its crop.',
-                )
-                _add(summary, f'{split}/{image}, {after}', values['seen'], "The network's input.")
+                tag = f'{split}/{number:02d} {tag_name(int(values["label"]), class_names)}'
+                _add(summary, f'{tag}, before', values['whole'], 'The whole image, with the outline of its crop.')
+                _add(summary, f'{tag}, {after}', values['seen'], "The network's input.")
     return summary
 
 
 class _Sample(NamedTuple):
-    """A record's image before and after preprocessing.
-
-    Attributes:
-      whole: uint8 [any height, any width, 3], the decoded image.
-      crop: the box of it that is used.
-      features: the data to send for the image; see `infeed`.
-      label: int32 scalar.
-    """
+    """A record's decoded image, the box of it that is used, the data to send for it (see `infeed`), and its label."""
 
     whole: tf.Tensor
     crop: Crop
@@ -93,10 +78,9 @@ class _Sample(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
-    """Returns a data set of `image_summaries` samples: the first records of the first host's pipeline.
+    """The first records of the first host's pipeline, without those that may be skipped.
 
-    With a seed these are the images of the step in the graph's global step, with the same distortions. Records that
-    cannot be used and may be skipped are left out.
+    With a seed these are the images of the step in the graph's global step, with the same distortions.
     """
     # Without max_bad_records, records come as they are, not with their places or in the groups in which the run tries
     # them; their order is the same.

@@ -1,8 +1,10 @@
 """Profiles the steps of `--profile_steps`."""
 
+import contextlib
+import os
 import threading
 import time
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Iterator, List, Optional
 
 from console import tensorflow_profiler
 from console.log import logger
@@ -11,8 +13,7 @@ from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.run.files import now
 from inception_v3.run.hooks.step import Step, Watcher
-from inception_v3.run.profiling import page, phases
-from inception_v3.run.profiling.profile import profile_of
+from inception_v3.run.profiling import profile
 from inception_v3.tpu import topology
 
 # The port of a TPU worker's profiler, beside that of its sessions:
@@ -25,27 +26,16 @@ _UNTIMED_TRACE = 2000
 _PATIENCE = 60
 
 
-class Workers(NamedTuple):
-    """The addresses of the profilers of a TPU's workers, HOST:PORT."""
+def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> List[str]:
+    """The addresses of the profilers, HOST:PORT, of the machines whose sessions a run uses.
 
-    addresses: List[str]
-
-    @classmethod
-    def of(cls, run_config: tf.estimator.tpu.RunConfig) -> 'Workers':
-        """The profilers of the machines whose sessions a run uses."""
-        tasks = (
-            (task for job in run_config.cluster_spec.as_dict().values() for task in job)
-            if run_config.cluster_spec
-            else ()
-        )
-        found = [*tasks] or [run_config.master]
-        return cls([address.replace(_GRPC, '').replace(_SESSIONS_PORT, _PROFILER_PORT) for address in found])
-
-
-def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> Optional[Workers]:
-    """The workers to trace over the network; None if this process does the work itself."""
-    is_here = not config.use_tpu or config.is_emulated or config.tpu == topology.LOCAL
-    return None if is_here else Workers.of(run_config)
+    It is empty if this process does the work itself.
+    """
+    if not config.use_tpu or config.is_emulated or config.tpu == topology.LOCAL:
+        return []
+    jobs = run_config.cluster_spec.as_dict() if run_config.cluster_spec else {}
+    tasks = [task for job in jobs.values() for task in job] or [run_config.master]
+    return [address.replace(_GRPC, '').replace(_SESSIONS_PORT, _PROFILER_PORT) for address in tasks]
 
 
 class ProfiledSteps(Watcher):
@@ -56,10 +46,10 @@ class ProfiledSteps(Watcher):
 
     Args:
       config: of the run.
-      workers: traces these over the network; None traces this process.
+      workers: traces these over the network; without any, this process is traced.
     """
 
-    def __init__(self, config: Config, workers: Optional[Workers] = None):
+    def __init__(self, config: Config, workers: Optional[List[str]] = None):
         self._config = config
         self._folder = str(config.model_dir)
         self._first, self._last = config.profiled_steps
@@ -67,28 +57,23 @@ class ProfiledSteps(Watcher):
         self._workers = workers
         self._has_ended = False
         self._cpu = 0.0
-        # `time.monotonic()` at the start of the trace, and at the end of each session call since then, with its step.
-        self._began: Optional[float] = None
-        self._calls: List[Step] = []
+        # The session calls before the profile, and those of the profile, which begin with its start.
         self._before: List[Step] = []
+        self._calls: List[Step] = []
         self._tracing: Optional[threading.Thread] = None
 
     def session_began(self, session: Any, begin: int, now: float) -> None:
-        """Starts the profile if its first step comes next; tells if all of its steps are done already."""
+        """Starts the profile if its first step comes next; logs if all of its steps are done already."""
         if self._has_ended:
             return
+        flag = f'--profile_steps={self._config.profile_steps}'
         if begin >= self._last:
             self._has_ended = True
-            logger.info(
-                '--profile_steps=%s: nothing is profiled; the run is at step %d already',
-                self._config.profile_steps,
-                begin,
-            )
+            logger.info('%s: nothing is profiled; the run is at step %d already', flag, begin)
             return
         if begin >= self._first:
             logger.info(
-                '--profile_steps=%s: the profile begins with step %d, because the run resumes after step %d',
-                *(self._config.profile_steps, begin + 1, begin),
+                '%s: the profile begins with step %d, because the run resumes after step %d', flag, begin + 1, begin
             )
         self._before = []
         self._start_if_next(Step(begin, 0.0, now))
@@ -97,7 +82,7 @@ class ProfiledSteps(Watcher):
         """Starts the profile before its first step, and writes it after its last one."""
         if self._has_ended:
             return
-        if self._began is None:
+        if not self._calls:
             self._before.append(done)
             self._start_if_next(done)
             return
@@ -110,52 +95,50 @@ class ProfiledSteps(Watcher):
 
         If none was done, because an evaluation comes before the first, the next session starts the profile again.
         """
-        if self._began is None or self._has_ended:
+        if self._has_ended or not self._calls:
             return
         if len(self._calls) > 1:
             self._finish()
             return
-        if self._tracing is None:
-            self._logged(lambda: tensorflow_profiler.stop(self._folder, writes=False))
-        else:
-            self._tracing.join(_PATIENCE)
-        self._began, self._calls, self._tracing = None, [], None
+        self._discard()
+        self._calls, self._tracing = [], None
 
     def abandon(self) -> None:
         """Discards an unfinished profile, after an error of training."""
-        if self._began is None or self._has_ended:
+        if self._has_ended or not self._calls:
             return
-        self._has_ended = True
         logger.info(
             '--profile_steps=%s: training ended during the profile, which is discarded', self._config.profile_steps
         )
-        if self._tracing is None:
-            self._logged(lambda: tensorflow_profiler.stop(self._folder, writes=False))
+        self._has_ended = True
+        self._discard()
+
+    def _discard(self) -> None:
+        if self._tracing:
+            self._tracing.join(_PATIENCE)
+        else:
+            with self._failures_logged():
+                tensorflow_profiler.stop(self._folder, writes=False)
 
     def _start_if_next(self, done: Step) -> None:
         if done.step + self._per_call < self._first:
             return
-        if self._workers is None:
-            if not self._logged(lambda: tensorflow_profiler.start(self._folder)):
-                return
-        else:
-            self._trace(self._workers)
-        self._cpu = time.process_time()
-        self._began = time.monotonic()
-        self._calls = [done._replace(time=self._began)]
+        with self._failures_logged():
+            if self._workers:
+                self._tracing = threading.Thread(target=self._trace, daemon=True)
+                self._tracing.start()
+            else:
+                tensorflow_profiler.start(self._folder)
+            self._cpu = time.process_time()
+            self._calls = [done._replace(time=time.monotonic())]
 
-    def _trace(self, workers: Workers) -> None:
-        usual = self._usual_ms()
+    def _trace(self) -> None:
+        """Traces the workers, on a thread of its own, for about as long as the steps take."""
         steps = max(self._per_call, self._last - self._first + 1)
-        duration = round(usual * steps) if usual else _UNTIMED_TRACE
-        address, all_workers = workers.addresses[0], ','.join(workers.addresses)
-        self._tracing = threading.Thread(
-            target=lambda: self._logged(
-                lambda: tensorflow_profiler.trace_workers(address, all_workers, self._folder, max(1, duration))
-            ),
-            daemon=True,
-        )
-        self._tracing.start()
+        usual = self._usual_ms()
+        with self._failures_logged():
+            duration = max(1, round(usual * steps)) if usual else _UNTIMED_TRACE
+            tensorflow_profiler.trace_workers(self._workers or [], self._folder, duration)
 
     def _usual_ms(self) -> Optional[float]:
         # The first call of a session builds kernels and fills the pipeline.
@@ -167,24 +150,26 @@ class ProfiledSteps(Watcher):
     def _finish(self) -> None:
         cpu = time.process_time() - self._cpu
         self._has_ended = True
-        if self._tracing is not None:
-            self._tracing.join(_PATIENCE)
-            self._logged(
-                lambda: logger.info(
-                    'the trace of the TPU is in %s: tensorboard --logdir=%s, page Profile',
-                    *(tensorflow_profiler.runs(self._folder)[-1], self._folder),
-                )
-            )
-            return
-        if self._logged(lambda: tensorflow_profiler.stop(self._folder)) and len(self._calls) > 1:
-            self._logged(lambda: self._write(cpu))
+        with self._failures_logged():
+            if self._tracing:
+                self._tracing.join(_PATIENCE)
+                for run in tensorflow_profiler.runs(self._folder)[-1:]:
+                    logger.info(
+                        'the trace of the TPU is in %s: tensorboard --logdir=%s, page Profile', run, self._folder
+                    )
+                return
+            tensorflow_profiler.stop(self._folder)
+            self._write(cpu)
 
     def _write(self, cpu: float) -> None:
         config, calls = self._config, self._calls
         steps = calls[-1].step - calls[0].step
-        bounds = [1000 * (call.time - calls[0].time) for call in calls]
         events = tensorflow_profiler.events(tensorflow_profiler.runs(self._folder)[-1])
-        works = phases.works_of(events, bounds[0], bounds[-1])
+        device = 'a GPU' if any(event.device for event in events) else 'the CPU, which also prepares the images'
+        if config.use_tpu:
+            device = f'a TPU with {config.num_shards} cores'
+        if config.is_emulated:
+            device = f'{config.num_shards} emulated TPU cores on the CPU, which also prepares the images'
         about = {
             'first': calls[0].step + 1,
             'last': calls[-1].step,
@@ -192,29 +177,20 @@ class ProfiledSteps(Watcher):
             'usual_ms': self._usual_ms(),
             'images': config.train_batch_size,
             'hosts': topology.hosts_of(config),
-            'device': _device_of(config, any(not work.on_host for work in works)),
+            'device': device,
             'data': 'fake images' if config.use_data == 'fake' else str(source_of(config)),
             'time': now(),
             'tensorflow': tf.__version__,
         }
-        profile = profile_of(works, events, bounds, about)
-        path = page.write(self._folder, profile, works, phases.waits_of(events), bounds)
-        logger.info('steps %d to %d: %s %s', profile.first, profile.last, profile.verdict, path)
+        found = profile.write(self._folder, events, [1000 * (call.time - calls[0].time) for call in calls], about)
+        path = os.path.join(self._folder, profile.PAGE_FILE)
+        logger.info('steps %d to %d: %s %s', found.first, found.last, found.verdict, path)
 
-    def _logged(self, action: Callable[[], None]) -> bool:
-        """Performs an action of the profiler; returns whether it succeeded, and logs its failure."""
+    @contextlib.contextmanager
+    def _failures_logged(self) -> Iterator[None]:
+        """Logs a failure of the profiler, and ends the profile."""
         try:
-            action()
+            yield
         except tensorflow_profiler.ProfilerError as error:
             self._has_ended = True
             logger.info('--profile_steps=%s: the steps cannot be profiled: %s', self._config.profile_steps, error)
-            return False
-        return True
-
-
-def _device_of(config: Config, has_own: bool) -> str:
-    if config.is_emulated:
-        return f'{config.num_shards} emulated TPU cores on the CPU, which also prepares the images'
-    if config.use_tpu:
-        return f'a TPU with {config.num_shards} cores'
-    return 'a GPU' if has_own else 'the CPU, which also prepares the images'

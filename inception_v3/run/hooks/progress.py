@@ -1,10 +1,10 @@
 """The progress of training and evaluation on the screen."""
 
-import re
 import time
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from console.log import logger
+from console.messages import counted
 from console.screen import Screen, duration
 from console.tensorflow_versions import tf
 from inception_v3.run.hooks.step import Step, Watcher
@@ -60,73 +60,6 @@ class Throughput:
         return self.images / self.seconds if self.seconds else None
 
 
-class Status(NamedTuple):
-    """The state of training that a line of the log shows.
-
-    Attributes:
-      step: the number of steps done.
-      steps: the number of steps of the whole run.
-      loss: the training loss of the last step.
-      images_per_second: of all cores, smoothed; None before it is known.
-      seconds_left: None before it is known.
-      device: the device whose loss is shown; None outside of the lines of `--log_steps`.
-      epoch: the current epoch, counted from 1; None if `device` is None.
-      rate: smoothed images per second of one core; None before it is known, or if `device` is None.
-      global_rate: images per second of one core since the epoch began, as `StepLines` counts them; None if `device` is
-        None.
-    """
-
-    step: int
-    steps: int
-    loss: float
-    images_per_second: Optional[float]
-    seconds_left: Optional[float]
-    device: Optional[str] = None
-    epoch: Optional[int] = None
-    rate: Optional[float] = None
-    global_rate: Optional[float] = None
-
-    def __str__(self) -> str:
-        text = f'step {self.step} of {self.steps}, loss {self.loss:.4f}'
-        rate = '' if self.images_per_second is None else f'{self.images_per_second:,.1f}'
-        left = '' if self.seconds_left is None else f', {duration(self.seconds_left)} left'
-        if self.device is None:
-            return f'{text}, {rate} images/s{left}' if rate else text
-        own = '' if self.rate is None else f'Rate {self.rate:,.1f}, '
-        rates = f'{own}GlobalRate {self.global_rate:,.1f} images/s per core'
-        return f'device {self.device}, epoch {self.epoch}, {text}, {rates}' + f', {rate} images/s' * bool(rate) + left
-
-    @classmethod
-    def parse(cls, line: str) -> Optional['Status']:
-        """Reads the status at the end of a line; None if there is none."""
-        match = _STATUS.search(line)
-        if not match:
-            return None
-        images, left, epoch, rate, global_rate = match.group('images', 'left', 'epoch', 'rate', 'global_rate')
-        return cls(
-            step=int(match['step']),
-            steps=int(match['steps']),
-            loss=float(match['loss']),
-            images_per_second=_number(images) if images else None,
-            seconds_left=_seconds_of(left) if left else None,
-            device=match['device'],
-            epoch=int(epoch) if epoch else None,
-            rate=_number(rate) if rate else None,
-            global_rate=_number(global_rate) if global_rate else None,
-        )
-
-
-_STATUS = re.compile(
-    r'(?:\bdevice (?P<device>\S+), epoch (?P<epoch>\d+), )?\bstep (?P<step>\d+) of (?P<steps>\d+), loss (?P<loss>\S+?)'
-    r'(?:(?:, Rate (?P<rate>[\d,.]+))?, GlobalRate (?P<global_rate>[\d,.]+) images/s per core)?'
-    r'(?:, (?P<images>[\d,.]+) images/s)?(?:, (?P<left>[\d:]+) left)?$'
-)
-
-
-def _number(text: str) -> float:
-    return float(text.replace(',', ''))
-
-
 class StepLines:
     """Logs the lines of `--log_steps`: one at the first session call that reaches a multiple, and one for each epoch.
 
@@ -164,27 +97,33 @@ class StepLines:
         """Starts the clock of a training cycle at `now`, in seconds."""
         self._time = now
 
-    def visit(self, status: Status, now: float) -> None:
-        """Logs a session call that ended at `now`, in seconds."""
+    def visit(self, done: Step, is_last: bool, text: str, rate: Optional[float], rest: str) -> None:
+        """Logs a session call.
+
+        Args:
+          done: its step and time.
+          is_last: whether it is the last one of the run.
+          text: the step and the loss, as text.
+          rate: images per second of all cores, smoothed.
+          rest: this rate and the time left, as text.
+        """
         # The step decreases if the session was lost and restored from a checkpoint.
-        self._images += max(0, status.step - self._step) * self._batch_size
-        self._seconds += now - self._time
-        ended_before, ended = (step * self._batch_size // self._epoch_images for step in (self._step, status.step))
-        is_due = status.step // self._log_steps > self._step // self._log_steps or status.step == status.steps
-        self._step, self._time = status.step, now
-        epoch, global_rate = ended_before + 1, self._images / self._seconds
+        self._images += max(0, done.step - self._step) * self._batch_size
+        self._seconds += done.time - self._time
+        ended_before, ended = (step * self._batch_size // self._epoch_images for step in (self._step, done.step))
+        is_due = done.step // self._log_steps > self._step // self._log_steps or is_last
+        self._step, self._time = done.step, done.time
+        epoch, global_rate, replicas = ended_before + 1, self._images / self._seconds, self._replicas
         if is_due:
-            rate = status.images_per_second and status.images_per_second / self._replicas
-            of_core = global_rate / self._replicas
-            line = status._replace(device=self._device, epoch=epoch, rate=rate, global_rate=of_core)
-            logger.info(str(line))
+            own = f'Rate {rate / replicas:,.1f}, ' if rate is not None else ''
+            rates = f'{own}GlobalRate {global_rate / replicas:,.1f} images/s per core'
+            logger.info('device %s, epoch %d, %s, %s%s', self._device, epoch, text, rates, rest)
         if ended > ended_before:
             name = f'epoch {epoch}' if ended == epoch else f'epochs {epoch} to {ended}'
-            replicas = f'{self._replicas} replica' + 's' * (self._replicas > 1)
             logger.info(
                 '%s: time %.1f s, %s images (%s per replica), GlobalRate %s images/s over %s together',
-                *(name, self._seconds, f'{self._images:,}', f'{self._images // self._replicas:,}'),
-                *(f'{global_rate:,.1f}', replicas),
+                *(name, self._seconds, f'{self._images:,}', f'{self._images // replicas:,}'),
+                *(f'{global_rate:,.1f}', counted(replicas, 'replica')),
             )
             self._images, self._seconds = 0, 0.0
 
@@ -251,12 +190,14 @@ class TrainingProgress(Watcher):
             evaluated, per_eval = done.step - 1, self._steps_per_eval
             pauses = -(-self._train_steps // per_eval) - evaluated // per_eval if per_eval else 0
             left += self._throughput.seconds_of_pauses(pauses, self._exports)
-        status = Status(done.step, self._train_steps, done.loss, self._rate, left)
+        text = f'step {done.step} of {self._train_steps}, loss {done.loss:.4f}'
+        rest = '' if self._rate is None else f', {self._rate:,.1f} images/s'
+        rest += '' if left is None else f', {duration(left)} left'
         if self._step_lines:
             self._screen.clear()
-            self._step_lines.visit(status, done.time)
+            self._step_lines.visit(done, done.step == self._train_steps, text, self._rate, rest)
         else:
-            self._screen.update(str(status), at_once=left is not None and not self._has_shown_left)
+            self._screen.update(text + rest, at_once=left is not None and not self._has_shown_left)
             self._has_shown_left = left is not None
 
     def session_ended(self) -> None:
@@ -268,12 +209,7 @@ class TrainingProgress(Watcher):
 
 
 class EvaluationProgress(tf.estimator.SessionRunHook):
-    """Shows the number of evaluated batches.
-
-    Args:
-      screen: the screen to show it on.
-      batches: the expected number of batches.
-    """
+    """Shows the number of evaluated batches, of as many as are expected."""
 
     def __init__(self, screen: Screen, batches: int):
         self._screen = screen
@@ -288,11 +224,3 @@ class EvaluationProgress(tf.estimator.SessionRunHook):
     def end(self, session: Any) -> None:
         """Removes the live line."""
         self._screen.clear()
-
-
-def _seconds_of(text: str) -> int:
-    """Parses the text of `console.screen.duration`, in seconds."""
-    seconds = 0
-    for part in text.split(':'):
-        seconds = 60 * seconds + int(part)
-    return seconds

@@ -14,10 +14,6 @@ class StartRecorder(Watcher):
 
     It waits until the training graph is built: a command that fails earlier leaves `config.json` and `starts.jsonl`
     unchanged.
-
-    Args:
-      config: of the run.
-      data_set: the description of its data set.
     """
 
     def __init__(self, config: Config, data_set: Optional[DatasetInfo]):
@@ -38,11 +34,7 @@ class StartRecorder(Watcher):
 
 
 class FirstStepsRecorder(Watcher):
-    """Records loss and digest of the first steps of a run that begins at step 0, over all cycles of a command.
-
-    Args:
-      model_dir: of the run.
-    """
+    """Records loss and digest of the first steps of a run that begins at step 0, over all cycles of a command."""
 
     def __init__(self, model_dir: str):
         self._model_dir = model_dir

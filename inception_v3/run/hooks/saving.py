@@ -6,11 +6,7 @@ from inception_v3.run.failures import DivergedError
 
 
 class CheckpointFitsHook(tf.estimator.SessionRunHook):
-    """Checks that a checkpoint fits the graph, before a session restores it.
-
-    Args:
-      checkpoint: the path of the checkpoint.
-    """
+    """Checks that a checkpoint fits the graph, before a session restores it."""
 
     def __init__(self, checkpoint: str):
         self._checkpoint = checkpoint

@@ -9,10 +9,7 @@ from inception_v3.run.hooks.step import Step, Watcher
 
 
 class SkippedSteps(Watcher):
-    """Logs each step that `loss_scale` skips, with the new scale, and their number when training ends.
-
-    Without loss scaling it does nothing.
-    """
+    """Logs each step that `loss_scale` skips, with the new scale, and their number when training ends."""
 
     def __init__(self) -> None:
         self._state: Optional[loss_scale.State] = None

@@ -39,10 +39,6 @@ class TrainingSummaries(Watcher):
     weights. TensorBoard discards points that an earlier command wrote beyond the restored checkpoint.
 
     With a host call, the TPU writes everything but the speed, and the speed goes into the folder `HOST_FOLDER`.
-
-    Args:
-      config: of the run.
-      class_names: the class names by label, for the images.
     """
 
     def __init__(self, config: Config, class_names: Sequence[str]):
@@ -117,10 +113,6 @@ class EvaluationSummaries:
 
     If an earlier command may have written the same step, TensorBoard discards the points from that step on, and they
     are written again, so that no point appears twice.
-
-    Args:
-      config: of the run.
-      class_names: the class names by label, for the images.
     """
 
     def __init__(self, config: Config, class_names: Sequence[str]):

@@ -1,8 +1,7 @@
 """An estimate of the memory that a run needs on this machine, and a check that it fits, before a graph is built."""
 
-import dataclasses
 import functools
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Iterator, List, NamedTuple, Optional
 
 from console.log import logger
 from console.tensorflow_versions import tf
@@ -11,7 +10,7 @@ from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.input.ordered_records import group_for
 from inception_v3.model_fn import network_options
-from inception_v3.networks.registry import NETWORKS, Sizes, sizes_of
+from inception_v3.networks.registry import Sizes, sizes_of
 from inception_v3.run.memory.machine import available_memory
 from inception_v3.tpu import accelerator, topology
 
@@ -26,14 +25,12 @@ _GROUPS = 3
 _HELD = 0.85
 # Bytes of a place in TensorFlow's shuffle buffers, which are allocated at once.
 _PLACE = 24
-# Suggested values leave this share of the memory free, because the needs are the least possible.
-_SPARE = 0.5
 # The largest measured ratio of a training step's peak to its estimate (docs/known-behaviour.md).
 _PEAK = 1.6
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
 
 
-class Need(NamedTuple):
+class StepMemory(NamedTuple):
     """Bytes that a step needs: those of the variables, and those of each image in a batch."""
 
     variables: int
@@ -50,7 +47,7 @@ def sizes_for(config: Config) -> Sizes:
     return sizes_of(config.network, config.height, config.width, config.num_classes, network_options(config))
 
 
-def training_need(config: Config) -> Need:
+def training_memory(config: Config) -> StepMemory:
     """The memory of a training step, at least: weights, optimizer, averages, activations kept and images read ahead.
 
     With a seed and `max_bad_records`, the images that are tried together are counted with the variables.
@@ -65,21 +62,21 @@ def training_need(config: Config) -> Need:
     if config.seed is not None and config.max_bad_records:
         group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)
         variables += _GROUPS * group.records * _image(config) * topology.hosts_of(config)
-    return Need(variables, kept + 2 * config.num_classes * _FLOAT + _image(config) * _ahead(config))
+    return StepMemory(variables, kept + 2 * config.num_classes * _FLOAT + _image(config) * _ahead(config))
 
 
-def evaluation_need(config: Config) -> Need:
+def evaluation_memory(config: Config) -> StepMemory:
     """The memory of a step of evaluation, at least: weights, images read ahead, and the largest layer's activations.
 
     Without a TPU, training's variables stay in memory for its next cycle; its gradients do not.
     """
     sizes = sizes_for(config)
     waits = config.mode == 'train_and_eval' and not config.use_tpu
-    waiting = training_need(config).variables - sizes.parameters * _FLOAT if waits else 0
+    waiting = training_memory(config).variables - sizes.parameters * _FLOAT if waits else 0
     batches = min(_ahead(config), -(-config.eval_images // config.eval_batch_size))
     largest = sizes.largest * tf.as_dtype(config.precision).size
     per_image = largest + config.num_classes * _FLOAT + _image(config) * batches
-    return Need(waiting + (sizes.parameters + sizes.statistics) * _FLOAT, per_image)
+    return StepMemory(waiting + (sizes.parameters + sizes.statistics) * _FLOAT, per_image)
 
 
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:
@@ -91,25 +88,26 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
       eval_flag: the flag that sets `eval_batch_size`.
 
     Raises:
-      ConfigError: it does not fit; the message names the flags, and values that fit.
+      ConfigError: it does not fit; the message names the flags.
     """
     available = available_memory() if available is None else available
     if available is None or (config.use_tpu and not config.is_emulated) or accelerator.on_gpu(config):
         return
     problems: List[str] = []
+    needed = 0
     if config.mode != 'eval':
-        problems += _buffer_problems(config, available)
-        problems += _problem(config, training_need, 'train_batch_size', 'train_batch_size', 'training', available)
+        training = training_memory(config)
+        needed = training.of(config.train_batch_size)
+        problems += [*_buffer_problems(config, available), *_problem(config, training, 'train_batch_size', available)]
     if config.mode != 'train':
-        problems += _problem(config, evaluation_need, 'eval_batch_size', eval_flag, 'evaluation', available)
+        problems += _problem(config, evaluation_memory(config), eval_flag, available)
     if problems:
         raise ConfigError('\n'.join(problems))
-    need = training_need(config).of(config.train_batch_size) if config.mode != 'eval' else 0
-    if _PEAK * need > available:
+    if _PEAK * needed > available:
         logger.info(
             'warning: training needs at least %s of memory, and may need %g times as much; %s are available. If it is '
             'killed, decrease --train_batch_size=%d',
-            *(_shown(need), _PEAK, _shown(available), config.train_batch_size),
+            *(_shown(needed), _PEAK, _shown(available), config.train_batch_size),
         )
 
 
@@ -169,96 +167,26 @@ def _buffer_problems(config: Config, available: int) -> Iterator[str]:
             )
 
 
-def _problem(
-    config: Config, need_of: Callable[[Config], Need], name: str, flag: str, task: str, available: int
-) -> Iterator[str]:
-    """A message about a step that does not fit."""
-    batch, need = getattr(config, name), need_of(config)
-    if need.of(batch) <= available:
-        return
-    if need.variables > available:
-        given = f'--num_classes={config.num_classes}'
-        if 'depth_multiplier' in NETWORKS[config.network].options:
-            given = f'--depth_multiplier={config.depth_multiplier:g}, {given}'
-        what, amount = f"{task}: the network's variables need", need.variables
-        advice = [*_smaller_network(config, need_of, batch, available)]
-    else:
-        given = f'--{flag}={batch}, --height={config.height}, --width={config.width}'
-        what, amount = f'{task} needs', need.of(batch)
-        advice = [
-            *_smaller_batch(config, need, flag, available),
-            *_smaller_images(config, need_of, batch, available),
-        ]
-    yield (
-        f'{given}: {what} an estimated {_shown(amount)} of memory; {_shown(available)} are available on this machine. '
-        + (f'What fits: {", or ".join(advice)}.' if advice else f'No {flag} fits; use a smaller network or images.')
-    )
-
-
-def _smaller_batch(config: Config, need: Need, flag: str, available: int) -> Iterator[str]:
-    fitting = int(available * _SPARE - need.variables) // need.per_image // config.replicas * config.replicas
-    if fitting > 0:
-        yield f'--{flag}={fitting}'
-
-
-def _smaller_images(config: Config, need_of: Callable[[Config], Need], batch: int, available: int) -> Iterator[str]:
-    """The largest images that fit: the longer side alone is shorter, or both in the same proportion."""
-    smallest = NETWORKS[config.network].min_size
-    sides = {'height': config.height, 'width': config.width}
-    longer = max(sides, key=lambda side: sides[side])
-    for names in ([longer], [*sides]) if max(sides.values()) > 2 * min(sides.values()) else ([*sides],):
-
-        def scaled(factor: float, names: Sequence[str] = names) -> Config:
-            return dataclasses.replace(config, **{name: max(smallest, int(sides[name] * factor)) for name in names})
-
-        fitting = _fitting(scaled, 1 / len(names), need_of, batch, available)
-        if fitting:
-            yield ' '.join(f'--{name}={getattr(fitting, name)}' for name in names)
-            return
-
-
-def _smaller_network(config: Config, need_of: Callable[[Config], Need], batch: int, available: int) -> Iterator[str]:
-    """The widest network, or the largest number of classes, that fits."""
-    names = ['num_classes']
-    if 'depth_multiplier' in NETWORKS[config.network].options:
-        names.insert(0, 'depth_multiplier')
-    for name in names:
-        value = getattr(config, name)
-
-        def scaled(factor: float, name: str = name, value: float = value) -> Config:
-            fitting = value * factor
-            return dataclasses.replace(config, **{name: max(2, int(fitting)) if name == 'num_classes' else fitting})
-
-        # Most variables are between two layers, and grow with the square of their channels.
-        fitting = _fitting(scaled, 0.5 if name == 'depth_multiplier' else 1, need_of, batch, available)
-        if fitting:
-            found = getattr(fitting, name)
-            yield f'--{name}={found:.2g}' if isinstance(found, float) else f'--{name}={found}'
-
-
-def _fitting(
-    scaled: Callable[[float], Config],
-    exponent: float,
-    need_of: Callable[[Config], Need],
-    batch: int,
-    available: int,
-) -> Optional[Config]:
-    """A smaller configuration that fits; None if none of some guesses does.
-
-    Args:
-      scaled: makes the configuration for a factor.
-      exponent: the factor changes with this power of the memory.
-      need_of: the memory of a configuration.
-      batch: images in a batch.
-      available: bytes of memory.
-    """
-    available = int(available * _SPARE)
-    excess = need_of(scaled(1.0)).of(batch) / available
-    for margin in (0.95, 0.8, 0.5, 0.1):
-        fitting = scaled(margin * excess**-exponent)
-        if need_of(fitting).of(batch) <= available:
-            return fitting
-    return None
+def _problem(config: Config, memory: StepMemory, flag: str, available: int) -> Iterator[str]:
+    """A message about a step that does not fit; `flag` sets its batch size."""
+    task, batch = ('evaluation', config.eval_batch_size)
+    if flag == 'train_batch_size':
+        task, batch = ('training', config.train_batch_size)
+    if memory.variables > available:
+        width = f', --depth_multiplier={config.depth_multiplier:g}' if config.depth_multiplier != 1 else ''
+        yield (
+            f"--network={config.network}{width}, --num_classes={config.num_classes}: {task}: the network's variables "
+            f'need an estimated {_shown(memory.variables)} of memory; {_shown(available)} are available on this '
+            'machine. Use a smaller network.'
+        )
+    elif memory.of(batch) > available:
+        most = (available - memory.variables) // memory.per_image // config.replicas * config.replicas
+        remedy = f'At most --{flag}={most} fits' if most else f'Images of this size do not fit, for any --{flag}'
+        yield (
+            f'--{flag}={batch}, --height={config.height}, --width={config.width}: {task} needs an estimated '
+            f'{_shown(memory.of(batch))} of memory; {_shown(available)} are available on this machine. {remedy}; '
+            'smaller images need less.'
+        )
 
 
 def _shown(size: int) -> str:

@@ -1,1 +1,1 @@
-"""A profile of training steps: a trace of host and device, its analysis, and a page."""
+"""A profile of training steps: its numbers, the phases of a trace of host and device, and a page."""

@@ -5,15 +5,9 @@ from typing import Any, List
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.commands.preflight import __main__ as preflight
-from inception_v3.tpu.topology import CLOUD_TPUS, emulated
+from inception_v3.commands.preflight import storage
+from inception_v3.tpu.topology import CLOUD_TPUS
 from tests.support.preflights import FAKE, SMALL, run
-from tests.support.tiers import further
-
-# Building the graphs of more cores takes longer; the largest slice takes minutes.
-COMMON = ['v2-8', 'v3-32']
-# Larger TPUs run the same code for longer: docs/measurements.md has the time of a v3-2048.
-LARGEST = 'v2-512'
 
 
 @pytest.mark.slow
@@ -41,15 +35,9 @@ def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
     assert (result.code, report['may_start'], report['errors']) == (0, True, [])
     # Flags that a run needs and this command line lacks.
     assert [warning.split(':')[0] for warning in report['warnings']] == ['--model_dir', '--tpu', '--data_dir']
-    training, evaluation = report['training'], report['evaluation']
-    assert (training['collectives'], training['batch_norm_collectives']) == (196, 0)
-    assert (evaluation['steps'], evaluation['batch_per_core']) == (49, 128)
+    assert report['training']['collectives'] == 196
     memory = report['training_memory_of_a_core']
     assert memory['parameter_count'] == 27_145_970
-    assert memory['parameter_bytes'] == 4 * 27_145_970
-    # RMSProp keeps a mean square and a momentum.
-    assert memory['optimizer_bytes'] == 8 * 27_145_970
-    assert memory['average_bytes'] == 4 * 27_145_970
     # Published runs of this size used a v2-8: the estimate must fit, and be close to the memory.
     assert 0.75 * memory['memory_bytes'] < memory['total_bytes'] < memory['memory_bytes'] == 8 << 30
 
@@ -88,18 +76,13 @@ def test_documented_default__batches_steps_files_and_infeed(capsys: Any, one_lay
     assert 'xla_step' not in report
 
 
-def tier_of(name: str) -> Any:
-    if name in COMMON:
-        return ()
-    return pytest.mark.program if CLOUD_TPUS[name].cores <= 128 else pytest.mark.slow
-
-
 @pytest.mark.parametrize(
     'name',
     [
-        pytest.param(name, marks=tier_of(name))
-        for name, topology in CLOUD_TPUS.items()
-        if topology.cores <= 256 or name == LARGEST
+        'v2-8',
+        'v3-32',
+        pytest.param('v2-128', marks=pytest.mark.program),
+        pytest.param('v3-2048', marks=pytest.mark.slow),
     ],
 )
 def test_topology__report_describes_cores_hosts_and_feeding(capsys: Any, one_layer: None, name: str) -> None:
@@ -135,41 +118,35 @@ def test_topology__report_describes_cores_hosts_and_feeding(capsys: Any, one_lay
 @pytest.mark.parametrize(
     ('name', 'machines', 'version', 'command'),
     [
-        ('v2-8', 1, 'tpu-vm-tf-2.15.1-se', './run --tf=image python -m inception_v3.main --tpu=local'),
-        ('v3-8', 1, 'tpu-vm-tf-2.15.1-se', './run --tf=image python -m inception_v3.main --tpu=local'),
-        (
-            'v3-32',
-            4,
-            'tpu-vm-tf-2.15.1-pod-se',
-            'TPU_LOAD_LIBRARY=0 ./run --tf=image python -m inception_v3.main --tpu=NAME --num_shards=32',
-        ),
+        ('v3-8', '1 TPU VM;', 'tpu-vm-tf-2.15.1-se', 'python -m inception_v3.main --tpu=local'),
+        ('v3-32', '4 TPU VMs;', 'tpu-vm-tf-2.15.1-pod-se', 'python -m inception_v3.main --tpu=NAME --num_shards=32'),
+        ('emulated:8', '', '', ''),
     ],
 )
 def test_software__is_what_can_be_rented_today(
-    capsys: Any, without_graphs: None, name: str, machines: int, version: str, command: str
+    capsys: Any, without_graphs: None, name: str, machines: str, version: str, command: str
 ) -> None:
-    report = run(capsys, *FAKE, f'--topology={name}', '--json').report
-    expected = {'architecture': 'TPU VM', 'software_version': version, 'tensorflow': '2.15', 'command': command}
-    assert report['software'] == expected and report['cluster']['hosts'] == machines
-    text = ' '.join(run(capsys, *FAKE, f'--topology={name}').out.split())
-    assert f'{machines} TPU VM{"" if machines == 1 else "s"}; TPU nodes ended in April 2025' in text
-    of_1_15 = 'no TPU that can be rented has 1.15, which built the graphs below: check again with ./run --tf=2.15'
-    assert (of_1_15 in text) == tf.__version__.startswith('1.')
+    flag = f'--topology={name}' if machines else f'--tpu={name}'
+    report = run(capsys, *FAKE, flag, '--json').report
+    if not machines:
+        assert 'software' not in report
+        return
+    software = report['software']
+    assert (software['architecture'], software['software_version']) == ('TPU VM', version)
+    assert software['command'].endswith(f'./run --tf=image {command}')
+    assert software['command'].startswith('TPU_LOAD_LIBRARY=0 ') == (name == 'v3-32')
+    text = ' '.join(run(capsys, *FAKE, flag).out.split())
+    assert f'{machines} TPU nodes ended in April 2025' in text
+    assert ('no TPU that can be rented has 1.15' in text) == tf.__version__.startswith('1.')
 
 
-def test_software__is_not_reported_for_an_emulated_tpu(capsys: Any, without_graphs: None) -> None:
-    assert 'software' not in run(capsys, *FAKE, '--tpu=emulated:8', '--json').report
-
-
-def test_text_report__ends_with_the_verdict(capsys: Any, one_layer: None) -> None:
+def test_text_report__ends_with_the_verdict(capsys: Any, without_graphs: None) -> None:
     result = run(capsys, *FAKE, '--topology=v2-8', '--train_batch_size=24')
     assert result.code == 0
     lines = result.out.splitlines()
-    assert lines[0] == 'preflight of a run on v2-8'
-    assert lines[-1] == 'may start with --model_dir, --tpu or --master, which this command line lacks, 3 warnings'
+    assert lines[0] == 'preflight of a run on v2-8' and lines[-1].startswith('may start with --model_dir, --tpu or')
     assert any(line.startswith('  the region of the buckets') for line in lines)
     assert '--train_batch_size=24: 3 images per core' in ' '.join(result.out.split())
-    assert all(len(line) <= 120 for line in lines)
 
 
 @pytest.mark.program
@@ -196,38 +173,14 @@ def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits
 def test_seed__hosts_divide_records_instead_of_files(
     capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any
 ) -> None:
-    flags = [
-        '--tpu=emulated:6x3',
-        '--train_batch_size=48',
-        '--eval_batch_size=48',
-        '--mode=train',
-        '--seed=3',
-        '--json',
-    ]
-    result = run(capsys, *SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
+    sizes = ['--train_batch_size=48', '--eval_batch_size=48', f'--data_dir={digits_dir}']
+    flags = ['--tpu=emulated:6x3', '--mode=train', '--seed=3', f'--model_dir={tmp_path}/model', '--json']
+    result = run(capsys, *SMALL, *sizes, *flags)
     assert result.code == 0, result.out
     # 12 lanes for 3 hosts; without them, 16.
     assert result.report['training']['lanes_per_host'] == 4 and 'files_per_host' not in result.report['training']
     warnings = ' '.join(result.report['warnings'])
     assert 'hosts that divides 16' in warnings and 'cannot be divided equally' not in warnings
-
-
-@pytest.mark.parametrize('name', ['emulated:6x3', further('emulated:8x2')])
-def test_emulated_tpu__graph_of_a_real_tpu(capsys: Any, one_layer: None, tmp_path: Any, name: str) -> None:
-    topology = emulated(name)
-    flags = [f'--tpu={name}', '--train_batch_size=96', '--eval_batch_size=48', '--json']
-    result = run(capsys, *FAKE, *flags, f'--model_dir={tmp_path}/model')
-    assert result.code == 0, result.out
-    training, evaluation = result.report['training'], result.report['evaluation']
-    image = 75 * 75 * 3 * 4 + 4
-    of_host = 96 // topology.hosts
-    assert (training['input_pipelines'], training['infeed_bytes_per_host']) == (topology.hosts, of_host * image)
-    of_host = 48 // topology.hosts
-    assert (evaluation['input_pipelines'], evaluation['infeed_bytes_per_host']) == (topology.hosts, of_host * image)
-    assert training['collectives'] == 4
-    assert all(
-        result.report[f'{section}_memory_of_a_core']['activation_bytes'] for section in ('training', 'evaluation')
-    )
 
 
 def test_mode__only_its_graphs_are_built(capsys: Any, one_layer: None) -> None:
@@ -237,20 +190,16 @@ def test_mode__only_its_graphs_are_built(capsys: Any, one_layer: None) -> None:
     assert 'evaluation' not in report and report['training']['steps'] == 213000
 
 
-@pytest.mark.parametrize(
-    'error', [OSError(28, 'No space left on device'), tf.errors.UnavailableError(None, None, 'No space\nin graph')]
-)
-def test_system_error__one_message_and_exit_code_1(capsys: Any, monkeypatch: Any, error: Exception) -> None:
+def test_system_error__one_message_and_exit_code_1(capsys: Any, monkeypatch: Any) -> None:
     def fail(*others: Any) -> None:
-        raise error
+        raise OSError(28, 'No space left on device')
 
-    monkeypatch.setattr(preflight.storage, 'stand_in', fail)
+    monkeypatch.setattr(storage, 'stand_in', fail)
     result = run(capsys, '--topology=v2-8')
-    assert (result.code, result.out) == (1, '')
+    assert (result.code, result.out) == (1, '') and 'Traceback' not in result.err
     message = result.err.splitlines()[-1]
     assert message.startswith('error: ') and 'No space' in message and '--verbose' in message
-    assert 'Traceback' not in result.err and 'in graph' not in result.err
-    with pytest.raises(type(error)):
+    with pytest.raises(OSError, match='No space'):
         run(capsys, '--topology=v2-8', '--verbose')
 
 
@@ -258,22 +207,13 @@ def test_system_error__one_message_and_exit_code_1(capsys: Any, monkeypatch: Any
     ('arguments', 'parts'),
     [
         (['--topology=w2-8'], ['--topology=w2-8', 'no such Cloud TPU', 'v2-8', 'v3-2048']),
-        (['--topology=v2'], ['--topology=v2: Cloud TPU has no v2 of this size. Choose from v2-8, ', 'v3-2048']),
-        (['--topology=v2-1024'], ['--topology=v2-1024: the largest v2 has 512 cores. Choose from v2-8, ']),
         (['--topology=v3-4096'], ['--topology=v3-4096: the largest v3 has 2,048 cores. Choose from v2-8, ']),
         (['--topology=v3-16'], ['--topology=v3-16: Cloud TPU has no v3 of this size.']),
-        (['--topology=v4-8'], ['--topology=v4-8: this program runs on v2 and v3 only; ', 'was not tried on v4']),
         (['--topology=v5litepod-16'], ['--topology=v5litepod-16: this program runs on v2 and v3 only; ', '(PJRT)']),
-        (['--topology=v6e-8'], ['--topology=v6e-8: this program runs on v2 and v3 only; ']),
-        ([], ['--topology', 'name the TPU', 'v2-8', '--tpu=emulated:CORES']),
-        (['--tpu=node'], ['--topology', 'name the TPU']),
+        (['--tpu=node'], ['--topology', 'name the TPU', 'v2-8', '--tpu=emulated:CORES']),
         (['--tpu=emulated:8x3'], ['--tpu=emulated:8x3', '3 hosts']),
-        (['--topology=v2-8', '--xla=perhaps'], ['xla', 'perhaps']),
         (['--topology=v2-8', '--xla=7'], ['xla=7', 'must be True or False']),
         (['--topology=v2-8', '--train_stpes=3'], ['train_stpes', 'train_steps']),
-        (['--topology=v2-8', '--train_batch_size=many'], ['train_batch_size=many', 'a whole number']),
-        (['--topology=v2-8', '--preset=foo'], ['preset', 'foo', 'digits']),
-        (['--topology=v2-8', 'train'], ['train: not a flag']),
     ],
 )
 def test_invalid_command_line__one_message_and_exit_code_2(capsys: Any, arguments: List[str], parts: List[str]) -> None:
@@ -282,10 +222,3 @@ def test_invalid_command_line__one_message_and_exit_code_2(capsys: Any, argument
     assert result.err.startswith('error: ') and 'Traceback' not in result.err
     for part in parts:
         assert part in result.err
-
-
-def test_help__own_flags_and_flags_of_a_run(capsys: Any) -> None:
-    result = run(capsys, '--help')
-    assert result.code == 0
-    for part in ('inception-v3 preflight', '--topology=', 'v3-2048', '--xla=', '--json=', '--train_steps='):
-        assert part in result.out

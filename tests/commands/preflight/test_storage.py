@@ -1,19 +1,35 @@
 """Tests of the preflight's checks of data sets, folders and checkpoints."""
 
 import os
+import pathlib
 import shutil
 from typing import Any, List
+from unittest import mock
 
 import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from data.sources import Source
 from inception_v3.commands.preflight import graphs, storage
 from inception_v3.commands.preflight.report import Report
-from inception_v3.config import Config
-from tests.support.photos import Photo, photo_example, set_boxes
+from tests.support.photos import Photo, photo_example
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
+
+
+@pytest.fixture
+def copied(photo_dir: str, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A copy of the photographs' data set: two files in each split."""
+    shutil.copytree(photo_dir, str(tmp_path / 'data'))
+    return tmp_path / 'data'
+
+
+def save_checkpoint(folder: pathlib.Path) -> None:
+    """Saves a checkpoint without a network."""
+    folder.mkdir()
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.train.create_global_step()
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, str(folder / 'model.ckpt'), 0)
 
 
 def test_data__fewer_files_than_hosts_is_an_error(
@@ -36,141 +52,94 @@ def test_folders__written_and_deleted(
     assert report['may_start'] and report['storage'] == storage
     assert os.listdir(f'{tmp_path}/model') == []
     (tmp_path / 'file').write_text('')
-    (error,) = errors_of(capsys, *flags, f'--model_dir={tmp_path}/file/model')
-    assert f'--model_dir={tmp_path}/file/model: cannot be written to' in error
-    (error,) = errors_of(capsys, *flags, f'--export_dir={tmp_path}/file/export')
-    assert f'--export_dir={tmp_path}/file/export: cannot be written to' in error
+    for flag in ('--model_dir', '--export_dir'):
+        (error,) = errors_of(capsys, *flags, f'{flag}={tmp_path}/file/below')
+        assert f'{flag}={tmp_path}/file/below: cannot be written to' in error
 
 
 def test_data__first_files_are_read(
-    capsys: Any, without_graphs: None, photo_dir: str, reachable: List[str], tmp_path: Any
+    capsys: Any, without_graphs: None, copied: pathlib.Path, reachable: List[str]
 ) -> None:
-    data_dir = str(tmp_path / 'data')
-    shutil.copytree(photo_dir, data_dir)
-    flags = [*reachable, f'--data_dir={data_dir}']
-    path = records.shard_path(data_dir, records.VALIDATION, 0, 2)
-    with open(path, 'r+b') as file:
+    flags = [*reachable, f'--data_dir={copied}']
+    first, second = (copied / f'validation-0000{number}-of-00002' for number in (0, 1))
+    with open(first, 'r+b') as file:
         file.seek(100)
         file.write(b'damage')
     (error,) = errors_of(capsys, *flags)
-    assert path in error and 'damaged' in error
-    os.remove(records.shard_path(data_dir, records.VALIDATION, 0, 2))
-    os.remove(records.shard_path(data_dir, records.VALIDATION, 1, 2))
+    assert str(first) in error and 'damaged' in error
+    first.unlink()
+    second.unlink()
     (error,) = errors_of(capsys, *flags)
     assert 'no validation files' in error
     # A run that only trains needs no validation files; a missing training file is a warning.
-    os.remove(records.shard_path(data_dir, records.TRAIN, 0, 2))
+    (copied / 'train-00000-of-00002').unlink()
     (warning,) = warnings_of(capsys, *flags, '--mode=train')
     assert '1 of 2 train files are missing' in warning and 'train-00000-of-00002' in warning
-    with open(os.path.join(data_dir, 'dataset.json'), 'w') as file:
-        file.write('{}')
+    (copied / 'dataset.json').write_text('{}')
     (error,) = errors_of(capsys, *flags, '--mode=train')
     assert 'dataset.json: not a valid description' in error
 
 
 def test_data__a_host_without_records_is_an_error(
-    capsys: Any, without_graphs: None, photo_dir: str, reachable: List[str], tmp_path: Any
+    capsys: Any, without_graphs: None, copied: pathlib.Path, tmp_path: Any
 ) -> None:
-    data_dir = str(tmp_path / 'data')
-    shutil.copytree(photo_dir, data_dir)
-    flags = [*reachable, '--topology=v2-32', f'--data_dir={data_dir}', '--mode=train']
-    for shard in (2, 3):
-        shutil.copy(records.shard_path(data_dir, records.TRAIN, 0, 2), records.shard_path(data_dir, 'train', shard, 4))
-    for shard in (0, 1):
-        os.rename(
-            records.shard_path(data_dir, records.TRAIN, shard, 2), records.shard_path(data_dir, records.TRAIN, shard, 4)
-        )
-    assert run(capsys, *flags).code == 0
-    with open(records.shard_path(data_dir, records.TRAIN, 1, 4), 'w'):
-        pass
+    (copied / 'train-00001-of-00002').write_bytes(b'')
+    flags = [*SMALL, '--tpu=emulated:2x2', f'--model_dir={tmp_path}/model', f'--data_dir={copied}', '--mode=train']
     (error,) = errors_of(capsys, *flags)
-    assert 'train-00001-of-00004' in error
+    assert 'train-00001-of-00002' in error
 
 
 def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
-    capsys: Any, without_graphs: None, photo_dir: str, tmp_path: Any
+    capsys: Any, without_graphs: None, copied: pathlib.Path
 ) -> None:
-    flags = [*SMALL, '--topology=v2-8', '--json']
-    result = run(capsys, *flags, f'--data_dir={photo_dir}')
-    (error,) = result.report['errors']
-    assert "this machine's disk" in error and result.report['storage']['data_set'] == 'photos'
+    flags = [*SMALL, '--topology=v2-8', '--json', f'--data_dir={copied}']
+    report = run(capsys, *flags).report
+    assert "this machine's disk" in report['errors'][0] and report['storage']['data_set'] == 'photos'
     # Without a description, the assumption is named.
-    shutil.copytree(photo_dir, str(tmp_path / 'data'))
-    os.remove(tmp_path / 'data' / 'dataset.json')
-    result = run(capsys, *flags, f'--data_dir={tmp_path}/data', '--num_classes=11')
-    (warning,) = [each for each in result.report['warnings'] if 'no dataset.json' in each]
+    (copied / 'dataset.json').unlink()
+    report = run(capsys, *flags, '--num_classes=11').report
+    (warning,) = [each for each in report['warnings'] if 'no dataset.json' in each]
     assert '1,281,167 training and 50,000 validation images of 11 classes are assumed' in warning
-    assert 'Give --num_train_images, --num_eval_images if' in warning
-    assert result.report['storage']['data_set'] is None
+    assert 'Give --num_train_images, --num_eval_images if' in warning and report['storage']['data_set'] is None
 
 
 def test_unreachable_folder__not_touched(capsys: Any, without_graphs: None, tmp_path: Any) -> None:
-    (tmp_path / 'model').mkdir()
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.train.create_global_step()
-        session.run(tf.global_variables_initializer())
-        tf.train.Saver().save(session, str(tmp_path / 'model' / 'model.ckpt'), 0)
-    result = run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/model', '--json')
-    (error,) = result.report['errors']
-    assert "this machine's disk" in error
-    assert result.report['storage'] == {'data_dir': None}
+    save_checkpoint(tmp_path / 'model')
+    report = run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/model', '--json').report
+    assert "this machine's disk" in report['errors'][0] and report['storage'] == {'data_dir': None}
     assert run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/new').code == 2
     assert not (tmp_path / 'new').exists()
 
 
-def test_data__bad_boxes_are_an_error_if_used(
-    capsys: Any, without_graphs: None, photo_dir: str, photos: List[Photo], reachable: List[str], tmp_path: Any
-) -> None:
-    data_dir = str(tmp_path / 'data')
-    shutil.copytree(photo_dir, data_dir)
-    uneven = photo_example(photos[0])
-    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
-    for split in (records.TRAIN, records.VALIDATION):
-        with tf.io.TFRecordWriter(records.shard_path(data_dir, split, 0, 2)) as writer:
-            writer.write(uneven.SerializeToString())
-    flags = [*reachable, f'--data_dir={data_dir}']
-    assert run(capsys, *flags).code == 0
-    (error,) = errors_of(capsys, *flags, '--use_annotated_bbox')
-    assert 'train-00000-of-00002, record 0: bounding boxes with missing corners' in error
-
-
 def test_data__at_most_three_bad_records_are_named(
-    capsys: Any, without_graphs: None, photo_dir: str, photos: List[Photo], reachable: List[str], tmp_path: Any
+    capsys: Any, without_graphs: None, copied: pathlib.Path, photos: List[Photo], reachable: List[str]
 ) -> None:
-    data_dir = str(tmp_path / 'data')
-    shutil.copytree(photo_dir, data_dir)
     example = photo_example(photos[0])
     example.features.feature['image/encoded'].bytes_list.value[:] = [b'no image']
-    with tf.io.TFRecordWriter(records.shard_path(data_dir, records.TRAIN, 0, 2)) as writer:
-        for _ in range(4):
-            writer.write(example.SerializeToString())
-        writer.write(photo_example(photos[0]).SerializeToString())
-    flags = [*reachable, f'--data_dir={data_dir}', '--mode=train']
-    named = [f'train-00000-of-00002, record {number}: ' for number in range(3)]
+    with tf.io.TFRecordWriter(records.shard_path(str(copied), records.TRAIN, 0, 2)) as writer:
+        for each in (*[example] * 4, photo_example(photos[0])):
+            writer.write(each.SerializeToString())
     for allowed, find in ((0, errors_of), (3, errors_of), (4, warnings_of)):
-        findings = find(capsys, *flags, f'--max_bad_records={allowed}')
-        assert len(findings) == 3
-        for part, finding in zip(named, findings):
-            assert part in finding and f'at most {allowed} records (--max_bad_records)' in finding
+        findings = find(capsys, *reachable, f'--data_dir={copied}', '--mode=train', f'--max_bad_records={allowed}')
+        assert [f'train-00000-of-00002, record {number}: ' in finding for number, finding in enumerate(findings)] == [
+            True
+        ] * 3
+        assert all(f'at most {allowed} records (--max_bad_records)' in finding for finding in findings)
 
 
 def test_checkpoint__of_another_network_is_an_error(
     capsys: Any, one_layer: None, reachable: List[str], tmp_path: Any
 ) -> None:
-    (tmp_path / 'model').mkdir()
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.train.create_global_step()
-        session.run(tf.global_variables_initializer())
-        tf.train.Saver().save(session, str(tmp_path / 'model' / 'model.ckpt'), 0)
-    result = run(capsys, *reachable, '--use_data=fake', '--mode=train', '--json')
-    assert result.report['storage']['checkpoint'] == f'{tmp_path}/model/model.ckpt-0'
-    (error,) = result.report['errors']
-    assert result.code == 2 and 'model.ckpt-0: does not fit this run' in error
+    save_checkpoint(tmp_path / 'model')
+    report = run(capsys, *reachable, '--use_data=fake', '--mode=train', '--json').report
+    assert report['storage']['checkpoint'] == f'{tmp_path}/model/model.ckpt-0'
+    (error,) = report['errors']
+    assert 'model.ckpt-0: does not fit this run' in error
 
 
 @pytest.mark.program
 def test_bucket_without_an_answer__reported_in_time(capsys: Any, without_graphs: None, monkeypatch: Any) -> None:
-    monkeypatch.setattr('inception_v3.commands.preflight.storage._ANSWER_SECONDS', 1)
+    monkeypatch.setattr(storage, '_ANSWER_SECONDS', 1)
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', *folders)
     assert ['no answer within 1 seconds' in error for error in errors] == [True, True]
@@ -180,36 +149,17 @@ def test_bucket_without_an_answer__reported_in_time(capsys: Any, without_graphs:
 def test_timeout__does_not_count_loading_tensorflow(tmp_path: Any, monkeypatch: Any) -> None:
     (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(6)')
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
-    monkeypatch.setattr('inception_v3.commands.preflight.storage._ANSWER_SECONDS', 5)
+    monkeypatch.setattr(storage, '_ANSWER_SECONDS', 5)
     report = Report('storage')
-    assert storage.unanswered({'model_dir': f'file://{tmp_path}'}, report) == set()
-    assert report.may_start
-
-
-def test_stand_in__empty_files_of_each_split() -> None:
-    with storage.stand_in('tfrecord', {'train': 3, 'validation': 1}, 77) as (data_dir, model_dir):
-        source = Source(data_dir)
-        assert sum(each.records for each in source.contents(source.find('train'))) == 77
-        assert sorted(os.listdir(data_dir)) == [
-            '.records.json',
-            *(f'train-0000{shard}-of-00003' for shard in range(3)),
-            'validation-00000-of-00001',
-        ]
-        assert os.listdir(model_dir) == []
-    assert not os.path.exists(data_dir) and not os.path.exists(model_dir)
+    assert storage.unanswered({'model_dir': f'file://{tmp_path}'}, report) == set() and report.may_start
 
 
 def test_temporary_folders__removed(capsys: Any, one_layer: None, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    built = []
-    build = graphs.build
-
-    def record(config: Config, *others: Any) -> tf.Graph:
-        built.append(config)
-        return build(config, *others)
-
-    monkeypatch.setattr(graphs, 'build', record)
+    build = mock.Mock(wraps=graphs.build)
+    monkeypatch.setattr(graphs, 'build', build)
     assert run(capsys, *FAKE, '--topology=v2-8').code == 0
-    folders = [folder for config in built for folder in (config.data_dir, str(config.model_dir))]
+    configs = [call[0][0] for call in build.call_args_list]
+    folders = [folder for config in configs for folder in (config.data_dir, str(config.model_dir))]
     assert len(folders) == 4 and not any(os.path.exists(folder) for folder in folders)
     assert os.listdir(str(tmp_path)) == []

@@ -75,15 +75,3 @@ def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> N
     transient = Transient([])
     assert train(tmp_path, transient) == 5
     assert transient.count == 10
-
-
-def test_recovery_limit_hook__counts_the_sessions_of_the_newest_step() -> None:
-    hook = RecoveryLimitHook(lambda: None)
-    step = tf.train.get_or_create_global_step()
-    with tf.Session() as session:
-        # A resumed run, and three sessions that begin at another step.
-        for begin in (5, 7, 7, 7):
-            step.load(begin, session)
-            hook.after_create_session(session, None)
-        with pytest.raises(TrainingError, match='interrupted 3 times after step 7'):
-            hook.after_create_session(session, None)

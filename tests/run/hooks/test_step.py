@@ -2,7 +2,8 @@
 
 import dataclasses
 import pathlib
-from typing import Any, List, Tuple
+from typing import Any, List
+from unittest import mock
 
 import pytest
 
@@ -12,29 +13,9 @@ from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks.divergence import DivergenceWatcher
 from inception_v3.run.hooks.recovery import RecoveryLimitHook
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
-from inception_v3.run.hooks.step import Step, StepHook, Watcher
+from inception_v3.run.hooks.step import StepHook
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.runs import execute, make_small_config
-
-
-class Recorder(Watcher):
-    """Adds each call, with its method and argument, to a list shared by several watchers."""
-
-    def __init__(self, name: str, calls: List[Tuple[str, str, Any]]):
-        self._name = name
-        self._calls = calls
-
-    def graph_built(self) -> None:
-        self._calls.append((self._name, 'graph_built', None))
-
-    def session_began(self, session: tf.Session, begin: int, now: float) -> None:
-        self._calls.append((self._name, 'session_began', (begin, now)))
-
-    def step_done(self, session: tf.Session, done: Step) -> None:
-        self._calls.append((self._name, 'step_done', done))
-
-    def session_ended(self) -> None:
-        self._calls.append((self._name, 'session_ended', None))
 
 
 def run_steps(hooks: List[tf.estimator.SessionRunHook], losses: List[float], first: int = 0) -> None:
@@ -54,32 +35,23 @@ def run_steps(hooks: List[tf.estimator.SessionRunHook], losses: List[float], fir
                 session.run(update)
 
 
-def test_step_hook__gives_all_watchers_one_reading_in_their_order() -> None:
-    calls: List[Tuple[str, str, Any]] = []
-    run_steps([StepHook([Recorder('first', calls), Recorder('second', calls)])], [3.0, 2.0])
+def test_step_hook__gives_all_watchers_one_reading_of_the_step_after_the_update_and_the_last_loss() -> None:
+    both = mock.Mock()
+    run_steps([StepHook([both.first, both.second])], [3.0, 2.0], first=7)
     methods = ['graph_built', 'session_began', 'step_done', 'step_done', 'session_ended']
-    assert [(name, method) for name, method, _ in calls] == [
-        (name, method) for method in methods for name in ('first', 'second')
-    ]
-    assert all(one[2] is other[2] or one[2] == other[2] for one, other in zip(calls[::2], calls[1::2]))
-
-
-def test_step_hook__reads_the_step_after_the_update_and_the_last_loss() -> None:
-    calls: List[Tuple[str, str, Any]] = []
-    run_steps([StepHook([Recorder('only', calls)])], [3.0, 2.0, 1.0], first=7)
-    began, *done = [value for _, method, value in calls if method in ('session_began', 'step_done')]
-    assert began[0] == 7
-    assert [(each.step, each.loss) for each in done] == [(8, 3.0), (9, 2.0), (10, 1.0)]
-    times = [began[1], *(each.time for each in done)]
-    assert times == sorted(times)
+    calls = [(name, arguments[1:]) for name, arguments, _ in both.mock_calls]
+    assert [name for name, _ in calls] == [f'{name}.{method}' for method in methods for name in ('first', 'second')]
+    assert all(one == other for (_, one), (_, other) in zip(calls[::2], calls[1::2]))
+    _, began, *done, _ = [arguments for _, arguments in calls[::2]]
+    assert (began[0], [(each.step, each.loss) for (each,) in done]) == (7, [(8, 3.0), (9, 2.0)])
 
 
 def test_step_hook__calls_no_later_watcher_after_an_error() -> None:
-    calls: List[Tuple[str, str, Any]] = []
+    later = mock.Mock()
     with pytest.raises(DivergedError):
-        run_steps([StepHook([DivergenceWatcher(10), Recorder('later', calls)])], [1.0, float('nan')])
-    assert [value.loss for _, method, value in calls if method == 'step_done'] == [1.0]
-    assert 'session_ended' not in [method for _, method, _ in calls]
+        run_steps([StepHook([DivergenceWatcher(10), later])], [1.0, float('nan')])
+    assert [call[0][1].loss for call in later.step_done.call_args_list] == [1.0]
+    assert not later.session_ended.called
 
 
 def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one_layer: None, monkeypatch: Any) -> None:

@@ -11,8 +11,7 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.evaluations import append_evaluation
-from inception_v3.run.hooks import step as step_module
-from inception_v3.run.hooks.step import StepHook
+from inception_v3.run.hooks.step import Step
 from inception_v3.run.hooks.summaries import EvaluationSummaries, TrainingSummaries
 from tests.support.evaluations import EVALUATION
 
@@ -52,33 +51,19 @@ def make_older(folder: str) -> None:
         os.rename(path, path.replace('tfevents.', 'tfevents.0'))
 
 
-def train(watcher: TrainingSummaries, begin: int, loops: List[int], monkeypatch: Any) -> None:
+def train(watcher: TrainingSummaries, begin: int, loops: List[int]) -> None:
     """Runs a session from step `begin`, with one call per loop of steps. A step takes 0.1 s; its loss is its number."""
-    now = [1000.0]
-    monkeypatch.setattr(step_module.time, 'monotonic', lambda: now[0])
-    with tf.Graph().as_default():
-        step = tf.train.get_or_create_global_step()
-        done = tf.placeholder(tf.int64, [])
-        advance = step.assign_add(done)
-        tf.losses.add_loss(tf.cast(advance, tf.float32) - 1)
-        start = step.assign(begin)
-        with tf.train.SingularMonitoredSession(hooks=[_SetStep(start), StepHook([watcher])]) as session:
-            for loop in loops:
-                now[0] += 0.1 * loop
-                session.run(advance, {done: loop})
+    step, now = begin, 1000.0
+    watcher.graph_built()
+    watcher.session_began(None, begin, now)
+    for loop in loops:
+        step, now = step + loop, now + 0.1 * loop
+        watcher.step_done(None, Step(step, step - 1, now))
     watcher.flush()
 
 
-class _SetStep(tf.estimator.SessionRunHook):
-    def __init__(self, start: tf.Tensor):
-        self._start = start
-
-    def after_create_session(self, session: tf.Session, coord: Any) -> None:
-        session.run(self._start)
-
-
-def test_training_summaries__number_a_point_by_the_steps_done_before_it(config: Config, monkeypatch: Any) -> None:
-    train(TrainingSummaries(config, ()), 0, [1] * 60, monkeypatch)
+def test_training_summaries__number_a_point_by_the_steps_done_before_it(config: Config) -> None:
+    train(TrainingSummaries(config, ()), 0, [1] * 60)
     curves = shown(config.model_dir)
     at = [*range(0, 60, 4)]
     assert curves['loss'] == {step: step for step in at}
@@ -89,37 +74,31 @@ def test_training_summaries__number_a_point_by_the_steps_done_before_it(config: 
     assert curves['images_per_second'] == {step: pytest.approx(640, rel=1e-4) for step in at[1:]}
 
 
-def test_training_summaries__write_a_point_at_the_end_of_a_tpu_loop(config: Config, monkeypatch: Any) -> None:
-    train(TrainingSummaries(config, ()), 0, [3, 3, 3, 1, 1, 9, 2], monkeypatch)
+def test_training_summaries__write_a_point_at_the_end_of_a_tpu_loop(config: Config) -> None:
+    train(TrainingSummaries(config, ()), 0, [3, 3, 3, 1, 1, 9, 2])
     # The loops end with steps 2, 5, 8, 9, 10, 19 and 21. The loops that end with 9 and 10 contain no multiple of 4.
     assert [*shown(config.model_dir)['loss']] == [2, 5, 8, 19, 21]
 
 
-def test_training_summaries__measure_no_speed_across_sessions(config: Config, monkeypatch: Any) -> None:
+def test_training_summaries__void_points_beyond_the_restored_checkpoint(config: Config) -> None:
     watcher = TrainingSummaries(config, ())
-    train(watcher, 0, [1] * 4, monkeypatch)
+    train(watcher, 0, [1] * 12)
     # The second cycle, after an evaluation: its first step has no earlier time to measure from.
-    train(watcher, 4, [1] * 5, monkeypatch)
-    curves = shown(config.model_dir)
-    assert [*curves['loss']] == [0, 4, 8]
-    assert [*curves['images_per_second']] == [8]
-
-
-def test_training_summaries__void_points_beyond_the_restored_checkpoint(config: Config, monkeypatch: Any) -> None:
-    train(TrainingSummaries(config, ()), 0, [1] * 22, monkeypatch)
+    train(watcher, 12, [1] * 10)
+    assert [*shown(config.model_dir)['images_per_second']] == [4, 8, 16, 20]
     other = dataclasses.replace(config, learning_rate=1.0)
-    train(TrainingSummaries(other, ()), 14, [1] * 4, monkeypatch)
+    train(TrainingSummaries(other, ()), 14, [1] * 4)
     rates = shown(config.model_dir)['learning_rate']
     assert [*rates] == [0, 4, 8, 12, 16]
     assert rates[12] == pytest.approx(learning_rate(12, config))
     assert rates[16] == pytest.approx(learning_rate(16, other))
 
 
-def test_training_summaries__write_only_the_speed_beside_a_host_call(config: Config, monkeypatch: Any) -> None:
+def test_training_summaries__write_only_the_speed_beside_a_host_call(config: Config) -> None:
     with_host_call = dataclasses.replace(config, skip_host_call=False)
-    train(TrainingSummaries(with_host_call, ()), 0, [1] * 9, monkeypatch)
+    train(TrainingSummaries(with_host_call, ()), 0, [1] * 9)
     make_older(f'{config.model_dir}/host')
-    train(TrainingSummaries(with_host_call, ()), 6, [1] * 9, monkeypatch)
+    train(TrainingSummaries(with_host_call, ()), 6, [1] * 9)
     assert shown(config.model_dir) == {}
     assert {tag: [*curve] for tag, curve in shown(f'{config.model_dir}/host').items()} == {
         'images_per_second': [4, 8, 12]

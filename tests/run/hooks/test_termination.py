@@ -39,18 +39,9 @@ def ended() -> List[CommandError]:
     return []
 
 
-class When(threading.Thread):
-    """A thread that waits until a condition is true, and then calls a function."""
-
-    def __init__(self, condition: Callable[[], bool], action: Callable[[], None]):
-        super().__init__(daemon=True)
-        self._condition = condition
-        self._action = action
-        self.start()
-
-    def run(self) -> None:
-        wait_for(self._condition)
-        self._action()
+def when(condition: Callable[[], bool], action: Callable[[], None]) -> None:
+    """Calls a function once a condition is true, on a thread of its own."""
+    threading.Thread(target=lambda: (wait_for(condition), action()), daemon=True).start()
 
 
 def endless_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
@@ -79,7 +70,7 @@ def test_termination__saves_the_last_step_and_training_resumes(
     config = endless_config(digits_dir, tmp_path, **changes)
     handler = signal.getsignal(number)
     with Termination(ended.append) as termination, pytest.raises(CommandError) as error:
-        When(lambda: termination._has_steps_to_lose, lambda: terminate(number))
+        when(lambda: termination._has_steps_to_lose, lambda: terminate(number))
         Run(config, Screen(io.StringIO()), termination).execute()
     assert not ended
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
@@ -122,43 +113,26 @@ def test_termination__ends_at_once_without_steps_to_lose(
 
 
 @pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
-def test_termination__ends_at_once_on_a_later_second_sigterm(
-    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
+@pytest.mark.parametrize(
+    ('second', 'error'), [(signal.SIGTERM, TerminatedError), (signal.SIGINT, InterruptedByUserError)]
+)
+def test_termination__ends_at_once_on_a_later_second_signal(
+    ended: List[CommandError], monkeypatch: Any, first: signal.Signals, second: signal.Signals, error: Any
 ) -> None:
-    with Termination(ended.append) as termination:
-        termination.steps_to_lose(True)
-        terminate(first)
-        wait_for(lambda: termination.request == first)
-        terminate()
-        time.sleep(0.2)
-        assert not ended
-        monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGTERM, 0.1)
-        terminate()
-        wait_for(lambda: bool(ended))
-    assert isinstance(ended[0], TerminatedError)
-
-
-@pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
-def test_termination__ends_at_once_on_a_second_ctrl_c(
-    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
-) -> None:
-    monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGINT, 60.0)
-    with Termination(ended.append) as termination:
-        termination.steps_to_lose(True)
-        terminate(first)
-        wait_for(lambda: termination.request == first)
-        # A launcher forwards the signal that its whole process group has received.
-        terminate(signal.SIGINT)
-        time.sleep(0.2)
-        assert not ended
-        monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGINT, 0.0)
-        terminate(signal.SIGINT)
-        wait_for(lambda: bool(ended))
-    assert isinstance(ended[0], InterruptedByUserError)
-
-
-def test_same_request__is_shorter_than_a_person_needs_to_press_ctrl_c_again() -> None:
+    # A launcher forwards the signal that its whole process group has received; a person presses Ctrl-C again.
     assert termination_module._SAME_REQUEST[signal.SIGINT] <= 0.5
+    monkeypatch.setitem(termination_module._SAME_REQUEST, second, 60.0)
+    with Termination(ended.append) as termination:
+        termination.steps_to_lose(True)
+        terminate(first)
+        wait_for(lambda: termination.request == first)
+        terminate(second)
+        time.sleep(0.2)
+        assert not ended
+        monkeypatch.setitem(termination_module._SAME_REQUEST, second, 0.0)
+        terminate(second)
+        wait_for(lambda: bool(ended))
+    assert isinstance(ended[0], error)
 
 
 @pytest.mark.both
@@ -191,7 +165,7 @@ def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: A
     config = endless_config(digits_dir, tmp_path, save_checkpoints_secs=1)
     # The list is written after the first checkpoint.
     listed = f'{config.model_dir}/checkpoint'
-    When(lambda: os.path.exists(listed), lambda: shutil.rmtree(str(config.model_dir)))
+    when(lambda: os.path.exists(listed), lambda: shutil.rmtree(str(config.model_dir)))
     with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):
         Run(config, Screen(io.StringIO())).execute()
     assert not os.path.exists(str(config.model_dir))

@@ -16,8 +16,7 @@ CPU = Config(use_tpu=False, train_steps=5000)
 
 
 @pytest.mark.parametrize('decay', [0.15, 0.995])
-@pytest.mark.parametrize('steps', [1, 2, 4])
-def test_initial_share_of_averages__is_that_of_the_running_average(decay: float, steps: int) -> None:
+def test_initial_share_of_averages__is_that_of_the_running_average(decay: float) -> None:
     weight = tf.get_variable('weight', [], initializer=tf.ones_initializer(), use_resource=True)
     step = tf.placeholder(tf.int64, [])
     update = update_averages(dataclasses.replace(CPU, moving_average_decay=decay), step)
@@ -25,9 +24,9 @@ def test_initial_share_of_averages__is_that_of_the_running_average(decay: float,
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         weight.load(0.0, session)
-        for number in range(1, steps + 1):
+        for number in range(1, 5):
             session.run(update, {step: number})
-        assert session.run(average) == pytest.approx(initial_share_of_averages(decay, steps), rel=1e-5)
+            assert session.run(average) == pytest.approx(initial_share_of_averages(decay, number), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,6 @@ def test_initial_share_of_averages__is_that_of_the_running_average(decay: float,
         ({'train_steps': 400}, '--batch_norm_decay=0.9976: at the end, after 400 steps, .* hold 38% of'),
         ({'train_steps': 958}, 'at the end, after 958 steps'),
         ({'train_steps_per_eval': 500}, 'at the first evaluation, after 500 steps, .* hold 30% of'),
-        ({'train_steps': 958, 'mode': 'train'}, 'at the end'),
         (
             {'train_steps': 1, 'batch_norm_decay': 0.01},
             '--moving_average_decay=0.995: at the end, after 1 steps?, .*18%',
@@ -62,7 +60,7 @@ def test_warnings__none_for_what_is_forgotten(values: Dict[str, Any]) -> None:
     assert not [*warnings_of(dataclasses.replace(CPU, **values))]
 
 
-@pytest.mark.parametrize('steps', [1, 2, 7, 90, 400, 800])
+@pytest.mark.parametrize('steps', [1, 7, 800])
 def test_warnings__suggest_a_decay_that_forgets(steps: int) -> None:
     config = dataclasses.replace(CPU, train_steps=steps, moving_average=False)
     (warning,) = warnings_of(config)
@@ -71,9 +69,8 @@ def test_warnings__suggest_a_decay_that_forgets(steps: int) -> None:
     assert not [*warnings_of(dataclasses.replace(config, batch_norm_decay=suggested))]
 
 
-@pytest.mark.parametrize('preset', sorted(PRESETS))
-def test_warnings__none_for_presets(preset: str) -> None:
-    assert not [*warnings_of(Config(**PRESETS[preset]))]
+def test_warnings__none_for_presets() -> None:
+    assert not [text for preset in PRESETS.values() for text in warnings_of(Config(**preset))]
 
 
 def test_warnings__are_not_about_statistics_of_a_trained_network() -> None:

@@ -1,0 +1,144 @@
+"""The estimate of a run from its configuration, which `plan` draws and `preflight` judges."""
+
+import dataclasses
+from typing import List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from console.tensorflow_versions import tf
+from inception_v3 import batch_norm
+from inception_v3.config import Config
+from inception_v3.input import infeed
+from inception_v3.learning_rate import learning_rate
+from inception_v3.run.slow_averages import decay_warnings, initial_share_of_averages, initial_share_of_statistics
+from inception_v3.tpu import topology
+from preprocessing.inception_preprocessing import whole_image_box
+from preprocessing.preprocessings import preprocessing_for
+
+# Seconds of a training step in the published trace: batches of 1,024 on a v2-8.
+PUBLISHED_STEP = 0.815
+# The most points of a curve; more than a figure has columns of pixels.
+_POINTS = 4000
+# A float32 error is smaller, an overshoot larger.
+_ROUNDING = 1e-6
+_LABEL_BYTES = 4
+# The fields that make the documented curve.
+_SCHEDULE = ('learning_rate', 'schedule', 'learning_rate_decay', 'learning_rate_decay_epochs')
+
+
+class Overshoot(NamedTuple):
+    """The epochs `first` to `last`, from 0, in which a warm-up is above the curve without it.
+
+    `epoch` is the one with the largest ratio of its `rate` to `plain`, the rate without warm-up.
+    """
+
+    first: int
+    last: int
+    epoch: int
+    rate: float
+    plain: float
+
+
+class Curve(NamedTuple):
+    """Learning rates over the steps of a run: the run's own and the documented ones, without warm-up."""
+
+    steps: Sequence[int]
+    rates: Sequence[float]
+    documented: Sequence[float]
+
+
+class Average(NamedTuple):
+    """An exponential average: its decay, its window of 1 / (1 - decay) steps, its initial values' share at the end."""
+
+    decay: float
+    window: float
+    window_epochs: float
+    initial_share: float
+
+
+class Estimate:
+    """The schedules and sizes of a run, computed without a TensorFlow session.
+
+    Attributes:
+      config: of the run.
+      steps_per_epoch: may be a fraction.
+      epochs: of the whole run.
+      hours: of training, at the published time of a step.
+      images_per_second: of each host, at the published time of a step.
+      bytes_per_image: sent to a core for a training image and its label.
+      curve: the learning rates.
+      overshoot: of the documented warm-up; None if there is none.
+      averages: of the weights; None without them.
+      statistics: of batch normalization.
+      fitting_decay: alpha ** N, the documented decay of batch normalization for this number of cores.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.steps_per_epoch = config.num_train_images / config.train_batch_size
+        self.epochs = config.train_steps / self.steps_per_epoch
+        self.hours = config.train_steps * PUBLISHED_STEP / 3600
+        self.images_per_second = config.train_batch_size / topology.hosts_of(config) / PUBLISHED_STEP
+        self.bytes_per_image = _bytes_per_image(config)
+        self.curve = _curve(config)
+        self.overshoot = _overshoot(config)
+        weights, statistics = config.moving_average_decay, config.batch_norm_decay
+        averages = self._average(weights, initial_share_of_averages(weights, config.train_steps))
+        self.averages = averages if config.moving_average else None
+        self.statistics = self._average(statistics, initial_share_of_statistics(statistics, config.train_steps))
+        self.fitting_decay = batch_norm.decay_for(config.replicas)
+
+    def _average(self, decay: float, initial_share: float) -> Average:
+        window = 1 / (1 - decay)
+        return Average(decay, window, window / self.steps_per_epoch, initial_share)
+
+    @property
+    def warnings(self) -> List[str]:
+        """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
+        over = self.overshoot
+        if not over:
+            return decay_warnings(self.config)
+        epochs = f'epoch {over.first}' if over.first == over.last else f'epochs {over.first} to {over.last}'
+        return [
+            f'the warm-up overshoots in {epochs}: {over.rate:.4g} in epoch {over.epoch}, '
+            f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use this '
+            'formula',
+            *decay_warnings(self.config),
+        ]
+
+
+def _curve(config: Config) -> Curve:
+    schedule = {name: getattr(Config, name) for name in _SCHEDULE}
+    documented = dataclasses.replace(config, **schedule, use_learning_rate_warmup=False)
+    last = config.train_steps - 1
+    steps = [int(step) for step in np.unique(np.linspace(0, last, min(_POINTS, last + 1)).astype(np.int64))]
+    rates, plain = ([float(learning_rate(step, each)) for step in steps] for each in (config, documented))
+    return Curve(steps, rates, plain)
+
+
+def _overshoot(config: Config) -> Optional[Overshoot]:
+    # The other schedules rise to the curve and no further.
+    if not config.use_learning_rate_warmup or config.schedule != 'exponential':
+        return None
+    without = dataclasses.replace(config, use_learning_rate_warmup=False)
+    above = []
+    for epoch in range(config.cold_epochs + config.warmup_epochs + config.learning_rate_decay_epochs):
+        step = -(-epoch * config.num_train_images // config.train_batch_size)
+        if step >= config.train_steps:
+            break
+        rate, plain = float(learning_rate(step, config)), float(learning_rate(step, without))
+        if rate > plain * (1 + _ROUNDING):
+            above.append((rate / plain, epoch, rate, plain))
+    if not above:
+        return None
+    _, epoch, rate, plain = max(above)
+    return Overshoot(above[0][1], above[-1][1], epoch, rate, plain)
+
+
+def _bytes_per_image(config: Config) -> int:
+    """From the shapes of a graph."""
+    with tf.Graph().as_default():
+        image = tf.zeros([config.height, config.width, 3])
+        drawn = preprocessing_for(config).draw(tf.shape(image), whole_image_box(), tf.random.uniform)
+        sent = tf.nest.flatten(infeed.for_training(image, drawn, config))
+        return sum(t.shape.num_elements() * t.dtype.size for t in sent) + _LABEL_BYTES

@@ -1,0 +1,312 @@
+"""All checks of a preflight, in their order: flags, folders, data, schedule, graphs, a compiled step."""
+
+import dataclasses
+import os
+from typing import Container, Dict, List, Optional, Tuple
+
+from absl import app
+
+from console.screen import Screen
+from console.tensorflow_versions import tf
+from data import records, remote
+from data.convert import digits
+from data.dataset_info import FILE_NAME
+from data.sources import source_of
+from inception_v3 import data_set, flags, rules
+from inception_v3.commands.preflight import graph_checks, memory, storage, xla_step
+from inception_v3.commands.preflight.report import Report
+from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import fit_to_data_set, makes_digits
+from inception_v3.fitting import SIZES, splits_of
+from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.run.slow_averages import decay_warnings
+from inception_v3.tpu import slices, topology
+from inception_v3.tpu.topology import Topology
+
+_GIB = 1 << 30
+# A TPU stores the images of a batch in groups of 8 sublanes.
+_SUBLANES = 8
+_NOT_GIVEN = '--{}: not given, so it was not checked. The run needs it.'
+_NOT_CHECKED = (
+    'the TPU VM: its existence, type, software version, and the quota, capacity and price in its zone',
+    "the rights of the TPU VM's service account; the folders were checked with this machine's credentials",
+    'the region of the buckets, which should be that of the TPU VM',
+    'data beyond the first file of each split; inception-v3 audit reads all files',
+    "the layouts and the memory that the TPU's compiler chooses, and the speed of the run",
+)
+# The TensorFlow of TPU VMs with which this program runs.
+_TENSORFLOW = '2.15'
+# A program on a slice leaves the TPU of its own machine to the TensorFlow server there.
+_FOR_SLICES = 'TPU_LOAD_LIBRARY=0'
+# The smallest batch that the learning rate warm-up is documented for.
+_LARGE_BATCH = 4096
+_LONGEST_MESSAGE = 1000
+
+
+def check(tpu: Topology, line: flags.Given, with_xla: bool, screen: Screen) -> Report:
+    """Runs every check of a run that needs no TPU.
+
+    Args:
+      tpu: the TPU of the run.
+      line: the run's flags.
+      with_xla: also compile and run a training step on this CPU.
+      screen: shows the progress.
+    """
+    report = Report(f'preflight of a run on {tpu.name}')
+    if with_xla:
+        xla_step.compile_fast()
+    _describe(tpu, report)
+    config = _configuration(tpu, line, report)
+    if not config:
+        report.warn('Data and graphs were not checked: they need a valid configuration.')
+        return report
+    command_line = flags.CommandLine(config, frozenset(line.fields), line.preset)
+    screen.update('checking the folders')
+    unchecked = _unchecked_folders(config, report)
+    config, shards = _data(command_line, unchecked, report)
+    evaluated = _evaluated(config, tpu.hosts, unchecked, report)
+    storage.check_folders(config, unchecked, report)
+    checkpoint = None if 'model_dir' in unchecked else storage.find_checkpoint(config, report)
+    weights = None if 'init_from' in unchecked else storage.read_weights(config, checkpoint, report)
+    _check_schedule(config, report)
+    _check_iterations(command_line, report)
+    report.not_checked += _NOT_CHECKED
+    stand_ins: Dict[str, int] = {}
+    if config.use_data == 'real':
+        # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
+        stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
+    with storage.stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
+        built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
+        for split in splits_of(config):
+            screen.update(f'building the graph that reads the {split} files')
+            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated, weights)
+        report.add('estimate', 'of_activations', memory.ESTIMATE, memory.ESTIMATE)
+        if with_xla:
+            screen.update('compiling a training step with XLA for this CPU')
+            _try_xla(built, report)
+    return report
+
+
+def _describe(tpu: Topology, report: Report) -> None:
+    """Reports the cores and hosts, what one can rent today, and how the run is started there."""
+    memory = f'{tpu.memory // _GIB} GiB each' if tpu.memory else "emulated, sharing this machine's memory"
+    report.add('cluster', 'topology', tpu.name, tpu.name)
+    report.add('cluster', 'cores', tpu.cores, f'{tpu.cores:,}, {memory}')
+    report.add('cluster', 'hosts', tpu.hosts, f'{tpu.hosts:,}, each with {tpu.cores_per_host} cores')
+    if not tpu.memory:
+        return
+    version = '.'.join(tf.__version__.split('.')[:2])
+    words = f'{_TENSORFLOW}, that of the image'
+    if version != _TENSORFLOW:
+        words += (
+            f'; no TPU that can be rented has {version}, which built the graphs below: check again with ./run --tf=2.15'
+        )
+    machines = '1 TPU VM' if tpu.hosts == 1 else f'{tpu.hosts} TPU VMs'
+    report.add('software', 'architecture', 'TPU VM', f'{machines}; TPU nodes ended in April 2025')
+    report.add('software', 'software_version', topology.software_version(tpu), topology.software_version(tpu))
+    report.add('software', 'tensorflow', _TENSORFLOW, words, 'TensorFlow')
+    command, where = './run --tf=image python -m inception_v3.main --tpu=local', 'on the TPU VM'
+    if tpu.hosts > 1:
+        command = f'{_FOR_SLICES} ./run --tf=image python -m inception_v3.main --tpu=NAME --num_shards={tpu.cores}'
+        where = 'on the first TPU VM only'
+    report.add('software', 'command', command, f'{where}: {command}')
+
+
+def _configuration(tpu: Topology, line: flags.Given, report: Report) -> Optional[Config]:
+    """Returns the run's configuration on this TPU. If it is not valid, reports every problem and returns None."""
+    fields = {**flags.with_preset(line), 'use_tpu': True, 'num_shards': tpu.cores}
+    for name, why in (
+        ('use_tpu', 'a run on the CPU needs no preflight'),
+        ('num_shards', f'--topology={tpu.name} has {tpu.cores} cores. Omit --num_shards, or set it to {tpu.cores}'),
+    ):
+        if line.fields.get(name, fields[name]) != fields[name]:
+            report.error(f'--{name}={line.fields[name]}: {why}.')
+    if topology.is_emulated(fields.get('tpu')) and fields['tpu'] != tpu.name:
+        report.error(f'--tpu={fields["tpu"]}: contradicts --topology={tpu.name}. Give one of them.')
+        fields['tpu'] = None
+    is_fake = fields.get('use_data', Config.use_data) == 'fake'
+    are_named = is_fake or fields.get('train_files') or fields.get('eval_files')
+    folders = {flag: fields.get(flag) for flag in (*(() if are_named else ('data_dir',)), 'model_dir')}
+    problems = topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders)
+    config = None
+    try:
+        config = Config(**fields)
+        if are_named:
+            problems += topology.unreachable_folders(config.tpu, config.master, **_places(config))
+        # A wrong number of cores has been reported.
+        contradictions = [*rules.contradictions(config, {*line.fields} - {'use_tpu', 'num_shards'})]
+        config = None if contradictions else config
+    except ConfigError as error:
+        contradictions = str(error).splitlines()
+    for problem in [*problems, *contradictions]:
+        report.error(problem)
+    return config
+
+
+def _places(config: Config) -> Dict[str, str]:
+    """Returns the folders and patterns that lead to the records of a run, by flag."""
+    return source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
+
+
+def _are_checked(config: Config, unchecked: Container[str]) -> bool:
+    """Whether the records are named, and none of their places is skipped."""
+    return source_of(config).is_named(splits_of(config)) and not any(flag in unchecked for flag in _places(config))
+
+
+def _unchecked_folders(config: Config, report: Report) -> List[str]:
+    """Returns the flags of folders that cannot or need not be checked; reports remote folders that do not answer."""
+    places = _places(config)
+    used = {**places, 'model_dir': config.model_dir}
+    # `_configuration` has reported folders that the TPU cannot reach.
+    unchecked = [
+        flag
+        for flag, folder in used.items()
+        if topology.unreachable_folders(config.tpu, config.master, **{flag: folder})
+        # The description and the files of a data set on this machine are read; the same files belong in a bucket.
+        and not (os.path.isdir(str(folder)) if flag == 'data_dir' else flag in places and '://' not in str(folder))
+    ]
+    remaining = {flag: folder for flag, folder in used.items() if flag not in unchecked}
+    unchecked += storage.unanswered(
+        {**remaining, 'export_dir': config.export_dir, 'init_from': config.init_from}, report
+    )
+    if not config.model_dir:
+        report.need('--model_dir', _NOT_GIVEN.format('model_dir'))
+    if not config.tpu and not config.master:
+        report.need('--tpu or --master', '--tpu: no TPU is named, and without one the run does not start. Name it.')
+    return unchecked
+
+
+def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Report) -> Tuple[Config, Dict[str, int]]:
+    """Returns the configuration, fitted to its data set, and the number of record files per split."""
+    config = command_line.config
+    if config.use_data == 'fake':
+        report.add('storage', 'data_dir', None, 'synthetic images (--use_data=fake)')
+        return config, {}
+    if makes_digits(command_line):
+        report.add('storage', 'data_dir', config.data_dir, f'{config.data_dir}: the run creates the digits there')
+        return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
+    if not _are_checked(config, unchecked):
+        if not source_of(config).is_named(splits_of(config)):
+            report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
+        layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
+        words = f"assuming ImageNet's layout, {layout}"
+        report.add('storage', 'data_dir', None, f'{source_of(config) if _places(config) else "not given"}: {words}')
+        return config, records.DOCUMENTED_SHARDS
+    try:
+        config = fit_to_data_set(command_line)
+        described = data_set.description_of(config)
+    except app.UsageError as error:
+        report.error(str(error))
+    else:
+        sizes = f'{config.num_train_images:,} training and {config.num_eval_images:,} validation images'
+        words = f'{described.name if described else f"no {FILE_NAME}"}'
+        words += f'{":" if described else ";"} {sizes}, {config.num_classes:,} classes'
+        report.add('storage', 'data_set', described.name if described else None, words)
+        if not described:
+            _check_assumed_sizes(command_line, config, sizes, report)
+    counts = storage.count_shards(config, report)
+    found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
+    report.add('storage', 'data_dir', str(source_of(config)), f'{source_of(config)}: {found}')
+    return config, counts
+
+
+def _check_assumed_sizes(command_line: flags.CommandLine, config: Config, sizes: str, report: Report) -> None:
+    """Warns about sizes that neither a description, nor flags, nor a count of the records give."""
+    counted = [SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
+    names = [name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in counted]
+    assumed = [name for name in names if name not in command_line.given]
+    if assumed:
+        what = f'{sizes} of {config.num_classes:,} classes' if len(names) > 1 else f'{config.num_classes:,} classes'
+        report.warn(
+            f'{source_of(config).flag(records.TRAIN)}: no {FILE_NAME}, so {what} are assumed. '
+            f'Give --{", --".join(assumed)} if that is wrong.'
+        )
+
+
+def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
+    """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
+    if config.mode == 'train':
+        return []
+    if config.use_data == 'fake' or _are_checked(config, unchecked):
+        try:
+            if _counts_are_near(config):
+                counted = images_of_hosts(config, hosts)
+                if sum(counted):
+                    return counted
+            else:
+                report.not_checked.append(
+                    f'the images of each host: {FILE_NAME} lacks validation_records_per_file, so every command that '
+                    'evaluates reads all validation files once to count them'
+                )
+        except app.UsageError:
+            # Reported where the files are checked.
+            pass
+    total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
+    return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
+
+
+def _counts_are_near(config: Config) -> bool:
+    """Whether the records of the validation files can be counted without reading all of a remote data set."""
+    if config.use_data == 'fake' or not remote.is_remote(source_of(config).place(records.VALIDATION)):
+        return True
+    described = data_set.description_of(config)
+    return bool(described and described.validation_records_per_file)
+
+
+def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
+    """Reports loops that are longer than the steps between checkpoints; the default is cut without a word."""
+    config = command_line.config
+    cycle = {'train': config.train_steps, 'train_and_eval': config.train_steps_per_eval}.get(config.mode)
+    if 'iterations' in command_line.given and cycle and config.iterations > min(cycle, config.train_steps):
+        flag = 'train_steps' if config.mode == 'train' or config.train_steps < cycle else 'train_steps_per_eval'
+        report.error(
+            f'--iterations={config.iterations}: longer than --{flag}={getattr(config, flag)}, the steps up to a '
+            'checkpoint: no checkpoint is written inside a loop, so --save_checkpoints_secs has no effect. Set '
+            '--iterations to 100, the default.'
+        )
+
+
+def _check_schedule(config: Config, report: Report) -> None:
+    """Warns about values that are allowed but rarely intended."""
+    trains, evaluates = config.mode != 'eval', config.mode != 'train'
+    for warning in decay_warnings(config) if trains else ():
+        report.warn(f'{warning}.')
+    epochs = config.train_steps * config.train_batch_size / config.num_train_images
+    if trains and config.use_learning_rate_warmup and epochs <= config.cold_epochs + config.warmup_epochs:
+        report.warn(
+            f'--train_steps={config.train_steps}: {epochs:.1f} epochs end before the warm-up does (--cold_epochs='
+            f'{config.cold_epochs}, --warmup_epochs={config.warmup_epochs}).'
+        )
+    if trains and not config.use_learning_rate_warmup and config.train_batch_size >= _LARGE_BATCH:
+        report.warn(
+            f'--train_batch_size={config.train_batch_size}: batches of {_LARGE_BATCH} images or more are documented '
+            'with --use_learning_rate_warmup.'
+        )
+    for name, is_used in (('train_batch_size', trains), ('eval_batch_size', evaluates)):
+        share = getattr(config, name) // config.num_shards
+        if is_used and share % _SUBLANES:
+            report.warn(
+                f'--{name}={getattr(config, name)}: {share} images per core; a TPU pads them to a multiple '
+                f'of {_SUBLANES}, and the padding is wasted.'
+            )
+    if evaluates and config.eval_total_size > config.num_eval_images:
+        report.warn(
+            f'--eval_total_size={config.eval_total_size}: exceeds the {config.num_eval_images} validation images '
+            '(--num_eval_images).'
+        )
+
+
+def _try_xla(config: Config, report: Report) -> None:
+    section = 'xla_step'
+    try:
+        step = xla_step.run_once(config)
+    except Exception as error:
+        # The report must name any error: an operation that XLA lacks, or another fault of the graph.
+        message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+        report.error(f'XLA cannot compile the training step: {" ".join(message.split())[:_LONGEST_MESSAGE]}')
+        return
+    words = f'{step.batch_size} random images, a training step of one core, on this CPU'
+    report.add(section, 'batch', step.batch_size, words)
+    report.add(section, 'size', [config.height, config.width], f'{config.height} x {config.width} pixels')
+    report.add(section, 'seconds', step.seconds, f'{step.seconds:.1f} to compile and run once')
+    report.add(section, 'loss', step.loss, f'{step.loss:.4f}')
