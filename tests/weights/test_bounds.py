@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from inception_v3.commands.weights import foreign, keras_files, safetensors_files
-from inception_v3.weights import bounds, sources
+from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import narrow, peak_of
 
@@ -138,7 +138,7 @@ def test_hdf5__compressed_as_h5py_does_it_is_read() -> None:
 
 
 def test_keras_archive__of_a_large_member_is_refused_before_it_is_inflated(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(bounds, '_SMALL', LARGE - 1)
+    monkeypatch.setattr(sources, '_SMALL', LARGE - 1)
     path = tmp_path / 'a.keras'
     with zipfile.ZipFile(str(path), 'w', zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(keras_files.ARCHIVE_MEMBER, bytes(LARGE))

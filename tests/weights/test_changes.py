@@ -7,15 +7,13 @@ import pytest
 
 from inception_v3.commands.weights.architecture import Architecture, Layer
 from inception_v3.commands.weights.changes import (
-    ADD,
-    DROP,
     IMAGES,
-    KEEP,
     ChangeError,
     change_class_0,
     change_images,
     fold_scales,
 )
+from inception_v3.commands.weights.choices import ADD, DROP, KEEP
 
 LAYER, CLASSIFIER = 'Net/Layer', 'Net/Logits'
 NETWORK = Architecture(

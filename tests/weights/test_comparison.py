@@ -12,7 +12,8 @@ import skimage.data
 
 from inception_v3.commands.weights import __main__ as command
 from inception_v3.commands.weights import architecture, foreign, naming, state_dicts, writing
-from inception_v3.commands.weights.changes import DROP, change_class_0
+from inception_v3.commands.weights.changes import change_class_0
+from inception_v3.commands.weights.choices import DROP
 from inception_v3.commands.weights.comparison import Model
 from inception_v3.commands.weights.foreign import TORCH, Weights
 from inception_v3.commands.weights.forward import ForwardError, converted

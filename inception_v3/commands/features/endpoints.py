@@ -4,10 +4,9 @@ from typing import Dict, List, Sequence
 
 from console.errors import CommandError
 from console.tensorflow_versions import tf
+from inception_v3.commands.features import POOL
 from inception_v3.weights.patterns import HEAD, Patterns
 
-# The layer that most measures use: the pooled map that enters the classifier.
-POOL = 'pool'
 _POOLS = ('AvgPool', 'MaxPool')
 _PRODUCTS = ('Conv2D', 'MatMul')
 _MAP, _VECTOR = 4, 2

@@ -1,9 +1,8 @@
 """Extracts features of image files, at the speed at which `inception-v3 predict` classifies them."""
 
 import contextlib
-import itertools
 import sys
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from data.convert.intake import Intake
 from data.image_files import Found, UnreadableError, listed, show
 from data.read_ahead import in_order
 from inception_v3.commands.features.extractors import Extractor
-from inception_v3.run.memory.estimate import check_batch
+from inception_v3.run.memory.estimate import bytes_per_image, check_batch
 
 
 class Extracted(NamedTuple):
@@ -34,9 +33,6 @@ class Extracted(NamedTuple):
 
 def find(names: Sequence[str]) -> Found:
     """Finds the image files that arguments name, and reports files that are no images.
-
-    Args:
-      names: paths of files and folders, and patterns, as `image_files.find` takes them.
 
     Raises:
       CommandError: there are none.
@@ -64,7 +60,7 @@ def extract(extractor: Extractor, found: Found, batch_size: int, screen: Screen)
       ConfigError: a batch does not fit into the memory.
       CommandError: no image can be read, or features are not finite.
     """
-    check_batch('batch_size', min(batch_size, len(found.paths)), extractor.bytes_per_image)
+    check_batch('batch_size', min(batch_size, len(found.paths)), bytes_per_image(extractor.session.graph))
     paths: List[str] = []
     batches: List[Dict[str, np.ndarray]] = []
     for used, outputs in _batches(extractor, found, batch_size, screen):
@@ -87,8 +83,10 @@ def extract(extractor: Extractor, found: Found, batch_size: int, screen: Screen)
     return Extracted(paths, values, unreadable)
 
 
-def _batches(extractor: Extractor, found: Found, batch_size: int, screen: Screen) -> Any:
-    """Yields the paths and the outputs of each batch with images that can be read."""
+def _batches(
+    extractor: Extractor, found: Found, batch_size: int, screen: Screen
+) -> Iterator[Tuple[List[str], Dict[str, np.ndarray]]]:
+    """The paths and the outputs of each batch with images that can be read."""
     progress = Progress(screen, len(found.paths), batch_size)
     intake = Intake()
 
@@ -103,16 +101,16 @@ def _batches(extractor: Extractor, found: Found, batch_size: int, screen: Screen
     with contextlib.closing(intake):
         prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
         for begin in range(0, len(found.paths), batch_size):
+            images = {}
             paths = found.paths[begin : begin + batch_size]
-            images = []
-            for path, image in zip(paths, itertools.islice(prepared, len(paths))):
+            for path, image in zip(paths, prepared):
                 if isinstance(image, UnreadableError):
                     screen.clear()
                     _report(f'{show(path)}: {image}')
                 else:
-                    images.append((path, image))
+                    images[path] = image
             if images:
-                yield [path for path, _ in images], extractor.extract([image for _, image in images])
+                yield [*images], extractor.extract([*images.values()])
             for _ in paths:
                 progress.add()
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from console.errors import CommandError
 from inception_v3.commands.weights.architecture import Architecture
+from inception_v3.commands.weights.choices import DROP, KEEP
 from preprocessing.finishing import CHANNEL_MEANS
 
 Values = Dict[str, np.ndarray]
-KEEP, ADD, DROP = 'keep', 'add', 'drop'
 # The bias of a class 0 that is added: its probability is below 1e-40 unless all other logits are below -7.
 ADDED_BIAS = -100.0
 # The mean and the standard deviation of the pixels of ImageNet, in [0, 1], with which torchvision's models are trained.
@@ -83,17 +83,11 @@ def change_class_0(values: Values, architecture: Architecture, change: str) -> V
 
 
 def change_images(values: Values, architecture: Architecture, old: str, new: str, pads: bool) -> Values:
-    """Changes the first layer, so that images in the range `new` give what those in the range `old` gave.
-
-    Args:
-      values: our variables.
-      architecture: of the network.
-      old: a name in `IMAGES`.
-      new: the same.
-      pads: whether the first convolution pads images with zeros, which are other pixels in a shifted range.
+    """Changes the first layer, so that images in the range `new` of `IMAGES` give what those in the range `old` gave.
 
     Raises:
-      ChangeError: the ranges differ by a shift, and the convolution pads.
+      ChangeError: the ranges differ by a shift, and the convolution pads images with zeros, which are other pixels in a
+        shifted range.
     """
     if old == new:
         return values

@@ -24,8 +24,10 @@ from inception_v3.networks.resnet import STAGES
 
 FEATURES, LOGITS = 'features', 'logits'
 # The environment of requirements-frameworks.lock.
-TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[2] / '.venv-frameworks' / 'bin' / 'python'
-_NO_DECAY = 0.0
+TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[3] / '.venv-frameworks' / 'bin' / 'python'
+_BLOCKS = (*MIXED_35, *MIXED_17, *MIXED_8)
+
+Outputs = Dict[str, np.ndarray]
 
 
 class ForwardError(CommandError):
@@ -36,12 +38,12 @@ def rows_of(architecture: Architecture) -> Dict[str, str]:
     """The blocks of a network by the names of PyTorch's modules: the rows of the table in its paper."""
     if architecture.name == 'inception_v3':
         stem = [layer.scope.rpartition('/')[2] for layer in architecture.layers if layer.scope.count('/') == 1]
-        return {name: name for name in (*stem, *(block.scope for block in (*MIXED_35, *MIXED_17, *MIXED_8)))}
+        return {name: name for name in (*stem, *(block.scope for block in _BLOCKS))}
     blocks = ((number, block) for number, stage in enumerate(STAGES, 1) for block in range(stage.blocks))
     return {f'stage_{number}/block_{block + 1}': f'layer{number}.{block}' for number, block in blocks}
 
 
-def in_this_program(weights: Weights, images: np.ndarray) -> Dict[str, np.ndarray]:
+def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
     """The outputs of all rows, the features and the logits, in evaluation.
 
     Args:
@@ -49,21 +51,18 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Dict[str, np.ndarra
       images: float32 [images, height, width, 3].
     """
     architecture = weights.architecture
-    options: Dict[str, Any] = {'depth_multiplier': weights.depth_multiplier}
-    if architecture.name == 'inception_v3':
-        options['auxiliary_head'] = False
+    options: Dict[str, Any] = {'auxiliary_head': False} if architecture.name == 'inception_v3' else {}
+    options.update(depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(False, decay=0.0))
     with tf.Graph().as_default() as graph, tf.Session() as session:
-        norm = BatchNorm(False, _NO_DECAY)
         placeholder = tf.placeholder(tf.float32, [None, *images.shape[1:]])
-        build = NETWORKS[architecture.name].build
-        logits, _ = build(placeholder, weights.num_classes, False, conv=layers.conv2d, norm=norm, **options)
-        wanted = {row: _output(graph, f'{architecture.scope}/{row}') for row in rows_of(architecture)}
+        logits, _ = NETWORKS[architecture.name].build(placeholder, weights.num_classes, False, **options)
         classifier = graph.get_operation_by_name(f'{architecture.classifier}/Conv2D')
-        wanted.update({FEATURES: tf.squeeze(classifier.inputs[0], [1, 2]), LOGITS: logits})
+        outputs = {row: _output(graph, f'{architecture.scope}/{row}') for row in rows_of(architecture)}
+        outputs.update({FEATURES: tf.squeeze(classifier.inputs[0], [1, 2]), LOGITS: logits})
         variables = tf.global_variables()
         feeds = {variable.initializer.inputs[1]: weights.values[variable.op.name] for variable in variables}
         session.run([variable.initializer for variable in variables], feeds)
-        return session.run(wanted, {placeholder: images})
+        return session.run(outputs, {placeholder: images})
 
 
 def _output(graph: tf.Graph, scope: str) -> tf.Tensor:
@@ -72,14 +71,8 @@ def _output(graph: tf.Graph, scope: str) -> tf.Tensor:
     return own[-1].outputs[0]
 
 
-def in_keras(path: str, classes: int, images: np.ndarray) -> Dict[str, np.ndarray]:
-    """The same in `keras.applications` of this TensorFlow, from a file of its weights.
-
-    Args:
-      path: of the .h5 file.
-      classes: of the classifier.
-      images: float32 [images, height, width, 3] in [-1, 1].
-    """
+def in_keras(path: str, classes: int, images: np.ndarray) -> Outputs:
+    """The same in `keras.applications` of this TensorFlow, from an .h5 file of its weights, for images in [-1, 1]."""
     with tf.Graph().as_default(), tf.Session() as session:
         tf.keras.backend.set_session(session)
         model = tf.keras.applications.InceptionV3(weights=None, classes=classes, input_shape=images.shape[1:])
@@ -87,8 +80,7 @@ def in_keras(path: str, classes: int, images: np.ndarray) -> Dict[str, np.ndarra
         by_name = {layer.name: layer for layer in model.layers}
         convs = [layer for layer in model.layers if layer.name.startswith('activation')]
         convs.sort(key=lambda layer: keras_files.number_of(layer.name))
-        blocks = (*MIXED_35, *MIXED_17, *MIXED_8)
-        outputs = {block.scope: by_name[f'mixed{number}'].output for number, block in enumerate(blocks)}
+        outputs = {block.scope: by_name[f'mixed{number}'].output for number, block in enumerate(_BLOCKS)}
         rows = [row for row in rows_of(inception()) if row not in outputs]
         outputs.update({row: conv.output for row, conv in zip(rows, convs)})
         outputs[FEATURES] = by_name['avg_pool'].output
@@ -104,7 +96,7 @@ def in_torch(
     images: np.ndarray,
     count_padding: bool = True,
     python: Optional[str] = None,
-) -> Dict[str, np.ndarray]:
+) -> Outputs:
     """The same in torchvision or timm, by a process of an environment that has them.
 
     Args:
@@ -125,12 +117,11 @@ def in_torch(
             '--torch_python=PATH names the Python of another one that has torch and torchvision.'
         )
     name = weights.architecture.name
-    model = f'tf_{name}' if (library, name) == ('timm', 'inception_v3') else name
     with tempfile.TemporaryDirectory() as folder:
         np.save(f'{folder}/images.npy', images)
         spec = {
             'library': library,
-            'model': model,
+            'model': f'tf_{name}' if (library, name) == ('timm', 'inception_v3') else name,
             'classes': weights.num_classes,
             'auxiliary_head': weights.has_auxiliary_head,
             'weights': os.path.abspath(path),
@@ -148,7 +139,7 @@ def in_torch(
             last = (done.stderr.strip() or 'no message').splitlines()[-1]
             raise ForwardError(f'{path}: {library} cannot run it in {interpreter}: {shown(last, 300)}')
         with np.load(spec['outputs']) as outputs:
-            return {row: outputs[row] for row in outputs.files}
+            return dict(outputs)
 
 
 def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:

@@ -5,7 +5,7 @@ computes anything else than Inception v3 is refused by the name of its layer.
 """
 
 import collections
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from console.messages import shown
 from inception_v3.batch_norm import EPSILON
 
 SOFTMAX, SIGMOID = 'softmax', 'sigmoid'
-_ENDS = ('linear', SOFTMAX, SIGMOID)
 WITHOUT_CLASSIFIER = '`weights import --no_classifier` takes the layers below the classifier, to begin a run from'
+_ENDS = ('linear', SOFTMAX, SIGMOID)
 # Layers without effect in evaluation, and one whose sizes are those of the images that a caller gives.
 _IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', 'GaussianNoise', 'Resizing')
-_AUGMENTATION = 'Random'
 # The convolutions and pools of Inception v3: class, strides, padding and window, with their numbers.
 _SHAPES: Mapping[Tuple[Any, ...], int] = {
     ('Conv2D', 2, 'valid', None): 5,
@@ -38,11 +37,17 @@ _SETTINGS: Mapping[str, Sequence[Any]] = {
 _POOL = 'GlobalAveragePooling2D'
 # Keras' least deviation in a normalization.
 _LEAST = 1e-7
-# The names of TensorFlow's operations and of Keras 3 for a value and a constant.
-_ADD = ('math.add', '__operators__.add', 'nn.bias_add', 'Add')
-_SUBTRACT, _MULTIPLY = ('math.subtract', 'Subtract'), ('math.multiply', 'Multiply')
-_DIVIDE, _CAST = ('math.truediv', 'math.divide', 'TrueDivide', 'Divide'), ('cast', 'Cast')
-_REVERSED = [{'start': None, 'stop': None, 'step': -1}]
+# The names of TensorFlow's operations and of Keras 3 for a value and a constant, and the scale and the shift of each.
+_OPERATIONS = (
+    (('math.add', '__operators__.add', 'nn.bias_add', 'Add'), lambda c: (1, c)),
+    (('math.subtract', 'Subtract'), lambda c: (1, -c)),
+    (('math.multiply', 'Multiply'), lambda c: (c, 0)),
+    (('math.truediv', 'math.divide', 'TrueDivide', 'Divide'), lambda c: (1 / c, 0)),
+)
+_REVERSED = [{'class_name': '__ellipsis__'}, {'start': None, 'stop': None, 'step': -1}]
+_SAME = [0, 1, 2]
+# The errors of reading a part of a configuration that has another form.
+FORM_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 class KerasError(CommandError):
@@ -81,14 +86,13 @@ def read(config: Mapping[str, Any], classifier: bool) -> Form:
     convs = [number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D']
     if not convs:
         raise KerasError('its configuration has no convolutions.')
-    body = layers[convs[0] : convs[-1] + 1]
     after = layers[convs[-1] + 1 :]
-    _check_body(body)
+    _check_body(layers[convs[0] : convs[-1] + 1], _SHAPES)
     # The end of the last block is listed after its last convolution.
     end = next((number for number, layer in enumerate(after) if not _is_of_block(layer)), len(after))
-    _check_body(after[:end], shapes={})
+    _check_body(after[:end], {})
     form = _front(layers[: convs[0]])
-    return form._replace(activation=_head(after[end:]) if classifier else SOFTMAX)
+    return form._replace(activation=_head(after[end:])) if classifier else form
 
 
 def _layers(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -102,15 +106,11 @@ def _layers(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield layer
 
 
-def _named(layer: Mapping[str, Any]) -> str:
-    """The layer for messages."""
+def _refuse(layer: Mapping[str, Any], reason: str) -> KerasError:
     function = layer['config'].get('function')
     kind = f'{layer["class_name"]} {function}' if isinstance(function, str) else layer['class_name']
-    return shown(f'{kind} ({layer["config"].get("name", "without a name")})')
-
-
-def _refuse(layer: Mapping[str, Any], reason: str) -> KerasError:
-    return KerasError(f'its configuration has the layer {_named(layer)}: {reason}.')
+    name = shown(f'{kind} ({layer["config"].get("name", "without a name")})')
+    return KerasError(f'its configuration has the layer {name}: {reason}.')
 
 
 def _is_of_block(layer: Mapping[str, Any]) -> bool:
@@ -118,7 +118,7 @@ def _is_of_block(layer: Mapping[str, Any]) -> bool:
     return kind in ('BatchNormalization', 'Concatenate') or (kind == 'Activation' and activation not in _ENDS)
 
 
-def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, ...], int] = _SHAPES) -> None:
+def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, ...], int]) -> None:
     found: Dict[Tuple[Any, ...], int] = collections.Counter()
     for layer in layers:
         kind, own = layer['class_name'], layer['config']
@@ -131,9 +131,10 @@ def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, 
             if name in own and own[name] not in allowed:
                 raise _refuse(layer, f'{name} is {shown(own[name])}, not {allowed[0]}')
         if 'strides' in own:
-            windows = [own['strides'], own.get('pool_size') or [None]]
-            shape = (kind, *(each[0] if len({*each}) == 1 else str(each) for each in windows))
-            shape = (*shape[:2], own['padding'], shape[2])
+            strides, window = (
+                each[0] if len({*each}) == 1 else str(each) for each in (own['strides'], own.get('pool_size') or [None])
+            )
+            shape = (kind, strides, own['padding'], window)
             found[shape] += 1
             if found[shape] > shapes.get(shape, 0):
                 raise _refuse(layer, f'Inception v3 has {shapes.get(shape, 0)} of its kind, strides and padding')
@@ -143,66 +144,48 @@ def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, 
 
 def _front(layers: Sequence[Mapping[str, Any]]) -> Form:
     """The layers before the first convolution."""
-    scale, shift, order = np.ones(3), np.zeros(3), [0, 1, 2]
+    scale, shift, order = np.ones(3), np.zeros(3), _SAME
     is_scaled = False
     for layer in layers:
-        kind = layer['class_name']
-        if kind in _IDENTITIES or kind.startswith(_AUGMENTATION):
+        # Augmentation has no effect in evaluation.
+        if layer['class_name'] in _IDENTITIES or layer['class_name'].startswith('Random'):
             continue
         if len(layer.get('inbound_nodes', [])) > 1:
             raise _refuse(layer, 'it is called more than once')
         try:
             turned, times, plus = _step(layer)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        except FORM_ERRORS:
             raise _refuse(layer, 'before the network, only a scaling and an order of channels can be imported')
         order, scale, shift = [order[c] for c in turned], scale[turned] * times, shift[turned] * times + plus
-        is_scaled = is_scaled or (times != 1).any() or plus.any()
+        is_scaled = is_scaled or bool(np.any(times != np.ones(3)) or np.any(plus))
         if not np.isfinite([scale, shift]).all() or (is_scaled and (np.abs(scale) > 1).any()):
             raise _refuse(layer, 'it is for other pixels than those in [0, 255]')
-    return Form(scale, shift, order, bool(is_scaled), SOFTMAX)
+    return Form(scale, shift, order, is_scaled, SOFTMAX)
 
 
-def _step(layer: Mapping[str, Any]) -> Tuple[List[int], np.ndarray, np.ndarray]:
-    """The channels that a layer takes, and what it multiplies them with and adds.
-
-    Raises:
-      AttributeError, IndexError, KeyError, TypeError or ValueError: it does something else.
-    """
+def _step(layer: Mapping[str, Any]) -> Tuple[List[int], Any, Any]:
+    """The channels that a layer takes, and what it multiplies them with and adds. Raises `FORM_ERRORS` for others."""
     kind, own = layer['class_name'], layer['config']
-    same, one, zero = [0, 1, 2], np.ones(3), np.zeros(3)
     if kind == 'Rescaling':
-        return same, _of_channels(own['scale']), _of_channels(own['offset'])
+        return _SAME, _of_channels(own['scale']), _of_channels(own['offset'])
     if kind == 'Normalization':
         if own['axis'] not in ([-1], [3], -1, 3) or own.get('invert'):
             raise ValueError
         deviation = np.maximum(np.sqrt(_of_channels(own['variance'])), _LEAST)
-        return same, 1 / deviation, -_of_channels(own['mean']) / deviation
+        return _SAME, 1 / deviation, -_of_channels(own['mean']) / deviation
     operation, constants = own.get('function', kind), _constants(layer)
-    if operation == '__operators__.getitem' and constants['slice_spec'][1:] == _REVERSED:
-        return _reversed(constants['slice_spec'][0])
-    if operation == 'reverse' and constants['axis'] in ([-1], [3]):
-        return same[::-1], one, zero
-    if operation.endswith('gather') and constants['axis'] in (-1, 3) and sorted(constants['indices']) == same:
-        return constants['indices'], one, zero
-    if operation in _CAST and constants['dtype'] in ('float32', 'float64'):
-        return same, one, zero
+    if (operation == '__operators__.getitem' and constants['slice_spec'] == _REVERSED) or (
+        operation == 'reverse' and constants['axis'] in ([-1], [3])
+    ):
+        return _SAME[::-1], 1, 0
+    if operation.endswith('gather') and constants['axis'] in (-1, 3) and sorted(constants['indices']) == _SAME:
+        return constants['indices'], 1, 0
+    if operation in ('cast', 'Cast') and constants['dtype'] in ('float32', 'float64'):
+        return _SAME, 1, 0
     (constant,) = [_of_channels(each) for name, each in constants.items() if name in ('y', 'bias')]
-    steps: Dict[Sequence[str], Callable[[], Tuple[np.ndarray, np.ndarray]]] = {
-        _ADD: lambda: (one, constant),
-        _SUBTRACT: lambda: (one, -constant),
-        _MULTIPLY: lambda: (constant, zero),
-        # Of a constant 0, no step is left.
-        (_DIVIDE if constant.all() else ()): lambda: (1 / constant, zero),
-    }
-    (step,) = [step for names, step in steps.items() if operation in names]
-    return (same, *step())
-
-
-def _reversed(first: Mapping[str, Any]) -> Tuple[List[int], np.ndarray, np.ndarray]:
-    """The step of `images[..., ::-1]`."""
-    if first != {'class_name': '__ellipsis__'}:
-        raise ValueError
-    return [2, 1, 0], np.ones(3), np.zeros(3)
+    (compute,) = [compute for names, compute in _OPERATIONS if operation in names]
+    with np.errstate(divide='ignore'):
+        return (_SAME, *compute(constant))
 
 
 def _of_channels(value: Any) -> np.ndarray:
@@ -241,10 +224,7 @@ def _head(layers: Sequence[Mapping[str, Any]]) -> str:
         units = own['units'] if kind == 'Dense' else units
         end = SOFTMAX if kind == 'Softmax' else own.get('activation', 'linear')
         if end not in _ENDS or (end == SIGMOID and units != 1):
-            raise _refuse(
-                layer,
-                f'its activation is {shown(end)} of {units} outputs, where this program has a softmax. '
-                f'{WITHOUT_CLASSIFIER}',
-            )
+            reason = f'its activation is {shown(end)} of {units} outputs, where this program has a softmax'
+            raise _refuse(layer, f'{reason}. {WITHOUT_CLASSIFIER}')
         activation = activation if end == 'linear' else end
     return activation

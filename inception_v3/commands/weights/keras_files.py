@@ -19,8 +19,8 @@ import numpy as np
 from console.errors import CommandError
 from inception_v3.commands.weights.architecture import Layer, variables_of
 from inception_v3.commands.weights.keras_configs import WITHOUT_CLASSIFIER, KerasError
-from inception_v3.weights import bounds
 from inception_v3.weights.kinds import HDF5
+from inception_v3.weights.sources import check_memory, member
 
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
@@ -28,15 +28,13 @@ _CONFIG_MEMBER, _LONGEST_CONFIG = 'config.json', 1 << 24
 _LAYERS = ('_layer_checkpoint_dependencies', 'layers')
 # HDF5's numbers of the filters that a data set may have: deflate, shuffle, and the checksum Fletcher-32.
 _DEFLATE, _FILTERS = 1, {1, 2, 3}
-_LAST_NUMBER = re.compile(r'_(\d+)$')
-_CLASSIFIER = 'predictions'
 # The version whose layout is written. Keras reads other layouts of earlier versions.
 _VERSION = b'2.2.4-tf'
 
 Values = Dict[str, np.ndarray]
 
 
-class Found(NamedTuple):
+class KerasFile(NamedTuple):
     """The layers with weights in a file, each with its values by name, in the order in which Keras numbers them.
 
     Attributes:
@@ -63,7 +61,7 @@ def _h5py() -> Any:
         raise CommandError('h5py is missing, which TensorFlow brings: pip install h5py')
 
 
-def read(content: bytes) -> Found:
+def read(content: bytes) -> KerasFile:
     """Finds the layers of a file of weights, or of a whole model.
 
     Raises:
@@ -75,25 +73,25 @@ def read(content: bytes) -> Found:
     if not content.startswith(HDF5):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             inflated = archive.getinfo(ARCHIVE_MEMBER).file_size
-            bounds.check(inflated, size)
-            content = bounds.member(archive, ARCHIVE_MEMBER, inflated)
+            check_memory(inflated, size)
+            content = member(archive, ARCHIVE_MEMBER, inflated)
             if _CONFIG_MEMBER in archive.namelist():
-                config = bounds.member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
+                config = member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
     with _h5py().File(io.BytesIO(content), 'r') as file:
         _check_own(file, size)
         config = file.attrs.get('model_config', config)
         is_by_order = any(name in file for name in _LAYERS)
         by_layer = _by_position(file) if is_by_order else _by_name(file.get('model_weights', file))
-    kinds: Tuple[List[Values], List[Values], List[Values]] = ([], [], [])
+    found = KerasFile([], [], [], [*by_layer], is_by_order, json.loads(config) if config else None)
     for name in sorted(by_layer, key=number_of):
         values = by_layer[name]
         if 'moving_mean' in values:
-            kinds[1].append(values)
+            found.norms.append(values)
         elif 'kernel' in values and values['kernel'].ndim in (2, 4):
-            kinds[0 if values['kernel'].ndim == 4 else 2].append(values)
+            (found.convs if values['kernel'].ndim == 4 else found.dense).append(values)
         elif values:
             raise ValueError(f'the layer {name} is neither convolution nor normalization nor classifier')
-    return Found(*kinds, names=[*by_layer], is_by_order=is_by_order, config=json.loads(config) if config else None)
+    return found
 
 
 def _check_own(file: Any, size: int) -> None:
@@ -121,7 +119,7 @@ def _check_own(file: Any, size: int) -> None:
                 for count in map(max, each.shape, each.chunks or each.shape):
                     length *= count
                 needed += length
-                bounds.check(needed, size)
+                check_memory(needed, size)
                 _check_chunks(each)
 
 
@@ -141,7 +139,7 @@ def _check_chunks(dataset: Any) -> None:
 
 def number_of(name: str) -> int:
     """The number at the end of the name of a layer of Keras; 0 if there is none."""
-    match = _LAST_NUMBER.search(name)
+    match = re.search(r'_(\d+)$', name)
     return int(match.group(1)) if match else 0
 
 
@@ -176,14 +174,13 @@ def _by_position(model: Any, path: str = '') -> Dict[str, Values]:
             arrays = [array for array in arrays if array.dtype.kind == 'f']
             names = ['kernel', 'bias']
             if arrays and arrays[0].ndim == 1:
-                names = ['beta', 'moving_mean', 'moving_variance']
-                names = names if len(arrays) == len(names) else ['gamma', *names]
+                names = ['gamma', 'beta', 'moving_mean', 'moving_variance'][0 if len(arrays) != 3 else 1 :]
             by_layer[f'{path}{layer}'] = dict(zip(names, arrays))
             by_layer.update(_by_position(root[layer], f'{path}{layer}/'))
     return by_layer
 
 
-def check_network(found: Found, layers: Sequence[Layer], classifier: bool) -> None:
+def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool) -> None:
     """Checks that a file has the numbers of layers of Inception v3.
 
     Args:
@@ -201,13 +198,13 @@ def check_network(found: Found, layers: Sequence[Layer], classifier: bool) -> No
             'convolution (version 1.5), so the weights would compute something else. Those of torchvision fit.'
         )
     convs = sum(not layer.is_classifier for layer in layers)
-    if len(found.convs) == len(found.norms) == convs and len(found.dense) > 1 and classifier:
-        raise KerasError(f'its classifier has {len(found.dense)} dense layers, not one. {WITHOUT_CLASSIFIER}.')
     if (len(found.convs), len(found.norms)) != (convs, convs):
         raise KerasError(
             f'is not Inception v3 of keras.applications: it has {len(found.convs)} convolutions, {len(found.norms)} '
             f'normalizations and {len(found.dense)} dense layers, not {convs}, {convs} and one.'
         )
+    if len(found.dense) > 1 and classifier:
+        raise KerasError(f'its classifier has {len(found.dense)} dense layers, not one. {WITHOUT_CLASSIFIER}.')
 
 
 def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
@@ -218,24 +215,24 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
       values: their variables by our names.
     """
     groups: List[Tuple[Tuple[int, ...], str, Values]] = []
-    convs = [layer for layer in layers if not layer.is_classifier]
-    for number, layer in enumerate(convs):
-        suffix = f'_{number}' if number else ''
-        place, distance, branch = (*layer.order, 0, 0)[:3]
+    classifiers: List[Tuple[str, Values]] = []
+    number = 0
+    for layer in layers:
         own = {name.rpartition('/')[2]: values[name] for name in variables_of(layer, has_scales=False)}
         kernel = own.pop('weights')
+        if layer.is_classifier:
+            classifiers.append(('predictions', {'kernel': kernel[0, 0], 'bias': own['biases']}))
+            continue
+        suffix = f'_{number}' if number else ''
+        place, distance, branch = layer.order
         groups.append(((place, distance, branch, number), f'conv2d{suffix}', {'kernel': kernel}))
         # Keras lists the normalizations of a distance after the convolutions of the same distance from them.
         groups.append(((place, distance + 1, branch, number), f'batch_normalization{suffix}', own))
-    last: List[Tuple[str, Values]] = []
-    for layer in layers:
-        if layer.is_classifier:
-            kernel, bias = values[f'{layer.scope}/weights'], values[f'{layer.scope}/biases']
-            last.append((_CLASSIFIER, {'kernel': kernel[0, 0], 'bias': bias}))
+        number += 1
     content = io.BytesIO()
     with _h5py().File(content, 'w') as file:
         file.attrs['backend'], file.attrs['keras_version'] = b'tensorflow', _VERSION
-        ordered = [*((name, own) for _, name, own in sorted(groups, key=lambda group: group[0])), *last]
+        ordered = [*((name, own) for _, name, own in sorted(groups, key=lambda group: group[0])), *classifiers]
         file.attrs['layer_names'] = [name.encode() for name, _ in ordered]
         for layer_name, own in ordered:
             group = file.create_group(layer_name)

@@ -1,4 +1,4 @@
-"""Names and shapes of the same variables in this program, PyTorch and Keras."""
+"""Names, shapes and axes of the same variables in this program, PyTorch and Keras."""
 
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
@@ -10,6 +10,11 @@ from inception_v3.commands.weights.architecture import Layer, variables_of
 
 Values = Dict[str, np.ndarray]
 _NAMED_AT_MOST = 3
+# PyTorch's last parts of the names of variables.
+TORCH_NAMES = {
+    **{'weights': 'weight', 'biases': 'bias'},
+    **{'beta': 'bias', 'gamma': 'weight', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'},
+}
 
 
 class ShapeError(CommandError):
@@ -17,27 +22,16 @@ class ShapeError(CommandError):
 
 
 class Order(NamedTuple):
-    """The order of the axes of a variable in another framework.
-
-    Attributes:
-      axes: number of axes there.
-      from_ours: converts an array, or a shape as an array of that shape.
-      to_ours: the inverse.
-    """
+    """The order of the axes of a variable in another framework: their number there, a conversion, and its inverse."""
 
     axes: int
     from_ours: Callable[[np.ndarray], np.ndarray]
     to_ours: Callable[[np.ndarray], np.ndarray]
 
 
-def _same(array: np.ndarray) -> np.ndarray:
-    return array
-
-
 # Kernels are [height, width, inputs, outputs] here and in Keras, [outputs, inputs, height, width] in PyTorch.
 # Classifiers are convolutions here, and matrices there: [inputs, outputs] in Keras, [outputs, inputs] in PyTorch.
-_VECTOR = Order(1, _same, _same)
-_KERNEL = Order(4, _same, _same)
+_VECTOR, _KERNEL = (Order(axes, lambda array: array, lambda array: array) for axes in (1, 4))
 _TORCH_KERNEL = Order(4, lambda array: array.transpose(3, 2, 0, 1), lambda array: array.transpose(2, 3, 1, 0))
 _TORCH_MATRIX = Order(2, lambda array: array[0, 0].T, lambda array: array.T[np.newaxis, np.newaxis])
 _KERAS_MATRIX = Order(2, lambda array: array[0, 0], lambda array: array[np.newaxis, np.newaxis])
@@ -61,22 +55,16 @@ class Entry(NamedTuple):
     is_optional: bool
 
 
-_TORCH_NORM = {'beta': 'bias', 'gamma': 'weight', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'}
-
-
 def of_ours(layers: Iterable[Layer], has_scales: bool) -> List[Entry]:
     """The entries of weights with the names of this program, which are those of TF-Slim."""
-    return _entries(layers, has_scales, lambda layer, name: name, _KERNEL, _KERNEL)
+    return _entries(layers, has_scales, lambda layer, last: '', _KERNEL, _KERNEL)
 
 
 def of_torch(layers: Iterable[Layer], has_scales: bool) -> List[Entry]:
     """The entries of weights with the names of torchvision and timm."""
 
-    def name_of(layer: Layer, name: str) -> str:
-        last = name.rpartition('/')[2]
-        if last in ('weights', 'biases'):
-            return f'{layer.conv}.{"weight" if last == "weights" else "bias"}'
-        return f'{layer.norm}.{_TORCH_NORM[last]}'
+    def name_of(layer: Layer, last: str) -> str:
+        return f'{layer.conv if last in ("weights", "biases") else layer.norm}.{TORCH_NAMES[last]}'
 
     return _entries(layers, has_scales, name_of, _TORCH_KERNEL, _TORCH_MATRIX)
 
@@ -89,11 +77,10 @@ def of_keras(layers: Sequence[Layer], by_order: bool) -> List[Entry]:
       by_order: layers are numbered by `Layer.order`, not in the order of our table.
     """
     convs = [layer for layer in layers if not layer.is_classifier]
-    listed = sorted(convs, key=lambda layer: (*layer.order, 0, 0)[:3]) if by_order else convs
+    listed = sorted(convs, key=lambda layer: layer.order) if by_order else convs
     numbers = {layer.scope: number for number, layer in enumerate(listed)}
 
-    def name_of(layer: Layer, name: str) -> str:
-        last = name.rpartition('/')[2]
+    def name_of(layer: Layer, last: str) -> str:
         if layer.is_classifier:
             return f'dense/{"kernel" if last == "weights" else "bias"}'
         number = numbers[layer.scope]
@@ -103,32 +90,21 @@ def of_keras(layers: Sequence[Layer], by_order: bool) -> List[Entry]:
 
 
 def _entries(
-    layers: Iterable[Layer],
-    has_scales: bool,
-    name_of: Callable[[Layer, str], str],
-    kernel: Order,
-    matrix: Order,
+    layers: Iterable[Layer], has_scales: bool, name_of: Callable[[Layer, str], str], kernel: Order, matrix: Order
 ) -> List[Entry]:
     """The entries of layers. A network without scales may have them in another framework, where they are optional."""
     entries = []
     for layer in layers:
         for name, shape in variables_of(layer, has_scales=True).items():
             order = _VECTOR if len(shape) == 1 else matrix if layer.is_classifier else kernel
-            is_optional = name.endswith('/gamma') and not has_scales
-            entries.append(Entry(name, name_of(layer, name), shape, order, is_optional))
+            last = name.rpartition('/')[2]
+            theirs = name_of(layer, last) or name
+            entries.append(Entry(name, theirs, shape, order, last == 'gamma' and not has_scales))
     return entries
 
 
 def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: str) -> Values:
-    """Converts arrays of another framework.
-
-    Args:
-      arrays: by their names there.
-      entries: the variables of the network.
-      path: named in errors.
-
-    Returns:
-      float32 arrays by our names.
+    """Converts arrays of another framework to float32 arrays by our names.
 
     Raises:
       ShapeError: a variable is missing, is no array of finite floating-point numbers, or has another shape.
@@ -140,7 +116,10 @@ def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: st
         if array is None:
             problems += [] if entry.is_optional else [f'{entry.theirs} is missing']
             continue
-        if not _fits(array, entry):
+        fits = array.ndim == entry.order.axes and all(
+            wanted in (size, 0) for size, wanted in zip(entry.order.to_ours(array).shape, entry.shape)
+        )
+        if not fits:
             wanted = entry.order.from_ours(np.empty(entry.shape, np.bool_)).shape
             text = ', '.join(str(size or 'classes') for size in wanted)
             problems.append(f'{entry.theirs} has the shape {[*array.shape]}, not [{text}]')
@@ -156,22 +135,14 @@ def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: st
     return values
 
 
-def _fits(array: np.ndarray, entry: Entry) -> bool:
-    if array.ndim != entry.order.axes:
-        return False
-    shape = entry.order.to_ours(array).shape
-    return all(wanted in (size, 0) for size, wanted in zip(shape, entry.shape))
-
-
 def from_ours(values: Mapping[str, np.ndarray], entries: Iterable[Entry]) -> Values:
     """Converts our values to arrays of another framework; scales that are not there become 1."""
-    arrays = {}
-    for entry in entries:
-        value = values.get(entry.ours)
-        if value is None:
-            value = np.ones(entry.shape, np.float32)
-        arrays[entry.theirs] = np.ascontiguousarray(entry.order.from_ours(value))
-    return arrays
+    return {
+        entry.theirs: np.ascontiguousarray(
+            entry.order.from_ours(values[entry.ours]) if entry.ours in values else np.ones(entry.shape, np.float32)
+        )
+        for entry in entries
+    }
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -9,29 +9,16 @@ from typing import Any, Dict, Mapping
 
 import numpy as np
 
-from inception_v3.weights import bounds
+from inception_v3.weights.sources import check_memory
 
 # NumPy has no bfloat16, whose bits are the upper half of a float32.
 _BFLOAT16 = 'BF16'
-_DTYPES: Mapping[str, str] = {
-    'F64': '<f8',
-    'F32': '<f4',
-    'F16': '<f2',
-    _BFLOAT16: '<u2',
-    'I64': '<i8',
-    'I32': '<i4',
-    'I16': '<i2',
-    'I8': '|i1',
-    'U8': '|u1',
-    'BOOL': '|b1',
+_DTYPES = {
+    **{'F64': '<f8', 'F32': '<f4', 'F16': '<f2', _BFLOAT16: '<u2'},
+    **{'I64': '<i8', 'I32': '<i4', 'I16': '<i2', 'I8': '|i1', 'U8': '|u1', 'BOOL': '|b1'},
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _METADATA = '__metadata__'
-_LENGTH = struct.Struct('<Q')
-# PyTorch and timm mark their files with it.
-_WRITTEN_FOR = {_METADATA: {'format': 'pt'}}
-# The header is padded with spaces, so that the values begin at a multiple of this.
-_ALIGNMENT = 8
 
 
 def read(content: bytes) -> Dict[str, np.ndarray]:
@@ -40,19 +27,18 @@ def read(content: bytes) -> Dict[str, np.ndarray]:
     Raises:
       ValueError, KeyError, TypeError or struct.error: the file is damaged or no safetensors file.
     """
-    (length,) = _LENGTH.unpack_from(content)
-    begin = _LENGTH.size + length
+    (length,) = struct.unpack_from('<Q', content)
+    begin = 8 + length
     if begin > len(content):
         raise ValueError('it is shorter than its header')
-    header = json.loads(content[_LENGTH.size : begin].decode())
+    header = json.loads(content[8:begin].decode())
     header.pop(_METADATA, None)
+    places = {name: entry['data_offsets'] for name, entry in header.items()}
     # Tensors may share bytes.
-    bounds.check(
-        2 * sum(entry['data_offsets'][1] - entry['data_offsets'][0] for entry in header.values()), len(content)
-    )
+    check_memory(2 * sum(last - first for first, last in places.values()), len(content))
     arrays = {}
     for name, entry in header.items():
-        first, last = entry['data_offsets']
+        first, last = places[name]
         if not 0 <= first <= last <= len(content) - begin:
             raise ValueError(f'it ends before the values of {name}')
         if min(entry['shape'], default=0) < 0:
@@ -66,7 +52,8 @@ def read(content: bytes) -> Dict[str, np.ndarray]:
 
 def write(arrays: Mapping[str, np.ndarray]) -> bytes:
     """A file of arrays, in their order."""
-    header: Dict[str, Any] = dict(_WRITTEN_FOR)
+    # PyTorch and timm mark their files with it.
+    header: Dict[str, Any] = {_METADATA: {'format': 'pt'}}
     parts, offset = [], 0
     for name, array in arrays.items():
         part = np.ascontiguousarray(array).tobytes()
@@ -75,5 +62,6 @@ def write(arrays: Mapping[str, np.ndarray]) -> bytes:
         parts.append(part)
         offset += len(part)
     text = json.dumps(header).encode()
-    text += b' ' * (-len(text) % _ALIGNMENT)
-    return b''.join([_LENGTH.pack(len(text)), text, *parts])
+    # The values begin at a multiple of 8 bytes.
+    text += b' ' * (-len(text) % 8)
+    return b''.join([struct.pack('<Q', len(text)), text, *parts])
