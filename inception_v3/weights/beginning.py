@@ -150,27 +150,15 @@ def _finite(value: np.ndarray, name: str, config: Config) -> np.ndarray:
 def origin_of(source: Source, config: Config) -> Dict[str, Any]:
     """The origin of the weights that a run begins from, for the record of its start."""
     weights = [name[: -len(AVERAGE)] for name in source.values if name.endswith(AVERAGE)]
-    from_averages = any(_origin(name, source, config) != name for name in weights)
-    return {
-        'path': absolute(source.path),
-        'kind': source.kind,
-        'step': source.step,
-        'values': 'average' if from_averages else 'raw',
-        'digest': source.digest,
-    }
-
-
-def description(beginning: Beginning, source: Source, config: Config) -> List[str]:
-    """Lines for the screen: numbers of variables by fate, and the variables of the network that are left new."""
-    lines = [f'beginning from {origin_text(beginning, source, config)}']
-    lines += [f'  {name:<8}  {text}' for name, text in account(beginning).items()]
-    lines += [f'warning: {text}' for text in unmatched(beginning, config)]
-    return [*lines, *(f'  {text}' for text in other_settings(source, config))]
+    is_average = any(_origin(name, source, config) != name for name in weights)
+    origin = {'path': absolute(source.path), 'kind': source.kind, 'step': source.step}
+    return {**origin, 'values': 'average' if is_average else 'raw', 'digest': source.digest}
 
 
 def origin_text(beginning: Beginning, source: Source, config: Config) -> str:
     """The source, and whether its averages are taken."""
-    averages = 'averages of the weights' if _from_averages(beginning) else 'weights, not averages'
+    from_averages = any(row.source.endswith(AVERAGE) for row in beginning.of(LOADED))
+    averages = 'averages of the weights' if from_averages else 'weights, not averages'
     if config.init_averages and not source.has_averages:
         averages = 'weights; it has no averages of them'
     return f'{source}: {averages}'
@@ -179,14 +167,16 @@ def origin_text(beginning: Beginning, source: Source, config: Config) -> str:
 def account(beginning: Beginning) -> Dict[str, str]:
     """The numbers of variables by fate, and the names of the network's variables that are left new, as texts."""
     loaded, new = beginning.of(LOADED), beginning.of(NEW)
-    count = sum(beginning.values[row.name].size for row in loaded if not row.name.endswith(AVERAGE))
     own = [row for row in loaded if not row.name.endswith(AVERAGE)]
-    layers = [f'{row.name} ({row.reason})' for row in new if row.reason != _OF_RUN and not row.name.endswith(AVERAGE)]
-    averages, rest = len(loaded) - len(own), len(new) - len(layers)
+    count = sum(beginning.values[row.name].size for row in own)
+    texts = [f'{row.name} ({row.reason})' for row in new if row.reason != _OF_RUN and not row.name.endswith(AVERAGE)]
+    averages, others = len(loaded) - len(own), len(new) - len(texts)
+    if others:
+        texts.append(f'{others} variables of optimizer, averages and step')
     return {
         LOADED: f'{len(own)} variables of the network with {count:,} values'
         + (f', and {averages} averages' if averages else ''),
-        NEW: ', '.join([*layers, *([f'{rest} variables of optimizer, averages and step'] if rest else [])]) or 'none',
+        NEW: ', '.join(texts) or 'none',
         UNUSED: f'{len(beginning.of(UNUSED))} variables of the source',
     }
 
@@ -204,8 +194,12 @@ def other_settings(source: Source, config: Config) -> List[str]:
     return [f'the run that wrote the weights had other settings: {changed}'] if names else []
 
 
-def _from_averages(beginning: Beginning) -> bool:
-    return any(row.source.endswith(AVERAGE) for row in beginning.of(LOADED))
+def description(beginning: Beginning, source: Source, config: Config) -> List[str]:
+    """Lines for the screen: numbers of variables by fate, and the variables of the network that are left new."""
+    lines = [f'beginning from {origin_text(beginning, source, config)}']
+    lines += [f'  {name:<8}  {text}' for name, text in account(beginning).items()]
+    lines += [f'warning: {text}' for text in unmatched(beginning, config)]
+    return [*lines, *(f'  {text}' for text in other_settings(source, config))]
 
 
 class BeginHook(tf.estimator.SessionRunHook):

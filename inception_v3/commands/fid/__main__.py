@@ -134,8 +134,10 @@ def _scores(sets: Sequence['Sample'], arguments: argparse.Namespace, screen: Scr
 
     for name in arguments.chosen:
         screen.update(f'computing {_NAMES[name]}')
-        pairs: List[Sequence['Sample']] = [sets] if len(sets) > 1 else []
-        for of in [[sample] for sample in sets] if name == 'is' else pairs:
+        groups: List[Sequence[Sample]] = [sets] if len(sets) > 1 else []
+        if name == 'is':
+            groups = [[sample] for sample in sets]
+        for of in groups:
             score: Dict[str, Any] = {'score': name, 'of': [sample.name for sample in of]}
             try:
                 yield {**score, 'value': _value(name, of, arguments)}

@@ -208,7 +208,8 @@ def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Mo
                     short = '.'.join(part for part in place.split('.') if part not in _WRAPPERS)
                     models[place.strip('.') if short in models else short] = _Model(key, name[: -len(mark)], mark)
     if not models:
-        raise _another(path, [*max(names_of.values(), key=lambda names: len([*names]))])
+        largest = max(names_of.values(), key=len)
+        raise _another(path, largest)
     keys = naming.listed([*models])
     averages = [key for key in models if _AVERAGES.search(key)]
     if which and which not in models:
