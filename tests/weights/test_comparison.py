@@ -14,9 +14,8 @@ from inception_v3.commands.weights import __main__ as command
 from inception_v3.commands.weights import architecture, foreign, naming, state_dicts, writing
 from inception_v3.commands.weights.changes import change_class_0
 from inception_v3.commands.weights.choices import DROP
-from inception_v3.commands.weights.comparison import Model
+from inception_v3.commands.weights.comparison import ForwardError, Model, converted
 from inception_v3.commands.weights.foreign import TORCH, Weights
-from inception_v3.commands.weights.forward import ForwardError, converted
 from tests.support.photos import encode_jpeg
 from tests.support.state_dicts import Harmful
 from tests.support.weights import CLASSES, NARROW, narrow, values_of

@@ -66,7 +66,7 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> int:
 
     from console.outputs import replaceable
     from data.files import write_whole
-    from inception_v3.commands.features import extraction, extractors
+    from inception_v3.commands.features import extraction
     from inception_v3.run.files import check_writable
 
     # Before the images are read, which takes long.
@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> int:
     replaceable(arguments.out)
     files = extraction.find(arguments.images)
     screen.update(f'loading {arguments.model or arguments.weights}')
-    load = extractors.of_2015 if arguments.weights else extractors.of_run
+    load = extraction.of_2015 if arguments.weights else extraction.of_run
     with contextlib.closing(load(arguments.weights or arguments.model, arguments.layer)) as extractor:
         screen.clear()
         found = extraction.extract(extractor, files, arguments.batch_size, screen)
@@ -82,7 +82,7 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> int:
     content = io.BytesIO()
     np.savez(content, **{**found.values, 'paths': np.array(found.paths), **about})
     write_whole(arguments.out, content.getvalue())
-    images, size = found.values[extractors.FEATURES].shape
+    images, size = found.values[extraction.FEATURES].shape
     print(f'{arguments.out}: {images:,} images x {size:,} features of the layer {arguments.layer} of {extractor.name}')
     return FIX if found.unreadable else DONE
 

@@ -54,12 +54,8 @@ class Endpoints:
                 names.append(scope)
         return names
 
-    def features(self, layer: str, flag: str) -> tf.Tensor:
+    def features(self, layer: str) -> tf.Tensor:
         """The features of a layer: float32 [batch, features].
-
-        Args:
-          layer: name of the layer.
-          flag: the flag that names it, for messages.
 
         Raises:
           LayerError: there is no such layer; the message lists those that there are.
@@ -67,7 +63,7 @@ class Endpoints:
         found = [self.classifier().inputs[0]] if layer == POOL else self._leaving(layer)
         if not found:
             raise LayerError(
-                f'{flag}={layer}: the network has no such layer. It has {", ".join(self.names())}; and scopes '
+                f'--layer={layer}: the network has no such layer. It has {", ".join(self.names())}; and scopes '
                 'inside of these, such as Mixed_5b/Branch_0.'
             )
         return tf.concat([_pooled(tensor) for tensor in found], axis=1)

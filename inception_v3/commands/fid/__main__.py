@@ -99,7 +99,7 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> int:
 
 
 def _samples(arguments: argparse.Namespace, screen: Screen) -> List['Sample']:
-    from inception_v3.commands.features import extraction, extractors
+    from inception_v3.commands.features import extraction
     from inception_v3.commands.fid import samples
 
     # What is missing or damaged is found before the images are read, which takes long.
@@ -107,7 +107,7 @@ def _samples(arguments: argparse.Namespace, screen: Screen) -> List['Sample']:
     files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}
     if files_of:
         screen.update(f'loading {arguments.weights}')
-        with contextlib.closing(extractors.of_2015(arguments.weights, arguments.layer)) as extractor:
+        with contextlib.closing(extraction.of_2015(arguments.weights, arguments.layer)) as extractor:
             screen.clear()
             for name, files in files_of.items():
                 found = extraction.extract(extractor, files, arguments.batch_size, screen)

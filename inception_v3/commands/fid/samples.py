@@ -5,8 +5,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from console.errors import CommandError
-from inception_v3.commands.features.extraction import Extracted
-from inception_v3.commands.features.extractors import FEATURES, LOGITS
+from inception_v3.commands.features.extraction import FEATURES, LOGITS, Extracted
 from inception_v3.commands.fid import formulas
 from inception_v3.commands.fid.formulas import Statistics
 from inception_v3.weights import sources

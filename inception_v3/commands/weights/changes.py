@@ -122,11 +122,7 @@ def fold_images(
 
 
 def check_range(images: str) -> None:
-    """Checks that images are in a range that others can be converted to.
-
-    Raises:
-      ChangeError: their pixels are changed by the mean and the deviation of each image.
-    """
+    """Raises ChangeError for images whose pixels are changed by the mean and the deviation of each image."""
     if images not in IMAGES:
         raise ChangeError(
             f'the run had --preprocessing={images}, which has no fixed range of pixels: other frameworks would give '

@@ -94,13 +94,9 @@ class Weights(NamedTuple):
 
 
 class _Model(NamedTuple):
-    """The place of a network's weights in a file of PyTorch.
+    """The place of a network's weights in a file of PyTorch: the key of the state dict, and the prefix of names there.
 
-    Attributes:
-      key: of the state dict.
-      prefix: of the names of its variables there.
-      mark: of the network, `_OF_INCEPTION` or `_OF_RESNET`.
-      notes: of `Weights`.
+    The mark is that of the network, `_OF_INCEPTION` or `_OF_RESNET`; notes are those of `Weights`.
     """
 
     key: str
@@ -189,12 +185,7 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[K
 
 
 def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Model:
-    """Finds the networks in state dicts, and chooses one of them.
-
-    Args:
-      names_of: the names of the variables of each state dict, by its key.
-      which: the key of one network; empty for the averages, if there are several.
-      path: of the file, for messages.
+    """Finds the networks in state dicts by key, and chooses the one of a key, or the averages if there are several.
 
     Raises:
       WeightsError: there is none, or no such, or several without averages.

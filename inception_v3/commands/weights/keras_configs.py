@@ -72,15 +72,9 @@ class Form(NamedTuple):
 
 
 def read(config: Mapping[str, Any], classifier: bool) -> Form:
-    """Reads a configuration.
+    """Reads a configuration as of `model.to_json()`, with or without its classifier.
 
-    Args:
-      config: of `model.to_json()`.
-      classifier: whether the classifier is used.
-
-    Raises:
-      KerasError: the model computes something else.
-      AttributeError, IndexError, KeyError, TypeError or ValueError: it is no configuration.
+    Raises `KerasError` if the model computes something else, and one of `FORM_ERRORS` if it is no configuration.
     """
     layers = [*_layers(config)]
     convs = [number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D']

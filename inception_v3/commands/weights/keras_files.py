@@ -38,9 +38,7 @@ class KerasFile(NamedTuple):
     """The layers with weights in a file, each with its values by name, in the order in which Keras numbers them.
 
     Attributes:
-      convs: convolutions: `kernel`, and perhaps `bias`.
-      norms: normalizations: `beta`, `moving_mean`, `moving_variance`, and perhaps `gamma`.
-      dense: classifiers: `kernel` and `bias`.
+      convs, norms, dense: convolutions, normalizations and classifiers.
       names: the names of all layers.
       is_by_order: whether layers are numbered by `Layer.order`, not in the order of our table.
       config: of the model; None if the file has weights alone.
@@ -64,9 +62,7 @@ def _h5py() -> Any:
 def read(content: bytes) -> KerasFile:
     """Finds the layers of a file of weights, or of a whole model.
 
-    Raises:
-      OSError, ValueError, KeyError, RuntimeError, zlib.error or zipfile.BadZipFile: the file is damaged, or its values
-        are in another file.
+    Raises any error of the libraries if the file is damaged, and ValueError if its values are in another file.
     """
     size = len(content)
     config = None
@@ -181,16 +177,7 @@ def _by_position(model: Any, path: str = '') -> Dict[str, Values]:
 
 
 def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool) -> None:
-    """Checks that a file has the numbers of layers of Inception v3.
-
-    Args:
-      found: the layers of the file.
-      layers: those of Inception v3 without its auxiliary head.
-      classifier: whether its classifier is used.
-
-    Raises:
-      KerasError: it has others.
-    """
+    """Raises KerasError if a file has not the numbers of layers of Inception v3 without its auxiliary head."""
     if {'conv1_conv', 'conv1'} & {*found.names}:
         raise KerasError(
             "has the weights of Keras' ResNet. Its first version strides in the first 1 x 1 convolution of a stage, "
@@ -208,12 +195,7 @@ def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool) -
 
 
 def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
-    """A file for `load_weights` of `keras.applications.InceptionV3`, by the order of its layers or by their names.
-
-    Args:
-      layers: those of Inception v3 without its auxiliary head, perhaps without its classifier.
-      values: their variables by our names.
-    """
+    """A file for `load_weights` of `keras.applications.InceptionV3`, by the order of its layers or by their names."""
     groups: List[Tuple[Tuple[int, ...], str, Values]] = []
     classifiers: List[Tuple[str, Values]] = []
     number = 0

@@ -70,12 +70,7 @@ def of_torch(layers: Iterable[Layer], has_scales: bool) -> List[Entry]:
 
 
 def of_keras(layers: Sequence[Layer], by_order: bool) -> List[Entry]:
-    """The entries of weights of Keras.
-
-    Args:
-      layers: of Inception v3 without its auxiliary head.
-      by_order: layers are numbered by `Layer.order`, not in the order of our table.
-    """
+    """The entries of weights of Keras, whose layers are numbered by `Layer.order` or in the order of our table."""
     convs = [layer for layer in layers if not layer.is_classifier]
     listed = sorted(convs, key=lambda layer: layer.order) if by_order else convs
     numbers = {layer.scope: number for number, layer in enumerate(listed)}

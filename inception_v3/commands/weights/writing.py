@@ -210,11 +210,7 @@ def settings_of(weights: Weights) -> Config:
 
 
 def write_checkpoint(path: str, values: Values) -> None:
-    """Writes a checkpoint of variables, without a list of checkpoints beside it.
-
-    Raises:
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """Writes a checkpoint of variables, without a list of checkpoints beside it."""
     names = sorted(values)
     with tf.Graph().as_default(), tf.Session() as session:
         tensors = [tf.placeholder(tf.as_dtype(values[name].dtype), values[name].shape) for name in names]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.commands.features import extractors, graph_2015
+from inception_v3.commands.features import extraction, graph_2015
 from inception_v3.weights.sources import WeightsError
 from tests.commands.features.weights_2015 import frozen_graph, pytorch_fid, pytorch_file, shapes_of, small
 from tests.support.state_dicts import state_dict
@@ -41,7 +41,7 @@ def test_layers__have_the_names_of_the_graph_and_of_pytorch_fid() -> None:
 
 def test_layers__are_those_of_the_network() -> None:
     with tf.Graph().as_default():
-        extractors.build(tf.placeholder(tf.float32, [None, 299, 299, 3]))
+        extraction.build(tf.placeholder(tf.float32, [None, 299, 299, 3]))
         variables = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
         operations = {o.name: o.type for o in tf.get_default_graph().get_operations()}
     assert {*variables} == {*small()}
