@@ -2,7 +2,6 @@
 
 import os
 import re
-import zipfile
 from typing import Any, Callable, Dict, List
 
 import h5py
@@ -202,18 +201,11 @@ def narrow_keras() -> bytes:
     return keras_files.write(narrow().architecture.of(False), narrow().values)
 
 
-def of_zip(path: Any) -> bytes:
-    with zipfile.ZipFile(str(path), 'w') as archive:
-        archive.writestr('a', 'b')
-    return path.read_bytes()
-
-
 NAN = np.full(16, np.nan, np.float32)
 FLOATS = np.zeros([9, 76], np.float32)
 # A function of the file's path that returns its content; without content, there is no file.
 BAD: Dict[str, Any] = {
     'missing.pth': (lambda path: b'', 'no such file'),
-    'text.pth': (lambda path: b'hello', 'is no state dict of PyTorch'),
     'short.pth': (lambda path: of_torch()[:5000], 'is no state dict of PyTorch, or is damaged .*the file is truncated'),
     'other.pth': (lambda path: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
     'nan.pth': (
@@ -234,10 +226,6 @@ BAD: Dict[str, Any] = {
         lambda path: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
         'different numbers of classes, 5 and 9.*--no_auxiliary_head',
     ),
-    'wide.pth': (
-        lambda path: of_torch(fc__weight=FLOATS),
-        r'fc\.weight has the shape \[9, 76\], not \[classes, 203\]',
-    ),
     'text.safetensors': (lambda path: b'hello, hello, hello', 'cannot be read, or is damaged'),
     'short.safetensors': (
         lambda path: safetensors_files.write(torch_arrays())[:-9],
@@ -249,7 +237,6 @@ BAD: Dict[str, Any] = {
     # The first convolution of Keras' ResNet-50.
     'resnet50.h5': (of_keras(52, name='conv1_conv'), "has the weights of Keras' ResNet.*version 1.5"),
     'narrow.h5': (lambda path: narrow_keras(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),
-    'zip.keras': (of_zip, 'cannot be read, or is damaged|does not begin as'),
 }
 
 

@@ -47,7 +47,7 @@ _OPERATIONS = (
 _REVERSED = [{'class_name': '__ellipsis__'}, {'start': None, 'stop': None, 'step': -1}]
 _SAME = [0, 1, 2]
 # The errors of reading a part of a configuration that has another form.
-FORM_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+FORM_ERRORS = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 class KerasError(CommandError):
@@ -178,7 +178,7 @@ def _step(layer: Mapping[str, Any]) -> Tuple[List[int], Any, Any]:
         return _SAME, 1, 0
     (constant,) = [_of_channels(each) for name, each in constants.items() if name in ('y', 'bias')]
     (compute,) = [compute for names, compute in _OPERATIONS if operation in names]
-    with np.errstate(divide='ignore'):
+    with np.errstate(divide='raise'):
         return (_SAME, *compute(constant))
 
 
