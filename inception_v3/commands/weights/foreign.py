@@ -148,18 +148,17 @@ def read(
     # The libraries raise many errors about damaged files.
     except Exception as error:
         raise WeightsError(f'{path}: cannot be read, or is damaged ({sources.reason_of(error)}). Name {_KINDS}.')
-    source = None
-    if found is None or (isinstance(found, dict) and any('/' in name for name in found)):
-        source = sources.read(path, shown(path))
-        if source.kind == 'npz' and not any('/' in name for name in source.values):
-            found, source = source.values, None
-    if which and (source or isinstance(found, KerasFile)):
+    source = sources.read(path, shown(path)) if found is None else None
+    if source and source.kind == 'npz' and not any('/' in name for name in source.values):
+        # Arrays by the names of PyTorch.
+        found, source = source.values, None
+    if which and not isinstance(found, dict):
         raise WeightsError(f'--which={shown(which)}: is for files of PyTorch with several models; {path} has one.')
     if source:
         return _of_ours(source, averages, auxiliary_head, depth_multiplier, classifier)
     if isinstance(found, KerasFile):
         return _of_keras(found, path, classifier, images)
-    assert found is not None, 'a source'
+    assert found is not None, 'without a source'
     model = models[0] if models else _choose({'': [*found]}, which, path)
     return _of_torch(found, model, path, auxiliary_head, images, depth_multiplier or 1.0, classifier)
 
