@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from inception_v3.commands.weights import foreign, keras_files, safetensors_files
+from inception_v3.commands.weights import foreign, keras_files, state_dicts
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import narrow, peak_of
@@ -196,12 +196,12 @@ def safetensors(values: bytes = b'', **entries: Any) -> bytes:
 def test_safetensors__stay_inside_of_the_values(first: int, last: int, shape: Any) -> None:
     values = np.array([1, 2], np.float32)
     whole = safetensors(values.tobytes(), a={'data_offsets': [0, 8], 'shape': [2]})
-    np.testing.assert_array_equal(safetensors_files.read(whole)['a'], values)
+    np.testing.assert_array_equal(state_dicts.read_safetensors(whole)['a'], values)
     with pytest.raises(ValueError, match=re.compile('it ends before|has the shape|reshape|buffer size')):
-        safetensors_files.read(safetensors(values.tobytes(), a={'data_offsets': [first, last], 'shape': shape}))
+        state_dicts.read_safetensors(safetensors(values.tobytes(), a={'data_offsets': [first, last], 'shape': shape}))
 
 
 def test_safetensors__that_share_bytes_need_no_memory() -> None:
     entries: Dict[str, Any] = {str(n): {'data_offsets': [0, LARGE], 'shape': [LARGE // 4]} for n in range(9)}
     with pytest.raises(ValueError, match='its tensors need'):
-        safetensors_files.read(safetensors(bytes(LARGE), **entries))
+        state_dicts.read_safetensors(safetensors(bytes(LARGE), **entries))

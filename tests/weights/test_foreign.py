@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inception_v3.commands.weights import __main__ as command
-from inception_v3.commands.weights import foreign, keras_files, naming, safetensors_files, state_dicts, writing
+from inception_v3.commands.weights import architecture, foreign, keras_files, state_dicts, writing
 from inception_v3.config import Config
 from inception_v3.run import trained_model
 from inception_v3.weights import sources
@@ -25,7 +25,7 @@ BETA = 'InceptionV3/Conv2d_1a_3x3/BatchNorm/beta'
 def torch_arrays(**changes: np.ndarray) -> Dict[str, np.ndarray]:
     """A state dict of the narrow network; `changes` replace arrays, with two underscores for a point."""
     weights = narrow()
-    arrays = naming.from_ours(weights.values, naming.of_torch(weights.architecture.layers, False))
+    arrays = architecture.from_ours(weights.values, architecture.of_torch(weights.architecture.layers, False))
     arrays.update({name.replace('__', '.'): array for name, array in changes.items()})
     return {name: array for name, array in arrays.items() if array is not None}
 
@@ -51,8 +51,8 @@ def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -
     elif ending == 'torch.npz':
         np.savez(path, **torch_arrays())
     else:
-        file_format: Any = state_dicts if ending == '.pth' else safetensors_files
-        write_file(tmp_path / f'weights{ending}', file_format.write(torch_arrays()))
+        write = state_dicts.write if ending == '.pth' else state_dicts.write_safetensors
+        write_file(tmp_path / f'weights{ending}', write(torch_arrays()))
     weights = read(path)
     np.testing.assert_equal(weights.values, narrow().values)
     assert not weights.folded and weights.images == 'inception'
@@ -228,7 +228,7 @@ BAD: Dict[str, Any] = {
     ),
     'text.safetensors': (lambda path: b'hello, hello, hello', 'cannot be read, or is damaged'),
     'short.safetensors': (
-        lambda path: safetensors_files.write(torch_arrays())[:-9],
+        lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
         'cannot be read, or is damaged .it ends before the values of',
     ),
     'text.h5': (lambda path: b'hello', 'does not begin as a file of Keras does'),

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from inception_v3.commands.weights import architecture, foreign, keras_configs, keras_files
-from inception_v3.commands.weights.keras_configs import SIGMOID, SOFTMAX, KerasError
+from inception_v3.commands.weights import architecture, foreign, keras_files
+from inception_v3.commands.weights.keras_files import SIGMOID, SOFTMAX, KerasError
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import CLASSES, NARROW, narrow, values_of
 
@@ -113,7 +113,7 @@ REFUSED_FRONTS = {
 def test_read__refuses_what_no_first_layer_carries(message: str) -> None:
     for classifier in (True, False):
         with pytest.raises(KerasError, match=f'its configuration has the layer .*{message}'):
-            keras_configs.read(model([REFUSED_FRONTS[message]], HEAD), classifier)
+            keras_files.read_config(model([REFUSED_FRONTS[message]], HEAD), classifier)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_read__refuses_what_no_first_layer_carries(message: str) -> None:
 def test_read__knows_the_classifier_or_refuses_it(head: List[Any], activation: str, message: str) -> None:
     if message:
         with pytest.raises(KerasError, match=f'{message}.*--no_classifier'):
-            keras_configs.read(model([], head), classifier=True)
-        assert not keras_configs.read(model([], head), classifier=False).is_scaled
+            keras_files.read_config(model([], head), classifier=True)
+        assert not keras_files.read_config(model([], head), classifier=False).is_scaled
     else:
-        assert keras_configs.read(model([], head), classifier=True).activation == activation
+        assert keras_files.read_config(model([], head), classifier=True).activation == activation
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_read__refuses_another_network_of_the_same_weights(kind: str, setting: s
     changed = next(each for each in network if each['class_name'] == kind)
     changed['config'][setting] = value
     with pytest.raises(KerasError, match=f'its configuration has the layer {kind}'):
-        keras_configs.read(model([], HEAD, network), classifier=True)
+        keras_files.read_config(model([], HEAD, network), classifier=True)
 
 
 def test_read__needs_all_layers_and_no_others() -> None:
@@ -174,7 +174,7 @@ def test_read__needs_all_layers_and_no_others() -> None:
         ([POOL], 'has no convolutions'),
     ):
         with pytest.raises(KerasError, match=message):
-            keras_configs.read(model([], HEAD, network), classifier=True)
+            keras_files.read_config(model([], HEAD, network), classifier=True)
 
 
 def written(path: Any, config: Any, classes: int = CLASSES, monkeypatch: Any = None) -> str:

@@ -15,7 +15,7 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from inception_v3.commands.features import FILES_OF_2015
 from inception_v3.commands.weights import architecture, state_dicts
-from inception_v3.commands.weights.naming import TORCH_NAMES, listed
+from inception_v3.commands.weights.architecture import TORCH_NAMES, listed
 from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, MIXED_17, MIXED_35, STEM, Conv, Fork, Mixed
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError

@@ -1,15 +1,14 @@
 """Changes of weights that keep what a network computes in evaluation: scales, class 0, and the range of its images."""
 
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from console.errors import CommandError
-from inception_v3.commands.weights.architecture import Architecture
+from inception_v3.commands.weights.architecture import Architecture, Values
 from inception_v3.commands.weights.choices import DROP, KEEP
 from preprocessing.finishing import CHANNEL_MEANS
 
-Values = Dict[str, np.ndarray]
 # The bias of a class 0 that is added: its probability is below 1e-40 unless all other logits are below -7.
 ADDED_BIAS = -100.0
 # The mean and the standard deviation of the pixels of ImageNet, in [0, 1], with which torchvision's models are trained.

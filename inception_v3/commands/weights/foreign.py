@@ -11,11 +11,24 @@ from console.errors import CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
-from inception_v3.commands.weights import keras_configs, keras_files, naming, safetensors_files, state_dicts
-from inception_v3.commands.weights.architecture import AUXILIARY_KERNEL, Architecture, Layer, inception, resnet50
+from inception_v3.commands.weights import keras_files, state_dicts
+from inception_v3.commands.weights.architecture import (
+    AUXILIARY_KERNEL,
+    Architecture,
+    Entry,
+    Layer,
+    ShapeError,
+    Values,
+    inception,
+    listed,
+    of_keras,
+    of_ours,
+    of_torch,
+    resnet50,
+    to_ours,
+)
 from inception_v3.commands.weights.changes import fold_images, fold_scales, without
 from inception_v3.commands.weights.keras_files import KerasFile
-from inception_v3.commands.weights.naming import Values
 from inception_v3.config import Config
 from inception_v3.weights import sources
 from inception_v3.weights.kinds import FOREIGN_ENDINGS, HDF5, OLD_TORCH, TORCH_ENDINGS
@@ -168,7 +181,7 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[K
     if content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
-        return safetensors_files.read(content)
+        return state_dicts.read_safetensors(content)
     names: List[str] = []
     if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -200,7 +213,7 @@ def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Mo
     if not models:
         largest = max(names_of.values(), key=len)
         raise _another(path, largest)
-    keys = naming.listed([*models])
+    keys = listed([*models])
     averages = [key for key in models if _AVERAGES.search(key)]
     if which and which not in models:
         raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {keys}.')
@@ -214,15 +227,15 @@ def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Mo
 def _of_keras(found: KerasFile, path: str, classifier: bool, images: str) -> Weights:
     architecture = inception()
     try:
-        form = None if found.config is None else keras_configs.read(found.config, classifier)
+        form = None if found.config is None else keras_files.read_config(found.config, classifier)
         keras_files.check_network(found, architecture.of(auxiliary_head=False), classifier)
-    except keras_configs.KerasError as error:
+    except keras_files.KerasError as error:
         raise WeightsError(f'{path}: {error}')
-    except keras_configs.FORM_ERRORS as error:
+    except keras_files.FORM_ERRORS as error:
         raise WeightsError(f'{path}: its configuration is damaged ({shown(repr(error))}).')
     dense = found.dense if classifier else []
     notes = []
-    if dense and form and form.activation == keras_configs.SIGMOID:
+    if dense and form and form.activation == keras_files.SIGMOID:
         # The softmax of (0, x) is the sigmoid of x.
         dense = [{name: np.insert(array, 0, 0, -1) for name, array in layer.items()} for layer in dense]
         notes.append('  its sigmoid of one output is imported as a softmax of two classes, of which the first is the 0')
@@ -232,7 +245,7 @@ def _of_keras(found: KerasFile, path: str, classifier: bool, images: str) -> Wei
         for number, layer in enumerate(layers)
         for name, array in layer.items()
     }
-    entries = naming.of_keras(architecture.of(auxiliary_head=False, classifier=bool(dense)), found.is_by_order)
+    entries = of_keras(architecture.of(auxiliary_head=False, classifier=bool(dense)), found.is_by_order)
     values = _converted(arrays, entries, path)
     usual = images or 'inception'
     if form and form.is_scaled:
@@ -272,12 +285,11 @@ def _of_torch(
     others = sorted(name for name in own if name.startswith('fc.') and name not in ('fc.weight', 'fc.bias'))
     if others:
         raise WeightsError(
-            f'{path}: its classifier is not one dense layer: it has {naming.listed(others)}. '
-            f'{keras_configs.WITHOUT_CLASSIFIER}.'
+            f'{path}: its classifier is not one dense layer: it has {listed(others)}. {keras_files.WITHOUT_CLASSIFIER}.'
         )
     has_auxiliary_head, has_classifier = (any(n.startswith(begin) for n in own) for begin in ('AuxLogits.', 'fc.'))
     layers = architecture.of(has_auxiliary_head, has_classifier)
-    values = _converted(own, naming.of_torch(layers, architecture.has_scales), path)
+    values = _converted(own, of_torch(layers, architecture.has_scales), path)
     weights = _finished(path, TORCH, architecture, values, images or ('inception' if is_inception else 'imagenet'))
     return weights._replace(depth_multiplier=depth_multiplier, notes=model.notes)
 
@@ -307,8 +319,8 @@ def _of_ours(
     heads = (architecture.auxiliary, f'{architecture.classifier}/')
     layers = architecture.of(*(any(name.startswith(head) for name in values) for head in heads))
     try:
-        values = naming.to_ours(values, naming.of_ours(layers, architecture.has_scales), source.path)
-    except naming.ShapeError as error:
+        values = to_ours(values, of_ours(layers, architecture.has_scales), source.path)
+    except ShapeError as error:
         if multiplier != 1 or depth_multiplier:
             raise
         raise WeightsError(f'{error} If the network is narrower than the paper, give its --depth_multiplier.')
@@ -317,13 +329,13 @@ def _of_ours(
     return weights._replace(config=source.config, depth_multiplier=multiplier)
 
 
-def _converted(arrays: Values, entries: Sequence[naming.Entry], path: str) -> Values:
+def _converted(arrays: Values, entries: Sequence[Entry], path: str) -> Values:
     """The values of arrays of another framework, all of which the network must have."""
-    values = naming.to_ours(arrays, entries, path)
+    values = to_ours(arrays, entries, path)
     unknown = sorted(arrays.keys() - {entry.theirs for entry in entries})
     if unknown:
         raise WeightsError(
-            f'{path}: has the weights of another network: {naming.listed(unknown)} have no counterpart. If '
+            f'{path}: has the weights of another network: {listed(unknown)} have no counterpart. If '
             'they are a head of your own, leave it out with `weights import --no_classifier`.'
         )
     return values
@@ -342,11 +354,11 @@ def _finished(path: str, origin: str, architecture: Architecture, values: Values
         )
     if counts == {1}:
         raise WeightsError(
-            f'{path}: its classifier has one output, not one of each class. {keras_configs.WITHOUT_CLASSIFIER}.'
+            f'{path}: its classifier has one output, not one of each class. {keras_files.WITHOUT_CLASSIFIER}.'
         )
     return Weights(path, origin, architecture, values, images, folded)
 
 
 def _another(path: str, names: Iterable[str]) -> WeightsError:
-    has = naming.listed(sorted(names)) or 'no variables'
+    has = listed(sorted(names)) or 'no variables'
     return WeightsError(f'{path}: has the weights of another network: it has {has}. Name {_KINDS}.')

@@ -2,11 +2,13 @@
 
 Objects of other types, such as the arguments and the optimizer of a training script, are skipped. Both layouts of
 `torch.save` are read: the ZIP archive since PyTorch 1.6, and the pickles in a row before it.
-(https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.)
+(https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.) A safetensors file
+has a JSON header with the place of each tensor, and the bytes of all (https://github.com/huggingface/safetensors#format).
 """
 
 import collections
 import io
+import json
 import pickle
 import pickletools
 import struct
@@ -20,7 +22,7 @@ from inception_v3.weights.sources import WeightsError, check_memory, content_of,
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C
-# Storages by their names in `torch`; NumPy has no bfloat16, whose bits are the upper half of a float32.
+# Storages by their names in `torch`.
 _BFLOAT16 = 'BFloat16Storage'
 _DTYPES = {
     'DoubleStorage': np.dtype('<f8'),
@@ -35,6 +37,14 @@ _DTYPES = {
     'BoolStorage': np.dtype('?'),
 }
 _STORAGES = {dtype.str: kind for kind, dtype in _DTYPES.items()}
+# Types of safetensors files.
+_SAFE_BFLOAT16 = 'BF16'
+_SAFE_DTYPES = {
+    **{'F64': '<f8', 'F32': '<f4', 'F16': '<f2', _SAFE_BFLOAT16: '<u2'},
+    **{'I64': '<i8', 'I32': '<i4', 'I16': '<i2', 'I8': '|i1', 'U8': '|u1', 'BOOL': '|b1'},
+}
+_SAFE_NAMES = {dtype: name for name, dtype in _SAFE_DTYPES.items()}
+_METADATA = '__metadata__'
 # Bytes of a pickle, and numbers of the objects that it names for later use; a state dict of 10,000 tensors has 2 MB.
 _LONGEST_PICKLE = 1 << 23
 # State dicts are at most so deep in the dicts of a training script.
@@ -236,7 +246,12 @@ def _view(storage: np.ndarray, tensor: _Tensor, name: str) -> np.ndarray:
     strides = [stride * storage.itemsize for stride in tensor.strides]
     begin = tensor.offset if tensor.extent else 0
     values = np.lib.stride_tricks.as_strided(storage[begin:], tensor.shape, strides).copy()
-    return (values.astype('<u4') << 16).view('<f4') if tensor.kind == _BFLOAT16 else values
+    return _widened(values) if tensor.kind == _BFLOAT16 else values
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    """The float32 numbers whose upper halves are the bits of bfloat16, which NumPy has not."""
+    return (values.astype('<u4') << 16).view('<f4')
 
 
 def _from_archive(content: bytes) -> _Content:
@@ -316,3 +331,49 @@ def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
         parts += [pickle.TUPLE, pickle.BINPERSID, number(0), numbers(array.shape), numbers(strides)]
         parts += [pickle.NEWFALSE, empty_dict, pickle.TUPLE, pickle.REDUCE]
     return b''.join([*parts, pickle.SETITEMS, pickle.STOP])
+
+
+def read_safetensors(content: bytes) -> Dict[str, np.ndarray]:
+    """The arrays of a safetensors file, by name.
+
+    Raises:
+      ValueError, KeyError, TypeError or struct.error: the file is damaged or no safetensors file.
+    """
+    (length,) = struct.unpack_from('<Q', content)
+    begin = 8 + length
+    if begin > len(content):
+        raise ValueError('it is shorter than its header')
+    header = json.loads(content[8:begin].decode())
+    header.pop(_METADATA, None)
+    places = {name: entry['data_offsets'] for name, entry in header.items()}
+    # Tensors may share bytes.
+    check_memory(2 * sum(last - first for first, last in places.values()), len(content))
+    arrays = {}
+    for name, entry in header.items():
+        first, last = places[name]
+        if not 0 <= first <= last <= len(content) - begin:
+            raise ValueError(f'it ends before the values of {name}')
+        if min(entry['shape'], default=0) < 0:
+            raise ValueError(f'{name} has the shape {entry["shape"]}')
+        values = np.frombuffer(content[begin + first : begin + last], _SAFE_DTYPES[entry['dtype']])
+        if entry['dtype'] == _SAFE_BFLOAT16:
+            values = _widened(values)
+        arrays[name] = values.reshape(entry['shape'])
+    return arrays
+
+
+def write_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A safetensors file of arrays, in their order."""
+    # PyTorch and timm mark their files with it.
+    header: Dict[str, Any] = {_METADATA: {'format': 'pt'}}
+    parts, offset = [], 0
+    for name, array in arrays.items():
+        part = np.ascontiguousarray(array).tobytes()
+        places = [offset, offset + len(part)]
+        header[name] = {'dtype': _SAFE_NAMES[array.dtype.str], 'shape': [*array.shape], 'data_offsets': places}
+        parts.append(part)
+        offset += len(part)
+    text = json.dumps(header).encode()
+    # The values begin at a multiple of 8 bytes.
+    text += b' ' * (-len(text) % 8)
+    return b''.join([struct.pack('<Q', len(text)), text, *parts])

@@ -11,12 +11,11 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data import dataset_info, remote
 from data.files import write_whole
-from inception_v3.commands.weights import keras_files, naming, safetensors_files, state_dicts
-from inception_v3.commands.weights.architecture import inception, resnet50
+from inception_v3.commands.weights import keras_files, state_dicts
+from inception_v3.commands.weights.architecture import Values, from_ours, inception, of_torch, resnet50
 from inception_v3.commands.weights.changes import change_images, without
 from inception_v3.commands.weights.choices import TARGETS
 from inception_v3.commands.weights.foreign import Weights
-from inception_v3.commands.weights.naming import Values
 from inception_v3.config import Config
 from inception_v3.run import starts
 from inception_v3.run.checkpoints import PREFIX
@@ -75,13 +74,13 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
         write_whole(path, content.getvalue())
     else:
         arrays: Values = {}
-        for name, array in naming.from_ours(values, naming.of_torch(weights.layers, architecture.has_scales)).items():
+        for name, array in from_ours(values, of_torch(weights.layers, architecture.has_scales)).items():
             arrays[name] = array
             if name.endswith('.running_var'):
                 # The number of updates.
                 arrays[f'{name.rpartition(".")[0]}.num_batches_tracked'] = np.array(0, np.int64)
-        file_format = safetensors_files if path.endswith('.safetensors') else state_dicts
-        write_whole(path, file_format.write(arrays))
+        write = state_dicts.write_safetensors if path.endswith('.safetensors') else state_dicts.write
+        write_whole(path, write(arrays))
     load = target.load.format(
         path=path,
         classes=weights.num_classes,
