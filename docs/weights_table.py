@@ -16,8 +16,8 @@ from typing import Callable, Dict, List, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3.commands.weights import foreign, forward, writing
-from inception_v3.commands.weights.forward import LOGITS, TORCH_PYTHON
+from inception_v3.commands.weights import comparison, foreign, writing
+from inception_v3.commands.weights.comparison import LOGITS, TORCH_PYTHON
 
 CLASSES = 1000
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [2, 299, 299, 3]).astype(np.float32)
@@ -96,16 +96,16 @@ def _in_slim(path: str) -> np.ndarray:
 
 
 def _in_torch(library: str, path: str, count_padding: bool = False) -> np.ndarray:
-    return forward.in_torch(library, foreign.read(path), path, IMAGES, count_padding)[LOGITS]
+    return comparison.in_torch(library, foreign.read(path), path, IMAGES, count_padding)[LOGITS]
 
 
 RUN: Dict[str, Callable[[str], np.ndarray]] = {
-    'this program': lambda path: forward.in_this_program(foreign.read(path), IMAGES)[LOGITS],
+    'this program': lambda path: comparison.in_this_program(foreign.read(path), IMAGES)[LOGITS],
     'TF-Slim': _in_slim,
-    'Keras': lambda path: forward.in_keras(path, CLASSES, IMAGES)[LOGITS],
+    'Keras': lambda path: comparison.in_keras(path, CLASSES, IMAGES)[LOGITS],
     'torchvision': lambda path: _in_torch('torchvision', path),
     'timm': lambda path: _in_torch('timm', path),
-    '.npz': lambda path: forward.in_this_program(foreign.read(path), IMAGES)[LOGITS],
+    '.npz': lambda path: comparison.in_this_program(foreign.read(path), IMAGES)[LOGITS],
 }
 
 

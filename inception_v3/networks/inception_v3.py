@@ -17,7 +17,7 @@ _AUXILIARY_LOGITS_INITIALIZER = tf.truncated_normal_initializer(stddev=0.001)
 
 
 class Conv(NamedTuple):
-    """A convolution, batch normalization and ReLU. Its scope is `Conv2d_{place}_{height}x{width}`, or `name`."""
+    """A convolution, batch normalization and ReLU."""
 
     place: str
     depth: int
@@ -25,6 +25,11 @@ class Conv(NamedTuple):
     stride: int = 1
     padding: str = 'SAME'
     name: str = ''
+
+    @property
+    def scope(self) -> str:
+        """The scope of its variables."""
+        return self.name or f'Conv2d_{self.place}_{self.kernel[0]}x{self.kernel[1]}'
 
 
 class MaxPool(NamedTuple):
@@ -174,8 +179,7 @@ class _Builder:
 
     def conv(self, net: tf.Tensor, row: Conv, initializer: object = layers.HE_INITIALIZER) -> tf.Tensor:
         depth = layers.scaled_depth(row.depth, self._depth_multiplier)
-        height, width = row.kernel
-        with tf.variable_scope(row.name or f'Conv2d_{row.place}_{height}x{width}'):
+        with tf.variable_scope(row.scope):
             net = self._conv(net, depth, row.kernel, row.stride, row.padding, initializer=initializer)
             return tf.nn.relu(self._norm(net))
 

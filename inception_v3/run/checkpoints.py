@@ -15,10 +15,10 @@ from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3 import loss_scale, moving_average
+from inception_v3.weights.model_dir import LIST_FILE, data_files, is_complete, latest_checkpoint
 
 # TensorFlow's names.
 PREFIX = 'model.ckpt'
-_LIST = 'checkpoint'
 _NAME = re.compile(rf'{re.escape(PREFIX)}-(\d+)(?=\.(index|meta|data-\d+-of-\d+)$)')
 _OWN_NAME = re.compile(rf'{re.escape(PREFIX)}-\d+')
 _STEP_IN_NAME = re.compile(r'-(\d+)$')
@@ -53,36 +53,6 @@ class NotFiniteError(DamagedError):
     """A checkpoint has values that are not finite."""
 
 
-def latest_checkpoint(model_dir: str) -> Optional[str]:
-    """The path of the newest checkpoint in a folder; None if the folder has none.
-
-    Raises:
-      CheckpointError: the list of checkpoints, the file `checkpoint`, is damaged; or files of the newest are missing.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
-    path = os.path.join(model_dir, _LIST)
-    if not remote.exists(path):
-        return None
-    # TensorFlow treats a list that it cannot read as an empty list.
-    remote.check_readable(path)
-    try:
-        state = tf.train.get_checkpoint_state(model_dir)
-    except ValueError:
-        state = None
-    if not state:
-        raise CheckpointError(
-            f'{path}: lists no checkpoint. Restore the file, add --skip_damaged_checkpoints to resume from the newest '
-            'undamaged checkpoint, or start in a new --model_dir.'
-        )
-    if not is_complete(state.model_checkpoint_path):
-        raise CheckpointError(
-            f'{path}: lists {os.path.basename(state.model_checkpoint_path)}, but files of it are missing. Restore '
-            'them, add --skip_damaged_checkpoints to resume from the newest undamaged checkpoint, or start in a new '
-            '--model_dir.'
-        )
-    return state.model_checkpoint_path
-
-
 def newest_checkpoint(model_dir: str) -> str:
     """The path of the newest checkpoint in a folder.
 
@@ -100,17 +70,6 @@ def latest_step(model_dir: str) -> int:
     """The global step of the newest checkpoint in a folder; 0 if it has none. Raises as `latest_checkpoint`."""
     checkpoint = latest_checkpoint(model_dir)
     return step_of(checkpoint) if checkpoint else 0
-
-
-def is_complete(checkpoint: str) -> bool:
-    """Whether a checkpoint has its index and data files."""
-    return remote.exists(f'{checkpoint}.index') and bool(_data_files(checkpoint))
-
-
-def _data_files(checkpoint: str) -> List[str]:
-    folder, name = os.path.split(checkpoint)
-    names = remote.names_in(folder) or []
-    return [os.path.join(folder, file_name) for file_name in names if file_name.startswith(f'{name}.data-')]
 
 
 def step_of(checkpoint: str) -> int:
@@ -165,7 +124,7 @@ def _reader(checkpoint: str) -> Any:
         # Opening a checkpoint reads only the index; reading a value reads the data.
         with _damage_named(checkpoint, [f'{checkpoint}.index']):
             reader = tf.train.load_checkpoint(checkpoint)
-        with _damage_named(checkpoint, _data_files(checkpoint)):
+        with _damage_named(checkpoint, data_files(checkpoint)):
             reader.get_tensor(tf.GraphKeys.GLOBAL_STEP)
         return reader
     except tf.errors.NotFoundError:
@@ -206,9 +165,9 @@ def check_undamaged(checkpoint: str) -> None:
     """
     if not is_complete(checkpoint):
         raise DamagedError(checkpoint, 'files are missing')
-    reader, data_files = _reader(checkpoint), _data_files(checkpoint)
+    reader, paths = _reader(checkpoint), data_files(checkpoint)
     for name in sorted(reader.get_variable_to_shape_map()):
-        with _damage_named(checkpoint, data_files):
+        with _damage_named(checkpoint, paths):
             value = reader.get_tensor(name)
         if value.dtype.kind == 'f' and not np.isfinite(value).all():
             raise NotFiniteError(checkpoint, f'{name} has values that are not finite')
@@ -240,7 +199,7 @@ def _step_in(name: str) -> Optional[int]:
 
 def _write_list(model_dir: str, names: List[str]) -> None:
     lines = [f'model_checkpoint_path: "{names[-1]}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
-    write_whole(os.path.join(model_dir, _LIST), '\n'.join(lines) + '\n')
+    write_whole(os.path.join(model_dir, LIST_FILE), '\n'.join(lines) + '\n')
 
 
 def _files_of(model_dir: str) -> Dict[int, List[str]]:

@@ -1,22 +1,10 @@
 """SHA-256 digests of the variables of a checkpoint or of a training step, and of a checkpoint's index."""
 
 import hashlib
-from typing import Dict
-
-import numpy as np
 
 from console.tensorflow_versions import tf
 from data import remote
-
-
-def of_values(values: Dict[str, np.ndarray]) -> str:
-    """The SHA-256 digest of names, types, shapes and values, in the order of the names: 64 hexadecimal digits."""
-    digest = hashlib.sha256()
-    for name in sorted(values):
-        value = np.asarray(values[name])
-        digest.update(f'{name} {value.dtype} {value.shape}\n'.encode())
-        digest.update(np.ascontiguousarray(value))
-    return digest.hexdigest()
+from inception_v3.weights.model_dir import digest_of_values as of_values
 
 
 def of_index(checkpoint: str) -> str:

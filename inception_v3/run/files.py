@@ -2,14 +2,12 @@
 
 import datetime
 import os
-from typing import Optional
 
 from console.tensorflow_versions import tf
 from data import remote
-from data.files import text_of
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import ConfigError
+from inception_v3.weights.model_dir import CONFIG_FILE, read_config, recorded_config  # noqa: F401
 
-CONFIG_FILE = 'config.json'
 BEST_FOLDER = 'best'
 
 
@@ -50,28 +48,3 @@ def check_writable(flag: str, folder: str) -> None:
         raise ConfigError(f'--{flag}={folder}: cannot be written to. {error}')
     except tf.errors.OpError as error:
         raise ConfigError(f'--{flag}={folder}: cannot be written to: {error.message}')
-
-
-def read_config(model_dir: str) -> Optional[Config]:
-    """The configuration in a run's `config.json`; None if the file is missing or empty.
-
-    Raises:
-      ConfigError: the file is damaged, or has a setting that is not allowed.
-      RemoteError: the file cannot be read.
-    """
-    path = os.path.join(model_dir, CONFIG_FILE)
-    text = text_of(path)
-    if not text:
-        return None
-    try:
-        return Config.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(f'{path}: {error}')
-
-
-def recorded_config(model_dir: str) -> Optional[Config]:
-    """The configuration in a run's `config.json`; None if the file is missing or damaged."""
-    try:
-        return read_config(model_dir)
-    except ConfigError:
-        return None

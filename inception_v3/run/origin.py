@@ -13,8 +13,9 @@ from data.files import text_of, write_whole
 from inception_v3.config import Config
 from inception_v3.run import digests
 from inception_v3.run.best_checkpoint import EVALUATION_FILE
-from inception_v3.run.checkpoints import is_complete, step_of
+from inception_v3.run.checkpoints import step_of
 from inception_v3.run.evaluations import evaluations_in, read_evaluations
+from inception_v3.weights.model_dir import absolute, is_complete
 
 # The folder of a SavedModel for files that TensorFlow does not read.
 EXTRA = 'assets.extra'
@@ -139,8 +140,3 @@ def exported(export_dir: str, origin: Origin) -> Optional[str]:
         if other and other.is_of_same_model(origin) and is_complete(os.path.join(path, 'variables', 'variables')):
             return path
     return None
-
-
-def absolute(folder: str) -> str:
-    """The absolute path of a local folder; a remote path is absolute already."""
-    return folder if remote.is_remote(folder) else os.path.abspath(folder)

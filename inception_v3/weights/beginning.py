@@ -10,7 +10,7 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data.files import write_whole
 from inception_v3.config import Config
-from inception_v3.run.origin import absolute
+from inception_v3.weights.model_dir import absolute
 from inception_v3.weights.patterns import HEAD, Patterns, scopes_of
 from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 
@@ -51,43 +51,6 @@ class Beginning(NamedTuple):
         return [row for row in self.rows if row.fate == fate]
 
 
-class _Problems:
-    """Variables that cannot be loaded and are not excepted, and the advice about them."""
-
-    def __init__(self) -> None:
-        self.missing: List[str] = []
-        self.others: List[str] = []
-        self.heads = Patterns('')
-
-    def message(self, source: Source, config: Config, wanted: Iterable[str]) -> str:
-        """A message that names some of the variables, both shapes, and what to change."""
-        listed = [*self.others, *(f'{name} is missing' for name in self.missing)]
-        more = len(listed) - _NAMED_AT_MOST
-        named = '; '.join(listed[:_NAMED_AT_MOST]) + (f'; and {more} more' if more > 0 else '')
-        return f'--init_from={config.init_from}: does not fit this run: {named}. {self._advice(source, config, wanted)}'
-
-    def _advice(self, source: Source, config: Config, wanted: Iterable[str]) -> str:
-        names = [name for name in sorted(source.values) if not name.endswith(AVERAGE) and '/' in name]
-        if not {*names} & {*wanted}:
-            has = shown(', '.join(scopes_of(names)[:_NAMED_AT_MOST]) or 'no variable with a scope')
-            return f'These are the weights of another network: they have {has}.'
-        if source.config:
-            different = _different(source.config, config, _OF_NETWORK)
-            if different:
-                flags = ' '.join(f'--{name}={getattr(source.config, name)}' for name in different)
-                return f'The run that wrote the weights had {flags}.'
-        scopes = [head for head in HEAD.split(',') if any(Patterns(head).match(name) for name in self._names())]
-        if all(Patterns(HEAD).match(name) for name in self._names()):
-            # Also those that are left new without the flag.
-            old = Patterns(config.init_except).names
-            begin_anew = ','.join([*old, *(scope for scope in scopes if scope not in old)])
-            return f'To begin with new values there, give --init_except={begin_anew}.'
-        return 'Give the flags of the network that has these weights, or name scopes to begin anew in --init_except.'
-
-    def _names(self) -> List[str]:
-        return [*self.missing, *(text.partition(' ')[0] for text in self.others)]
-
-
 def _different(old: Config, new: Config, names: Iterable[str]) -> List[str]:
     return [name for name in names if getattr(old, name) != getattr(new, name)]
 
@@ -111,28 +74,32 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
     excepted, head = Patterns(config.init_except), Patterns(HEAD)
     values: Dict[str, np.ndarray] = {}
     rows: List[Row] = []
-    problems = _Problems()
+    problems: Dict[str, str] = {}
     for name, shape in sorted(network.items()):
         origin = _origin(name, source, config)
         value = source.values.get(origin)
         if excepted.match(name):
             rows.append(Row(NEW, name, '', 'excepted'))
         elif value is None:
-            problems.missing.append(name)
+            problems[name] = 'is missing'
         elif [*value.shape] != shape:
-            text = f'{name} has the shape {_listed(value.shape)}, not {_listed(shape)}'
             is_class_count = head.match(name) and [*value.shape[:-1]] == shape[:-1]
             if excepted.names or not is_class_count:
-                problems.others.append(text)
+                problems[name] = f'has the shape {[*value.shape]}, not {shape}'
             else:
-                rows.append(Row(NEW, name, '', f'{_listed(value.shape)} in the source, {_listed(shape)} here'))
+                rows.append(Row(NEW, name, '', f'{[*value.shape]} in the source, {shape} here'))
         elif value.dtype.kind != 'f':
-            problems.others.append(f'{name} is of the type {value.dtype}, not float32')
+            problems[name] = f'is of the type {value.dtype}, not float32'
         else:
             values[name] = _finite(value, origin, config)
             rows.append(Row(LOADED, name, origin))
-    if problems.missing or problems.others:
-        raise WeightsError(problems.message(source, config, network))
+    if problems:
+        listed = [f'{name} {problem}' for name, problem in problems.items()]
+        more = f'; and {len(listed) - _NAMED_AT_MOST} more' if len(listed) > _NAMED_AT_MOST else ''
+        raise WeightsError(
+            f'--init_from={config.init_from}: does not fit this run: {"; ".join(listed[:_NAMED_AT_MOST])}{more}. '
+            + _advice(problems, network, source, config)
+        )
     for name in sorted(others):
         weight = name[: -len(AVERAGE)] if name.endswith(AVERAGE) else ''
         if weight in values:
@@ -143,6 +110,24 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
     used = {row.source for row in rows}
     rows += [Row(UNUSED, name, name, '') for name in sorted(source.values) if name not in used]
     return Beginning(values, rows)
+
+
+def _advice(problems: Iterable[str], network: Iterable[str], source: Source, config: Config) -> str:
+    """A sentence about the change that makes variables fit."""
+    names = [name for name in sorted(source.values) if not name.endswith(AVERAGE) and '/' in name]
+    if not {*names} & {*network}:
+        has = shown(', '.join(scopes_of(names)[:_NAMED_AT_MOST]) or 'no variable with a scope')
+        return f'These are the weights of another network: they have {has}.'
+    different = _different(source.config, config, _OF_NETWORK) if source.config else []
+    if different:
+        flags = ' '.join(f'--{name}={getattr(source.config, name)}' for name in different)
+        return f'The run that wrote the weights had {flags}.'
+    if all(Patterns(HEAD).match(name) for name in problems):
+        # Also those that are left new without the flag.
+        heads = [scope for scope in HEAD.split(',') if any(Patterns(scope).match(name) for name in problems)]
+        scopes = dict.fromkeys([*Patterns(config.init_except).names, *heads])
+        return f'To begin with new values there, give --init_except={",".join(scopes)}.'
+    return 'Give the flags of the network that has these weights, or name scopes to begin anew in --init_except.'
 
 
 def _origin(name: str, source: Source, config: Config) -> str:
@@ -162,34 +147,18 @@ def _finite(value: np.ndarray, name: str, config: Config) -> np.ndarray:
     return value
 
 
-def _listed(shape: Iterable[int]) -> str:
-    return str([*shape])
-
-
 def origin_of(source: Source, config: Config) -> Dict[str, Any]:
     """The origin of the weights that a run begins from, for the record of its start."""
     weights = [name[: -len(AVERAGE)] for name in source.values if name.endswith(AVERAGE)]
-    from_averages = any(_origin(name, source, config) != name for name in weights)
-    return {
-        'path': absolute(source.path),
-        'kind': source.kind,
-        'step': source.step,
-        'values': 'average' if from_averages else 'raw',
-        'digest': source.digest,
-    }
-
-
-def description(beginning: Beginning, source: Source, config: Config) -> List[str]:
-    """Lines for the screen: numbers of variables by fate, and the variables of the network that are left new."""
-    lines = [f'beginning from {origin_text(beginning, source, config)}']
-    lines += [f'  {name:<8}  {text}' for name, text in account(beginning).items()]
-    lines += [f'warning: {text}' for text in unmatched(beginning, config)]
-    return [*lines, *(f'  {text}' for text in other_settings(source, config))]
+    is_average = any(_origin(name, source, config) != name for name in weights)
+    origin = {'path': absolute(source.path), 'kind': source.kind, 'step': source.step}
+    return {**origin, 'values': 'average' if is_average else 'raw', 'digest': source.digest}
 
 
 def origin_text(beginning: Beginning, source: Source, config: Config) -> str:
     """The source, and whether its averages are taken."""
-    averages = 'averages of the weights' if _from_averages(beginning) else 'weights, not averages'
+    from_averages = any(row.source.endswith(AVERAGE) for row in beginning.of(LOADED))
+    averages = 'averages of the weights' if from_averages else 'weights, not averages'
     if config.init_averages and not source.has_averages:
         averages = 'weights; it has no averages of them'
     return f'{source}: {averages}'
@@ -198,14 +167,16 @@ def origin_text(beginning: Beginning, source: Source, config: Config) -> str:
 def account(beginning: Beginning) -> Dict[str, str]:
     """The numbers of variables by fate, and the names of the network's variables that are left new, as texts."""
     loaded, new = beginning.of(LOADED), beginning.of(NEW)
-    count = sum(beginning.values[row.name].size for row in loaded if not row.name.endswith(AVERAGE))
     own = [row for row in loaded if not row.name.endswith(AVERAGE)]
-    layers = [f'{row.name} ({row.reason})' for row in new if row.reason != _OF_RUN and not row.name.endswith(AVERAGE)]
-    averages, rest = len(loaded) - len(own), len(new) - len(layers)
+    count = sum(beginning.values[row.name].size for row in own)
+    texts = [f'{row.name} ({row.reason})' for row in new if row.reason != _OF_RUN and not row.name.endswith(AVERAGE)]
+    averages, others = len(loaded) - len(own), len(new) - len(texts)
+    if others:
+        texts.append(f'{others} variables of optimizer, averages and step')
     return {
         LOADED: f'{len(own)} variables of the network with {count:,} values'
         + (f', and {averages} averages' if averages else ''),
-        NEW: ', '.join([*layers, *([f'{rest} variables of optimizer, averages and step'] if rest else [])]) or 'none',
+        NEW: ', '.join(texts) or 'none',
         UNUSED: f'{len(beginning.of(UNUSED))} variables of the source',
     }
 
@@ -223,8 +194,12 @@ def other_settings(source: Source, config: Config) -> List[str]:
     return [f'the run that wrote the weights had other settings: {changed}'] if names else []
 
 
-def _from_averages(beginning: Beginning) -> bool:
-    return any(row.source.endswith(AVERAGE) for row in beginning.of(LOADED))
+def description(beginning: Beginning, source: Source, config: Config) -> List[str]:
+    """Lines for the screen: numbers of variables by fate, and the variables of the network that are left new."""
+    lines = [f'beginning from {origin_text(beginning, source, config)}']
+    lines += [f'  {name:<8}  {text}' for name, text in account(beginning).items()]
+    lines += [f'warning: {text}' for text in unmatched(beginning, config)]
+    return [*lines, *(f'  {text}' for text in other_settings(source, config))]
 
 
 class BeginHook(tf.estimator.SessionRunHook):

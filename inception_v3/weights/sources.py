@@ -3,36 +3,35 @@
 import io
 import os
 import re
-import tokenize
 import zipfile
-import zlib
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import numpy as np
 
+from console.errors import CheckpointError
 from console.messages import shown
 from console.tensorflow_names import checkpoint_errors
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.run import digests
-from inception_v3.run.checkpoints import CheckpointError, is_complete, latest_checkpoint
-from inception_v3.run.files import recorded_config
-from inception_v3.weights import bounds, kinds
+from inception_v3.weights import kinds
+from inception_v3.weights.model_dir import (
+    LIST_FILE,
+    digest_of_values,
+    is_complete,
+    latest_checkpoint,
+    recorded_config,
+)
 
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
 # The files of a checkpoint; its name has none of these endings.
 _ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
-_LIST_OF_CHECKPOINTS = 'checkpoint'
+# The memory that tensors may need: so many bytes, or so many times the bytes of their file. Only compression needs more
+# than once.
+_SMALL, _TIMES = 1 << 28, 16
 # Bytes at the beginning of an .npy file that may be its header.
 _LONGEST_HEADER = 1 << 14
-# The errors of libraries about damaged archives, headers and arrays.
-_DAMAGE = (
-    *(AttributeError, EOFError, IndexError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError),
-    *(RecursionError, RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError),
-    *(zipfile.BadZipFile, zlib.error),
-)
 
 
 class WeightsError(CheckpointError):
@@ -87,85 +86,108 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
       RemoteError: access is denied, or the store cannot be reached.
     """
     flag = named or f'--init_from={path}'
-    variables = _outline if outline else _variables
+    kind, stored = 'checkpoint', path
     if path.endswith('.npz'):
-        return _of_values(path, 'npz', arrays(path, flag))
+        values = arrays(path, flag)
+        return Source(path, 'npz', values, digest_of_values(values), None)
     if tf.saved_model.loader.maybe_saved_model_directory(path):
-        return _of_values(path, 'SavedModel', variables(os.path.join(path, 'variables', 'variables'), flag), outline)
-    if remote.exists(os.path.join(path, _LIST_OF_CHECKPOINTS)):
-        checkpoint = latest_checkpoint(path)
-        assert checkpoint, 'there is a list'
-        return _of_values(checkpoint, 'checkpoint', variables(checkpoint, flag), outline)
-    if is_complete(path):
-        return _of_values(path, 'checkpoint', variables(path, flag), outline)
-    if remote.exists(path) and not tf.io.gfile.isdir(path) and not _ENDING.search(path):
-        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
-            kind = kinds.of_file(path, file.read(kinds.BEGINNING))
-        if kind:
-            raise WeightsError(f'{flag}: is {kind}')
+        kind, stored = 'SavedModel', os.path.join(path, 'variables', 'variables')
+    elif remote.exists(os.path.join(path, LIST_FILE)):
+        path = stored = str(latest_checkpoint(path))
+    elif not is_complete(path):
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
-        return _of_values(path, 'checkpoint', variables(path, flag), outline)
-    raise WeightsError(f'{flag}: {_why_not(path)}')
+        reason = _why_not(path)
+        if reason:
+            raise WeightsError(f'{flag}: {reason}')
+    values = _variables(stored, flag, outline)
+    config = recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
+    return Source(path, kind, values, '' if outline else digest_of_values(values), config)
 
 
 def _why_not(path: str) -> str:
-    """The reason why a path names no weights."""
+    """The reason why a path names no weights; empty for a file that may be a checkpoint."""
     if _ENDING.search(path):
         return f'is a file of a checkpoint. Give the name without its ending: {_ENDING.sub("", path)}.'
-    names = remote.names_in(path) if tf.io.gfile.isdir(path) else None
-    if names is not None:
+    if tf.io.gfile.isdir(path):
+        names = [name.rstrip('/') for name in remote.names_in(path) or []]
+        models = [name for name in names if name.isdigit()]
         kind = kinds.of_folder(names)
         if kind:
             return f'is {kind}'
-        models = [name.rstrip('/') for name in names if name.rstrip('/').isdigit()]
         if models:
             return f'has SavedModels in folders. Name one of them, such as {os.path.join(path, max(models, key=int))}.'
         return f'the folder has no checkpoint and no SavedModel. Name {_KINDS}.'
+    if remote.exists(path):
+        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+            kind = kinds.of_file(path, file.read(kinds.BEGINNING))
+        return f'is {kind}' if kind else ''
     if remote.exists(f'{path}.index'):
         return 'the checkpoint has an index, but no data files. Restore them.'
     return f'does not exist. Name {_KINDS}.'
 
 
-def _of_values(path: str, kind: str, values: Dict[str, np.ndarray], outline: bool = False) -> Source:
-    config = recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
-    return Source(path, kind, values, '' if outline else digests.of_values(values), config)
-
-
-def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
-    return _read(
-        checkpoint, flag, lambda reader: {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    )
-
-
-def _outline(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
-    def zeros(reader: Any) -> Dict[str, np.ndarray]:
-        types = reader.get_variable_to_dtype_map()
-        values = {
-            name: np.broadcast_to(np.zeros((), types[name].as_numpy_dtype), shape)
-            for name, shape in reader.get_variable_to_shape_map().items()
-        }
-        if tf.GraphKeys.GLOBAL_STEP in values:
-            values[tf.GraphKeys.GLOBAL_STEP] = reader.get_tensor(tf.GraphKeys.GLOBAL_STEP)
-        return values
-
-    return _read(checkpoint, flag, zeros)
-
-
-def _read(checkpoint: str, flag: str, values_of: Callable[[Any], Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
-    def damaged(reason: Any) -> WeightsError:
-        return WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {_KINDS}.')
-
+def _variables(checkpoint: str, flag: str, outline: bool) -> Dict[str, np.ndarray]:
+    """The variables of a checkpoint by name; of an outline, all but the step are 0."""
     try:
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
             reader = tf.train.load_checkpoint(checkpoint)
-            kind = kinds.of_variables(reader.get_variable_to_shape_map())
+            shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+            kind = kinds.of_variables(shapes)
             if kind:
                 raise WeightsError(f'{flag}: is {kind}')
-            return values_of(reader)
-    except tf.errors.OpError as error:
-        raise damaged(error.message.partition('\n')[0])
-    except (ValueError, RuntimeError) as error:
-        raise damaged(str(error).partition('\n')[0])
+            return {
+                name: np.broadcast_to(np.zeros((), types[name].as_numpy_dtype), shape)
+                if outline and name != tf.GraphKeys.GLOBAL_STEP
+                else reader.get_tensor(name)
+                for name, shape in shapes.items()
+            }
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        reason = str(getattr(error, 'message', error)).partition('\n')[0]
+        raise WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {_KINDS}.')
+
+
+def content_of(path: str, flag: str) -> bytes:
+    """The content of a file.
+
+    Raises:
+      WeightsError: there is no such file.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    content = None if tf.io.gfile.isdir(path) else remote.read(path)
+    if content is None:
+        raise WeightsError(f'{flag}: no such file.')
+    return content
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of a library's message about a damaged file."""
+    return shown(str(error).partition('\n')[0] or type(error).__name__, 200)
+
+
+def check_memory(needed: int, size: int) -> None:
+    """Checks, before anything is inflated or allocated, that tensors are in proportion to their file.
+
+    Args:
+      needed: bytes of all the tensors that the file declares.
+      size: bytes of the file.
+
+    Raises:
+      ValueError: they are not.
+    """
+    if needed > max(_SMALL, _TIMES * size):
+        raise ValueError(f'its tensors need {needed:,} bytes of memory, too many for a file of {size:,} bytes')
+
+
+def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """The first bytes of a member of an archive, at most `most`; no others are inflated.
+
+    Raises:
+      ValueError: the member is compressed by a method that cannot inflate a part.
+    """
+    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f'{name} is compressed by another method than deflate')
+    with archive.open(name) as file:
+        return file.read(most)
 
 
 def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dict[str, np.ndarray]:
@@ -180,51 +202,33 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
       WeightsError: there is no such file, it is no .npz file of arrays, or it is damaged.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    content = None if tf.io.gfile.isdir(path) else remote.read(path)
-    if content is None:
-        raise WeightsError(f'{flag}: no such file.')
-    # Not by np.load, which prints a traceback about a damaged archive.
+    content = content_of(path, flag)
+
+    def read_array(archive: zipfile.ZipFile, name: str, size: int) -> np.ndarray:
+        return np.lib.format.read_array(io.BytesIO(member(archive, name, size)), allow_pickle=False)
+
+    # Not by np.load, which inflates what a header claims, and prints a traceback about a damaged archive.
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             # Names of variables may end with the number of their output, as in `variable.name`.
             names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
-            headers = {name: _header(archive, entry) for name, entry in names.items() if is_wanted(name)}
-            bounds.check(sum(header.size for header in headers.values()), len(content))
-            return {name: _array(archive, names[name], header) for name, header in headers.items()}
-    except WeightsError:
-        raise
+            sizes = {name: _npy_size(archive, entry) for name, entry in names.items() if is_wanted(name)}
+            check_memory(sum(sizes.values()), len(content))
+            return {name: read_array(archive, names[name], size) for name, size in sizes.items()}
     # NumPy parses the header of an array by Python's tokenizer, which has many errors.
     except Exception as error:
-        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 200)
-        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({reason}).')
+        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({reason_of(error)}).')
 
 
-class _Header(NamedTuple):
-    """The beginning of an .npy file, with the bytes of header and array."""
-
-    shape: Tuple[int, ...]
-    is_fortran: bool
-    dtype: np.dtype
-    begin: int
-    size: int
-
-
-def _header(archive: zipfile.ZipFile, name: str) -> _Header:
-    file = io.BytesIO(bounds.member(archive, name, _LONGEST_HEADER))
-    read = (
-        np.lib.format.read_array_header_1_0
-        if np.lib.format.read_magic(file) == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    shape, is_fortran, dtype = read(file)
+def _npy_size(archive: zipfile.ZipFile, name: str) -> int:
+    """The bytes of header and array of an .npy file in an archive."""
+    file: Any = io.BytesIO(member(archive, name, _LONGEST_HEADER))
+    is_first = np.lib.format.read_magic(file) == (1, 0)
+    header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, _, dtype = header(file)
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError(f'{name} has the type {dtype} and the shape {shape}')
     size = dtype.itemsize
     for length in shape:
         size *= length
-    if dtype.hasobject or min(shape, default=0) < 0:
-        raise ValueError(f'{name} has the type {dtype} and the shape {shape}')
-    return _Header(shape, is_fortran, dtype, file.tell(), file.tell() + size)
-
-
-def _array(archive: zipfile.ZipFile, name: str, header: _Header) -> np.ndarray:
-    values = np.frombuffer(bounds.member(archive, name, header.size)[header.begin :], header.dtype)
-    return values.reshape(header.shape, order='F' if header.is_fortran else 'C').copy()
+    return file.tell() + size

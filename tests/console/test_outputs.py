@@ -164,7 +164,7 @@ _MAY_WRITE = {
     'inception_v3/run/best_checkpoint.py': 1,
     'inception_v3/run/files.py': 1,
     'inception_v3/commands/predict/contact_sheet.py': 1,
-    'inception_v3/commands/weights/forward.py': 1,
+    'inception_v3/commands/weights/comparison.py': 1,
     'studies/revnet_memory/measurement.py': 1,
     'studies/streaming/pipelines.py': 1,
     'studies/sweep/reuse.py': 3,

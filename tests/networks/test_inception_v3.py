@@ -3,7 +3,7 @@
 `test_inception_v3_and_slim.py` compares it with TF-Slim's.
 """
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
@@ -34,13 +34,6 @@ def full() -> Tuple[tf.Graph, List[Any]]:
     with tf.Graph().as_default() as graph:
         build(tf.zeros([1, 299, 299, 3]), dropout=dropout)
     return graph, dropped
-
-
-def test_inception_v3__has_the_published_number_of_variables_and_parameters(full: Any) -> None:
-    with full[0].as_default():
-        trainable = tf.trainable_variables()
-    assert len(trainable) == 196
-    assert sum(int(np.prod(v.shape)) for v in trainable) == 27145970
 
 
 def test_inception_v3__layers_have_the_sizes_of_the_paper(full: Any) -> None:
@@ -105,11 +98,8 @@ def test_initial_weights__follow_he_et_al_and_are_smaller_in_the_auxiliary_head(
 @pytest.mark.parametrize(('size', 'auxiliary'), [((75, 200), False), ((331, 107), True)])
 def test_inception_v3__accepts_75_pixels_and_more(size: Tuple[int, int], auxiliary: bool) -> None:
     images = tf.zeros([2, *size, 3])
-    logits, auxiliary_logits = build(images, depth_multiplier=0.01, auxiliary_head=auxiliary)
-    assert logits.shape.as_list() == [2, NUM_CLASSES]
-    assert (auxiliary_logits is not None) == auxiliary
-    if auxiliary:
-        assert auxiliary_logits.shape.as_list() == [2, NUM_CLASSES]
+    outputs = build(images, depth_multiplier=0.01, auxiliary_head=auxiliary)
+    assert [each.shape.as_list() for each in outputs if each is not None] == [[2, NUM_CLASSES]] * (1 + auxiliary)
     # At least 16 channels remain in each layer.
     shapes = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
     assert {shape[-1] for name, shape in shapes.items() if name.endswith('weights')} == {16, NUM_CLASSES}
@@ -121,6 +111,5 @@ def test_auxiliary_head__needs_107_pixels() -> None:
 
 
 def test_scaled_depth__multiplies_and_leaves_at_least_16() -> None:
-    wanted: Dict[Tuple[int, float], int] = {(64, 1.0): 64, (64, 0.5): 32, (80, 0.3): 24, (448, 0.25): 112}
-    wanted.update({(32, 0.5): 16, (48, 0.35): 16, (2048, 0.001): 16, (33, 0.5): 16, (35, 0.5): 17, (32, 2.0): 64})
-    assert {given: layers.scaled_depth(*given) for given in wanted} == wanted
+    wanted = {(64, 1.0): 64, (448, 0.25): 112, (48, 0.35): 16, (2048, 0.001): 16, (35, 0.5): 17, (32, 2.0): 64}
+    assert {drawn: layers.scaled_depth(*drawn) for drawn in wanted} == wanted

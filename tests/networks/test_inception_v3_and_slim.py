@@ -60,30 +60,17 @@ def relative_distance(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
 
-@pytest.fixture(scope='module')
-def pair() -> List[Dict[str, Any]]:
-    """A training step of each network in float32."""
-    return [run_training_step(build, tf.float32, SIZE, NARROW) for build in (build_ours, build_theirs)]
-
-
-@pytest.fixture(scope='module')
-def shapes() -> List[Dict[str, List[int]]]:
-    """The names and shapes of the variables of each network, as wide as in the paper."""
+def test_inception_v3__has_the_variable_names_and_shapes_of_slim() -> None:
     found = []
     for build in (build_ours, build_theirs):
         with tf.Graph().as_default():
             build(tf.zeros([1, *SIZE, 3]), False, 1.0)
             found.append({v.op.name: v.shape.as_list() for v in tf.global_variables()})
-    return found
+    assert found[0] == found[1]
 
 
-def test_inception_v3__has_the_variable_names_and_shapes_of_slim(shapes: List[Dict[str, List[int]]]) -> None:
-    ours, theirs = shapes
-    assert ours == theirs
-
-
-def test_inception_v3__training_agrees_with_slim(pair: List[Dict[str, Any]]) -> None:
-    ours, theirs = pair
+def test_inception_v3__training_agrees_with_slim() -> None:
+    ours, theirs = (run_training_step(build, tf.float32, SIZE, NARROW) for build in (build_ours, build_theirs))
     # Through 48 layers, each with a relative rounding error of about 1e-6: that of a sum of a thousand products.
     for name in ('logits', 'auxiliary'):
         assert np.abs(theirs[name]).max() > 0.1
@@ -116,30 +103,24 @@ def test_gradients__agree_with_slim_in_float64(size: Tuple[int, int], depth_mult
         np.testing.assert_allclose(ours['gradients'][name], gradient, rtol=0, atol=limit, err_msg=name)
 
 
-@pytest.fixture(scope='module')
-def slims(tmp_path_factory: Any) -> Tuple[str, List[np.ndarray]]:
-    """A checkpoint of TF-Slim's network, and its outputs in evaluation."""
-    path = str(tmp_path_factory.mktemp('slim') / 'slim')
-    with tf.Graph().as_default(), plain_session() as session:
-        outputs = build_theirs(tf.constant(images_of(SIZE, batch=2), tf.float32), False, NARROW)
-        load(values_by_name(), session)
-        tf.train.Saver().save(session, path)
-        return path, session.run(outputs)
-
-
-def test_checkpoints__are_interchangeable_with_slim(slims: Tuple[str, List[np.ndarray]], tmp_path: Any) -> None:
-    path, outputs_of_slim = slims
-    with plain_session() as session:
-        outputs = build_ours(tf.constant(images_of(SIZE, batch=2), tf.float32), False, NARROW)
-        saver = tf.train.Saver()
-        saver.restore(session, path)
-        saver.save(session, str(tmp_path / 'ours'))
-        found = session.run(outputs)
-    for ours, theirs in zip(found, outputs_of_slim):
+def test_checkpoints__are_interchangeable_with_slim(tmp_path: Any) -> None:
+    paths = [str(tmp_path / name) for name in ('theirs', 'ours')]
+    outputs: List[Any] = []
+    for build, path in zip((build_theirs, build_ours), paths):
+        with tf.Graph().as_default(), plain_session() as session:
+            tensors = build(tf.constant(images_of(SIZE, batch=2), tf.float32), False, NARROW)
+            saver = tf.train.Saver()
+            if outputs:
+                saver.restore(session, paths[0])
+            else:
+                load(values_by_name(), session)
+            saver.save(session, path)
+            outputs.append(session.run(tensors))
+    for theirs, ours in zip(*outputs):
         np.testing.assert_allclose(ours, theirs, atol=5e-5 * np.abs(theirs).max())
         assert np.ptp(theirs) > 0.1
     # TF-Slim can restore a checkpoint that has the same variables.
-    ours, theirs = (tf.train.load_checkpoint(each) for each in (str(tmp_path / 'ours'), path))
+    theirs, ours = (tf.train.load_checkpoint(path) for path in paths)
     assert ours.get_variable_to_shape_map() == theirs.get_variable_to_shape_map()
     for name in theirs.get_variable_to_shape_map():
         np.testing.assert_array_equal(ours.get_tensor(name), theirs.get_tensor(name), err_msg=name)

@@ -68,28 +68,21 @@ def test_one_device__is_the_layer_that_it_replaces() -> None:
             np.testing.assert_array_equal(value, expected)
 
 
-def model_of(layer: Any) -> tf.keras.Model:
-    return tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,), kernel_initializer='ones'), layer])
-
-
-def evaluated(session: tf.Session, model: tf.keras.Model) -> np.ndarray:
-    return session.run(model(tf.constant(ROWS), training=False))
-
-
 def test_model__keeps_arguments_names_and_weights() -> None:
     names, outputs = [], []
     for kind in (tf.keras.layers.BatchNormalization, SynchronizedBatchNormalization):
         with tf.Graph().as_default(), tf.Session() as session:
             tf.keras.backend.set_session(session)
-            model = model_of(kind(momentum=0.9, epsilon=0.01, name='norm'))
-            again = model_of(kind.from_config(model.layers[1].get_config()))
-            assert (again.layers[1].momentum, again.layers[1].epsilon) == (0.9, 0.01)
-            weights = [np.full(each.shape, 0.5 + place) for place, each in enumerate(model.get_weights())]
-            for each in (model, again):
-                each.set_weights(weights)
-                outputs.append(evaluated(session, each))
-            names.append([each.name for each in model.weights])
-    assert names[0] == names[1] and len(names[0]) == 6
+            layer = kind(momentum=0.9, epsilon=0.01, name='norm')
+            again = kind.from_config(layer.get_config())
+            assert (again.momentum, again.epsilon) == (0.9, 0.01)
+            for each in (layer, again):
+                dense = tf.keras.layers.Dense(3, input_shape=(5,), kernel_initializer='ones')
+                model = tf.keras.Sequential([dense, each])
+                model.set_weights([np.full(old.shape, 0.5 + place) for place, old in enumerate(model.get_weights())])
+                outputs.append(session.run(model(tf.constant(ROWS), training=False)))
+                names.append([weight.name for weight in model.weights])
+    assert len(names[0]) == 6 and all(each == names[0] for each in names[::2])
     for each in outputs[1:]:
         np.testing.assert_allclose(each, outputs[0], rtol=1e-6)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -32,33 +32,47 @@ def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
     return inception_model_fn(tf.constant(images), labels, mode, {'config': config})
 
 
-# Networks with the parts of the registered ones, in fewer blocks.
-SHORT: Dict[str, Dict[str, Any]] = {
-    'resnet50': {'STAGES': (resnet.Stage(1, 64, stride=1), resnet.Stage(2, 128, stride=2))},
-    'revnet38': {'build': functools.partial(revnet, REVNET_38._replace(units=(2, 2), depths=(32, 64)))},
-    'revnet56': {'build': functools.partial(revnet, REVNET_56._replace(units=(2, 2), depths=(64, 128)))},
+# Networks with the parts of the registered ones, in fewer blocks: the object, its attribute, and another value.
+SHORT: Dict[str, Tuple[Any, str, Any]] = {
+    'resnet50': (resnet, 'STAGES', (resnet.Stage(1, 64, stride=1), resnet.Stage(2, 128, stride=2))),
+    'revnet38': (NETWORKS, 'revnet38', functools.partial(revnet, REVNET_38._replace(units=(2, 2), depths=(32, 64)))),
+    'revnet56': (NETWORKS, 'revnet56', functools.partial(revnet, REVNET_56._replace(units=(2, 2), depths=(64, 128)))),
 }
 
 
 def shorten(patch: Any, name: str) -> None:
-    if 'STAGES' in SHORT[name]:
-        patch.setattr(resnet, 'STAGES', SHORT[name]['STAGES'])
+    place, attribute, value = SHORT[name]
+    if place is NETWORKS:
+        patch.setitem(NETWORKS, name, NETWORKS[name]._replace(build=value))
     else:
-        patch.setitem(NETWORKS, name, NETWORKS[name]._replace(**SHORT[name]))
+        patch.setattr(place, attribute, value)
 
 
-def overfit(name: str, folder: Any, steps: int, size: int) -> None:
-    """Asserts that a network learns two images, and that its averages predict their classes."""
+# Other tests train inception_v3. revnet104 and revnet110 have more blocks of the same kinds.
+@pytest.mark.parametrize(
+    ('name', 'is_short'),
+    [
+        ('resnet50', True),
+        *(further(name, True) for name in ('revnet38', 'revnet56')),
+        *(pytest.param(name, False, marks=pytest.mark.slow) for name in sorted(SHORT)),
+    ],
+)
+def test_network__overfits_two_images_and_predicts_with_its_averages(
+    name: str, is_short: bool, monkeypatch: Any, tmp_path: Any
+) -> None:
+    if is_short:
+        shorten(monkeypatch, name)
     # With two images and a last map of one pixel, batch normalization would leave only the signs.
-    options = {'zero_init_last_scale': True} if 'zero_init_last_scale' in NETWORKS[name].options else {}
-    settings = {'height': size, 'width': size, 'optimizer': 'momentum', 'learning_rate': 0.1, **options}
-    config = config_of(name, batch_norm_decay=0.5, moving_average_decay=0.5, seed=1, **settings)
-    images = np.random.RandomState(0).uniform(-1, 1, [2, config.height, config.width, 3]).astype(np.float32)
+    options: Dict[str, Any] = {'zero_init_last_scale': True} if name == 'resnet50' else {}
+    options.update(optimizer='momentum', learning_rate=0.1, batch_norm_decay=0.5, moving_average_decay=0.5, seed=1)
+    size, steps = (32, 20) if is_short else (64, 30)
+    config = config_of(name, height=size, width=size, **options)
+    images = np.random.RandomState(0).uniform(-1, 1, [2, size, size, 3]).astype(np.float32)
     with tf.Graph().as_default(), plain_session() as session:
         spec = spec_of(config, MODES.TRAIN, images)
         session.run(tf.global_variables_initializer())
         losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(steps)]
-        saved = tf.train.Saver().save(session, str(folder / 'model'))
+        saved = tf.train.Saver().save(session, str(tmp_path / 'model'))
     assert np.isfinite(losses).all() and losses[-1] < losses[0] / 1.5
     with tf.Graph().as_default(), plain_session() as session:
         spec = spec_of(config, MODES.PREDICT, images)
@@ -68,21 +82,6 @@ def overfit(name: str, folder: Any, steps: int, size: int) -> None:
     np.testing.assert_allclose(predicted['probabilities'].sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize('name', ['resnet50', *map(further, ('revnet38', 'revnet56'))])
-def test_network__overfits_two_images_and_predicts_with_its_averages(
-    name: str, monkeypatch: Any, tmp_path: Any
-) -> None:
-    shorten(monkeypatch, name)
-    overfit(name, tmp_path, steps=20, size=32)
-
-
-# Other tests train inception_v3. revnet104 and revnet110 have more blocks of the same kinds.
-@pytest.mark.slow
-@pytest.mark.parametrize('name', sorted(SHORT))
-def test_network__of_full_depth_overfits_two_images(name: str, tmp_path: Any) -> None:
-    overfit(name, tmp_path, steps=30, size=64)
-
-
 @pytest.mark.parametrize('name', sorted(NETWORKS))
 def test_min_size__is_the_smallest_accepted_size(name: str) -> None:
     config = config_of(name)
@@ -90,19 +89,6 @@ def test_min_size__is_the_smallest_accepted_size(name: str) -> None:
         smaller = NETWORKS[name].min_size - 1
         with pytest.raises(ConfigError, match=f'--{side}={smaller}: must be at least .* with --network={name}'):
             check(dataclasses.replace(config, **{side: smaller}))
-
-
-@pytest.mark.parametrize('zero', [True, False])
-def test_zero_init_last_scale__sets_the_initial_scales(zero: bool, monkeypatch: Any) -> None:
-    shorten(monkeypatch, 'resnet50')
-    with plain_session() as session:
-        spec_of(config_of('resnet50', zero_init_last_scale=zero), MODES.EVAL, np.zeros([2, 32, 32, 3], np.float32))
-        session.run(tf.global_variables_initializer())
-        gammas = {v.op.name: v for v in tf.trainable_variables() if 'gamma' in v.op.name}
-        found = {name: set(value) for name, value in session.run(gammas).items()}
-    last = [name for name in found if 'conv_3/' in name]
-    assert len(last) == 3
-    assert found == {name: {0.0 if zero and name in last else 1.0} for name in found}
 
 
 def test_auxiliary_head__only_in_inception_v3() -> None:
@@ -127,7 +113,7 @@ def test_sizes_of__parameters_is_the_number_of_trainable_parameters(name: str, m
         ('inception_v3', 1001, 27_145_970),
         # Keras counts 25,636,712: this includes 26,560 biases of convolutions and 53,120 moving statistics.
         ('resnet50', 1000, 25_636_712 - 26_560 - 53_120),
-        # Gomez et al., table 2: 0.46, 1.73 and 45.2 million. test_revnet.py adds up those of revnet38 by hand.
+        # Gomez et al., table 2: 0.46, 1.73 and 45.2 million.
         ('revnet38', 10, 464_858),
         ('revnet110', 10, 1_729_162),
         ('revnet104', 1000, 45_428_200),

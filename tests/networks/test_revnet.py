@@ -19,7 +19,7 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.networks import layers
-from inception_v3.networks.registry import NETWORKS, sizes_of
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, Architecture, revnet
 from tests.support.checkpoints import saved_variables
 from tests.support.graphs import plain_session
@@ -67,39 +67,25 @@ def initial(variable: tf.Variable) -> np.ndarray:
     return 0.1 * draw + variable.op.name.endswith('gamma')
 
 
-def test_revnet38__parameters_equal_the_sum_over_its_layers() -> None:
-    halves, before = (16, 32, 56), (16, 16, 32)
-    weights = 3 * 9 * 32 + 112 * 10 + 10
-    norms = 2 * 112
-    for half, entering in zip(halves, before):
-        # Each of three units has two functions. F of the first unit has as many input channels as the previous stage.
-        weights += 3 * 2 * 2 * 9 * half * half - 9 * half * (half - entering)
-        norms += 3 * 2 * 2 * 2 * half - 2 * (half - entering)
-    assert weights + norms == 464858
-    assert sizes_of('revnet38', 32, 32, 10, {'rebuild_activations': True}).parameters == 464858
-
-
-def assert_gradients_agree(architecture: Architecture, dtype: Any, kept_in: Any, tolerance: float) -> None:
+# Types of activations and variables. Variables in float32 limit the precision of gradients beside float64 activations.
+# In float32, rebuilt activations are exact to the bit as long as the sums of the blocks are exact.
+@pytest.mark.parametrize(
+    ('architecture', 'dtype', 'kept_in', 'tolerance'),
+    [
+        (SHORT, np.float32, np.float32, 1e-5),
+        further(SHORT, np.float64, np.float32, 1e-6),
+        pytest.param(REVNET_38, np.float64, np.float64, 1e-10, marks=pytest.mark.slow),
+        pytest.param(REVNET_38, np.float32, np.float32, 1e-5, marks=pytest.mark.slow),
+    ],
+)
+def test_revnet__gradients_equal_those_of_ordinary_backpropagation(
+    architecture: Architecture, dtype: Any, kept_in: Any, tolerance: float
+) -> None:
     rebuilt, kept = (gradients(architecture, dtype, kept_in, rebuild_activations=rebuild) for rebuild in (True, False))
     assert set(rebuilt) == set(kept)
     for name, value in kept.items():
         assert np.abs(value).max() > 0
         np.testing.assert_allclose(rebuilt[name], value, rtol=0, atol=tolerance * np.abs(value).max(), err_msg=name)
-
-
-# Types of activations and variables. Variables in float32 limit the precision of gradients beside float64 activations.
-# In float32, rebuilt activations are exact to the bit as long as the sums of the blocks are exact.
-@pytest.mark.parametrize(
-    ('dtype', 'kept_in', 'tolerance'), [further(np.float64, np.float32, 1e-6), (np.float32, np.float32, 1e-5)]
-)
-def test_revnet__gradients_equal_those_of_ordinary_backpropagation(dtype: Any, kept_in: Any, tolerance: float) -> None:
-    assert_gradients_agree(SHORT, dtype, kept_in, tolerance)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(('dtype', 'tolerance'), [(np.float64, 1e-10), (np.float32, 1e-5)])
-def test_revnet38__gradients_equal_those_of_ordinary_backpropagation(dtype: Any, tolerance: float) -> None:
-    assert_gradients_agree(REVNET_38, dtype, dtype, tolerance)
 
 
 def test_bfloat16__residual_streams_are_float32() -> None:

@@ -17,7 +17,9 @@ NETWORK: Dict[str, List[int]] = {
     'Net/Logits/weights': [1, 1, 2, 3],
     'Net/Logits/biases': [3],
 }
-OTHERS = ['global_step', 'Net/Layer/weights/RMSProp', f'Net/Layer/weights{AVERAGE}', f'Net/Logits/biases{AVERAGE}']
+WEIGHTS = {name for name in NETWORK if not name.endswith('mean')}
+OF_RUN = {'global_step', 'Net/Layer/weights/RMSProp'}
+OTHERS = [*OF_RUN, f'Net/Layer/weights{AVERAGE}', f'Net/Logits/biases{AVERAGE}']
 
 
 def source(averages: bool = False, config: Any = None, **changes: Any) -> Source:
@@ -25,8 +27,7 @@ def source(averages: bool = False, config: Any = None, **changes: Any) -> Source
     shapes = {name: changes.get(name.split('/')[1], shape) for name, shape in NETWORK.items()}
     values = {name: np.full(shape, 1.0, np.float32) for name, shape in shapes.items() if shape is not None}
     if averages:
-        weights = [name for name in values if not name.endswith('mean')]
-        values.update({name + AVERAGE: values[name] + 1 for name in weights})
+        values.update({name + AVERAGE: values[name] + 1 for name in WEIGHTS})
     values['global_step'] = np.array(7)
     return Source('source/model.ckpt-7', 'checkpoint', values, 'digest', config)
 
@@ -38,52 +39,45 @@ def names(beginning: Any, fate: str) -> Set[str]:
 @pytest.mark.parametrize(('averages', 'init_averages', 'value'), [(True, True, 2), (True, False, 1), (False, True, 1)])
 def test_plan__takes_the_averages_if_there_are_any(averages: bool, init_averages: bool, value: int) -> None:
     beginning = plan(NETWORK, OTHERS, source(averages), dataclasses.replace(CONFIG, init_averages=init_averages))
-    own_averages = {name for name in OTHERS if name.endswith(AVERAGE)}
-    assert names(beginning, LOADED) == beginning.values.keys() == {*NETWORK} | own_averages
+    assert names(beginning, LOADED) == beginning.values.keys() == {*NETWORK, *OTHERS} - OF_RUN
     for name, loaded in beginning.values.items():
         assert (loaded == (1 if name.endswith('mean') else value)).all(), name
-    assert names(beginning, NEW) == {'global_step', 'Net/Layer/weights/RMSProp'}
+    assert names(beginning, NEW) == OF_RUN
 
 
 def test_plan__takes_the_averages_if_there_is_nothing_else() -> None:
-    given = source(averages=True)
-    for name in NETWORK:
-        if not name.endswith('mean'):
-            del given.values[name]
-    beginning = plan(NETWORK, OTHERS, given, dataclasses.replace(CONFIG, init_averages=False))
+    saved_model = source(averages=True)
+    for name in WEIGHTS:
+        del saved_model.values[name]
+    beginning = plan(NETWORK, OTHERS, saved_model, dataclasses.replace(CONFIG, init_averages=False))
     assert (beginning.values['Net/Layer/weights'] == 2).all()
 
 
 def test_plan__accounts_for_every_variable_once() -> None:
-    given = source(averages=True)
-    beginning = plan(NETWORK, OTHERS, given, CONFIG)
-    ours = [row.name for row in beginning.rows if row.fate != UNUSED]
-    assert sorted(ours) == sorted([*NETWORK, *OTHERS])
-    theirs = {row.source for row in beginning.rows} - {''}
-    assert theirs == {*given.values}
+    run = source(averages=True)
+    beginning = plan(NETWORK, OTHERS, run, CONFIG)
+    assert sorted(row.name for row in beginning.rows if row.fate != UNUSED) == sorted([*NETWORK, *OTHERS])
+    assert {row.source for row in beginning.rows} - {''} == {*run.values}
     # The weights themselves are not used, because their averages are.
-    assert names(beginning, UNUSED) == {n for n in NETWORK if not n.endswith('mean')} | {'global_step'}
+    assert names(beginning, UNUSED) == WEIGHTS | {'global_step'}
 
 
-def test_plan__leaves_classifiers_of_other_classes_new() -> None:
+def test_plan__leaves_classifiers_of_other_classes_and_excepted_scopes_new() -> None:
     for_five = {**NETWORK, 'Net/Logits/weights': [1, 1, 2, 5], 'Net/Logits/biases': [5]}
-    beginning = plan(for_five, OTHERS, source(), CONFIG)
-    layers = {'Net/Logits/weights', 'Net/Logits/biases', f'Net/Logits/biases{AVERAGE}'}
-    assert names(beginning, NEW) == {*layers, 'global_step', 'Net/Layer/weights/RMSProp'}
-    text = '\n'.join(description(beginning, source(), CONFIG))
+    beginning = plan(for_five, OTHERS, source(config=Config(preprocessing='vgg', height=224)), CONFIG)
+    assert names(beginning, NEW) == {name for name in [*NETWORK, *OTHERS] if 'Logits' in name} | OF_RUN
+    text = '\n'.join(description(beginning, source(config=Config(preprocessing='vgg', height=224)), CONFIG))
     assert 'Net/Logits/weights ([1, 1, 2, 3] in the source, [1, 1, 2, 5] here)' in text
     assert 'loaded    2 variables of the network with 8 values, and 1 averages' in text
+    assert 'preprocessing: vgg -> inception; height: 224 -> 299' in text
     # The flag names what may differ.
     explicit = dataclasses.replace(CONFIG, init_except='Layer')
     with pytest.raises(WeightsError, match=r'biases has the shape \[3\], not \[5\].* --init_except=Layer,Logits'):
         plan(for_five, OTHERS, source(), explicit)
-
-
-def test_plan__leaves_excepted_scopes_new() -> None:
-    beginning = plan(NETWORK, OTHERS, source(Logits=None), dataclasses.replace(CONFIG, init_except='Logits,Nothing'))
+    excepted = dataclasses.replace(CONFIG, init_except='Logits,Nothing')
+    beginning = plan(NETWORK, OTHERS, source(Logits=None), excepted)
     assert {*beginning.values} == {name for name in [*NETWORK, *OTHERS] if 'Layer' in name and 'RMS' not in name}
-    warning = description(beginning, source(), dataclasses.replace(CONFIG, init_except='Logits,Nothing'))
-    assert 'warning: --init_except: no variable matches Nothing' in warning
+    assert 'warning: --init_except: no variable matches Nothing' in description(beginning, source(), excepted)
 
 
 @pytest.mark.parametrize(
@@ -102,37 +96,27 @@ def test_plan__leaves_excepted_scopes_new() -> None:
     ],
 )
 def test_plan__refuses_what_does_not_fit(changes: Dict[str, Any], message: str) -> None:
-    with pytest.raises(WeightsError, match=message) as error:
+    with pytest.raises(WeightsError, match=f'^--init_from=source: does not fit this run: .*{message}'):
         plan(NETWORK, OTHERS, source(**changes), CONFIG)
-    assert str(error.value).startswith('--init_from=source: does not fit this run: ')
 
 
 @pytest.mark.parametrize(
     ('value', 'message'),
     [
-        (np.array([1.0, np.nan, 0.0]), 'Net/Logits/biases has values that are not finite'),
-        (np.array([1.0, np.inf, 0.0]), 'Net/Logits/biases has values that are not finite'),
-        (np.array([1.0, 1e300, 0.0]), 'Net/Logits/biases has values that are not finite'),
-        (np.array([1, 2, 3]), 'Net/Logits/biases is of the type int64, not float32'),
+        ([1.0, np.nan, 0.0], 'has values that are not finite'),
+        ([1.0, 1e300, 0.0], 'has values that are not finite'),
+        ([1, 2, 3], 'is of the type int64, not float32'),
+        ([0.1, 0.2, 0.3], ''),
     ],
 )
-def test_plan__refuses_values_that_are_no_finite_numbers(value: np.ndarray, message: str) -> None:
-    given = source()
-    given.values['Net/Logits/biases'] = value
-    with pytest.raises(WeightsError, match=message):
-        plan(NETWORK, OTHERS, given, CONFIG)
-    # An excepted variable is not read.
-    plan(NETWORK, OTHERS, given, dataclasses.replace(CONFIG, init_except='Logits'))
-
-
-def test_plan__converts_other_floating_point_types() -> None:
-    given = source()
-    given.values['Net/Logits/biases'] = np.array([0.1, 0.2, 0.3], np.float64)
-    loaded = plan(NETWORK, OTHERS, given, CONFIG).values['Net/Logits/biases']
-    assert loaded.dtype == np.float32 and (loaded == np.array([0.1, 0.2, 0.3], np.float32)).all()
-
-
-def test_description__names_other_settings_of_images() -> None:
-    given = source(config=Config(preprocessing='vgg', height=224))
-    text = '\n'.join(description(plan(NETWORK, OTHERS, given, CONFIG), given, CONFIG))
-    assert 'preprocessing: vgg -> inception; height: 224 -> 299' in text
+def test_plan__converts_finite_floating_point_numbers(value: List[float], message: str) -> None:
+    weights = source()
+    weights.values['Net/Logits/biases'] = np.array(value)
+    if message:
+        with pytest.raises(WeightsError, match=f'Net/Logits/biases {message}'):
+            plan(NETWORK, OTHERS, weights, CONFIG)
+        # An excepted variable is not read.
+        plan(NETWORK, OTHERS, weights, dataclasses.replace(CONFIG, init_except='Logits'))
+    else:
+        loaded = plan(NETWORK, OTHERS, weights, CONFIG).values['Net/Logits/biases']
+        assert loaded.dtype == np.float32 and (loaded == np.array(value, np.float32)).all()

@@ -7,15 +7,13 @@ import pytest
 
 from inception_v3.commands.weights.architecture import Architecture, Layer
 from inception_v3.commands.weights.changes import (
-    ADD,
-    DROP,
     IMAGES,
-    KEEP,
     ChangeError,
     change_class_0,
     change_images,
     fold_scales,
 )
+from inception_v3.commands.weights.choices import ADD, DROP, KEEP
 
 LAYER, CLASSIFIER = 'Net/Layer', 'Net/Logits'
 NETWORK = Architecture(
@@ -50,22 +48,14 @@ def logits(values: Dict[str, np.ndarray], features: np.ndarray) -> np.ndarray:
     return features @ values[f'{CLASSIFIER}/weights'][0, 0] + values[f'{CLASSIFIER}/biases']
 
 
-# Negative scales and 0 are allowed.
-@pytest.mark.parametrize('scale', [[0.5, 2, 1.5, 1], [-1.5, 0, 1, 1]])
+# Negative scales and 0 are allowed; layers whose scales are 1 are not named.
+@pytest.mark.parametrize('scale', [[0.5, 2, 1.5, 1], [-1.5, 0, 1, 1], [1, 1, 1, 1]])
 def test_fold_scales__keeps_the_outputs(scale: List[float]) -> None:
     values = {**weights(), f'{LAYER}/BatchNorm/gamma': np.array(scale, np.float32)}
     folded, layers = fold_scales(values, NETWORK)
-    assert layers == [LAYER] and f'{LAYER}/BatchNorm/gamma' not in folded
+    assert layers == [LAYER] * (scale != [1, 1, 1, 1]) and f'{LAYER}/BatchNorm/gamma' not in folded
     pixels = np.random.RandomState(1).normal(size=[5, 3])
     np.testing.assert_allclose(normalized(folded, pixels), normalized(values, pixels), rtol=1e-6, atol=1e-6)
-
-
-def test_fold_scales__of_1_change_nothing() -> None:
-    values = {**weights(), f'{LAYER}/BatchNorm/gamma': np.ones(4, np.float32)}
-    folded, layers = fold_scales(values, NETWORK)
-    assert not layers
-    del values[f'{LAYER}/BatchNorm/gamma']
-    np.testing.assert_equal(folded, values)
 
 
 def test_change_class_0__drops_the_first_class_or_adds_one_that_is_never_predicted() -> None:
@@ -110,14 +100,11 @@ def test_images__are_in_the_documented_ranges() -> None:
     np.testing.assert_allclose(vgg, [127.5 - 123.68, 127.5 - 116.78, 127.5 - 103.94])
 
 
-# All shifts of the first are above 0, and all of the second below.
-@pytest.mark.parametrize(('old', 'new'), [('imagenet', 'inception'), ('inception', 'imagenet')])
-def test_change_images__refuses_a_shift_that_padding_would_not_have(old: str, new: str) -> None:
-    with pytest.raises(ChangeError, match=f'images of {old} and of {new} differ by a shift'):
-        change_images(weights(), NETWORK, old, new, pads=True)
-
-
 def test_change_images__of_padded_images_needs_a_fixed_range_and_may_scale() -> None:
+    # All shifts of the first are above 0, and all of the second below.
+    for old, new in (('imagenet', 'inception'), ('inception', 'imagenet')):
+        with pytest.raises(ChangeError, match=f'images of {old} and of {new} differ by a shift'):
+            change_images(weights(), NETWORK, old, new, pads=True)
     with pytest.raises(ChangeError, match='--preprocessing=cifar, which has no fixed range'):
         change_images(weights(), NETWORK, 'cifar', 'inception', pads=False)
     changed = change_images(weights(), NETWORK, 'imagenet', 'vgg', pads=True)

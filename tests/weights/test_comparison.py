@@ -11,11 +11,11 @@ import pytest
 import skimage.data
 
 from inception_v3.commands.weights import __main__ as command
-from inception_v3.commands.weights import architecture, foreign, naming, state_dicts, writing
-from inception_v3.commands.weights.changes import DROP, change_class_0
-from inception_v3.commands.weights.comparison import Model
+from inception_v3.commands.weights import architecture, foreign, state_dicts, writing
+from inception_v3.commands.weights.changes import change_class_0
+from inception_v3.commands.weights.choices import DROP
+from inception_v3.commands.weights.comparison import ForwardError, Model, converted
 from inception_v3.commands.weights.foreign import TORCH, Weights
-from inception_v3.commands.weights.forward import ForwardError, converted
 from tests.support.photos import encode_jpeg
 from tests.support.state_dicts import Harmful
 from tests.support.weights import CLASSES, NARROW, narrow, values_of
@@ -76,7 +76,7 @@ def test_model__gives_pytorch_a_file_of_tensors_alone(tmp_path: Any) -> None:
     python.chmod(0o755)
     network = architecture.inception()
     weights = Weights(str(original), TORCH, network, values_of(network, CLASSES), 'inception')
-    arrays = state_dicts.write(naming.from_ours(weights.values, naming.of_torch(network.layers, False)))
+    arrays = state_dicts.write(architecture.from_ours(weights.values, architecture.of_torch(network.layers, False)))
     with zipfile.ZipFile(io.BytesIO(arrays)) as archive, zipfile.ZipFile(str(original), 'w') as written:
         for name in archive.namelist():
             harm = pickle.dumps(Harmful(), 2)[2:-1] if name.endswith('.pkl') else b''

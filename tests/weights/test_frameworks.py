@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.commands.weights import foreign, forward, writing
-from inception_v3.commands.weights.forward import FEATURES, LOGITS, TORCH_PYTHON
+from inception_v3.commands.weights import comparison, foreign, writing
+from inception_v3.commands.weights.comparison import FEATURES, LOGITS, TORCH_PYTHON
 
 CLASSES = 7
 # Images are small to save time; the networks have their published widths.
@@ -74,10 +74,10 @@ def test_torch__computes_the_same_logits_with_files_in_both_directions(
     path = str(torch_files / name)
     weights = foreign.read(path)
     assert weights.num_classes == CLASSES and len(weights.folded) == (name == 'scales.pth')
-    ours = forward.in_this_program(weights, IMAGES)
+    ours = comparison.in_this_program(weights, IMAGES)
     written = str(tmp_path / f'weights{path[path.rindex(".") :]}')
     writing.export(weights, written, kind)
-    theirs = forward.in_torch(library, weights, written, IMAGES, count_padding=False)
+    theirs = comparison.in_torch(library, weights, written, IMAGES, count_padding=False)
     assert ours.keys() == theirs.keys()
     for row in ours:
         check_close(ours[row], theirs[row])
@@ -86,11 +86,11 @@ def test_torch__computes_the_same_logits_with_files_in_both_directions(
         np.testing.assert_equal(weights.values, foreign.read(str(torch_files / 'new.pth')).values)
     elif name != 'resnet50.pth':
         # Also from the file that the framework wrote itself.
-        original = forward.in_torch(library, weights, path, IMAGES, count_padding=False)
+        original = comparison.in_torch(library, weights, path, IMAGES, count_padding=False)
         check_close(ours[LOGITS], original[LOGITS])
     if name == 'new.pth':
         # Average pools that count the padding are no rounding.
-        counted = forward.in_torch(library, weights, path, IMAGES)
+        counted = comparison.in_torch(library, weights, path, IMAGES)
         assert np.abs(counted[FEATURES] - ours[FEATURES]).max() > 1e-2
         np.testing.assert_allclose(counted['Conv2d_4a_3x3'], ours['Conv2d_4a_3x3'], atol=1e-4)
 
@@ -137,10 +137,10 @@ def test_keras__computes_the_same_with_files_in_both_directions(tmp_path: Any) -
     assert (first.origin, first.num_classes, first.has_auxiliary_head) == (foreign.KERAS, CLASSES, False)
     for name in ('own.weights.h5', 'model.keras'):
         np.testing.assert_equal(foreign.read(str(tmp_path / name)).values, first.values)
-    ours = forward.in_this_program(first, IMAGES)
+    ours = comparison.in_this_program(first, IMAGES)
     np.testing.assert_allclose(ours[FEATURES], np.load(str(tmp_path / 'features.npy')), atol=1e-5)
     writing.export(first, str(tmp_path / 'again.h5'), 'keras')
-    theirs = forward.in_keras(str(tmp_path / 'again.h5'), CLASSES, IMAGES)
+    theirs = comparison.in_keras(str(tmp_path / 'again.h5'), CLASSES, IMAGES)
     assert ours.keys() == theirs.keys()
     for row in ours:
         check_close(theirs[row], ours[row])
@@ -203,7 +203,7 @@ def test_keras__models_around_the_network_keep_their_predictions(tmp_path: Any) 
     np.testing.assert_equal(of_weights.values, read['sequential.keras'].values)
     assert any('the file has weights alone' in note for note in of_weights.notes)
     for name, weights in read.items():
-        logits = forward.in_this_program(weights, images)[LOGITS]
+        logits = comparison.in_this_program(weights, images)[LOGITS]
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         own, expected = powers / powers.sum(axis=1, keepdims=True), np.load(f'{tmp_path / name}.npy')
         np.testing.assert_allclose(own[:, 1:] if expected.shape[1] == 1 else own, expected, atol=1e-5, err_msg=name)

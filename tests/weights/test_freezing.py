@@ -108,14 +108,8 @@ def test_frozen_variables__of_reversible_blocks_stay(monkeypatch: Any) -> None:
 
 
 def test_frozen_variables__of_emulated_cores_stay() -> None:
-    config = dataclasses.replace(
-        CONFIG,
-        use_tpu=True,
-        tpu='emulated:2',
-        num_shards=2,
-        freeze='Layer',
-        head_learning_rate=CONFIG.learning_rate / 2,
-    )
+    tpu = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2}
+    config = dataclasses.replace(CONFIG, freeze='Layer', head_learning_rate=CONFIG.learning_rate / 2, **tpu)
 
     def on_core(core: int) -> tf.Tensor:
         with tf.control_dependencies([step(config)]):

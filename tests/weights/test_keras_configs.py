@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from inception_v3.commands.weights import architecture, foreign, keras_configs, keras_files
-from inception_v3.commands.weights.keras_configs import SIGMOID, SOFTMAX, KerasError
+from inception_v3.commands.weights import architecture, foreign, keras_files
+from inception_v3.commands.weights.keras_files import SIGMOID, SOFTMAX, KerasError
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import CLASSES, NARROW, narrow, values_of
 
@@ -92,29 +92,6 @@ FRONTS: Dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize('name', [*FRONTS])
-def test_read__knows_what_the_network_is_given(name: str) -> None:
-    front, compute = FRONTS[name]
-    form = keras_configs.read(model([layer('InputLayer'), *front], HEAD), classifier=True)
-    pixels = np.random.RandomState(0).uniform(0, 255, [4, 3])
-    np.testing.assert_allclose(pixels[:, form.order] * form.scale + form.shift, compute(pixels), rtol=1e-9)
-    assert form.is_scaled == (name not in ('none', 'augmented', 'rotated twice')) and form.activation == SOFTMAX
-
-
-@pytest.mark.parametrize(
-    ('head', 'activation'),
-    [
-        ([], SOFTMAX),
-        ([POOL, layer('Dense', units=5), layer('Softmax')], SOFTMAX),
-        ([POOL, layer('Dense', units=5, activation='linear')], SOFTMAX),
-        ([POOL, layer('Flatten'), layer('Dense', units=1, activation='sigmoid')], SIGMOID),
-        ([POOL, layer('Dense', units=1, activation='linear'), layer('Activation', activation='sigmoid')], SIGMOID),
-    ],
-)
-def test_read__knows_the_classifier(head: List[Any], activation: str) -> None:
-    assert keras_configs.read(model([], head), classifier=True).activation == activation
-
-
 REFUSED_FRONTS = {
     'Lambda .lambda.: before the network, only': layer('Lambda', function=['code']),
     'CenterCrop': layer('CenterCrop', height=9, width=9),
@@ -133,28 +110,36 @@ REFUSED_FRONTS = {
 
 
 @pytest.mark.parametrize('message', [*REFUSED_FRONTS])
-@pytest.mark.parametrize('classifier', [True, False])
-def test_read__refuses_what_no_first_layer_carries(message: str, classifier: bool) -> None:
-    with pytest.raises(KerasError, match=f'its configuration has the layer .*{message}'):
-        keras_configs.read(model([REFUSED_FRONTS[message]], HEAD), classifier)
+def test_read__refuses_what_no_first_layer_carries(message: str) -> None:
+    for classifier in (True, False):
+        with pytest.raises(KerasError, match=f'its configuration has the layer .*{message}'):
+            keras_files.read_config(model([REFUSED_FRONTS[message]], HEAD), classifier)
 
 
 @pytest.mark.parametrize(
-    ('head', 'message'),
+    ('head', 'activation', 'message'),
     [
-        ([layer('GlobalMaxPooling2D'), DENSE], 'GlobalMaxPooling2D .*follows one GlobalAveragePooling2D'),
-        ([POOL, layer('GlobalMaxPooling2D'), DENSE], 'follows one GlobalAveragePooling2D'),
-        ([layer('Flatten'), DENSE], 'Flatten .*follows one GlobalAveragePooling2D'),
-        ([POOL, layer('Dense', units=4, activation='sigmoid')], 'sigmoid of 4 outputs'),
-        ([POOL, layer('Dense', units=4), layer('Activation', activation='sigmoid')], 'sigmoid of 4 outputs'),
-        ([POOL, layer('Dense', units=9, activation='relu'), DENSE], 'relu of 9 outputs'),
-        ([POOL, layer('LayerNormalization'), DENSE], 'LayerNormalization'),
+        ([], SOFTMAX, ''),
+        ([POOL, layer('Dense', units=5), layer('Softmax')], SOFTMAX, ''),
+        ([POOL, layer('Dense', units=5, activation='linear')], SOFTMAX, ''),
+        ([POOL, layer('Flatten'), layer('Dense', units=1, activation='sigmoid')], SIGMOID, ''),
+        ([POOL, layer('Dense', units=1, activation='linear'), layer('Activation', activation='sigmoid')], SIGMOID, ''),
+        ([layer('GlobalMaxPooling2D'), DENSE], '', 'GlobalMaxPooling2D .*follows one GlobalAveragePooling2D'),
+        ([POOL, layer('GlobalMaxPooling2D'), DENSE], '', 'follows one GlobalAveragePooling2D'),
+        ([layer('Flatten'), DENSE], '', 'Flatten .*follows one GlobalAveragePooling2D'),
+        ([POOL, layer('Dense', units=4, activation='sigmoid')], '', 'sigmoid of 4 outputs'),
+        ([POOL, layer('Dense', units=4), layer('Activation', activation='sigmoid')], '', 'sigmoid of 4 outputs'),
+        ([POOL, layer('Dense', units=9, activation='relu'), DENSE], '', 'relu of 9 outputs'),
+        ([POOL, layer('LayerNormalization'), DENSE], '', 'LayerNormalization'),
     ],
 )
-def test_read__refuses_other_classifiers_unless_they_are_left_out(head: List[Any], message: str) -> None:
-    with pytest.raises(KerasError, match=f'{message}.*--no_classifier'):
-        keras_configs.read(model([], head), classifier=True)
-    assert not keras_configs.read(model([], head), classifier=False).is_scaled
+def test_read__knows_the_classifier_or_refuses_it(head: List[Any], activation: str, message: str) -> None:
+    if message:
+        with pytest.raises(KerasError, match=f'{message}.*--no_classifier'):
+            keras_files.read_config(model([], head), classifier=True)
+        assert not keras_files.read_config(model([], head), classifier=False).is_scaled
+    else:
+        assert keras_files.read_config(model([], head), classifier=True).activation == activation
 
 
 @pytest.mark.parametrize(
@@ -176,7 +161,7 @@ def test_read__refuses_another_network_of_the_same_weights(kind: str, setting: s
     changed = next(each for each in network if each['class_name'] == kind)
     changed['config'][setting] = value
     with pytest.raises(KerasError, match=f'its configuration has the layer {kind}'):
-        keras_configs.read(model([], HEAD, network), classifier=True)
+        keras_files.read_config(model([], HEAD, network), classifier=True)
 
 
 def test_read__needs_all_layers_and_no_others() -> None:
@@ -189,7 +174,7 @@ def test_read__needs_all_layers_and_no_others() -> None:
         ([POOL], 'has no convolutions'),
     ):
         with pytest.raises(KerasError, match=message):
-            keras_configs.read(model([], HEAD, network), classifier=True)
+            keras_files.read_config(model([], HEAD, network), classifier=True)
 
 
 def written(path: Any, config: Any, classes: int = CLASSES, monkeypatch: Any = None) -> str:

@@ -1,8 +1,6 @@
 """Tests of whole runs that begin from the weights of another run, with a network of one layer."""
 
-import contextlib
 import dataclasses
-import io
 import shutil
 from typing import Any, Dict
 
@@ -49,18 +47,11 @@ def outputs(model_dir: str, checkpoint: str, moving_average: bool = True) -> Dic
         return session.run({'probabilities': spec.predictions['probabilities'], 'features': features[0]})
 
 
-def provenance_of(config: Config) -> str:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        provenance.main([str(config.model_dir)])
-    return printed.getvalue()
-
-
 @pytest.mark.parametrize(
     'device', [further({}), {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2}], ids=['cpu', 'cores']
 )
 def test_predictions__at_step_0_equal_the_sources_to_the_bit(
-    device: Dict[str, Any], finished_run: FinishedRun, tmp_path: Any
+    device: Dict[str, Any], finished_run: FinishedRun, tmp_path: Any, capsys: Any
 ) -> None:
     config = beginning(finished_run, tmp_path / 'model', **device)
     own = outputs(str(config.model_dir), 'model.ckpt-0')
@@ -71,14 +62,10 @@ def test_predictions__at_step_0_equal_the_sources_to_the_bit(
     np.testing.assert_array_equal(raw['probabilities'], of_source['probabilities'])
     start = starts.read(str(config.model_dir))[0]
     source = sources.read(str(finished_run.config.model_dir))
-    assert start.weights == {
-        'path': source.path,
-        'kind': 'checkpoint',
-        'step': 5,
-        'values': 'average',
-        'digest': source.digest,
-    }
-    assert f'{source.path}, step 5, average, digest {source.digest}' in provenance_of(config)
+    expected = {'path': source.path, 'kind': 'checkpoint', 'step': 5, 'values': 'average', 'digest': source.digest}
+    assert start.weights == expected
+    provenance.main([str(config.model_dir)])
+    assert f'{source.path}, step 5, average, digest {source.digest}' in capsys.readouterr().out
     table = (tmp_path / 'model' / 'init_from.tsv').read_text().splitlines()
     assert table[0].split('\t') == ['fate', 'name', 'source', 'reason']
     assert f'loaded\tLayer/weights\tLayer/weights{AVERAGE}\t' in table
@@ -87,14 +74,8 @@ def test_predictions__at_step_0_equal_the_sources_to_the_bit(
 def test_features__equal_the_sources_without_averages_and_with_other_classes(
     finished_run: FinishedRun, tmp_path: Any
 ) -> None:
-    config = beginning(
-        finished_run,
-        tmp_path / 'model',
-        moving_average=False,
-        init_averages=False,
-        num_classes=13,
-        moving_average_decay=0,
-    )
+    changes = {'moving_average': False, 'init_averages': False, 'num_classes': 13, 'moving_average_decay': 0}
+    config = beginning(finished_run, tmp_path / 'model', **changes)
     own = outputs(str(config.model_dir), 'model.ckpt-0', moving_average=False)
     of_source = outputs(str(finished_run.config.model_dir), 'model.ckpt-5', moving_average=False)
     np.testing.assert_array_equal(own['features'], of_source['features'])
@@ -119,10 +100,8 @@ def test_resumption__goes_on_from_the_runs_own_checkpoint(finished_run: Finished
     shutil.rmtree(str(source))
     resumed = beginning(finished_run, tmp_path / 'other', init_from=str(source), train_steps=2)
     np.testing.assert_equal(saved_variables(str(resumed.model_dir)), straight)
-    assert [(start.step, bool(start.weights)) for start in starts.read(str(killed.model_dir))] == [
-        (0, True),
-        (1, False),
-    ]
+    records = starts.read(str(killed.model_dir))
+    assert [(start.step, bool(start.weights)) for start in records] == [(0, True), (1, False)]
 
 
 def test_begin_hook__leaves_a_restored_checkpoint(tmp_path: Any) -> None:

@@ -43,10 +43,13 @@ def test_read__an_outline_needs_the_index_alone(finished_run: FinishedRun, tmp_p
     assert not any(value.any() for name, value in outline.values.items() if name != 'global_step')
 
 
-def test_read__takes_a_saved_model_and_names_those_of_an_export_dir(finished_run: FinishedRun) -> None:
+def test_read__takes_a_saved_model_without_its_graph(finished_run: FinishedRun, tmp_path: Any) -> None:
     export_dir = str(finished_run.config.export_dir)
     (name,) = (each for each in os.listdir(export_dir) if each.isdigit())
-    exported = sources.read(os.path.join(export_dir, name))
+    shutil.copytree(os.path.join(export_dir, name), str(tmp_path / 'model'))
+    # Not even parsed.
+    (tmp_path / 'model' / 'saved_model.pb').write_bytes(b'no graph')
+    exported = sources.read(str(tmp_path / 'model'))
     run = saved_variables(str(finished_run.config.model_dir))
     # An export has the averages alone, under their names.
     np.testing.assert_equal(exported.values, {name: run[name] for name in exported.values})
@@ -89,16 +92,9 @@ def _an_object() -> bytes:
         ('empty.ckpt', b'', 'is no checkpoint, or is damaged'),
         ('text.npz', b'not an archive', 'is no .npz file of arrays'),
         ('empty.npz', b'', 'is no .npz file of arrays'),
-        ('cut.npz', _an_object()[:60], 'is no .npz file of arrays'),
         ('object.npz', _an_object(), 'is no .npz file of arrays'),
         ('model.ckpt-3.index', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
-        ('model.ckpt-3.data-00000-of-00001', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
-        (
-            'a.h5',
-            b'\x89HDF\r\n\x1a\n',
-            r'Import it first, .* inception-v3 weights import \S+/a\.h5 MODEL_DIR',
-        ),
-        ('a.bin', b'hello', r'is a file of Keras or PyTorch\. Import it first'),
+        ('a.bin', b'hello', r'Import it first, .* inception-v3 weights import \S+/a\.bin MODEL_DIR'),
         ('hdf5', b'\x89HDF\r\n\x1a\n', r'is a file of Keras or PyTorch\. Import it first'),
         ('a', b'\x1c\0\0\0TFL3', 'is a model of TensorFlow Lite'),
         ('b', b'\x08\x07\x12\x07pytorch', 'is a model of ONNX'),
@@ -128,17 +124,6 @@ def test_read__refuses_other_files_with_a_reason(name: str, content: Any, reason
     with pytest.raises(WeightsError, match=reason) as error:
         sources.read(str(path))
     assert str(error.value).startswith(f'--init_from={path}: ') and error.value.exit_code == FIX
-
-
-def test_read__of_a_saved_model_does_not_load_its_graph(finished_run: FinishedRun, tmp_path: Any) -> None:
-    export_dir = str(finished_run.config.export_dir)
-    (name,) = (each for each in os.listdir(export_dir) if each.isdigit())
-    path = tmp_path / 'model'
-    shutil.copytree(os.path.join(export_dir, name), str(path))
-    whole = sources.read(str(path))
-    # Not even parsed.
-    (path / 'saved_model.pb').write_bytes(b'no graph')
-    np.testing.assert_equal(sources.read(str(path)).values, whole.values)
 
 
 @pytest.mark.parametrize('outline', [False, True])
@@ -172,4 +157,3 @@ def test_read__refuses_damaged_and_incomplete_checkpoints(tmp_path: Any) -> None
         sources.read(str(tmp_path))
     with pytest.raises(WeightsError, match='has an index, but no data files'):
         sources.read(str(tmp_path / 'model.ckpt-3'))
-    shutil.rmtree(str(tmp_path))

@@ -15,26 +15,20 @@ import os
 import sys
 from typing import Optional, Sequence
 
-import numpy as np
-
 from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
-from console.outputs import replaceable
 from console.paths import expanded
 from console.screen import Screen
-from data.files import write_whole
-from inception_v3.commands.features import extraction, extractors
-from inception_v3.commands.features.endpoints import POOL
-from inception_v3.commands.features.extractors import Extractor
-from inception_v3.run.files import check_writable
+from inception_v3.commands.features import POOL
 
 _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = new_parser('features', _HELP)
-    parser.add_argument('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
+    add = parser.add_argument
+    add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
     network = parser.add_mutually_exclusive_group(required=True)
     network.add_argument(
         '--model', metavar='DIR', help='the model_dir of a run (its newest checkpoint is used), or a checkpoint'
@@ -44,19 +38,14 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         metavar='FILE',
         help='weights of the Inception graph of 2015: its .pb file, the .pth file of pytorch-fid, or .npz',
     )
-    parser.add_argument(
+    add(
         '--layer',
         default=POOL,
         metavar='NAME',
         help='the layer, such as Mixed_6e (default: pool, the input of the classifier); an unknown name lists all',
     )
-    parser.add_argument(
-        '--out',
-        default='features.npz',
-        metavar='FILE',
-        help='file to write (default: features.npz)',
-    )
-    parser.add_argument('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
+    add('--out', default='features.npz', metavar='FILE', help='file to write (default: features.npz)')
+    add('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
     arguments = parser.parse_args(expanded(argv))
     if not arguments.out.endswith('.npz'):
         parser.error(f'--out={arguments.out}: must end in .npz.')
@@ -73,27 +62,29 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, screen: Screen) -> int:
+    import numpy as np
+
+    from console.outputs import replaceable
+    from data.files import write_whole
+    from inception_v3.commands.features import extraction
+    from inception_v3.run.files import check_writable
+
     # Before the images are read, which takes long.
     check_writable('out', os.path.dirname(arguments.out) or '.')
     replaceable(arguments.out)
     files = extraction.find(arguments.images)
     screen.update(f'loading {arguments.model or arguments.weights}')
-    with contextlib.closing(_load(arguments)) as extractor:
+    load = extraction.of_2015 if arguments.weights else extraction.of_run
+    with contextlib.closing(load(arguments.weights or arguments.model, arguments.layer)) as extractor:
         screen.clear()
         found = extraction.extract(extractor, files, arguments.batch_size, screen)
-        about = {'layer': arguments.layer, 'model': extractor.name, 'digest': extractor.digest}
+    about = {'layer': arguments.layer, 'model': extractor.name, 'digest': extractor.digest}
     content = io.BytesIO()
     np.savez(content, **{**found.values, 'paths': np.array(found.paths), **about})
     write_whole(arguments.out, content.getvalue())
-    images, size = found.values[extractors.FEATURES].shape
+    images, size = found.values[extraction.FEATURES].shape
     print(f'{arguments.out}: {images:,} images x {size:,} features of the layer {arguments.layer} of {extractor.name}')
     return FIX if found.unreadable else DONE
-
-
-def _load(arguments: argparse.Namespace) -> Extractor:
-    if arguments.weights:
-        return extractors.of_2015(arguments.weights, arguments.layer)
-    return extractors.of_run(arguments.model, arguments.layer)
 
 
 if __name__ == '__main__':

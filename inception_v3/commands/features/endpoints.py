@@ -4,10 +4,9 @@ from typing import Dict, List, Sequence
 
 from console.errors import CommandError
 from console.tensorflow_versions import tf
+from inception_v3.commands.features import POOL
 from inception_v3.weights.patterns import HEAD, Patterns
 
-# The layer that most measures use: the pooled map that enters the classifier.
-POOL = 'pool'
 _POOLS = ('AvgPool', 'MaxPool')
 _PRODUCTS = ('Conv2D', 'MatMul')
 _MAP, _VECTOR = 4, 2
@@ -55,12 +54,8 @@ class Endpoints:
                 names.append(scope)
         return names
 
-    def features(self, layer: str, flag: str) -> tf.Tensor:
+    def features(self, layer: str) -> tf.Tensor:
         """The features of a layer: float32 [batch, features].
-
-        Args:
-          layer: name of the layer.
-          flag: the flag that names it, for messages.
 
         Raises:
           LayerError: there is no such layer; the message lists those that there are.
@@ -68,7 +63,7 @@ class Endpoints:
         found = [self.classifier().inputs[0]] if layer == POOL else self._leaving(layer)
         if not found:
             raise LayerError(
-                f'{flag}={layer}: the network has no such layer. It has {", ".join(self.names())}; and scopes '
+                f'--layer={layer}: the network has no such layer. It has {", ".join(self.names())}; and scopes '
                 'inside of these, such as Mixed_5b/Branch_0.'
             )
         return tf.concat([_pooled(tensor) for tensor in found], axis=1)

@@ -11,10 +11,9 @@ be read is reported with the reason, and the others are used.
 
 import argparse
 import contextlib
-import functools
 import json
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence
 
 from console import native_messages, program
 from console.command_line import new_parser
@@ -22,11 +21,10 @@ from console.errors import DONE, FIX, CommandError
 from console.messages import counted, shown
 from console.paths import expanded
 from console.screen import Screen
-from inception_v3.commands.features import extraction, extractors, graph_2015
-from inception_v3.commands.features.endpoints import POOL
-from inception_v3.commands.fid import formulas, samples
-from inception_v3.commands.fid.formulas import ScoreError, Spread
-from inception_v3.commands.fid.samples import Sample
+from inception_v3.commands.features import FILES_OF_2015, POOL
+
+if TYPE_CHECKING:
+    from inception_v3.commands.fid.samples import Sample
 
 _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 _NAMES = {'fid': 'FID', 'kid': 'KID', 'is': 'Inception Score'}
@@ -40,56 +38,15 @@ _COUNTS = {
 _SEED = 2020
 
 
-class Score(NamedTuple):
-    """A score of one set of images or of two.
-
-    Attributes:
-      name: 'fid', 'kid' or 'is'.
-      of: the names of the sets.
-      value: a number, or the mean and standard deviation; None if it is not defined.
-      problem: the reason why it is not defined; empty if it is.
-    """
-
-    name: str
-    of: Tuple[str, ...]
-    value: Union[float, Spread, None]
-    problem: str = ''
-
-    def json(self) -> Dict[str, Any]:
-        """The object that `--json` prints."""
-        value = self.value._asdict() if isinstance(self.value, Spread) else self.value
-        return {
-            'score': self.name,
-            'of': [*self.of],
-            'value': value,
-            **({'problem': self.problem} if self.problem else {}),
-        }
-
-    def __str__(self) -> str:
-        name = _NAMES[self.name] + (f' of {shown(self.of[0])}' if len(self.of) == 1 else '')
-        if self.value is None:
-            return f'{name}: not computed: {self.problem}'
-        if isinstance(self.value, Spread):
-            return f'{name}: {self.value.mean:.7g} ± {self.value.deviation:.3g}'
-        return f'{name}: {self.value:.7g}'
-
-
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = new_parser('fid', _HELP)
     add = parser.add_argument
     add('images', metavar='IMAGES', help='a folder of images, or an .npz file of features or moments')
     add('others', metavar='OTHERS', nargs='?', help='the images to compare with; without them, only Inception Score')
-    add(
-        '--weights',
-        metavar='FILE',
-        help='weights of the Inception graph of 2015: .pb, .pth or .npz; needed for folders',
-    )
-    add(
-        '--layer',
-        default=POOL,
-        metavar='NAME',
-        help='layer of the features of folders (default: pool, as in all papers)',
-    )
+    about = 'weights of the Inception graph of 2015: .pb, .pth or .npz; needed for folders'
+    add('--weights', metavar='FILE', help=about)
+    about = 'layer of the features of folders (default: pool, as in all papers)'
+    add('--layer', default=POOL, metavar='NAME', help=about)
     add('--scores', metavar='NAME,…', help=f'scores to compute, of {",".join(_NAMES)} (default: all that are defined)')
     add('--seed', type=int, default=_SEED, metavar='N', help=f'of subsets and splits (default: {_SEED})')
     for name, (default, text) in _COUNTS.items():
@@ -110,7 +67,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         parser.error(f'--scores={arguments.scores}: FID and KID need two sets of images: IMAGES OTHERS.')
     names = [name for name in (arguments.images, arguments.others) if name]
     if not arguments.weights and not all(name.endswith('.npz') for name in names):
-        parser.error(f'--weights is needed for images. It is a file of the weights: {graph_2015.FILES}.')
+        parser.error(f'--weights is needed for images. It is a file of the weights: {FILES_OF_2015}.')
     arguments.chosen, arguments.names = chosen, names
     return arguments
 
@@ -123,91 +80,96 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, screen: Screen) -> int:
+    from inception_v3.commands.fid import samples
+
     sets = _samples(arguments, screen)
     if len(sets) > 1:
         samples.check_comparable(*sets)
     for sample in sets:
         _describe(sample, 'fid' in arguments.chosen and len(sets) > 1)
-    found = []
+    scores, undefined = 0, []
     for score in _scores(sets, arguments, screen):
         screen.clear()
-        found.append(score)
-        print(json.dumps(score.json()) if arguments.json else score, flush=True)
-    undefined = [score for score in found if score.value is None]
-    if undefined and (arguments.scores is not None or len(undefined) == len(found)):
-        raise CommandError('\n'.join(map(str, undefined)))
+        print(json.dumps(score) if arguments.json else _text(score), flush=True)
+        scores += 1
+        undefined += [_text(score)] if 'problem' in score else []
+    if undefined and (arguments.scores is not None or len(undefined) == scores):
+        raise CommandError('\n'.join(undefined))
     return FIX if any(sample.unreadable for sample in sets) else DONE
 
 
-def _samples(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
+def _samples(arguments: argparse.Namespace, screen: Screen) -> List['Sample']:
+    from inception_v3.commands.features import extraction
+    from inception_v3.commands.fid import samples
+
     # What is missing or damaged is found before the images are read, which takes long.
-    samples_of = {name: samples.of_file(name) for name in arguments.names if name.endswith('.npz')}
-    files_of = {name: extraction.find([name]) for name in arguments.names if name not in samples_of}
+    sample_of = {name: samples.of_file(name) for name in arguments.names if name.endswith('.npz')}
+    files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}
     if files_of:
         screen.update(f'loading {arguments.weights}')
-        with contextlib.closing(extractors.of_2015(arguments.weights, arguments.layer)) as extractor:
+        with contextlib.closing(extraction.of_2015(arguments.weights, arguments.layer)) as extractor:
             screen.clear()
             for name, files in files_of.items():
-                samples_of[name] = samples.of_images(
-                    name, files, extractor, arguments.layer, arguments.batch_size, screen
-                )
-    return [samples_of[name] for name in arguments.names]
+                found = extraction.extract(extractor, files, arguments.batch_size, screen)
+                sample_of[name] = samples.of_images(name, found, arguments.layer, extractor.digest)
+    return [sample_of[name] for name in arguments.names]
 
 
-def _describe(sample: Sample, is_for_fid: bool) -> None:
+def _describe(sample: 'Sample', is_for_fid: bool) -> None:
     """Shows the size of a set, and warns if its covariance must be singular."""
     images = 'an unknown number of images' if sample.images is None else counted(sample.images, 'image')
     print(f'{shown(sample.name)}: {images}, {sample.size:,} features', file=sys.stderr)
     if is_for_fid and sample.images is not None and sample.images <= sample.size:
         print(
-            f'warning: {shown(sample.name)}: with {counted(sample.images, "image")} for {sample.size:,} features, the '
-            f'covariance is singular, and FID is biased far upwards. Use more than {sample.size:,} images, or KID, '
-            'which has no bias; published FIDs are of 50,000 images',
+            f'warning: {shown(sample.name)}: with {images} for {sample.size:,} features, the covariance is singular, '
+            f'and FID is biased far upwards. Use more than {sample.size:,} images, or KID, which has no bias; '
+            'published FIDs are of 50,000 images',
             file=sys.stderr,
         )
 
 
-def _scores(found: Sequence[Sample], arguments: argparse.Namespace, screen: Screen) -> Any:
-    """Yields the chosen scores, in the order in which they were chosen."""
-    both = tuple(sample.name for sample in found)
+def _scores(sets: Sequence['Sample'], arguments: argparse.Namespace, screen: Screen) -> Iterator[Dict[str, Any]]:
+    """The chosen scores, in the order in which they were chosen, as `--json` prints them."""
+    from inception_v3.commands.fid.formulas import ScoreError
+
     for name in arguments.chosen:
         screen.update(f'computing {_NAMES[name]}')
+        groups: List[Sequence[Sample]] = [sets] if len(sets) > 1 else []
         if name == 'is':
-            for sample in found:
-                yield _score(name, (sample.name,), functools.partial(_inception_score, sample, arguments))
-        elif len(found) > 1:
-            compute: Any = _fid if name == 'fid' else _kid
-            yield _score(name, both, functools.partial(compute, *found, arguments))
+            groups = [[sample] for sample in sets]
+        for of in groups:
+            score: Dict[str, Any] = {'score': name, 'of': [sample.name for sample in of]}
+            try:
+                yield {**score, 'value': _value(name, of, arguments)}
+            except ScoreError as error:
+                yield {**score, 'value': None, 'problem': str(error)}
 
 
-def _score(name: str, of: Tuple[str, ...], compute: Callable[[], Union[float, Spread]]) -> Score:
-    try:
-        return Score(name, of, compute())
-    except ScoreError as error:
-        return Score(name, of, None, str(error))
+def _value(name: str, of: Sequence['Sample'], arguments: argparse.Namespace) -> Any:
+    """A score: a number, or its mean and standard deviation."""
+    from inception_v3.commands.fid import formulas
+
+    if name == 'fid':
+        return formulas.frechet_distance(*(sample.moments() for sample in of))
+    if name == 'is':
+        if of[0].logits is None:
+            raise formulas.ScoreError('the file has no logits')
+        return formulas.inception_score(of[0].logits, arguments.splits, arguments.seed)._asdict()
+    features = [sample.features for sample in of]
+    if any(each is None for each in features):
+        raise formulas.ScoreError('a file of moments has no features of single images')
+    options = (arguments.kid_subsets, arguments.kid_subset_size, arguments.seed)
+    return formulas.kernel_distance(features[0], features[1], *options)._asdict()
 
 
-def _fid(one: Sample, other: Sample, arguments: argparse.Namespace) -> float:
-    return formulas.frechet_distance(one.moments(), other.moments())
-
-
-def _kid(one: Sample, other: Sample, arguments: argparse.Namespace) -> Spread:
-    if one.features is None or other.features is None:
-        raise ScoreError('a file of moments has no features of single images')
-    images, size = min(len(one.features), len(other.features)), arguments.kid_subset_size
-    if images < size:
-        raise ScoreError(f'{counted(images, "image")} are fewer than --kid_subset_size={size}')
-    return formulas.kernel_distance(
-        one.features, other.features, arguments.kid_subsets, arguments.kid_subset_size, arguments.seed
-    )
-
-
-def _inception_score(sample: Sample, arguments: argparse.Namespace) -> Spread:
-    if sample.logits is None:
-        raise ScoreError('the file has no logits')
-    if len(sample.logits) < arguments.splits:
-        raise ScoreError(f'{counted(len(sample.logits), "image")} are fewer than --splits={arguments.splits}')
-    return formulas.inception_score(sample.logits, arguments.splits, arguments.seed)
+def _text(score: Dict[str, Any]) -> str:
+    name = _NAMES[score['score']] + (f' of {shown(score["of"][0])}' if len(score['of']) == 1 else '')
+    value = score['value']
+    if value is None:
+        return f'{name}: not computed: {score["problem"]}'
+    if isinstance(value, dict):
+        return f'{name}: {value["mean"]:.7g} ± {value["deviation"]:.3g}'
+    return f'{name}: {value:.7g}'
 
 
 if __name__ == '__main__':

@@ -4,6 +4,8 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
+from console.messages import counted
+
 # Features are converted to float64 in chunks of this many images.
 _CHUNK = 1024
 # Bińkowski et al., "Demystifying MMD GANs", section 4: the kernel (x·y / d + 1)³ on d features.
@@ -108,8 +110,9 @@ def kernel_distance(one: np.ndarray, other: np.ndarray, subsets: int, subset_siz
     """
     if one.shape[1] != other.shape[1]:
         raise ScoreError(f'the features have different sizes, {one.shape[1]} and {other.shape[1]}')
-    if min(len(one), len(other)) < subset_size:
-        raise ScoreError(f'{min(len(one), len(other)):,} images are fewer than a subset of {subset_size:,}')
+    images = min(len(one), len(other))
+    if images < subset_size:
+        raise ScoreError(f'{counted(images, "image")} are fewer than --kid_subset_size={subset_size}')
     random = np.random.RandomState(seed)
     found = []
     for _ in range(subsets):
@@ -145,7 +148,7 @@ def inception_score(logits: np.ndarray, splits: int, seed: int) -> Spread:
     """
     images = len(logits)
     if images < splits:
-        raise ScoreError(f'{images:,} images are fewer than {splits} splits')
+        raise ScoreError(f'{counted(images, "image")} are fewer than --splits={splits}')
     if not np.isfinite(logits).all():
         raise ScoreError('the logits have values that are not finite')
     order = np.random.RandomState(seed).permutation(images)

@@ -1,21 +1,17 @@
 """The two sets of images that are compared: folders of images, features or moments from files."""
 
-from typing import Dict, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
 
 from console.errors import CommandError
-from console.screen import Screen
-from data.image_files import Found
-from inception_v3.commands.features import extraction
-from inception_v3.commands.features.extractors import FEATURES, LOGITS, Extractor
+from inception_v3.commands.features.extraction import FEATURES, LOGITS, Extracted
 from inception_v3.commands.fid import formulas
 from inception_v3.commands.fid.formulas import Statistics
 from inception_v3.weights import sources
 
 # The moments of pytorch-fid's files, of the files of FID's authors, and of guided-diffusion's reference batches.
 _MEAN, _COVARIANCE = 'mu', 'sigma'
-_MATRIX = 2
 
 
 class Sample(NamedTuple):
@@ -61,16 +57,9 @@ class Sample(NamedTuple):
         return formulas.statistics_of(self.features)
 
 
-def of_images(name: str, files: Found, extractor: Extractor, layer: str, batch_size: int, screen: Screen) -> Sample:
-    """The features of image files.
-
-    Raises:
-      ConfigError: a batch does not fit into the memory.
-      CommandError: no image can be read, or features are not finite.
-    """
-    found = extraction.extract(extractor, files, batch_size, screen)
-    values = found.values
-    return Sample(name, values[FEATURES], values[LOGITS], None, layer, extractor.digest, found.unreadable)
+def of_images(name: str, found: Extracted, layer: str, digest: str) -> Sample:
+    """The features of image files."""
+    return Sample(name, found.values[FEATURES], found.values[LOGITS], None, layer, digest, found.unreadable)
 
 
 def of_file(path: str) -> Sample:
@@ -87,7 +76,12 @@ def of_file(path: str) -> Sample:
         if not np.issubdtype(arrays[name].dtype, np.floating) or not np.isfinite(arrays[name]).all():
             raise CommandError(f'{path}: {name} has values that are not finite, or no numbers.')
     if FEATURES in arrays:
-        return _of_features(path, arrays)
+        features, logits = arrays[FEATURES], arrays.get(LOGITS)
+        if features.ndim != 2 or (logits is not None and logits.shape[:1] != features.shape[:1]):
+            shapes = {name: arrays[name].shape for name in (FEATURES, LOGITS) if name in arrays}
+            raise CommandError(f'{path}: features and logits must have a row per image; their shapes are {shapes}.')
+        layer, digest = (str(arrays[name]) if name in arrays else None for name in ('layer', 'digest'))
+        return Sample(path, features, logits, None, layer, digest)
     if _MEAN not in arrays or _COVARIANCE not in arrays:
         raise CommandError(
             f'{path}: has neither {FEATURES}, as inception-v3 features writes them, nor {_MEAN} and {_COVARIANCE}, as '
@@ -100,15 +94,6 @@ def of_file(path: str) -> Sample:
             'matrix of the same size.'
         )
     return Sample(path, statistics=Statistics(mean, covariance))
-
-
-def _of_features(path: str, arrays: Dict[str, np.ndarray]) -> Sample:
-    features, logits = arrays[FEATURES], arrays.get(LOGITS)
-    if features.ndim != _MATRIX or (logits is not None and logits.shape[:1] != features.shape[:1]):
-        shapes = {name: arrays[name].shape for name in (FEATURES, LOGITS) if name in arrays}
-        raise CommandError(f'{path}: features and logits must have a row per image; their shapes are {shapes}.')
-    layer, digest = (str(arrays[name]) if name in arrays else None for name in ('layer', 'digest'))
-    return Sample(path, features, logits, None, layer, digest)
 
 
 def check_comparable(one: Sample, other: Sample) -> None:

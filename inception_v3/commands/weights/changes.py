@@ -1,15 +1,14 @@
 """Changes of weights that keep what a network computes in evaluation: scales, class 0, and the range of its images."""
 
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from console.errors import CommandError
-from inception_v3.commands.weights.architecture import Architecture
+from inception_v3.commands.weights.architecture import Architecture, Values
+from inception_v3.commands.weights.choices import DROP, KEEP
 from preprocessing.finishing import CHANNEL_MEANS
 
-Values = Dict[str, np.ndarray]
-KEEP, ADD, DROP = 'keep', 'add', 'drop'
 # The bias of a class 0 that is added: its probability is below 1e-40 unless all other logits are below -7.
 ADDED_BIAS = -100.0
 # The mean and the standard deviation of the pixels of ImageNet, in [0, 1], with which torchvision's models are trained.
@@ -83,17 +82,11 @@ def change_class_0(values: Values, architecture: Architecture, change: str) -> V
 
 
 def change_images(values: Values, architecture: Architecture, old: str, new: str, pads: bool) -> Values:
-    """Changes the first layer, so that images in the range `new` give what those in the range `old` gave.
-
-    Args:
-      values: our variables.
-      architecture: of the network.
-      old: a name in `IMAGES`.
-      new: the same.
-      pads: whether the first convolution pads images with zeros, which are other pixels in a shifted range.
+    """Changes the first layer, so that images in the range `new` of `IMAGES` give what those in the range `old` gave.
 
     Raises:
-      ChangeError: the ranges differ by a shift, and the convolution pads.
+      ChangeError: the ranges differ by a shift, and the convolution pads images with zeros, which are other pixels in a
+        shifted range.
     """
     if old == new:
         return values
@@ -128,11 +121,7 @@ def fold_images(
 
 
 def check_range(images: str) -> None:
-    """Checks that images are in a range that others can be converted to.
-
-    Raises:
-      ChangeError: their pixels are changed by the mean and the deviation of each image.
-    """
+    """Raises ChangeError for images whose pixels are changed by the mean and the deviation of each image."""
     if images not in IMAGES:
         raise ChangeError(
             f'the run had --preprocessing={images}, which has no fixed range of pixels: other frameworks would give '

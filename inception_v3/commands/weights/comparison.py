@@ -1,23 +1,163 @@
-"""Compares what two models compute for the same images: each row of the network, the features and the logits."""
+"""Runs networks with given weights in this program, in Keras or in PyTorch, and compares what two of them compute."""
 
+import json
 import os
+import pathlib
+import subprocess
 import tempfile
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from console.errors import CommandError
+from console.messages import shown
 from console.tensorflow_versions import tf
+from data import image_files
 from data.image_files import UnreadableError, why_undecodable
-from inception_v3.commands.weights import forward, writing
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.commands.weights import keras_files, torch_forward, writing
+from inception_v3.commands.weights.architecture import Architecture, inception
+from inception_v3.commands.weights.changes import IMAGES, check_range
 from inception_v3.commands.weights.foreign import KERAS, OURS, TORCH, Weights
-from inception_v3.commands.weights.forward import FEATURES, LOGITS
 from inception_v3.config import Config
 from inception_v3.input import infeed
+from inception_v3.networks import layers
+from inception_v3.networks.inception_v3 import MIXED_8, MIXED_17, MIXED_35
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.resnet import STAGES
 from inception_v3.weights.sources import WeightsError
 from preprocessing.resizing import resize_for_eval
 
+FEATURES, LOGITS = 'features', 'logits'
+# The environment of requirements-frameworks.lock.
+TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[3] / '.venv-frameworks' / 'bin' / 'python'
 # Outputs of all rows of a network take 40 MB for an image of 299 x 299 pixels.
 _BATCH = 8
+_BLOCKS = (*MIXED_35, *MIXED_17, *MIXED_8)
+
+Outputs = Dict[str, np.ndarray]
+
+
+class ForwardError(CommandError):
+    """A framework cannot run a network."""
+
+
+def rows_of(architecture: Architecture) -> Dict[str, str]:
+    """The blocks of a network by the names of PyTorch's modules: the rows of the table in its paper."""
+    if architecture.name == 'inception_v3':
+        stem = [layer.scope.rpartition('/')[2] for layer in architecture.layers if layer.scope.count('/') == 1]
+        return {name: name for name in (*stem, *(block.scope for block in _BLOCKS))}
+    blocks = ((number, block) for number, stage in enumerate(STAGES, 1) for block in range(stage.blocks))
+    return {f'stage_{number}/block_{block + 1}': f'layer{number}.{block}' for number, block in blocks}
+
+
+def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
+    """The outputs of all rows, the features and the logits, in evaluation.
+
+    Args:
+      weights: of the network, with a classifier.
+      images: float32 [images, height, width, 3].
+    """
+    architecture = weights.architecture
+    options: Dict[str, Any] = {'auxiliary_head': False} if architecture.name == 'inception_v3' else {}
+    options.update(depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(False, decay=0.0))
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        placeholder = tf.placeholder(tf.float32, [None, *images.shape[1:]])
+        logits, _ = NETWORKS[architecture.name].build(placeholder, weights.num_classes, False, **options)
+        classifier = graph.get_operation_by_name(f'{architecture.classifier}/Conv2D')
+        outputs = {row: _output(graph, f'{architecture.scope}/{row}') for row in rows_of(architecture)}
+        outputs.update({FEATURES: tf.squeeze(classifier.inputs[0], [1, 2]), LOGITS: logits})
+        variables = tf.global_variables()
+        feeds = {variable.initializer.inputs[1]: weights.values[variable.op.name] for variable in variables}
+        session.run([variable.initializer for variable in variables], feeds)
+        return session.run(outputs, {placeholder: images})
+
+
+def _output(graph: tf.Graph, scope: str) -> tf.Tensor:
+    """The output of a block: its last concatenation or ReLU."""
+    own = [op for op in graph.get_operations() if op.name.startswith(f'{scope}/') and op.type in ('ConcatV2', 'Relu')]
+    return own[-1].outputs[0]
+
+
+def in_keras(path: str, classes: int, images: np.ndarray) -> Outputs:
+    """The same in `keras.applications` of this TensorFlow, from an .h5 file of its weights, for images in [-1, 1]."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.keras.backend.set_session(session)
+        model = tf.keras.applications.InceptionV3(weights=None, classes=classes, input_shape=images.shape[1:])
+        model.load_weights(path)
+        by_name = {layer.name: layer for layer in model.layers}
+        convs = [layer for layer in model.layers if layer.name.startswith('activation')]
+        convs.sort(key=lambda layer: keras_files.number_of(layer.name))
+        outputs = {block.scope: by_name[f'mixed{number}'].output for number, block in enumerate(_BLOCKS)}
+        rows = [row for row in rows_of(inception()) if row not in outputs]
+        outputs.update({row: conv.output for row, conv in zip(rows, convs)})
+        outputs[FEATURES] = by_name['avg_pool'].output
+        # The layer ends with a softmax.
+        outputs[LOGITS] = by_name['predictions'].output.op.inputs[0]
+        return session.run(outputs, {model.input: images})
+
+
+def in_torch(
+    library: str,
+    weights: Weights,
+    path: str,
+    images: np.ndarray,
+    count_padding: bool = True,
+    python: Optional[str] = None,
+) -> Outputs:
+    """The same in torchvision or timm, by a process of an environment that has them.
+
+    Args:
+      library: `torchvision` or `timm`.
+      weights: as read from the file.
+      path: of a local file of weights that was checked to hold no code.
+      images: float32 [images, height, width, 3], in the range that the network is given there.
+      count_padding: whether average pools count padding as zeros, as both libraries do.
+      python: of the environment; None for that of `.venv-frameworks`.
+
+    Raises:
+      ForwardError: there is no such environment, or the network cannot run there.
+    """
+    interpreter = python or str(TORCH_PYTHON)
+    if not os.path.exists(interpreter):
+        raise ForwardError(
+            f'{interpreter}: does not exist. `./run --frameworks true` installs PyTorch in an environment of its own; '
+            '--torch_python=PATH names the Python of another one that has torch and torchvision.'
+        )
+    name = weights.architecture.name
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f'{folder}/images.npy', images)
+        spec = {
+            'library': library,
+            'model': f'tf_{name}' if (library, name) == ('timm', 'inception_v3') else name,
+            'classes': weights.num_classes,
+            'auxiliary_head': weights.has_auxiliary_head,
+            'weights': os.path.abspath(path),
+            'images': f'{folder}/images.npy',
+            'modules': rows_of(weights.architecture),
+            'count_padding': count_padding,
+            'outputs': f'{folder}/outputs.npz',
+        }
+        pathlib.Path(folder, 'spec.json').write_text(json.dumps(spec))
+        # This program's environment names packages of another Python.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith('PYTHON')}
+        command = [interpreter, '-W', 'ignore', str(torch_forward.__file__), f'{folder}/spec.json']
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            last = (done.stderr.strip() or 'no message').splitlines()[-1]
+            raise ForwardError(f'{path}: {library} cannot run it in {interpreter}: {shown(last, 300)}')
+        with np.load(spec['outputs']) as outputs:
+            return dict(outputs)
+
+
+def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
+    """Images in another range of `changes.IMAGES`."""
+    if old == new:
+        return images
+    for each in (old, new):
+        check_range(each)
+    pixels = (images - np.array(IMAGES[old].shift)) / np.array(IMAGES[old].scale)
+    return (pixels * np.array(IMAGES[new].scale) + np.array(IMAGES[new].shift)).astype(np.float32)
 
 
 class Model(NamedTuple):
@@ -37,107 +177,96 @@ class Model(NamedTuple):
         places = {OURS: 'this program', KERAS: f'Keras of TensorFlow {tf.__version__}', TORCH: 'torchvision in PyTorch'}
         return f'{self.weights}, run by {places[self.framework]}'
 
-    def run(self, images: np.ndarray, preprocessing: str) -> Dict[str, np.ndarray]:
-        """The outputs of the rows.
-
-        Args:
-          images: float32 [images, height, width, 3].
-          preprocessing: the range of the images, of `changes.IMAGES`.
-        """
+    def run(self, images: np.ndarray, preprocessing: str) -> Outputs:
+        """The outputs of the rows, for float32 images in a range of `changes.IMAGES`."""
         weights = self.weights
-        given = forward.converted(images, preprocessing, weights.images)
+        own = converted(images, preprocessing, weights.images)
         if self.framework == OURS:
-            return forward.in_this_program(weights, given)
+            return in_this_program(weights, own)
         # The file itself may hold code, which its framework would run; what is written here holds weights alone.
         with tempfile.TemporaryDirectory() as folder:
             if self.framework == TORCH:
                 path = os.path.join(folder, 'weights.pth')
                 writing.export(weights, path, 'torchvision', weights.images)
-                return forward.in_torch('torchvision', weights, path, given, python=self.torch_python)
+                return in_torch('torchvision', weights, path, own, python=self.torch_python)
             path = os.path.join(folder, 'weights.h5')
             writing.export(weights, path, 'keras')
-            return forward.in_keras(path, weights.num_classes, given)
+            return in_keras(path, weights.num_classes, own)
 
 
-class Row(NamedTuple):
-    """The outputs of a row of the network.
+def compare(models: Sequence[Model], paths: Sequence[str]) -> List[str]:
+    """Runs two models on image files.
 
-    Attributes:
-      name: of the row.
-      difference: the largest difference between the models.
-      largest: the largest absolute value of the first model.
-    """
-
-    name: str
-    difference: float
-    largest: float
-
-
-class Comparison(NamedTuple):
-    """Two models on the same images.
-
-    Attributes:
-      rows: those that both have in the same shape.
-      logits: of each model, [images, classes].
-    """
-
-    rows: List[Row]
-    logits: List[np.ndarray]
-
-
-def compare(models: Sequence[Model], batches: Iterator[np.ndarray], preprocessing: str) -> Comparison:
-    """Runs two models on batches of prepared images.
-
-    Args:
-      models: two, each with a classifier.
-      batches: float32 [images, height, width, 3].
-      preprocessing: the range of the images, of `changes.IMAGES`.
-    """
-    differences: Dict[str, float] = {}
-    largest: Dict[str, float] = {}
-    logits: List[List[np.ndarray]] = [[], []]
-    same_network = models[0].weights.architecture.name == models[1].weights.architecture.name
-    for images in batches:
-        one, other = (model.run(images, preprocessing) for model in models)
-        for number, outputs in enumerate((one, other)):
-            logits[number].append(outputs[LOGITS])
-        for name, value in one.items():
-            if name in other and value.shape == other[name].shape and (same_network or name == LOGITS):
-                differences[name] = max(differences.get(name, 0.0), float(np.abs(value - other[name]).max()))
-                largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max()))
-    order = [*forward.rows_of(models[0].weights.architecture), FEATURES, LOGITS]
-    rows = [Row(name, differences[name], largest[name]) for name in order if name in differences]
-    return Comparison(rows, [np.concatenate(each) for each in logits])
-
-
-def config_for(models: Sequence[Model]) -> Config:
-    """The settings of the images: those of the first run, or those of the published network."""
-    for model in models:
-        weights = model.weights
-        if not weights.num_classes:
-            raise WeightsError(f'{weights.path}: has no classifier, so that it has no logits to compare.')
-    configs = [model.weights.config for model in models if model.weights.config]
-    return configs[0] if configs else writing.settings_of(models[0].weights)
-
-
-def prepared(paths: Sequence[str], contents: Sequence[bytes], config: Config) -> Iterator[np.ndarray]:
-    """Batches of images, decoded, cropped and resized as in evaluation.
+    Returns:
+      Lines for the screen: a table of the rows that both have in the same shape, and the most probable class of each
+      image in both.
 
     Raises:
-      WeightsError: an image cannot be decoded.
+      WeightsError: a model has no classifier, or an image cannot be read.
     """
+    for model in models:
+        if not model.weights.num_classes:
+            raise WeightsError(f'{model.weights.path}: has no classifier, so that it has no logits to compare.')
+    # The images are those of the first run, or of the published network.
+    configs = [model.weights.config for model in models if model.weights.config]
+    config = configs[0] if configs else writing.settings_of(models[0].weights)
+    one, other = (model.weights.architecture for model in models)
+    differences: Dict[str, float] = {}
+    largest: Dict[str, float] = {}
+    batches: List[List[np.ndarray]] = [[], []]
+    for images in _prepared(paths, config):
+        outputs = [model.run(images, config.preprocessing) for model in models]
+        for batch, each in zip(batches, outputs):
+            batch.append(each[LOGITS])
+        for name, value in outputs[0].items():
+            theirs = outputs[1].get(name)
+            if theirs is not None and value.shape == theirs.shape and (name == LOGITS or one.name == other.name):
+                differences[name] = max(differences.get(name, 0.0), float(np.abs(value - theirs).max()))
+                largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max()))
+    lines = [f'{letter}  {model}' for letter, model in zip('AB', models)]
+    lines += ['', f'{"layer":<20}  {"largest difference":>18}  {"largest value of A":>18}']
+    for name in (*rows_of(one), FEATURES, LOGITS):
+        if name in differences:
+            lines.append(f'{name:<20}  {differences[name]:>18.3g}  {largest[name]:>18.3g}')
+    return [*lines, *_classes(paths, [np.concatenate(batch) for batch in batches])]
+
+
+def _classes(paths: Sequence[str], logits: Sequence[np.ndarray]) -> List[str]:
+    """The most probable class of each image in both models."""
+    lines = []
+    sizes = [each.shape[1] for each in logits]
+    if sizes[0] != sizes[1]:
+        lines.append(
+            f'logits: not compared, because A has {sizes[0]:,} classes and B {sizes[1]:,}. If one of them has a '
+            'background as class 0, convert it with --class_0=drop.'
+        )
+    powers = [np.exp(each - each.max(axis=1, keepdims=True)) for each in logits]
+    probabilities = [each / each.sum(axis=1, keepdims=True) for each in powers]
+    lines += ['', f'{"top-1 of A":>16}  {"top-1 of B":>16}  image']
+    agree = 0
+    for number, path in enumerate(paths):
+        best = [int(each[number].argmax()) for each in probabilities]
+        texts = [f'{label:>8} {each[number][label]:7.2%}' for label, each in zip(best, probabilities)]
+        lines.append(f'{texts[0]:>16}  {texts[1]:>16}  {shown(image_files.show(path))}')
+        agree += best[0] == best[1]
+    return [*lines, f'the same top-1 for {agree:,} of {len(paths):,} images']
+
+
+def _prepared(paths: Sequence[str], config: Config) -> Iterator[np.ndarray]:
+    """Batches of images, decoded, cropped and resized as in evaluation."""
     with tf.Graph().as_default(), tf.Session() as session:
         encoded = tf.placeholder(tf.string, [])
         image = infeed.as_evaluated(resize_for_eval(encoded, config), config)
-        batch = []
-        for path, content in zip(paths, contents):
+
+        def prepare(path: str) -> np.ndarray:
             try:
-                batch.append(session.run(image, {encoded: content}))
+                content = image_files.read(path)
+                return session.run(image, {encoded: content})
+            except UnreadableError as error:
+                reason = str(error)
             except tf.errors.InvalidArgumentError as error:
                 reason = why_undecodable(content, error.message.partition('\n')[0])
-                raise WeightsError(f'{path}: {UnreadableError(reason)}')
-            if len(batch) == _BATCH:
-                yield np.stack(batch)
-                batch = []
-        if batch:
-            yield np.stack(batch)
+            raise WeightsError(f'{image_files.show(path)}: {reason}')
+
+        for begin in range(0, len(paths), _BATCH):
+            yield np.stack([prepare(path) for path in paths[begin : begin + _BATCH]])

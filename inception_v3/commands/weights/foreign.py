@@ -2,20 +2,33 @@
 
 import io
 import re
-import struct
 import zipfile
-import zlib
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
+from console.errors import CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
-from inception_v3.commands.weights import keras_configs, keras_files, naming, safetensors_files, state_dicts
-from inception_v3.commands.weights.architecture import AUXILIARY_KERNEL, Architecture, Layer, inception, resnet50
+from inception_v3.commands.weights import keras_files, state_dicts
+from inception_v3.commands.weights.architecture import (
+    AUXILIARY_KERNEL,
+    Architecture,
+    Entry,
+    Layer,
+    ShapeError,
+    Values,
+    inception,
+    listed,
+    of_keras,
+    of_ours,
+    of_torch,
+    resnet50,
+    to_ours,
+)
 from inception_v3.commands.weights.changes import fold_images, fold_scales, without
-from inception_v3.commands.weights.naming import Values
+from inception_v3.commands.weights.keras_files import KerasFile
 from inception_v3.config import Config
 from inception_v3.weights import sources
 from inception_v3.weights.kinds import FOREIGN_ENDINGS, HDF5, OLD_TORCH, TORCH_ENDINGS
@@ -40,13 +53,6 @@ _KINDS = (
     'a checkpoint, a model_dir, a SavedModel or an .npz file of this program or TF-Slim; the .h5 or .keras file of '
     "keras.applications' InceptionV3; or the .pth or .safetensors file of a state dict of torchvision or timm"
 )
-_WITHOUT_CLASSIFIER = '`weights import --no_classifier` takes the layers below it, to begin a run from.'
-# The errors of libraries about damaged files.
-_DAMAGE = (
-    *(AttributeError, IndexError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError, RecursionError),
-    *(RuntimeError, TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error),
-)
-_ARCHIVE = b'PK\x03\x04'
 
 
 class Weights(NamedTuple):
@@ -100,6 +106,18 @@ class Weights(NamedTuple):
         )
 
 
+class _Model(NamedTuple):
+    """The place of a network's weights in a file of PyTorch: the key of the state dict, and the prefix of names there.
+
+    The mark is that of the network, `_OF_INCEPTION` or `_OF_RESNET`; notes are those of `Weights`.
+    """
+
+    key: str
+    prefix: str
+    mark: str
+    notes: Sequence[str] = ()
+
+
 def read(
     path: str,
     averages: bool = True,
@@ -126,6 +144,7 @@ def read(
       ShapeError: they do not fit the network.
       RemoteError: access is denied, or the store cannot be reached.
     """
+    auxiliary_head = auxiliary_head and classifier
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
@@ -137,47 +156,48 @@ def read(
 
     try:
         found = _contained(content, path, choose) if content is not None else None
-    except _DAMAGE as error:
-        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 200)
-        raise WeightsError(f'{path}: cannot be read, or is damaged ({reason}). Name {_KINDS}.')
-    source = None
-    if found is None or (not isinstance(found, keras_files.Found) and any('/' in name for name in found)):
-        source = sources.read(path, shown(path))
-        if source.kind == 'npz' and not any('/' in name for name in source.values):
-            found, source = source.values, None
-    if which and (source or isinstance(found, keras_files.Found)):
+    except CommandError:
+        raise
+    # The libraries raise many errors about damaged files.
+    except Exception as error:
+        raise WeightsError(f'{path}: cannot be read, or is damaged ({sources.reason_of(error)}). Name {_KINDS}.')
+    source = sources.read(path, shown(path)) if found is None else None
+    if source and source.kind == 'npz' and not any('/' in name for name in source.values):
+        # Arrays by the names of PyTorch.
+        found, source = source.values, None
+    if which and not isinstance(found, dict):
         raise WeightsError(f'--which={shown(which)}: is for files of PyTorch with several models; {path} has one.')
     if source:
-        return _of_ours(source, averages, auxiliary_head and classifier, depth_multiplier, classifier)
-    if isinstance(found, keras_files.Found):
+        return _of_ours(source, averages, auxiliary_head, depth_multiplier, classifier)
+    if isinstance(found, KerasFile):
         return _of_keras(found, path, classifier, images)
-    model = models[0] if models else _choose({'': found}, which, path)
-    return _of_torch(found, model, path, auxiliary_head and classifier, images, depth_multiplier or 1.0, classifier)
+    assert found is not None, 'without a source'
+    model = models[0] if models else _choose({'': [*found]}, which, path)
+    return _of_torch(found, model, path, auxiliary_head, images, depth_multiplier or 1.0, classifier)
 
 
-class _Model(NamedTuple):
-    """The place of a network's weights in a file of PyTorch.
+def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[KerasFile, Values, None]:
+    """The weights in a file of Keras or PyTorch; None if it is of another kind."""
+    if content.startswith(HDF5):
+        return keras_files.read(content)
+    if path.endswith('.safetensors'):
+        return state_dicts.read_safetensors(content)
+    names: List[str] = []
+    if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = archive.namelist()
+    if keras_files.ARCHIVE_MEMBER in names:
+        return keras_files.read(content)
+    is_torch = content.startswith(OLD_TORCH) or any(name.endswith('/data.pkl') for name in names)
+    if is_torch or path.endswith(TORCH_ENDINGS):
+        return state_dicts.read(path, path, choose)
+    if path.endswith(('.h5', '.hdf5', '.keras')):
+        raise ValueError('it does not begin as a file of Keras does')
+    return None
 
-    Attributes:
-      key: of the state dict.
-      prefix: of the names of its variables there.
-      mark: of the network, `_OF_INCEPTION` or `_OF_RESNET`.
-      notes: of `Weights`.
-    """
 
-    key: str
-    prefix: str
-    mark: str
-    notes: Sequence[str] = ()
-
-
-def _choose(names_of: Mapping[str, Iterable[str]], which: str, path: str) -> _Model:
-    """Finds the networks in state dicts, and chooses one of them.
-
-    Args:
-      names_of: the names of the variables of each state dict, by its key.
-      which: the key of one network; empty for the averages, if there are several.
-      path: of the file, for messages.
+def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Model:
+    """Finds the networks in state dicts by key, and chooses the one of a key, or the averages if there are several.
 
     Raises:
       WeightsError: there is none, or no such, or several without averages.
@@ -191,9 +211,9 @@ def _choose(names_of: Mapping[str, Iterable[str]], which: str, path: str) -> _Mo
                     short = '.'.join(part for part in place.split('.') if part not in _WRAPPERS)
                     models[place.strip('.') if short in models else short] = _Model(key, name[: -len(mark)], mark)
     if not models:
-        largest = max(([*names] for names in names_of.values()), key=len)
-        raise WeightsError(f'{path}: has the weights of another network: it has {_some(largest)}. Name {_KINDS}.')
-    keys = naming.listed([*models])
+        largest = max(names_of.values(), key=len)
+        raise _another(path, largest)
+    keys = listed([*models])
     averages = [key for key in models if _AVERAGES.search(key)]
     if which and which not in models:
         raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {keys}.')
@@ -204,54 +224,29 @@ def _choose(names_of: Mapping[str, Iterable[str]], which: str, path: str) -> _Mo
     return models[taken]._replace(notes=[note] if len(models) > 1 else [])
 
 
-def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Any:
-    """The weights in a file of Keras or PyTorch; None if it is of another kind."""
-    if content.startswith(HDF5):
-        return keras_files.read(content)
-    if path.endswith('.safetensors'):
-        return safetensors_files.read(content)
-    names: List[str] = []
-    if content.startswith(_ARCHIVE) and not path.endswith(TORCH_ENDINGS):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = archive.namelist()
-    if keras_files.ARCHIVE_MEMBER in names:
-        return keras_files.read(content)
-    is_torch = content.startswith(OLD_TORCH) or any(name.endswith('/data.pkl') for name in names)
-    if is_torch or path.endswith(TORCH_ENDINGS):
-        return state_dicts.read(path, path, choose)
-    if path.endswith(('.h5', '.hdf5', '.keras')):
-        raise ValueError('it does not begin as a file of Keras does')
-    return None
-
-
-def _of_keras(found: keras_files.Found, path: str, classifier: bool, images: str) -> Weights:
+def _of_keras(found: KerasFile, path: str, classifier: bool, images: str) -> Weights:
     architecture = inception()
-    form = None
     try:
-        if found.config is not None:
-            form = keras_configs.read(found.config, classifier)
+        form = None if found.config is None else keras_files.read_config(found.config, classifier)
         keras_files.check_network(found, architecture.of(auxiliary_head=False), classifier)
     except keras_files.KerasError as error:
         raise WeightsError(f'{path}: {error}')
-    except _DAMAGE as error:
+    except keras_files.FORM_ERRORS as error:
         raise WeightsError(f'{path}: its configuration is damaged ({shown(repr(error))}).')
+    dense = found.dense if classifier else []
+    notes = []
+    if dense and form and form.activation == keras_files.SIGMOID:
+        # The softmax of (0, x) is the sigmoid of x.
+        dense = [{name: np.insert(array, 0, 0, -1) for name, array in layer.items()} for layer in dense]
+        notes.append('  its sigmoid of one output is imported as a softmax of two classes, of which the first is the 0')
     arrays = {
-        f'{kind}_{number}/{name}': array
-        for kind, layers in (('conv2d', found.convs), ('batch_normalization', found.norms))
+        f'{kind.format(number)}/{name}': array
+        for kind, layers in (('conv2d_{}', found.convs), ('batch_normalization_{}', found.norms), ('dense', dense))
         for number, layer in enumerate(layers)
         for name, array in layer.items()
     }
-    dense = found.dense if classifier else []
-    arrays.update({f'dense/{name}': array for layer in dense for name, array in layer.items()})
-    notes = []
-    if dense and form and form.activation == keras_configs.SIGMOID:
-        # The softmax of (0, x) is the sigmoid of x.
-        arrays.update({name: np.insert(array, 0, 0, -1) for name, array in arrays.items() if name.startswith('dense/')})
-        notes.append('  its sigmoid of one output is imported as a softmax of two classes, of which the first is the 0')
-    layers = architecture.of(auxiliary_head=False, classifier=bool(dense))
-    entries = naming.of_keras(layers, found.is_by_order)
-    values = naming.to_ours(arrays, entries, path)
-    _check_all_used(arrays, entries, path)
+    entries = of_keras(architecture.of(auxiliary_head=False, classifier=bool(dense)), found.is_by_order)
+    values = _converted(arrays, entries, path)
     usual = images or 'inception'
     if form and form.is_scaled:
         if images:
@@ -259,7 +254,7 @@ def _of_keras(found: keras_files.Found, path: str, classifier: bool, images: str
         notes.append('  the pixels are those of its configuration, which scales them from [0, 255]')
     else:
         notes.append(f'  assumed: pixels of {usual}, as --pixels has it' + _ASSUMED * (form is None))
-    if form and (form.is_scaled or form.order != [0, 1, 2]):
+    if form:
         scale, shift = np.ones(3), np.zeros(3)
         if form.is_scaled:
             # Pixels in [0, 255] of those in [-1, 1].
@@ -290,13 +285,11 @@ def _of_torch(
     others = sorted(name for name in own if name.startswith('fc.') and name not in ('fc.weight', 'fc.bias'))
     if others:
         raise WeightsError(
-            f'{path}: its classifier is not one dense layer: it has {naming.listed(others)}. {_WITHOUT_CLASSIFIER}'
+            f'{path}: its classifier is not one dense layer: it has {listed(others)}. {keras_files.WITHOUT_CLASSIFIER}.'
         )
-    has_auxiliary_head = any(name.startswith('AuxLogits.') for name in own)
-    layers = architecture.of(has_auxiliary_head, classifier=any(name.startswith('fc.') for name in own))
-    entries = naming.of_torch(layers, architecture.has_scales)
-    values = naming.to_ours(own, entries, path)
-    _check_all_used(own, entries, path)
+    has_auxiliary_head, has_classifier = (any(n.startswith(begin) for n in own) for begin in ('AuxLogits.', 'fc.'))
+    layers = architecture.of(has_auxiliary_head, has_classifier)
+    values = _converted(own, of_torch(layers, architecture.has_scales), path)
     weights = _finished(path, TORCH, architecture, values, images or ('inception' if is_inception else 'imagenet'))
     return weights._replace(depth_multiplier=depth_multiplier, notes=model.notes)
 
@@ -313,7 +306,7 @@ def _of_ours(
     elif any(name.startswith('ResNet50/') for name in names):
         architecture = resnet50(multiplier)
     else:
-        raise WeightsError(f'{source.path}: has the weights of another network: it has {_some(names)}. Name {_KINDS}.')
+        raise _another(source.path, names)
     values = {
         name: source.values[name + AVERAGE if name + AVERAGE in source.values and averages else name]
         for name in names
@@ -323,12 +316,11 @@ def _of_ours(
         values = without(values, [architecture.auxiliary])
     if not classifier:
         values = without(values, [f'{architecture.classifier}/'])
-    has_auxiliary_head = any(name.startswith(architecture.auxiliary) for name in values)
-    has_classifier = any(name.startswith(f'{architecture.classifier}/') for name in values)
-    entries = naming.of_ours(architecture.of(has_auxiliary_head, has_classifier), architecture.has_scales)
+    heads = (architecture.auxiliary, f'{architecture.classifier}/')
+    layers = architecture.of(*(any(name.startswith(head) for name in values) for head in heads))
     try:
-        values = naming.to_ours(values, entries, source.path)
-    except naming.ShapeError as error:
+        values = to_ours(values, of_ours(layers, architecture.has_scales), source.path)
+    except ShapeError as error:
         if multiplier != 1 or depth_multiplier:
             raise
         raise WeightsError(f'{error} If the network is narrower than the paper, give its --depth_multiplier.')
@@ -337,30 +329,36 @@ def _of_ours(
     return weights._replace(config=source.config, depth_multiplier=multiplier)
 
 
+def _converted(arrays: Values, entries: Sequence[Entry], path: str) -> Values:
+    """The values of arrays of another framework, all of which the network must have."""
+    values = to_ours(arrays, entries, path)
+    unknown = sorted(arrays.keys() - {entry.theirs for entry in entries})
+    if unknown:
+        raise WeightsError(
+            f'{path}: has the weights of another network: {listed(unknown)} have no counterpart. If '
+            'they are a head of your own, leave it out with `weights import --no_classifier`.'
+        )
+    return values
+
+
 def _finished(path: str, origin: str, architecture: Architecture, values: Values, images: str) -> Weights:
     folded: List[str] = []
     if not architecture.has_scales:
         values, folded = fold_scales(values, architecture)
-    counts = {len(value) for name, value in values.items() if name.endswith('/biases')}
-    counts |= {value.shape[-1] for name, value in values.items() if f'{name[:-7]}biases' in values and value.ndim == 4}
+    heads = [layer.scope for layer in architecture.layers if layer.is_classifier and f'{layer.scope}/biases' in values]
+    counts = {values[f'{head}/{name}'].shape[-1] for head in heads for name in ('weights', 'biases')}
     if len(counts) > 1:
         raise WeightsError(
             f'{path}: its classifiers have different numbers of classes, {" and ".join(map(str, sorted(counts)))}. If '
             'the auxiliary head is that of other classes, leave it out with --no_auxiliary_head.'
         )
     if counts == {1}:
-        raise WeightsError(f'{path}: its classifier has one output, not one of each class. {_WITHOUT_CLASSIFIER}')
+        raise WeightsError(
+            f'{path}: its classifier has one output, not one of each class. {keras_files.WITHOUT_CLASSIFIER}.'
+        )
     return Weights(path, origin, architecture, values, images, folded)
 
 
-def _check_all_used(arrays: Iterable[str], entries: Iterable[naming.Entry], path: str) -> None:
-    unknown = sorted({*arrays} - {entry.theirs for entry in entries})
-    if unknown:
-        raise WeightsError(
-            f'{path}: has the weights of another network: {naming.listed(unknown)} have no counterpart. If '
-            'they are a head of your own, leave it out with `weights import --no_classifier`.'
-        )
-
-
-def _some(names: Iterable[str]) -> str:
-    return naming.listed(sorted(names)) or 'no variables'
+def _another(path: str, names: Iterable[str]) -> WeightsError:
+    has = listed(sorted(names)) or 'no variables'
+    return WeightsError(f'{path}: has the weights of another network: it has {has}. Name {_KINDS}.')

@@ -1,10 +1,14 @@
-"""Reads and writes the weights of Inception v3 in the HDF5 files of `keras.applications`.
+"""Reads and writes the files of Keras with Inception v3: HDF5 with weights, and the configuration of a model.
 
 Keras numbers the layers of a kind in the order of their creation, which is the order of our table: the first
 convolution is `conv2d` or `conv2d_1`, whatever the program created before. Files of `save_weights('….weights.h5')` and
 `save('….keras')` number them in the order in which Keras lists the layers of a model instead: `Layer.order`.
+
+Of a configuration, a linear layer carries the scaling of pixels and the order of their channels. One that computes
+anything else than Inception v3 is refused by the name of its layer.
 """
 
+import collections
 import importlib
 import io
 import itertools
@@ -12,15 +16,16 @@ import json
 import re
 import zipfile
 import zlib
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from console.errors import CommandError
+from console.messages import shown
+from inception_v3.batch_norm import EPSILON
 from inception_v3.commands.weights.architecture import Layer, variables_of
-from inception_v3.commands.weights.keras_configs import WITHOUT_CLASSIFIER, KerasError
-from inception_v3.weights import bounds
 from inception_v3.weights.kinds import HDF5
+from inception_v3.weights.sources import check_memory, member
 
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
@@ -28,21 +33,56 @@ _CONFIG_MEMBER, _LONGEST_CONFIG = 'config.json', 1 << 24
 _LAYERS = ('_layer_checkpoint_dependencies', 'layers')
 # HDF5's numbers of the filters that a data set may have: deflate, shuffle, and the checksum Fletcher-32.
 _DEFLATE, _FILTERS = 1, {1, 2, 3}
-_LAST_NUMBER = re.compile(r'_(\d+)$')
-_CLASSIFIER = 'predictions'
 # The version whose layout is written. Keras reads other layouts of earlier versions.
 _VERSION = b'2.2.4-tf'
+SOFTMAX, SIGMOID = 'softmax', 'sigmoid'
+WITHOUT_CLASSIFIER = '`weights import --no_classifier` takes the layers below the classifier, to begin a run from'
+_ENDS = ('linear', SOFTMAX, SIGMOID)
+# Layers without effect in evaluation, and one whose sizes are those of the images that a caller gives.
+_IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', 'GaussianNoise', 'Resizing')
+# The convolutions and pools of Inception v3: class, strides, padding and window, with their numbers.
+_SHAPES: Mapping[Tuple[Any, ...], int] = {
+    ('Conv2D', 2, 'valid', None): 5,
+    ('Conv2D', 1, 'valid', None): 3,
+    ('Conv2D', 1, 'same', None): 86,
+    ('MaxPooling2D', 2, 'valid', 3): 4,
+    ('AveragePooling2D', 1, 'same', 3): 9,
+}
+# The values that settings of its layers have, if they are there.
+_SETTINGS: Mapping[str, Sequence[Any]] = {
+    'data_format': ('channels_last', None),
+    'dilation_rate': ([1, 1],),
+    'groups': (1,),
+    'epsilon': (EPSILON,),
+    'axis': (3, [3], -1, [-1]),
+}
+_POOL = 'GlobalAveragePooling2D'
+# Keras' least deviation in a normalization.
+_LEAST = 1e-7
+# The names of TensorFlow's operations and of Keras 3 for a value and a constant, and the scale and the shift of each.
+_OPERATIONS = (
+    (('math.add', '__operators__.add', 'nn.bias_add', 'Add'), lambda c: (1, c)),
+    (('math.subtract', 'Subtract'), lambda c: (1, -c)),
+    (('math.multiply', 'Multiply'), lambda c: (c, 0)),
+    (('math.truediv', 'math.divide', 'TrueDivide', 'Divide'), lambda c: (1 / c, 0)),
+)
+_REVERSED = [{'class_name': '__ellipsis__'}, {'start': None, 'stop': None, 'step': -1}]
+_SAME = [0, 1, 2]
+# The errors of reading a part of a configuration that has another form.
+FORM_ERRORS = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 Values = Dict[str, np.ndarray]
 
 
-class Found(NamedTuple):
+class KerasError(CommandError):
+    """A file of Keras holds weights of another network."""
+
+
+class KerasFile(NamedTuple):
     """The layers with weights in a file, each with its values by name, in the order in which Keras numbers them.
 
     Attributes:
-      convs: convolutions: `kernel`, and perhaps `bias`.
-      norms: normalizations: `beta`, `moving_mean`, `moving_variance`, and perhaps `gamma`.
-      dense: classifiers: `kernel` and `bias`.
+      convs, norms, dense: convolutions, normalizations and classifiers.
       names: the names of all layers.
       is_by_order: whether layers are numbered by `Layer.order`, not in the order of our table.
       config: of the model; None if the file has weights alone.
@@ -63,37 +103,35 @@ def _h5py() -> Any:
         raise CommandError('h5py is missing, which TensorFlow brings: pip install h5py')
 
 
-def read(content: bytes) -> Found:
+def read(content: bytes) -> KerasFile:
     """Finds the layers of a file of weights, or of a whole model.
 
-    Raises:
-      OSError, ValueError, KeyError, RuntimeError, zlib.error or zipfile.BadZipFile: the file is damaged, or its values
-        are in another file.
+    Raises any error of the libraries if the file is damaged, and ValueError if its values are in another file.
     """
     size = len(content)
     config = None
     if not content.startswith(HDF5):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             inflated = archive.getinfo(ARCHIVE_MEMBER).file_size
-            bounds.check(inflated, size)
-            content = bounds.member(archive, ARCHIVE_MEMBER, inflated)
+            check_memory(inflated, size)
+            content = member(archive, ARCHIVE_MEMBER, inflated)
             if _CONFIG_MEMBER in archive.namelist():
-                config = bounds.member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
+                config = member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
     with _h5py().File(io.BytesIO(content), 'r') as file:
         _check_own(file, size)
         config = file.attrs.get('model_config', config)
         is_by_order = any(name in file for name in _LAYERS)
         by_layer = _by_position(file) if is_by_order else _by_name(file.get('model_weights', file))
-    kinds: Tuple[List[Values], List[Values], List[Values]] = ([], [], [])
+    found = KerasFile([], [], [], [*by_layer], is_by_order, json.loads(config) if config else None)
     for name in sorted(by_layer, key=number_of):
         values = by_layer[name]
         if 'moving_mean' in values:
-            kinds[1].append(values)
+            found.norms.append(values)
         elif 'kernel' in values and values['kernel'].ndim in (2, 4):
-            kinds[0 if values['kernel'].ndim == 4 else 2].append(values)
+            (found.convs if values['kernel'].ndim == 4 else found.dense).append(values)
         elif values:
             raise ValueError(f'the layer {name} is neither convolution nor normalization nor classifier')
-    return Found(*kinds, names=[*by_layer], is_by_order=is_by_order, config=json.loads(config) if config else None)
+    return found
 
 
 def _check_own(file: Any, size: int) -> None:
@@ -121,7 +159,7 @@ def _check_own(file: Any, size: int) -> None:
                 for count in map(max, each.shape, each.chunks or each.shape):
                     length *= count
                 needed += length
-                bounds.check(needed, size)
+                check_memory(needed, size)
                 _check_chunks(each)
 
 
@@ -141,7 +179,7 @@ def _check_chunks(dataset: Any) -> None:
 
 def number_of(name: str) -> int:
     """The number at the end of the name of a layer of Keras; 0 if there is none."""
-    match = _LAST_NUMBER.search(name)
+    match = re.search(r'_(\d+)$', name)
     return int(match.group(1)) if match else 0
 
 
@@ -176,24 +214,14 @@ def _by_position(model: Any, path: str = '') -> Dict[str, Values]:
             arrays = [array for array in arrays if array.dtype.kind == 'f']
             names = ['kernel', 'bias']
             if arrays and arrays[0].ndim == 1:
-                names = ['beta', 'moving_mean', 'moving_variance']
-                names = names if len(arrays) == len(names) else ['gamma', *names]
+                names = ['gamma', 'beta', 'moving_mean', 'moving_variance'][0 if len(arrays) != 3 else 1 :]
             by_layer[f'{path}{layer}'] = dict(zip(names, arrays))
             by_layer.update(_by_position(root[layer], f'{path}{layer}/'))
     return by_layer
 
 
-def check_network(found: Found, layers: Sequence[Layer], classifier: bool) -> None:
-    """Checks that a file has the numbers of layers of Inception v3.
-
-    Args:
-      found: the layers of the file.
-      layers: those of Inception v3 without its auxiliary head.
-      classifier: whether its classifier is used.
-
-    Raises:
-      KerasError: it has others.
-    """
+def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool) -> None:
+    """Raises KerasError if a file has not the numbers of layers of Inception v3 without its auxiliary head."""
     if {'conv1_conv', 'conv1'} & {*found.names}:
         raise KerasError(
             "has the weights of Keras' ResNet. Its first version strides in the first 1 x 1 convolution of a stage, "
@@ -201,41 +229,36 @@ def check_network(found: Found, layers: Sequence[Layer], classifier: bool) -> No
             'convolution (version 1.5), so the weights would compute something else. Those of torchvision fit.'
         )
     convs = sum(not layer.is_classifier for layer in layers)
-    if len(found.convs) == len(found.norms) == convs and len(found.dense) > 1 and classifier:
-        raise KerasError(f'its classifier has {len(found.dense)} dense layers, not one. {WITHOUT_CLASSIFIER}.')
     if (len(found.convs), len(found.norms)) != (convs, convs):
         raise KerasError(
             f'is not Inception v3 of keras.applications: it has {len(found.convs)} convolutions, {len(found.norms)} '
             f'normalizations and {len(found.dense)} dense layers, not {convs}, {convs} and one.'
         )
+    if len(found.dense) > 1 and classifier:
+        raise KerasError(f'its classifier has {len(found.dense)} dense layers, not one. {WITHOUT_CLASSIFIER}.')
 
 
 def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
-    """A file for `load_weights` of `keras.applications.InceptionV3`, by the order of its layers or by their names.
-
-    Args:
-      layers: those of Inception v3 without its auxiliary head, perhaps without its classifier.
-      values: their variables by our names.
-    """
+    """A file for `load_weights` of `keras.applications.InceptionV3`, by the order of its layers or by their names."""
     groups: List[Tuple[Tuple[int, ...], str, Values]] = []
-    convs = [layer for layer in layers if not layer.is_classifier]
-    for number, layer in enumerate(convs):
-        suffix = f'_{number}' if number else ''
-        place, distance, branch = (*layer.order, 0, 0)[:3]
+    classifiers: List[Tuple[str, Values]] = []
+    number = 0
+    for layer in layers:
         own = {name.rpartition('/')[2]: values[name] for name in variables_of(layer, has_scales=False)}
         kernel = own.pop('weights')
+        if layer.is_classifier:
+            classifiers.append(('predictions', {'kernel': kernel[0, 0], 'bias': own['biases']}))
+            continue
+        suffix = f'_{number}' if number else ''
+        place, distance, branch = layer.order
         groups.append(((place, distance, branch, number), f'conv2d{suffix}', {'kernel': kernel}))
         # Keras lists the normalizations of a distance after the convolutions of the same distance from them.
         groups.append(((place, distance + 1, branch, number), f'batch_normalization{suffix}', own))
-    last: List[Tuple[str, Values]] = []
-    for layer in layers:
-        if layer.is_classifier:
-            kernel, bias = values[f'{layer.scope}/weights'], values[f'{layer.scope}/biases']
-            last.append((_CLASSIFIER, {'kernel': kernel[0, 0], 'bias': bias}))
+        number += 1
     content = io.BytesIO()
     with _h5py().File(content, 'w') as file:
         file.attrs['backend'], file.attrs['keras_version'] = b'tensorflow', _VERSION
-        ordered = [*((name, own) for _, name, own in sorted(groups, key=lambda group: group[0])), *last]
+        ordered = [*((name, own) for _, name, own in sorted(groups, key=lambda group: group[0])), *classifiers]
         file.attrs['layer_names'] = [name.encode() for name, _ in ordered]
         for layer_name, own in ordered:
             group = file.create_group(layer_name)
@@ -243,3 +266,173 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
             for name, value in own.items():
                 group.create_dataset(f'{layer_name}/{name}:0', data=value)
     return content.getvalue()
+
+
+class Form(NamedTuple):
+    """The parts of a model around its Inception v3.
+
+    Attributes:
+      scale, shift: of each channel that the network is given, [3]: scale x pixel + shift for pixels in [0, 255].
+      order: the number of the pixel's channel that each of them is.
+      is_scaled: whether the model changes the pixels' values; if not, the caller does.
+      activation: of the classifier, `SOFTMAX` or, with one output, `SIGMOID`. Logits are taken for those of a softmax.
+    """
+
+    scale: np.ndarray
+    shift: np.ndarray
+    order: List[int]
+    is_scaled: bool
+    activation: str
+
+
+def read_config(config: Mapping[str, Any], classifier: bool) -> Form:
+    """Reads a configuration as of `model.to_json()`, with or without its classifier.
+
+    Raises `KerasError` if the model computes something else, and one of `FORM_ERRORS` if it is no configuration.
+    """
+    layers = [*_layers(config)]
+    convs = [number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D']
+    if not convs:
+        raise KerasError('its configuration has no convolutions.')
+    after = layers[convs[-1] + 1 :]
+    _check_body(layers[convs[0] : convs[-1] + 1], _SHAPES)
+    # The end of the last block is listed after its last convolution.
+    end = next((number for number, layer in enumerate(after) if not _is_of_block(layer)), len(after))
+    _check_body(after[:end], {})
+    form = _front(layers[: convs[0]])
+    return form._replace(activation=_head(after[end:])) if classifier else form
+
+
+def _layers(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The layers of a model and of the models in it. Keras lists them in the order of their computation."""
+    own = config['config']
+    for layer in own if isinstance(own, list) else own['layers']:
+        inner = layer['config']
+        if isinstance(inner, list) or 'layers' in inner:
+            yield from _layers(layer)
+        else:
+            yield layer
+
+
+def _refuse(layer: Mapping[str, Any], reason: str) -> KerasError:
+    function = layer['config'].get('function')
+    kind = f'{layer["class_name"]} {function}' if isinstance(function, str) else layer['class_name']
+    name = shown(f'{kind} ({layer["config"].get("name", "without a name")})')
+    return KerasError(f'its configuration has the layer {name}: {reason}.')
+
+
+def _is_of_block(layer: Mapping[str, Any]) -> bool:
+    kind, activation = layer['class_name'], layer['config'].get('activation')
+    return kind in ('BatchNormalization', 'Concatenate') or (kind == 'Activation' and activation not in _ENDS)
+
+
+def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, ...], int]) -> None:
+    found: Dict[Tuple[Any, ...], int] = collections.Counter()
+    for layer in layers:
+        kind, own = layer['class_name'], layer['config']
+        if not _is_of_block(layer) and kind not in {shape[0] for shape in _SHAPES}:
+            raise _refuse(layer, 'Inception v3 has none')
+        activation = {'Activation': 'relu', 'Conv2D': 'linear'}.get(kind)
+        if activation and own.get('activation', activation) != activation:
+            raise _refuse(layer, f'its activation is {shown(own["activation"])}, not {activation}')
+        for name, allowed in _SETTINGS.items():
+            if name in own and own[name] not in allowed:
+                raise _refuse(layer, f'{name} is {shown(own[name])}, not {allowed[0]}')
+        if 'strides' in own:
+            strides, window = (
+                each[0] if len({*each}) == 1 else str(each) for each in (own['strides'], own.get('pool_size') or [None])
+            )
+            shape = (kind, strides, own['padding'], window)
+            found[shape] += 1
+            if found[shape] > shapes.get(shape, 0):
+                raise _refuse(layer, f'Inception v3 has {shapes.get(shape, 0)} of its kind, strides and padding')
+    if sum(found.values()) < sum(shapes.values()):
+        raise KerasError('its configuration has fewer convolutions or pools than Inception v3.')
+
+
+def _front(layers: Sequence[Mapping[str, Any]]) -> Form:
+    """The layers before the first convolution."""
+    scale, shift, order = np.ones(3), np.zeros(3), _SAME
+    is_scaled = False
+    for layer in layers:
+        # Augmentation has no effect in evaluation.
+        if layer['class_name'] in _IDENTITIES or layer['class_name'].startswith('Random'):
+            continue
+        if len(layer.get('inbound_nodes', [])) > 1:
+            raise _refuse(layer, 'it is called more than once')
+        try:
+            turned, times, plus = _step(layer)
+        except FORM_ERRORS:
+            raise _refuse(layer, 'before the network, only a scaling and an order of channels can be imported')
+        order, scale, shift = [order[c] for c in turned], scale[turned] * times, shift[turned] * times + plus
+        is_scaled = is_scaled or bool(np.any(times != np.ones(3)) or np.any(plus))
+        if not np.isfinite([scale, shift]).all() or (is_scaled and (np.abs(scale) > 1).any()):
+            raise _refuse(layer, 'it is for other pixels than those in [0, 255]')
+    return Form(scale, shift, order, is_scaled, SOFTMAX)
+
+
+def _step(layer: Mapping[str, Any]) -> Tuple[List[int], Any, Any]:
+    """The channels that a layer takes, and what it multiplies them with and adds. Raises `FORM_ERRORS` for others."""
+    kind, own = layer['class_name'], layer['config']
+    if kind == 'Rescaling':
+        return _SAME, _of_channels(own['scale']), _of_channels(own['offset'])
+    if kind == 'Normalization':
+        if own['axis'] not in ([-1], [3], -1, 3) or own.get('invert'):
+            raise ValueError
+        deviation = np.maximum(np.sqrt(_of_channels(own['variance'])), _LEAST)
+        return _SAME, 1 / deviation, -_of_channels(own['mean']) / deviation
+    operation, constants = own.get('function', kind), _constants(layer)
+    if (operation == '__operators__.getitem' and constants['slice_spec'] == _REVERSED) or (
+        operation == 'reverse' and constants['axis'] in ([-1], [3])
+    ):
+        return _SAME[::-1], 1, 0
+    if operation.endswith('gather') and constants['axis'] in (-1, 3) and sorted(constants['indices']) == _SAME:
+        return constants['indices'], 1, 0
+    if operation in ('cast', 'Cast') and constants['dtype'] in ('float32', 'float64'):
+        return _SAME, 1, 0
+    (constant,) = [_of_channels(each) for name, each in constants.items() if name in ('y', 'bias')]
+    (compute,) = [compute for names, compute in _OPERATIONS if operation in names]
+    with np.errstate(divide='raise'):
+        return (_SAME, *compute(constant))
+
+
+def _of_channels(value: Any) -> np.ndarray:
+    """A number, or three."""
+    values = np.broadcast_to(np.asarray(value, np.float64).reshape(-1), 3)
+    if not np.isfinite(values).all():
+        raise ValueError
+    return values
+
+
+def _constants(layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of an operation beside its input."""
+    (node,) = layer['inbound_nodes']
+    if isinstance(node, dict):
+        # Keras 3: the input, and perhaps one constant.
+        _, *constants = node['args']
+        return {**node['kwargs'], **dict(zip(['y'], constants))}
+    name, _, _, constants = node if isinstance(node[0], str) else node[0]
+    if name == '_CONSTANT_VALUE':
+        raise ValueError
+    return constants
+
+
+def _head(layers: Sequence[Mapping[str, Any]]) -> str:
+    """The activation of the classifier after the last block."""
+    pools = [layer for layer in layers if 'Pooling' in layer['class_name']]
+    if layers and [layer['class_name'] for layer in pools] != [_POOL]:
+        raise _refuse((pools or layers)[0], f'the classifier of Inception v3 follows one {_POOL}. {WITHOUT_CLASSIFIER}')
+    activation, units = SOFTMAX, 0
+    for layer in layers:
+        kind, own = layer['class_name'], layer['config']
+        if kind in (*_IDENTITIES, _POOL, 'Flatten'):
+            continue
+        if kind not in ('Dense', 'Activation', 'Softmax'):
+            raise _refuse(layer, f'it is no part of a classifier of one dense layer. {WITHOUT_CLASSIFIER}')
+        units = own['units'] if kind == 'Dense' else units
+        end = SOFTMAX if kind == 'Softmax' else own.get('activation', 'linear')
+        if end not in _ENDS or (end == SIGMOID and units != 1):
+            reason = f'its activation is {shown(end)} of {units} outputs, where this program has a softmax'
+            raise _refuse(layer, f'{reason}. {WITHOUT_CLASSIFIER}')
+        activation = activation if end == 'linear' else end
+    return activation

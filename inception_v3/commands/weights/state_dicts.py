@@ -2,11 +2,13 @@
 
 Objects of other types, such as the arguments and the optimizer of a training script, are skipped. Both layouts of
 `torch.save` are read: the ZIP archive since PyTorch 1.6, and the pickles in a row before it.
-(https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.)
+(https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.) A safetensors file
+has a JSON header with the place of each tensor, and the bytes of all (https://github.com/huggingface/safetensors#format).
 """
 
 import collections
 import io
+import json
 import pickle
 import pickletools
 import struct
@@ -16,49 +18,44 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 import numpy as np
 
 from console.messages import shown
-from console.tensorflow_versions import tf
-from data import remote
-from inception_v3.weights import bounds
-from inception_v3.weights.sources import WeightsError
+from inception_v3.weights.sources import WeightsError, check_memory, content_of, member, reason_of
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C
-_ARCHIVE = b'PK'
-_COUNT = struct.Struct('<q')
-# Storages by their names in `torch`; NumPy has no bfloat16, whose bits are the upper half of a float32.
+# Storages by their names in `torch`.
 _BFLOAT16 = 'BFloat16Storage'
 _DTYPES = {
-    'DoubleStorage': '<f8',
-    'FloatStorage': '<f4',
-    'HalfStorage': '<f2',
-    _BFLOAT16: '<u2',
-    'LongStorage': '<i8',
-    'IntStorage': '<i4',
-    'ShortStorage': '<i2',
-    'CharStorage': 'i1',
-    'ByteStorage': 'u1',
-    'BoolStorage': '?',
+    'DoubleStorage': np.dtype('<f8'),
+    'FloatStorage': np.dtype('<f4'),
+    'HalfStorage': np.dtype('<f2'),
+    _BFLOAT16: np.dtype('<u2'),
+    'LongStorage': np.dtype('<i8'),
+    'IntStorage': np.dtype('<i4'),
+    'ShortStorage': np.dtype('<i2'),
+    'CharStorage': np.dtype('i1'),
+    'ByteStorage': np.dtype('u1'),
+    'BoolStorage': np.dtype('?'),
 }
-_STORAGES = {np.dtype(dtype).str: kind for kind, dtype in _DTYPES.items()}
-# The folder in the archives that this program writes, and the version of the layout.
-_FOLDER, _VERSION = 'archive', '3'
-_PROBLEMS = (
-    *(AttributeError, EOFError, ImportError, IndexError, KeyError, OSError, TypeError, UnicodeDecodeError, ValueError),
-    *(MemoryError, NotImplementedError, RecursionError, RuntimeError, struct.error),
-    *(pickle.UnpicklingError, zipfile.BadZipFile),
-)
-
-
+_STORAGES = {dtype.str: kind for kind, dtype in _DTYPES.items()}
+# Types of safetensors files.
+_SAFE_BFLOAT16 = 'BF16'
+_SAFE_DTYPES = {
+    **{'F64': '<f8', 'F32': '<f4', 'F16': '<f2', _SAFE_BFLOAT16: '<u2'},
+    **{'I64': '<i8', 'I32': '<i4', 'I16': '<i2', 'I8': '|i1', 'U8': '|u1', 'BOOL': '|b1'},
+}
+_SAFE_NAMES = {dtype: name for name, dtype in _SAFE_DTYPES.items()}
+_METADATA = '__metadata__'
 # Bytes of a pickle, and numbers of the objects that it names for later use; a state dict of 10,000 tensors has 2 MB.
 _LONGEST_PICKLE = 1 << 23
 # State dicts are at most so deep in the dicts of a training script.
 _DEEPEST = 3
+_SAVE = 'torch.save(model.state_dict(), NEW_FILE)'
 # Chooses one of several state dicts by their keys, of the names of their tensors.
 Choice = Callable[[Mapping[str, Sequence[str]]], str]
 
 
-class _Pending(NamedTuple):
-    """A tensor whose storage is not read yet."""
+class _Tensor(NamedTuple):
+    """A tensor whose storage, of a kind and a key, is not read yet."""
 
     kind: str
     key: str
@@ -75,6 +72,14 @@ class _Pending(NamedTuple):
             return 0
         return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of its values."""
+        size = _DTYPES[self.kind].itemsize
+        for length in self.shape:
+            size *= length
+        return size
+
 
 class _Skipped:
     """Stands for an object that is no tensor: takes all arguments, states and items, and does nothing."""
@@ -88,27 +93,63 @@ class _Skipped:
     __call__ = __setstate__ = __setitem__ = append = extend = add = _ignore
 
 
-# The values of a storage by kind and key, at most so many of them.
-_Storages = Callable[[str, str, int], np.ndarray]
+def _rebuilt(storage: Any, offset: int, shape: Any, strides: Any, *_: Any) -> Any:
+    if not isinstance(storage, tuple) or storage[0] not in _DTYPES:
+        return _Skipped()
+    kind, key = storage
+    return _Tensor(kind, key, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
+
+
+def _parameter(data: Any, *_: Any) -> Any:
+    return data
+
+
+# All that a pickle may call.
+_ALLOWED = {
+    ('collections', 'OrderedDict'): collections.OrderedDict,
+    ('torch._utils', '_rebuild_tensor'): _rebuilt,
+    ('torch._utils', '_rebuild_tensor_v2'): _rebuilt,
+    ('torch._utils', '_rebuild_parameter'): _parameter,
+    ('torch._utils', '_rebuild_parameter_with_state'): _parameter,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads dicts, lists, numbers, strings and tensors, and `_Skipped` for anything else. Imports and calls nothing.
+
+    Attributes:
+      skipped: the names of skipped classes.
+      kinds: the kinds of storages by their keys.
+    """
+
+    def __init__(self, file: Any):
+        super().__init__(file)
+        self.skipped: List[str] = []
+        self.kinds: Dict[str, str] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The constructors of state dicts and tensors; a name of a storage; or a class that does nothing."""
+        if module == 'torch' and name.endswith('Storage'):
+            return name
+        if (module, name) not in _ALLOWED:
+            self.skipped.append(f'{module}.{name}')
+        return _ALLOWED.get((module, name), _Skipped)
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Returns the kind and the key of a storage."""
+        tag, kind, key, *_ = pid
+        if tag != 'storage':
+            return _Skipped()
+        self.kinds[str(key)] = str(kind)
+        return str(kind), str(key)
 
 
 class _Content(NamedTuple):
-    """An unpickled file.
-
-    Attributes:
-      value: dicts, lists, numbers, texts, `_Pending` and `_Skipped`.
-      skipped: the names of skipped classes.
-      storage_of: reads a storage.
-    """
+    """An unpickled file, the names of skipped classes, and a reader of a storage's first values by kind and key."""
 
     value: Any
     skipped: List[str]
-    storage_of: _Storages
-
-
-def is_state_dict(path: str) -> bool:
-    """Whether a file's name is that of a PyTorch file."""
-    return path.endswith(('.pth', '.pt'))
+    storage_of: Callable[[str, str, int], np.ndarray]
 
 
 def _largest(models: Mapping[str, Sequence[str]]) -> str:
@@ -128,66 +169,22 @@ def read(path: str, flag: str, choose: Choice = _largest) -> Dict[str, np.ndarra
       WeightsError: there is no such file, it is no state dict, or it is damaged.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    content = None if tf.io.gfile.isdir(path) else remote.read(path)
-    if content is None:
-        raise WeightsError(f'{flag}: no such file.')
+    content = content_of(path, flag)
     try:
         archived = zipfile.is_zipfile(io.BytesIO(content))
-        if content.startswith(_ARCHIVE) and not archived:
+        if content.startswith(b'PK') and not archived:
             raise ValueError('the archive has no end: the file is truncated')
-        unpickled = _from_archive(content) if archived else _from_pickles(content)
-        models = _models(unpickled.value)
+        found = _from_archive(content) if archived else _from_pickles(content)
+        models = _models(found.value)
         if not models:
-            raise WeightsError(f'{flag}: {_why_none(unpickled)}')
+            raise WeightsError(f'{flag}: {_why_none(found.skipped)}')
         tensors = models[choose({key: [*tensors] for key, tensors in models.items()})]
-        return _arrays(tensors, unpickled.storage_of, len(content))
-    except _PROBLEMS as error:
-        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 200)
-        raise WeightsError(f'{flag}: is no state dict of PyTorch, or is damaged ({reason}).')
-
-
-class _Unpickler(pickle.Unpickler):
-    """Loads dicts, lists, numbers, strings and tensors, and `_Skipped` for anything else. Imports and calls nothing."""
-
-    def __init__(self, file: Any):
-        super().__init__(file)
-        self.skipped: List[str] = []
-        self.kinds: Dict[str, str] = {}
-
-    def find_class(self, module: str, name: str) -> Any:
-        """The constructors of state dicts and tensors; a name of a storage; or a class that does nothing."""
-        if (module, name) == ('collections', 'OrderedDict'):
-            return collections.OrderedDict
-        if (module, name) in (('torch._utils', '_rebuild_tensor_v2'), ('torch._utils', '_rebuild_tensor')):
-            return _rebuilt
-        if (module, name) in (
-            ('torch._utils', '_rebuild_parameter'),
-            ('torch._utils', '_rebuild_parameter_with_state'),
-        ):
-            return _parameter
-        if module == 'torch' and name.endswith('Storage'):
-            return name
-        self.skipped.append(f'{module}.{name}')
-        return _Skipped
-
-    def persistent_load(self, pid: Any) -> Any:
-        """Returns the kind and the key of a storage."""
-        tag, kind, key, *_ = pid
-        if tag != 'storage':
-            return _Skipped()
-        self.kinds[str(key)] = str(kind)
-        return str(kind), str(key)
-
-
-def _rebuilt(storage: Any, offset: int, shape: Any, strides: Any, *_: Any) -> Any:
-    if not isinstance(storage, tuple) or storage[0] not in _DTYPES:
-        return _Skipped()
-    kind, key = storage
-    return _Pending(kind, key, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
-
-
-def _parameter(data: Any, *_: Any) -> Any:
-    return data
+        return _arrays(tensors, found, len(content))
+    except WeightsError:
+        raise
+    # A damaged pickle may raise any error.
+    except Exception as error:
+        raise WeightsError(f'{flag}: is no state dict of PyTorch, or is damaged ({reason_of(error)}).')
 
 
 def _load(file: Any) -> Tuple[Any, _Unpickler]:
@@ -204,58 +201,57 @@ def _load(file: Any) -> Tuple[Any, _Unpickler]:
     return unpickler.load(), unpickler
 
 
-def _models(content: Any) -> Dict[str, Dict[str, _Pending]]:
+def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
     """The dicts of tensors by name, under the keys that lead to them."""
-    found: Dict[str, Dict[str, _Pending]] = {}
+    found: Dict[str, Dict[str, _Tensor]] = {}
     seen = set()
     following: List[Tuple[Tuple[str, ...], Any]] = [((), content)]
     for keys, each in following:
         if isinstance(each, dict) and id(each) not in seen and len(keys) <= _DEEPEST:
             seen.add(id(each))
             # An optimizer has its tensors under numbers.
-            tensors = {name: value for name, value in each.items() if isinstance(value, _Pending) and name == str(name)}
+            tensors = {name: value for name, value in each.items() if isinstance(value, _Tensor) and name == str(name)}
             found.update({'.'.join(keys): tensors} if tensors else {})
             following += [((*keys, str(name)), value) for name, value in each.items() if isinstance(value, dict)]
     return found
 
 
-def _why_none(content: _Content) -> str:
-    """The reason why a file has no state dict."""
-    save = 'torch.save(model.state_dict(), NEW_FILE)'
-    if any(name.startswith('__torch__.') for name in content.skipped):
-        return f'is a program of TorchScript. Save its state dict: model = torch.jit.load(FILE); {save}'
-    if content.skipped:
+def _why_none(skipped: Sequence[str]) -> str:
+    """The reason why a file with objects of skipped classes has no state dict."""
+    if any(name.startswith('__torch__.') for name in skipped):
+        return f'is a program of TorchScript. Save its state dict: model = torch.jit.load(FILE); {_SAVE}'
+    if skipped:
         return (
-            f'has no state dict, but objects of {shown(", ".join(content.skipped[:3]), 200)}, which are not loaded, '
-            f'because that runs code. Save the state dict: model = torch.load(FILE, weights_only=False); {save}'
+            f'has no state dict, but objects of {shown(", ".join(skipped[:3]), 200)}, which are not loaded, because '
+            f'that runs code. Save the state dict: model = torch.load(FILE, weights_only=False); {_SAVE}'
         )
     raise ValueError('it holds no dict of tensors by name')
 
 
-def _arrays(tensors: Mapping[str, _Pending], storage_of: _Storages, size: int) -> Dict[str, np.ndarray]:
+def _arrays(tensors: Mapping[str, _Tensor], content: _Content, size: int) -> Dict[str, np.ndarray]:
     """The values of tensors, as arrays of their own. What of a storage no tensor needs is not read."""
-    extents: Dict[Tuple[str, str], int] = {}
-    needed = 0
+    extents: Dict[Tuple[str, str], int] = collections.Counter()
     for tensor in tensors.values():
         storage = (tensor.kind, tensor.key)
-        extents[storage] = max(extents.get(storage, 0), tensor.extent)
-        values = 1
-        for length in tensor.shape:
-            values *= length
-        needed += values * np.dtype(_DTYPES[tensor.kind]).itemsize
-    needed += sum(extent * np.dtype(_DTYPES[kind]).itemsize for (kind, _), extent in extents.items())
-    bounds.check(needed, size)
-    storages = {storage: storage_of(*storage, extent) for storage, extent in extents.items()}
+        extents[storage] = max(extents[storage], tensor.extent)
+    needed = sum(tensor.bytes for tensor in tensors.values())
+    check_memory(needed + sum(extent * _DTYPES[kind].itemsize for (kind, _), extent in extents.items()), size)
+    storages = {storage: content.storage_of(*storage, extent) for storage, extent in extents.items()}
     return {name: _view(storages[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
 
 
-def _view(storage: np.ndarray, tensor: _Pending, name: str) -> np.ndarray:
+def _view(storage: np.ndarray, tensor: _Tensor, name: str) -> np.ndarray:
     if tensor.extent > storage.size:
         raise ValueError(f'{name} has more values than its storage')
     strides = [stride * storage.itemsize for stride in tensor.strides]
     begin = tensor.offset if tensor.extent else 0
     values = np.lib.stride_tricks.as_strided(storage[begin:], tensor.shape, strides).copy()
-    return (values.astype('<u4') << 16).view('<f4') if tensor.kind == _BFLOAT16 else values
+    return _widened(values) if tensor.kind == _BFLOAT16 else values
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    """The float32 numbers whose upper halves are the bits of bfloat16, which NumPy has not."""
+    return (values.astype('<u4') << 16).view('<f4')
 
 
 def _from_archive(content: bytes) -> _Content:
@@ -265,14 +261,13 @@ def _from_archive(content: bytes) -> _Content:
         raise ValueError('the archive has no data.pkl')
     folder = pickles[0][: -len('data.pkl')]
     order = f'{folder}byteorder'
-    if order in archive.namelist() and bounds.member(archive, order, 9) != b'little':
+    if order in archive.namelist() and member(archive, order, 9) != b'little':
         raise ValueError('its numbers are not little-endian')
 
     def storage_of(kind: str, key: str, count: int) -> np.ndarray:
-        dtype = np.dtype(_DTYPES[kind])
-        return np.frombuffer(bounds.member(archive, f'{folder}data/{key}', count * dtype.itemsize), dtype)
+        return np.frombuffer(member(archive, f'{folder}data/{key}', count * _DTYPES[kind].itemsize), _DTYPES[kind])
 
-    value, unpickler = _load(io.BytesIO(bounds.member(archive, pickles[0], _LONGEST_PICKLE)))
+    value, unpickler = _load(io.BytesIO(member(archive, pickles[0], _LONGEST_PICKLE)))
     return _Content(value, unpickler.skipped, storage_of)
 
 
@@ -284,39 +279,31 @@ def _from_pickles(content: bytes) -> _Content:
     if not _load(file)[0]['little_endian']:
         raise ValueError('its numbers are not little-endian')
     value, unpickler = _load(file)
-    keys: List[str] = _load(file)[0]
-    storages: Dict[str, bytes] = {}
-    for key in keys:
-        (count,) = _COUNT.unpack(file.read(_COUNT.size))
-        kind = unpickler.kinds[key]
-        if kind not in _DTYPES:
-            raise ValueError(f'it has values of the type {kind}')
-        size = count * np.dtype(_DTYPES[kind]).itemsize
-        storages[key] = file.read(size) if count >= 0 else b''
-        if len(storages[key]) != size:
-            raise EOFError('the file ends early')
-
-    def storage_of(kind: str, key: str, count: int) -> np.ndarray:
-        return np.frombuffer(storages[key], _DTYPES[kind])
-
-    return _Content(value, unpickler.skipped, storage_of)
+    storages: Dict[str, np.ndarray] = {}
+    for key in _load(file)[0]:
+        (count,) = struct.unpack('<q', file.read(8))
+        if unpickler.kinds[key] not in _DTYPES:
+            raise ValueError(f'it has values of the type {unpickler.kinds[key]}')
+        storages[key] = np.frombuffer(content, _DTYPES[unpickler.kinds[key]], max(count, 0), file.tell())
+        file.seek(storages[key].nbytes, io.SEEK_CUR)
+    return _Content(value, unpickler.skipped, lambda kind, key, count: storages[key])
 
 
 def write(arrays: Mapping[str, np.ndarray]) -> bytes:
     """A file for `torch.load` with a state dict: contiguous tensors, each with its own storage."""
     content = io.BytesIO()
+
+    def add(name: str, data: Any) -> None:
+        # Without the time, so that the same weights give the same file.
+        archive.writestr(zipfile.ZipInfo(f'archive/{name}'), data)
+
     # PyTorch reads only members that are not compressed.
     with zipfile.ZipFile(content, 'w', zipfile.ZIP_STORED) as archive:
-        archive.writestr(_member('data.pkl'), _pickled(arrays))
+        add('data.pkl', _pickled(arrays))
         for number, array in enumerate(arrays.values()):
-            archive.writestr(_member(f'data/{number}'), np.ascontiguousarray(array).tobytes())
-        archive.writestr(_member('version'), f'{_VERSION}\n')
+            add(f'data/{number}', np.ascontiguousarray(array).tobytes())
+        add('version', '3\n')
     return content.getvalue()
-
-
-def _member(name: str) -> zipfile.ZipInfo:
-    # Without the time, so that the same weights give the same file.
-    return zipfile.ZipInfo(f'{_FOLDER}/{name}')
 
 
 def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -328,18 +315,65 @@ def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
     def text(value: str) -> bytes:
         return pickle.BINUNICODE + struct.pack('<I', len(value.encode())) + value.encode()
 
-    def numbers(values: Tuple[int, ...]) -> bytes:
-        return pickle.MARK + b''.join(pickle.BININT + struct.pack('<i', value) for value in values) + pickle.TUPLE
+    def number(value: int) -> bytes:
+        return pickle.BININT + struct.pack('<i', value)
+
+    def numbers(values: Sequence[int]) -> bytes:
+        return pickle.MARK + b''.join(map(number, values)) + pickle.TUPLE
 
     empty_dict = name('collections', 'OrderedDict') + pickle.EMPTY_TUPLE + pickle.REDUCE
     parts: List[bytes] = [pickle.PROTO + b'\x02', empty_dict, pickle.MARK]
-    for number, (key, array) in enumerate(arrays.items()):
-        storage_type = name('torch', _STORAGES[array.dtype.str])
-        count = pickle.BININT + struct.pack('<i', array.size)
-        parts += [text(key), name('torch._utils', '_rebuild_tensor_v2'), pickle.MARK]
-        parts += [pickle.MARK, text('storage'), storage_type, text(str(number)), text('cpu'), count, pickle.TUPLE]
-        strides = tuple(stride // array.itemsize for stride in np.ascontiguousarray(array).reshape(array.shape).strides)
+    for place, (key, array) in enumerate(arrays.items()):
+        parts += [text(key), name('torch._utils', '_rebuild_tensor_v2'), pickle.MARK, pickle.MARK, text('storage')]
+        parts += [name('torch', _STORAGES[array.dtype.str]), text(str(place)), text('cpu'), number(array.size)]
+        strides = [stride // array.itemsize for stride in np.ascontiguousarray(array).reshape(array.shape).strides]
         # Offset, shape, strides, whether it needs a gradient, and hooks.
-        parts += [pickle.BINPERSID, pickle.BININT + struct.pack('<i', 0), numbers(array.shape), numbers(strides)]
+        parts += [pickle.TUPLE, pickle.BINPERSID, number(0), numbers(array.shape), numbers(strides)]
         parts += [pickle.NEWFALSE, empty_dict, pickle.TUPLE, pickle.REDUCE]
     return b''.join([*parts, pickle.SETITEMS, pickle.STOP])
+
+
+def read_safetensors(content: bytes) -> Dict[str, np.ndarray]:
+    """The arrays of a safetensors file, by name.
+
+    Raises:
+      ValueError, KeyError, TypeError or struct.error: the file is damaged or no safetensors file.
+    """
+    (length,) = struct.unpack_from('<Q', content)
+    begin = 8 + length
+    if begin > len(content):
+        raise ValueError('it is shorter than its header')
+    header = json.loads(content[8:begin].decode())
+    header.pop(_METADATA, None)
+    places = {name: entry['data_offsets'] for name, entry in header.items()}
+    # Tensors may share bytes.
+    check_memory(2 * sum(last - first for first, last in places.values()), len(content))
+    arrays = {}
+    for name, entry in header.items():
+        first, last = places[name]
+        if not 0 <= first <= last <= len(content) - begin:
+            raise ValueError(f'it ends before the values of {name}')
+        if min(entry['shape'], default=0) < 0:
+            raise ValueError(f'{name} has the shape {entry["shape"]}')
+        values = np.frombuffer(content[begin + first : begin + last], _SAFE_DTYPES[entry['dtype']])
+        if entry['dtype'] == _SAFE_BFLOAT16:
+            values = _widened(values)
+        arrays[name] = values.reshape(entry['shape'])
+    return arrays
+
+
+def write_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A safetensors file of arrays, in their order."""
+    # PyTorch and timm mark their files with it.
+    header: Dict[str, Any] = {_METADATA: {'format': 'pt'}}
+    parts, offset = [], 0
+    for name, array in arrays.items():
+        part = np.ascontiguousarray(array).tobytes()
+        places = [offset, offset + len(part)]
+        header[name] = {'dtype': _SAFE_NAMES[array.dtype.str], 'shape': [*array.shape], 'data_offsets': places}
+        parts.append(part)
+        offset += len(part)
+    text = json.dumps(header).encode()
+    # The values begin at a multiple of 8 bytes.
+    text += b' ' * (-len(text) % 8)
+    return b''.join([struct.pack('<Q', len(text)), text, *parts])

@@ -3,7 +3,7 @@
 import dataclasses
 import io
 import os
-from typing import Dict, List, Mapping, NamedTuple, Tuple
+from typing import List
 
 import numpy as np
 
@@ -11,65 +11,32 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data import dataset_info, remote
 from data.files import write_whole
-from inception_v3.commands.weights import keras_files, naming, safetensors_files, state_dicts
-from inception_v3.commands.weights.architecture import inception, resnet50
+from inception_v3.commands.weights import keras_files, state_dicts
+from inception_v3.commands.weights.architecture import Values, from_ours, inception, of_torch, resnet50
 from inception_v3.commands.weights.changes import change_images, without
+from inception_v3.commands.weights.choices import TARGETS
 from inception_v3.commands.weights.foreign import Weights
-from inception_v3.commands.weights.naming import Values
 from inception_v3.config import Config
 from inception_v3.run import starts
-from inception_v3.run.checkpoints import PREFIX, latest_checkpoint
+from inception_v3.run.checkpoints import PREFIX
+from inception_v3.weights.model_dir import LIST_FILE, latest_checkpoint
 from inception_v3.weights.patterns import HEAD
 from inception_v3.weights.sources import AVERAGE, WeightsError
 
-# What the classifiers of this program are given by default, in pixels.
-_SIZES: Mapping[str, int] = {'inception_v3': 299, 'resnet50': 224}
-_TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.safetensors')
-
-
-class Target(NamedTuple):
-    """A kind of file.
-
-    Attributes:
-      endings: of the names of its files; empty for a checkpoint, whose name has none.
-      networks: those that the framework has, of the same architecture.
-      has_auxiliary_head: whether a file has the auxiliary head.
-      is_published: whether the framework has the network in its published width alone.
-      load: the expression that loads a file, with the number of classes and the auxiliary head.
-    """
-
-    endings: Tuple[str, ...]
-    networks: Tuple[str, ...]
-    has_auxiliary_head: bool
-    is_published: bool
-    load: str
-
-
-_INCEPTION, _BOTH = ('inception_v3',), ('inception_v3', 'resnet50')
-TARGETS: Mapping[str, Target] = {
-    'keras': Target(
-        ('.h5',), _INCEPTION, False, True, 'tf.keras.applications.InceptionV3(weights={path!r}, classes={classes})'
-    ),
-    'npz': Target(('.npz',), _BOTH, True, False, '--init_from={path}, or numpy.load({path!r})'),
-    'slim': Target(
-        (), _INCEPTION, True, False, "tf.train.Saver(slim.get_model_variables()).restore(session, '{path}')"
-    ),
-    'timm': Target(
-        _TORCH_ENDINGS,
-        _BOTH,
-        False,
-        True,
-        'timm.create_model({model!r}, num_classes={classes}, checkpoint_path={path!r})',
-    ),
-    'torchvision': Target(
-        _TORCH_ENDINGS,
-        _BOTH,
-        True,
-        True,
-        'torchvision.models.{model}(num_classes={classes}{options}).load_state_dict({loaded})',
-    ),
-}
-_TIMM_NAMES = {'inception_v3': 'tf_inception_v3', 'resnet50': 'resnet50'}
+# Height and width of the images of the published networks.
+_SIZES = {'inception_v3': 299, 'resnet50': 224}
+# The settings that an evaluation of weights needs, where they differ from the default.
+_SETTINGS = (
+    'use_tpu',
+    'network',
+    'depth_multiplier',
+    'auxiliary_head',
+    'num_classes',
+    'preprocessing',
+    'height',
+    'width',
+    'moving_average',
+)
 
 
 def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
@@ -93,39 +60,35 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
     target, architecture = TARGETS[kind], weights.architecture
     _check(weights, path, kind, images)
     if not target.has_auxiliary_head:
-        weights = _without_auxiliary_head(weights)
-    layers, values = weights.layers, weights.values
+        weights = weights._replace(values=without(weights.values, [architecture.auxiliary]))
+    values, is_inception = weights.values, architecture.name == 'inception_v3'
     if target.is_published:
-        usual = 'imagenet' if architecture.name == 'resnet50' else 'inception'
-        values = for_images(weights, images or usual)
+        values = for_images(weights, images or ('inception' if is_inception else 'imagenet'))
     if kind == 'slim':
         write_checkpoint(path, {**values, tf.GraphKeys.GLOBAL_STEP: np.int64(0)})
     elif kind == 'keras':
-        write_whole(path, keras_files.write(layers, values))
+        write_whole(path, keras_files.write(weights.layers, values))
     elif kind == 'npz':
         content = io.BytesIO()
         np.savez(content, **values)
         write_whole(path, content.getvalue())
     else:
-        arrays = _torch_arrays(naming.of_torch(layers, architecture.has_scales), values)
-        write_whole(
-            path, safetensors_files.write(arrays) if path.endswith('.safetensors') else state_dicts.write(arrays)
-        )
-    options = '' if weights.has_auxiliary_head or architecture.name == 'resnet50' else ', aux_logits=False'
-    model = _TIMM_NAMES[architecture.name] if kind == 'timm' else architecture.name
-    loaded = f'safetensors.torch.load_file({path!r})' if path.endswith('.safetensors') else f'torch.load({path!r})'
-    load = target.load.format(path=path, classes=weights.num_classes, model=model, options=options, loaded=loaded)
+        arrays: Values = {}
+        for name, array in from_ours(values, of_torch(weights.layers, architecture.has_scales)).items():
+            arrays[name] = array
+            if name.endswith('.running_var'):
+                # The number of updates.
+                arrays[f'{name.rpartition(".")[0]}.num_batches_tracked'] = np.array(0, np.int64)
+        write = state_dicts.write_safetensors if path.endswith('.safetensors') else state_dicts.write
+        write_whole(path, write(arrays))
+    load = target.load.format(
+        path=path,
+        classes=weights.num_classes,
+        model=f'{"tf_" * (kind == "timm" and is_inception)}{architecture.name}',
+        options=', aux_logits=False' * (is_inception and not weights.has_auxiliary_head),
+        loader='safetensors.torch.load_file' if path.endswith('.safetensors') else 'torch.load',
+    )
     return [f'wrote {path} for {kind}: {len(values)} variables', f'  to load it: {load}']
-
-
-def _torch_arrays(entries: List[naming.Entry], values: Values) -> Values:
-    """The arrays of a state dict: after the statistics of a normalization, the number of its updates, 0."""
-    arrays: Values = {}
-    for name, array in naming.from_ours(values, entries).items():
-        arrays[name] = array
-        if name.endswith('.running_var'):
-            arrays[f'{name.rpartition(".")[0]}.num_batches_tracked'] = np.array(0, np.int64)
-    return arrays
 
 
 def _check(weights: Weights, path: str, kind: str, images: str) -> None:
@@ -158,19 +121,11 @@ def _check(weights: Weights, path: str, kind: str, images: str) -> None:
         raise WeightsError(f'{path}: exists. Remove it, or give another name.')
 
 
-def _without_auxiliary_head(weights: Weights) -> Weights:
-    return weights._replace(values=without(weights.values, [weights.architecture.auxiliary]))
-
-
 def for_images(weights: Weights, images: str) -> Values:
-    """The values of weights that give the same for images of another range.
-
-    Raises:
-      ChangeError: as `changes.change_images`.
-    """
-    architecture = weights.architecture
+    """The values of weights that give the same for images of another range. Raises as `changes.change_images`."""
     # Inception v3 has no padding in its first convolution.
-    return change_images(weights.values, architecture, weights.images, images, pads=architecture.name == 'resnet50')
+    pads = weights.architecture.name == 'resnet50'
+    return change_images(weights.values, weights.architecture, weights.images, images, pads)
 
 
 def import_into(
@@ -219,10 +174,11 @@ def import_into(
     if weights.num_classes:
         starts.record(config, info)
     # The list comes last: with it, the folder is complete.
-    write_whole(os.path.join(model_dir, 'checkpoint'), f'model_checkpoint_path: "{PREFIX}-0"\n')
-    flags = [f'--{name}={value}' for name, value in _changed(config).items()]
+    write_whole(os.path.join(model_dir, LIST_FILE), f'model_checkpoint_path: "{PREFIX}-0"\n')
+    changed = [name for name in _SETTINGS if getattr(config, name) != getattr(Config(), name)]
+    flags = {name: f'--{name}={getattr(config, name)}' for name in changed}
     if not weights.num_classes:
-        network = ' '.join(flag for flag in flags if flag.startswith(('--network', '--depth', '--preprocessing')))
+        network = ' '.join(flags[name] for name in ('network', 'depth_multiplier', 'preprocessing') if name in flags)
         return [
             f'wrote {model_dir}: a checkpoint of step 0 with {len(values)} variables, without a classifier',
             f'  to begin a run from it: --init_from={shown(model_dir)} --init_except={HEAD} {network}'.rstrip(),
@@ -231,7 +187,7 @@ def import_into(
         f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values)} variables and {len(trained)} '
         'averages',
         f'  to evaluate it: --mode=eval --eval_timeout=0 --model_dir={shown(model_dir)} --data_dir=DATA '
-        + ' '.join(flags),
+        + ' '.join(flags.values()),
     ]
 
 
@@ -240,8 +196,7 @@ def settings_of(weights: Weights) -> Config:
     network, run = weights.architecture.name, weights.config
     size = _SIZES[network]
     usual = 'inception' if network == 'inception_v3' or weights.images == 'inception' else 'vgg'
-    return dataclasses.replace(
-        Config(),
+    return Config(
         use_tpu=False,
         network=network,
         depth_multiplier=weights.depth_multiplier,
@@ -253,32 +208,8 @@ def settings_of(weights: Weights) -> Config:
     )
 
 
-def _changed(config: Config) -> Dict[str, object]:
-    """The settings other than the default that an evaluation needs."""
-    names = (
-        'use_tpu',
-        'network',
-        'depth_multiplier',
-        'auxiliary_head',
-        'num_classes',
-        'preprocessing',
-        'height',
-        'width',
-    )
-    default = Config()
-    return {
-        name: getattr(config, name)
-        for name in (*names, 'moving_average')
-        if getattr(config, name) != getattr(default, name)
-    }
-
-
 def write_checkpoint(path: str, values: Values) -> None:
-    """Writes a checkpoint of variables, without a list of checkpoints beside it.
-
-    Raises:
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """Writes a checkpoint of variables, without a list of checkpoints beside it."""
     names = sorted(values)
     with tf.Graph().as_default(), tf.Session() as session:
         tensors = [tf.placeholder(tf.as_dtype(values[name].dtype), values[name].shape) for name in names]

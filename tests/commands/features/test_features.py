@@ -8,7 +8,7 @@ import pytest
 
 from console.errors import DONE, FIX
 from inception_v3.commands.features import __main__ as features
-from inception_v3.commands.features import extractors
+from inception_v3.commands.features import extraction
 from inception_v3.commands.predict import classifier
 from inception_v3.run import digests
 from tests.support.records import validation_set
@@ -68,7 +68,7 @@ def test_features__are_those_of_predictions(finished_run: FinishedRun, images: s
 
 def test_model__may_be_a_checkpoint(finished_run: FinishedRun) -> None:
     checkpoint = os.path.join(str(finished_run.config.model_dir), 'model.ckpt-2')
-    extractor = extractors.of_run(checkpoint, 'pool')
+    extractor = extraction.of_run(checkpoint, 'pool')
     extractor.close()
     assert extractor.name == checkpoint
 

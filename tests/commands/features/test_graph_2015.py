@@ -1,15 +1,63 @@
 """Tests of reading the weights of the Inception graph of 2015, from each kind of file and from wrong ones."""
 
-from typing import Any
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.commands.features import extractors, graph_2015
+from inception_v3.commands.features import extraction, graph_2015
 from inception_v3.weights.sources import WeightsError
-from tests.commands.features.weights_2015 import frozen_graph, pytorch_fid, pytorch_file, shapes_of, small
 from tests.support.state_dicts import state_dict
+
+LOGITS = 'InceptionV3/Logits/Conv2d_1c_1x1'
+NORM = {'beta': 'bias', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'}
+
+
+def small() -> Dict[str, np.ndarray]:
+    """Values of all variables, by name. Sizes of kernels are those of the network, numbers of channels are not."""
+    shapes = {f'{LOGITS}/weights': (1, 1, 3, 5), f'{LOGITS}/biases': (5,)}
+    for layer in graph_2015.layers():
+        height, width = map(int, layer.scope.rpartition('_')[2].split('x'))
+        shapes[f'{layer.scope}/weights'] = (height, width, 2, 3)
+        shapes.update({f'{layer.scope}/BatchNorm/{name}': (3,) for name in NORM})
+    random = np.random.RandomState(0)
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def shapes_of(values: Dict[str, np.ndarray]) -> Dict[str, Tuple[int, ...]]:
+    return {name: value.shape for name, value in values.items()}
+
+
+def frozen_graph(values: Dict[str, np.ndarray]) -> bytes:
+    """The constants of classify_image_graph_def.pb."""
+    constants = {
+        'ResizeBilinear/size': np.array([299, 299], np.int32),
+        'softmax/weights': values[f'{LOGITS}/weights'][0, 0],
+        'softmax/biases': values[f'{LOGITS}/biases'],
+    }
+    for layer in graph_2015.layers():
+        constants[f'{layer.graph}/conv2d_params'] = values[f'{layer.scope}/weights']
+        constants[f'{layer.graph}/batchnorm/gamma'] = np.full(3, 9, np.float32)
+        constants.update({f'{layer.graph}/batchnorm/{n}': values[f'{layer.scope}/BatchNorm/{n}'] for n in NORM})
+    graph = tf.GraphDef()
+    for name, value in constants.items():
+        node = graph.node.add(name=name, op='Const')
+        node.attr['dtype'].type = tf.as_dtype(value.dtype).as_datatype_enum
+        node.attr['value'].tensor.CopyFrom(tf.make_tensor_proto(value))
+    return graph.SerializeToString()
+
+
+def pytorch_fid(values: Dict[str, np.ndarray], scale: float = 1.0) -> Dict[str, np.ndarray]:
+    """The tensors of pytorch-fid's file."""
+    tensors = {'fc.weight': values[f'{LOGITS}/weights'][0, 0].T.copy(), 'fc.bias': values[f'{LOGITS}/biases']}
+    for layer in graph_2015.layers():
+        tensors[f'{layer.module}.conv.weight'] = values[f'{layer.scope}/weights'].transpose(3, 2, 0, 1).copy()
+        tensors[f'{layer.module}.bn.weight'] = np.full(3, scale, np.float32)
+        for name, key in NORM.items():
+            tensors[f'{layer.module}.bn.{key}'] = values[f'{layer.scope}/BatchNorm/{name}']
+        tensors[f'{layer.module}.bn.num_batches_tracked'] = np.array(0)
+    return tensors
 
 
 def test_layers__have_the_names_of_the_graph_and_of_pytorch_fid() -> None:
@@ -41,7 +89,7 @@ def test_layers__have_the_names_of_the_graph_and_of_pytorch_fid() -> None:
 
 def test_layers__are_those_of_the_network() -> None:
     with tf.Graph().as_default():
-        extractors.build(tf.placeholder(tf.float32, [None, 299, 299, 3]))
+        extraction.build(tf.placeholder(tf.float32, [None, 299, 299, 3]))
         variables = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
         operations = {o.name: o.type for o in tf.get_default_graph().get_operations()}
     assert {*variables} == {*small()}
@@ -58,7 +106,7 @@ def test_read__returns_the_variables_of_every_kind_of_file(name: str, tmp_path: 
     if name.endswith('.npz'):
         np.savez(str(path), **values)
     else:
-        path.write_bytes(frozen_graph(values) if name.endswith('.pb') else pytorch_file(values))
+        path.write_bytes(frozen_graph(values) if name.endswith('.pb') else state_dict(pytorch_fid(values)))
     np.testing.assert_equal(graph_2015.read(str(path), shapes_of(values), '--weights=FILE'), values)
 
 
@@ -76,7 +124,7 @@ def test_read__names_weights_of_another_graph(tmp_path: Any) -> None:
     auxiliary = {**foreign, 'AuxLogits.conv0.conv.weight': np.ones([1], np.float32)}
     found = problem('torchvision.pth', state_dict(auxiliary))
     assert "has the weights of torchvision's Inception v3" in found and 'pt_inception-2015-12-05' in found
-    assert 'It lacks InceptionV3/Conv2d_1a_3x3/BatchNorm/beta' in found and 'and 279 more' in found
+    assert 'Conv2d_1a_3x3.bn.weight is not 1' in found and 'and 91 more' in found
     assert 'another network of PyTorch' in problem('resnet.pth', state_dict({'fc.weight': np.ones([2, 2], np.float32)}))
     assert 'another graph' in problem('other.pb', tf.GraphDef().SerializeToString())
     # ImageNet's 1,000 classes instead of 1,008 outputs.

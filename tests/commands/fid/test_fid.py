@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from console.errors import DONE, FIX
-from console.tensorflow_versions import tf
 from inception_v3.commands.features import __main__ as features
 from inception_v3.commands.features import graph_2015
 from inception_v3.commands.fid import __main__ as scores
 from inception_v3.commands.fid import formulas
 from inception_v3.networks.registry import NETWORKS
+from tests.support.photos import encode_jpeg
 from tests.support.runs import ONE_LAYER
 
 IMAGES = 24
@@ -39,16 +39,11 @@ def made(tmp_path_factory: Any) -> str:
         'Logits/biases': 9 * random.normal(size=1008),
     }
     np.savez(str(folder / 'weights.npz'), **weights)
-    with tf.Graph().as_default(), tf.Session() as session:
-        pixels = tf.placeholder(tf.uint8, [None, None, 3])
-        encoded = tf.image.encode_png(pixels)
-        for name, contrast in (('one', 60), ('other', 120)):
-            (folder / name).mkdir()
-            for number in range(IMAGES):
-                image = 128 + contrast * random.uniform(-1, 1, [4 + number, 9, 3])
-                (folder / name / f'{number:02d}.png').write_bytes(
-                    session.run(encoded, {pixels: image.astype(np.uint8)})
-                )
+    for name, contrast in (('one', 60), ('other', 120)):
+        (folder / name).mkdir()
+        for number in range(IMAGES):
+            image = 128 + contrast * random.uniform(-1, 1, [4 + number, 9, 3])
+            (folder / name / f'{number:02d}.jpg').write_bytes(encode_jpeg(image.astype(np.uint8)))
     (folder / 'other' / 'text.png').write_text('no image')
     return str(folder)
 

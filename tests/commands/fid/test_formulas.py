@@ -93,9 +93,9 @@ def test_undefined_scores__are_refused(samples: Tuple[np.ndarray, ...]) -> None:
         formulas.statistics_of(np.where(one > one.mean(), np.nan, one))
     with pytest.raises(ScoreError, match='not finite'):
         formulas.inception_score(np.full_like(logits, np.inf), 10, 0)
-    with pytest.raises(ScoreError, match='9 images are fewer than 10 splits'):
+    with pytest.raises(ScoreError, match='9 images are fewer than --splits=10'):
         formulas.inception_score(logits[:9], 10, 0)
-    with pytest.raises(ScoreError, match='64 images are fewer than a subset of 65'):
+    with pytest.raises(ScoreError, match='64 images are fewer than --kid_subset_size=65'):
         formulas.kernel_distance(other, one, 1, 65, 0)
     narrow = formulas.statistics_of(one[:, :3])
     with pytest.raises(ScoreError, match='different sizes, 3 and 16'):

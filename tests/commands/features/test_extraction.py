@@ -5,7 +5,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
-from inception_v3.commands.features import extractors
+from inception_v3.commands.features import extraction
 from inception_v3.commands.features.endpoints import Endpoints, LayerError
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
@@ -20,7 +20,7 @@ def test_prepared__resizes_as_tensorflow_1() -> None:
     random = np.random.RandomState(5)
     small, large = (random.randint(0, 256, shape).astype(np.uint8) for shape in ([5, 7, 3], [400, 512, 3]))
     with tf.Graph().as_default(), plain_session() as session:
-        found = [session.run(extractors.prepared(tf.constant(each))) * 128 + 128 for each in (small, large)]
+        found = [session.run(extraction.prepared(tf.constant(each))) * 128 + 128 for each in (small, large)]
     assert found[0].shape == found[1].shape == (299, 299, 3)
     np.testing.assert_allclose(found[0][0, 0], [99, 206, 239], atol=1e-3)
     np.testing.assert_allclose(found[0][17, 123], [211.181442, 179.210114, 152.586502], atol=1e-3)
@@ -59,7 +59,7 @@ def test_endpoints__are_the_layers_of_any_network(network: str, size: int, names
         endpoints = Endpoints(graph)
         assert endpoints.names() == names.split()
         last = endpoints.names()[-1]
-        pool, scores = endpoints.features('pool', '--layer'), endpoints.features(last, '--layer')
+        pool, scores = endpoints.features('pool'), endpoints.features(last)
         product = tf.global_variables()[-2]
         session.run(tf.global_variables_initializer())
         batch = np.random.RandomState(0).normal(size=[2, size, size, 3])
@@ -68,7 +68,7 @@ def test_endpoints__are_the_layers_of_any_network(network: str, size: int, names
         np.testing.assert_allclose(found @ weights[0, 0], expected, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(outputs, expected)
         with pytest.raises(LayerError, match=r'^--layer=Mixed: the network has no such layer\. It has pool, .*'):
-            endpoints.features('Mixed', '--layer')
+            endpoints.features('Mixed')
 
 
 def test_endpoints__average_the_output_of_a_scope() -> None:
@@ -82,7 +82,7 @@ def test_endpoints__average_the_output_of_a_scope() -> None:
             layers.conv2d(tf.reduce_mean(tf.concat([left, right], axis=3), [1, 2], keepdims=True), 3, (1, 1))
         endpoints = Endpoints(graph)
         # With and without the scope of the network.
-        both, inside = endpoints.features('One', '--layer'), endpoints.features('Net/One/Inside', '--layer')
+        both, inside = endpoints.features('One'), endpoints.features('Net/One/Inside')
         session.run(tf.global_variables_initializer())
         batch = np.random.RandomState(0).normal(size=[2, 4, 4, 3])
         maps, features, inner = session.run([[left, right], both, inside], {images: batch})

@@ -1,0 +1,41 @@
+"""The choices of the command line: kinds of files to write, changes of class 0, and ranges of pixels."""
+
+from typing import Mapping, NamedTuple, Tuple
+
+# Of class 0: leave the classes as they are, add one that is never predicted, or drop it.
+KEEP, ADD, DROP = 'keep', 'add', 'drop'
+# The ranges of pixels that other frameworks give a model, of `changes.IMAGES`.
+PIXELS = ('inception', 'imagenet')
+
+
+class Target(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+      endings: of the names of its files; empty for a checkpoint, whose name has none.
+      networks: those that the framework has, of the same architecture.
+      has_auxiliary_head: whether a file has the auxiliary head.
+      is_published: whether the framework has the network in its published width alone.
+      load: the expression that loads a file.
+    """
+
+    endings: Tuple[str, ...]
+    networks: Tuple[str, ...]
+    has_auxiliary_head: bool
+    is_published: bool
+    load: str
+
+
+_INCEPTION, _BOTH = ('inception_v3',), ('inception_v3', 'resnet50')
+_TORCH = ('.pth', '.pt', '.bin', '.safetensors')
+_KERAS_LOAD = 'tf.keras.applications.InceptionV3(weights={path!r}, classes={classes})'
+_SLIM_LOAD = "tf.train.Saver(slim.get_model_variables()).restore(session, '{path}')"
+_TIMM_LOAD = 'timm.create_model({model!r}, num_classes={classes}, checkpoint_path={path!r})'
+_TORCH_LOAD = 'torchvision.models.{model}(num_classes={classes}{options}).load_state_dict({loader}({path!r}))'
+TARGETS: Mapping[str, Target] = {
+    'keras': Target(('.h5',), _INCEPTION, False, True, _KERAS_LOAD),
+    'npz': Target(('.npz',), _BOTH, True, False, '--init_from={path}, or numpy.load({path!r})'),
+    'slim': Target((), _INCEPTION, True, False, _SLIM_LOAD),
+    'timm': Target(_TORCH, _BOTH, False, True, _TIMM_LOAD),
+    'torchvision': Target(_TORCH, _BOTH, True, True, _TORCH_LOAD),
+}
