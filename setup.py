@@ -88,7 +88,7 @@ setup(
         'inception_v3.commands.evaluate_report': ['page.html'],
         'inception_v3.commands.plan': ['page.html'],
         'inception_v3.run.profiling': ['page.html'],
-        'inception_v3.commands.predict': ['contact_sheet.html', 'contact_sheet.js'],
+        'inception_v3.commands.predict': ['contact_sheet.html'],
         'studies.report': ['page/*'],
     },
     entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},

@@ -50,6 +50,7 @@ class Classifier(abc.ABC):
     bytes_per_image: int
     note: str = ''
     has_images_as_viewed = True
+    _session: tf.Session
 
     @property
     def has_class_0(self) -> bool:
@@ -76,16 +77,13 @@ class Classifier(abc.ABC):
     def classify(self, prepared: Sequence[Any]) -> List[Outcome]:
         """Returns the class probabilities of a batch of prepared images."""
 
-    @abc.abstractmethod
     def close(self) -> None:
         """Releases TensorFlow's resources."""
+        self._session.close()
 
 
 class CheckpointClassifier(Classifier):
-    """The network of a run, in float32, with the weights that the run evaluates.
-
-    Args:
-      model: a checkpoint of the run.
+    """The network of a checkpoint, in float32, with the weights that its run evaluates.
 
     Raises:
       CheckpointError: the checkpoint cannot be used.
@@ -126,16 +124,9 @@ class CheckpointClassifier(Classifier):
         """Runs the network."""
         return [*self._session.run(self._probabilities, {self._images: np.stack(prepared)})]
 
-    def close(self) -> None:
-        """Closes the session."""
-        self._session.close()
-
 
 class SavedModelClassifier(Classifier):
-    """A SavedModel that this program exported; it contains its preprocessing.
-
-    Args:
-      path: the folder of the SavedModel.
+    """A SavedModel in a folder, exported by this program; it contains its preprocessing.
 
     Raises:
       ConfigError: the SavedModel cannot be read, or does not take encoded images.
@@ -184,10 +175,6 @@ class SavedModelClassifier(Classifier):
                 return [UnreadableError(why_undecodable(prepared[0], _first_line(error)))]
         return [outcome for encoded in prepared for outcome in self.classify([encoded])]
 
-    def close(self) -> None:
-        """Closes the session."""
-        self._session.close()
-
 
 def load(path: str) -> Classifier:
     """Loads the classifier of a folder.
@@ -202,7 +189,7 @@ def load(path: str) -> Classifier:
       DataError: the description of the run's data set cannot be read.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    if _is_saved_model(path):
+    if tf.saved_model.loader.maybe_saved_model_directory(path):
         return SavedModelClassifier(path)
     # TensorFlow's listing of a local folder fails on file names that are not UTF-8.
     names = remote.names_in(path) if remote.is_remote(path) else os.listdir(path) if os.path.isdir(path) else None
@@ -211,10 +198,6 @@ def load(path: str) -> Classifier:
     if {_LIST_OF_CHECKPOINTS, CONFIG_FILE} & {*names}:
         return CheckpointClassifier(trained_model.find(path))
     return SavedModelClassifier(_newest_saved_model(path))
-
-
-def _is_saved_model(path: str) -> bool:
-    return tf.saved_model.loader.maybe_saved_model_directory(path)
 
 
 def _newest_saved_model(export_dir: str) -> str:

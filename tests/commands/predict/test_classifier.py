@@ -11,8 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import image_files
-from inception_v3.commands.predict import __main__ as predict
-from inception_v3.commands.predict import classifier
+from inception_v3.commands.predict import classifier, prediction
 from inception_v3.config import Config, ConfigError
 from inception_v3.run import origin
 from preprocessing.decoding import decode_image
@@ -102,11 +101,11 @@ def test_load__run_that_was_started_on_a_tpu_in_another_folder(
     with open(starts, 'w') as file:
         file.write(json.dumps({**start, 'directory': str(tmp_path / 'began')}) + '\n')
     monkeypatch.chdir(tmp_path)
-    paths = image_files.find([images]).paths[:20]
+    found_files = image_files.find([f'{images}/0[01]*'])
     found = []
     for path in ('moved', str(config.model_dir)):
         model = classifier.load(path)
         assert [*model.class_names] == ['background', *'0123456789']
-        found.append([*predict.predict(model, paths, 5, 8)])
+        found.append([*prediction.predict(model, found_files, 5, 8)])
         model.close()
     assert found[0] == found[1]

@@ -1,6 +1,7 @@
 """Tests of the page that predict writes."""
 
 import base64
+import contextlib
 import io
 import os
 from typing import Any, List, Sequence
@@ -9,8 +10,9 @@ import numpy as np
 import skimage.data
 from PIL import Image
 
-from inception_v3.commands.predict import classifier, contact_sheet
+from inception_v3.commands.predict import classifier
 from inception_v3.commands.predict.classifier import Outcome
+from inception_v3.commands.thumbnails import Thumbnails
 from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run
 from tests.support.pages import read_page
 
@@ -44,11 +46,8 @@ def test_contact_sheet__self_contained_with_every_image(
 
 def test_thumbnails__small_with_the_same_aspect_ratio() -> None:
     pixels = np.asarray(Image.fromarray(skimage.data.chelsea()).resize((1300, 800)))
-    thumbnails = contact_sheet.Thumbnails()
-    try:
+    with contextlib.closing(Thumbnails()) as thumbnails:
         small = Image.open(io.BytesIO(thumbnails.make(pixels)))
-    finally:
-        thumbnails.close()
     assert small.size == (320, 197)
 
 

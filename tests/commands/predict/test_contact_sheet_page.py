@@ -37,7 +37,7 @@ def write(path: pathlib.Path, images: Any) -> str:
         for name, predicted, confidence in images:
             other = 'dog' if predicted == 'cat' else 'cat'
             sheet.add(name, encoded.getvalue(), [(predicted, confidence), (other, 1 - confidence)])
-        sheet.add_problem('missing.jpg: no such file or folder')
+        sheet.add('missing.jpg', b'', [], 'no such file or folder')
         sheet.finish()
     return str(path)
 

@@ -15,8 +15,8 @@ import pytest
 
 from console import program
 from console.screen import Screen
-from inception_v3.commands.evaluate_report import __main__ as evaluate_report
-from inception_v3.commands.predict import __main__ as predict
+from data.image_files import Found
+from inception_v3.commands.predict import prediction
 from inception_v3.commands.predict.classifier import Classifier, Outcome
 from inception_v3.run.evaluations import read_evaluations
 from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
@@ -63,19 +63,6 @@ def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> No
             assert name == likely['name'] == str(likely['class'] - 1)
 
 
-def test_missing_file__exit_code_2_and_others_are_classified(trained: Trained, capfd: Any) -> None:
-    config, images = trained
-    arguments = (os.path.join(images, '000-*'), 'nowhere.jpg', f'--model={config.model_dir}', '--json')
-    code, out, err = run(capfd, *arguments)
-    assert code == 2
-    assert err[-2:] == ['nowhere.jpg: no such file or folder', '1 of 2 images could not be classified']
-    found, missing = objects(out)
-    assert missing == {'image': 'nowhere.jpg', 'error': 'no such file or folder'}
-    # By default, five classes, most probable first.
-    probabilities = [likely['probability'] for likely in found['predictions']]
-    assert len(probabilities) == 5 and probabilities == sorted(probabilities, reverse=True)
-
-
 class Stdout(io.TextIOWrapper):
     """A terminal, or a file, with an encoding."""
 
@@ -106,12 +93,11 @@ def test_text_output__fits_the_terminal_and_its_encoding(
 ) -> None:
     stdout = Stdout(encoding, is_terminal)
     monkeypatch.setattr(sys, 'stdout', stdout)
-    monkeypatch.setattr(predict.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
+    monkeypatch.setattr(prediction.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
 
     def command(screen: Screen) -> None:
-        output = predict._Output(as_json=False)
-        output.show(predict.Prediction('a.jpg', (predict.ScoredClass(3, 'Käse and more words', 0.5),)))
-        output.show(predict.Prediction('b.jpg', problem='is empty'))
+        likeliest = (prediction.ScoredClass(3, 'Käse and more words', 0.5),)
+        print(*prediction.lines_of(prediction.Prediction('a.jpg', likeliest)), sep='\n')
 
     program.run(command)
     assert stdout.lines() == ['a.jpg', expected]
@@ -180,19 +166,20 @@ class Counting(Classifier):
             self.waiting -= len(prepared)
         return [np.array([number, 0], np.float32) for number in prepared]
 
-    def close(self) -> None:
-        assert not self.waiting
+
+def predictions(model: Classifier, folder: pathlib.Path, images: int, top: int, batch_size: int) -> List[Any]:
+    """The predictions of images that have their numbers behind their ends."""
+    for number in range(images):
+        write_numbered(folder / f'{number}.jpg', number)
+    found = Found([str(folder / f'{number}.jpg') for number in range(images)], {}, [])
+    return [*prediction.predict(model, found, top, batch_size)]
 
 
 def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
-    paths = []
-    for number in range(500):
-        write_numbered(tmp_path / f'{number}.jpg', number)
-        paths.append(str(tmp_path / f'{number}.jpg'))
     model = Counting()
-    predictions = [*predict.predict(model, paths, top=1, batch_size=7)]
     # The results are in the order of the files.
-    assert [prediction.likeliest[0].probability for prediction in predictions] == [*range(500)]
+    done = predictions(model, tmp_path, 500, top=1, batch_size=7)
+    assert [each.likeliest[0].probability for each in done] == [*range(500)]
     assert 7 <= model.most <= 3 * 7
 
 
@@ -201,28 +188,17 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
     [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
 )
 def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
-    write_numbered(tmp_path / 'a.jpg', 1)
     model = Counting()
     model.class_names = names
-    (prediction,) = predict.predict(model, [str(tmp_path / 'a.jpg')], top=2, batch_size=1)
-    assert [likely.label for likely in prediction.likeliest] == shown
+    (done,) = predictions(model, tmp_path, 1, top=2, batch_size=1)
+    assert [likely.label for likely in done.likeliest] == shown
 
 
-class Diverged(Counting):
-    """A fake classifier that returns NaN for the first image."""
-
-    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
-        super().classify(prepared)
-        return [np.array([number or np.nan, 0], np.float32) for number in prepared]
-
-
-def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
-    for number in range(2):
-        write_numbered(tmp_path / f'{number}.jpg', number)
-    paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
-    first, second = predict.predict(Diverged(), paths, top=1, batch_size=2)
+def test_nan_probabilities__reported_as_a_problem(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Counting, 'classify', lambda self, batch: [np.array([each or np.nan, 0]) for each in batch])
+    first, second = predictions(Counting(), tmp_path, 2, top=1, batch_size=2)
     assert first.problem == 'the network returns NaN as probabilities: its training has diverged'
-    assert json.loads(first.json()) == {'image': paths[0], 'error': first.problem}
+    assert json.loads(first.json()) == {'image': str(tmp_path / '0.jpg'), 'error': first.problem}
     assert not second.problem and second.likeliest[0].probability == 1
 
 
@@ -231,18 +207,15 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
     model_dir = str(config.model_dir)
     model = f'--model={model_dir}'
     image = os.path.join(images, sorted(os.listdir(images))[0])
-    empty = tmp_path / 'empty'
-    empty.mkdir()
-    begun = tmp_path / 'begun'
-    begun.mkdir()
+    empty, begun, broken = (tmp_path / name for name in ('empty', 'begun', 'broken'))
+    for folder in (empty, begun, broken):
+        folder.mkdir()
     shutil.copy(os.path.join(model_dir, 'config.json'), str(begun))
     bare = shutil.copytree(model_dir, str(tmp_path / 'bare'))
     os.remove(os.path.join(bare, 'config.json'))
     damaged = shutil.copytree(model_dir, str(tmp_path / 'damaged'))
     with open(os.path.join(damaged, 'model.ckpt-5.data-00000-of-00001'), 'r+b') as file:
         file.truncate(100)
-    broken = tmp_path / 'broken'
-    broken.mkdir()
     (broken / 'saved_model.pb').write_bytes(b'no protocol buffer')
     cases = [
         ((image, f'--model={tmp_path}/none'), f'--model={tmp_path}/none: no such folder.'),
@@ -255,14 +228,11 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         ((str(empty), model), 'no images in this folder'),
         (('nothing.jpg', model), 'nothing.jpg: no such file or folder'),
         ((image, model, f'--html={tmp_path}/none/page.html'), 'cannot be written: No such file or directory'),
-        (
-            (image, model, f'--html={empty}'),
-            f'{empty}: cannot be written: it is a folder',
-        ),
+        ((image, model, f'--html={empty}'), f'{empty}: cannot be written: it is a folder'),
         ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: is a folder'),
         ((image, model, '--html='), '--html=: must be the path of a file.'),
-        ((image, model, '--top=0'), '--top=0: must be at least 1.'),
-        ((image, model, '--batch_size=-1'), '--batch_size=-1: must be at least 1.'),
+        ((image, model, '--top=0'), '--top: 0: must be a whole number, at least 1'),
+        ((image, model, '--batch_size=-1'), '--batch_size: -1: must be a whole number, at least 1'),
         ((image,), '--model'),
     ]
     for arguments, message in cases:
@@ -274,30 +244,20 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         assert len(messages) == 1 and message in messages[0], (arguments, err)
 
 
-def test_missing_packages__one_message_says_what_to_install(trained: Trained, capfd: Any, monkeypatch: Any) -> None:
-    for name in ('figures', 'page'):
-        monkeypatch.delitem(sys.modules, f'inception_v3.commands.evaluate_report.{name}', raising=False)
-        monkeypatch.delattr(sys.modules['inception_v3.commands.evaluate_report'], name, raising=False)
-    for name in [name for name in sys.modules if name.startswith('matplotlib.')]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, 'matplotlib', None)
-    assert evaluate_report.main([str(trained.config.model_dir)]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith('error: The report needs matplotlib')
-    assert line.endswith("which is not installed: pip install 'inception-v3-tpu[studies]'.")
-
-
 def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(trained: Trained, capfd: Any) -> None:
     config, images = trained
     first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
     model = f'--model={config.model_dir}'
-    code, out, _ = run(capfd, 'x.jpg', second, '*.none', first, 'x.jpg', model, '--json', '--top=99')
+    code, out, err = run(capfd, 'x.jpg', second, '*.none', first, 'x.jpg', model, '--json', '--top=99')
     assert code == 2
+    assert err[-1] == '2 of 4 images could not be classified'
     assert [found['image'] for found in objects(out)] == ['x.jpg', second, '*.none', first]
     assert [found.get('error') for found in objects(out)] == [
         *('no such file or folder', None, 'no file matches this pattern', None)
     ]
-    # All classes, without the background.
+    # All classes, without the background, most probable first.
+    probabilities = [likely['probability'] for likely in objects(out)[1]['predictions']]
+    assert probabilities == sorted(probabilities, reverse=True)
     assert sorted(likely['class'] for likely in objects(out)[1]['predictions']) == [*range(1, 11)]
     code, out, err = run(capfd, 'x.jpg', 'y.jpg', model, '--json')
     assert code == 2 and [found['image'] for found in objects(out)] == ['x.jpg', 'y.jpg']
