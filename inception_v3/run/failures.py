@@ -207,9 +207,10 @@ def check_reachable(config: Config) -> None:
 
 
 def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> TrainingError:
-    """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause and has a predecessor.
+    """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
-    A TPU shows only the loss of a loop's last step. So there the checkpoint that this command began with is kept.
+    The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
+    command began with is kept, too.
 
     Args:
       error: the evidence.

@@ -166,8 +166,8 @@ def test_verify__emulated_cores_record_one_step_per_loop(
     execute(seeded(photo_dir, model_dir, **EMULATED, mode='train', train_steps=13))
     steps = first_steps.read(model_dir)
     assert [step.step for step in steps] == [4, 8, 12]
-    for steps, compared in (('--steps=12', '4, 8, 12'), ('--steps=5', '4, 8')):
-        code, out, _ = run_provenance(capsys, model_dir, '--verify', steps)
+    for flag, compared in (('--steps=12', '4, 8, 12'), ('--steps=5', '4, 8')):
+        code, out, _ = run_provenance(capsys, model_dir, '--verify', flag)
         assert (code, out) == (0, f'loss and variables are equal bit for bit; compared after step {compared}\n')
 
 

@@ -64,13 +64,15 @@ def index_of(model_dir: Any, step: int) -> str:
     return os.path.join(str(model_dir), f'{NAME.format(step)}.index')
 
 
-def test_save__keeps_and_lists_the_newest_five(tmp_path: Any) -> None:
+def test_save__keeps_and_lists_the_newest_five_and_does_not_write_a_listed_step_again(tmp_path: Any) -> None:
     save(tmp_path, *range(1, 8))
     assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
-    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
     left = {name.split('.')[1] for name in os.listdir(str(tmp_path)) if name.startswith('model')}
     assert left == {f'ckpt-{step}' for step in range(3, 8)}
-    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+    assert latest_checkpoint(str(tmp_path)) == tf.train.latest_checkpoint(str(tmp_path)) == f'{tmp_path}/model.ckpt-7'
+    before = os.stat(index_of(tmp_path, 7)).st_mtime_ns
+    save(tmp_path, 7)
+    assert os.stat(index_of(tmp_path, 7)).st_mtime_ns == before
 
 
 @pytest.mark.parametrize('first', ['step-500/model.ckpt-500', 'pretrained.ckpt'])
@@ -93,13 +95,6 @@ def test_save__lists_the_checkpoint_of_the_beginning_until_there_are_five_others
     save(model_dir, 570)
     assert listed(model_dir) == [NAME.format(step) for step in range(530, 580, 10)]
     assert skip_damaged(str(model_dir)) == str(model_dir / NAME.format(570))
-
-
-def test_save__does_not_write_a_listed_step_again(tmp_path: Any) -> None:
-    save(tmp_path, 1, 2)
-    before = os.stat(index_of(tmp_path, 2)).st_mtime_ns
-    save(tmp_path, 2)
-    assert os.stat(index_of(tmp_path, 2)).st_mtime_ns == before
 
 
 class Killed(BaseException):
@@ -197,9 +192,7 @@ def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
             check_undamaged(checkpoint)
             assert values_of(checkpoint) == expected
         except DamagedError as error:
-            assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(
-                error
-            ) and '--skip_damaged_checkpoints' in str(error)
+            assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(error)
             found += 1
         flip(path, position, bit)
     # TensorFlow never reads the end of an index file, which holds padding and an empty list of blocks.
@@ -241,34 +234,23 @@ def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog:
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
 
 
-def test_skip_damaged__works_without_a_list_and_moves_nothing_if_all_are_damaged(tmp_path: Any) -> None:
+def test_skip_damaged__without_a_list_with_an_old_one_and_with_damaged_checkpoints_alone(tmp_path: Any) -> None:
     assert skip_damaged(str(tmp_path)) is None
-    save(tmp_path, 1, 2)
-    (tmp_path / 'checkpoint').write_text('')
-    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
-    assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
-    for step in (1, 2):
-        flip(data_of(tmp_path, step), 9)
-    with pytest.raises(CheckpointError, match=r'all checkpoints are damaged. .*model\.ckpt-2'):
-        skip_damaged(str(tmp_path))
-    assert os.path.exists(data_of(tmp_path, 2)) and not os.path.exists(str(tmp_path / 'passed_over'))
-
-
-def test_skip_damaged__lists_the_newest_five(tmp_path: Any) -> None:
     save(tmp_path, *range(1, 6))
+    # A list that ends with an older checkpoint is respected.
+    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-4')
     for step in (6, 7):
         for path in (data_of, index_of):
             shutil.copy(path(tmp_path, 5), path(tmp_path, step))
-    (tmp_path / 'checkpoint').unlink()
+    (tmp_path / 'checkpoint').write_text('')
     assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
     assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
-
-
-def test_skip_damaged__respects_a_list_that_ends_with_an_older_checkpoint(tmp_path: Any) -> None:
-    save(tmp_path, 1, 2)
-    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-1"\n')
-    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
-    assert os.path.exists(data_of(tmp_path, 2))
+    for step in range(1, 8):
+        flip(data_of(tmp_path, step), 9)
+    with pytest.raises(CheckpointError, match=r'all checkpoints are damaged. .*model\.ckpt-7'):
+        skip_damaged(str(tmp_path))
+    assert os.path.exists(data_of(tmp_path, 7)) and not os.path.exists(str(tmp_path / 'passed_over'))
 
 
 @pytest.mark.both
