@@ -4,15 +4,19 @@
 for bit. --diff compares the configurations, data and results of two runs.
 """
 
+import argparse
 import json
 import sys
-from typing import Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 from console import program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
+
+if TYPE_CHECKING:
+    from inception_v3.commands.provenance.record import Difference, RunRecord
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -38,46 +42,37 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from inception_v3.commands.provenance import record
 
         if arguments.verify:
-            return _verify(arguments.model_dir, arguments.steps, arguments.json)
-        if arguments.diff:
-            return _diff(arguments.model_dir, arguments.diff, arguments.json)
+            return _verify(arguments)
         run = record.read(arguments.model_dir)
+        if arguments.diff:
+            return _diff(run, record.read(arguments.diff), arguments.json)
         print(json.dumps(run.json(), indent=2) if arguments.json else run.text())
         return DONE
 
     return program.run(command)
 
 
-def _verify(model_dir: str, steps: Optional[int], as_json: bool) -> int:
+def _verify(arguments: argparse.Namespace) -> int:
     from inception_v3.commands.provenance import record, verification
 
-    result = verification.verify(model_dir, steps)
-    starts = result.old_start, result.new_start
-    differences = {'data': record.data_differences(*starts), 'surroundings': record.surrounding_differences(*starts)}
+    result = verification.verify(arguments.model_dir, arguments.steps)
+    differences = record.differences_of_starts(result.old_start, result.new_start)
+    steps = f'compared after step {", ".join(map(str, result.compared))}'
     recorded, repeated = result.different or (None, None)
-    if as_json:
-        values = {
-            'same': not result.different,
-            'compared': result.compared,
-            'recorded': recorded and recorded._asdict(),
-            'repeated': repeated and repeated._asdict(),
-        }
-        _print_json(values, differences)
+    if arguments.json:
+        values = {'recorded': recorded and recorded._asdict(), 'repeated': repeated and repeated._asdict()}
+        _print_json({'same': not result.different, 'compared': result.compared, **values}, differences)
+    elif recorded and repeated:
+        rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]
+        print(record.section(f'different after step {recorded.step}; {steps}', rows), _text(differences), sep='\n\n')
     else:
-        steps_compared = f'compared after step {", ".join(map(str, result.compared))}'
-        if recorded and repeated:
-            values = {name: f'{getattr(recorded, name)} -> {getattr(repeated, name)}' for name in ('loss', 'digest')}
-            print(record.section(f'different after step {recorded.step}; {steps_compared}', values), end='\n\n')
-            print(_text(differences))
-        else:
-            print(f'loss and variables are equal bit for bit; {steps_compared}')
+        print(f'loss and variables are equal bit for bit; {steps}')
     return FIX if result.different else DONE
 
 
-def _diff(old_dir: str, new_dir: str, as_json: bool) -> int:
+def _diff(old: 'RunRecord', new: 'RunRecord', as_json: bool) -> int:
     from inception_v3.commands.provenance import record
 
-    old, new = record.read(old_dir), record.read(new_dir)
     differences = record.differences(old, new)
     different = [name for name in ('configuration', 'data', 'results') if differences[name]]
     evaluations, checkpoints = record.common(old, new)
@@ -86,26 +81,21 @@ def _diff(old_dir: str, new_dir: str, as_json: bool) -> int:
         _print_json({'same': not different, **compared}, differences)
     else:
         verdict = f'different: {", ".join(different)}' if different else 'same configuration, data and results'
-        print(f'{old_dir} -> {new_dir}', _text(differences), sep='\n\n', end='\n\n')
+        print(f'{old.model_dir} -> {new.model_dir}', _text(differences), sep='\n\n', end='\n\n')
         print(f'compared {evaluations} evaluations and {checkpoints} checkpoints by step; {verdict}')
     return FIX if different else DONE
 
 
-def _print_json(values: Dict[str, Any], differences: Dict[str, List[Any]]) -> None:
+def _print_json(values: Dict[str, Any], differences: 'Dict[str, List[Difference]]') -> None:
     objects = {name: [each._asdict() for each in found] for name, found in differences.items()}
     print(json.dumps({**values, **objects}, indent=2))
 
 
-def _text(differences: Dict[str, List[Any]]) -> str:
-    from inception_v3.commands.provenance import record
+def _text(differences: 'Dict[str, List[Difference]]') -> str:
+    from inception_v3.commands.provenance.record import section
 
-    def shown(value: Any) -> str:
-        return 'none' if value is None or value == '' else str(value)
-
-    return '\n\n'.join(
-        record.section(title, {each.name: f'{shown(each.old)} -> {shown(each.new)}' for each in found}, 'the same')
-        for title, found in differences.items()
-    )
+    rows = {title: [(each.name, each) for each in found] for title, found in differences.items()}
+    return '\n\n'.join(section(title, found, 'the same') for title, found in rows.items())
 
 
 if __name__ == '__main__':

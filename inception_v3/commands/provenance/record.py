@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from console.messages import in_rows, printable
 from console.tensorflow_versions import tf
@@ -30,6 +30,10 @@ class Difference(NamedTuple):
     old: Any
     new: Any
 
+    def __str__(self) -> str:
+        old, new = ('none' if value in (None, '') else value for value in self[1:])
+        return f'{old} -> {new}'
+
 
 class Checkpoint(NamedTuple):
     """A checkpoint of a run: its path relative to model_dir, its step and the digest of its variables.
@@ -41,6 +45,9 @@ class Checkpoint(NamedTuple):
     step: Optional[int]
     digest: Optional[str]
     problem: str
+
+    def __str__(self) -> str:
+        return self.problem or f'step {self.step:,}, digest {self.digest}'
 
 
 class RunRecord(NamedTuple):
@@ -75,34 +82,26 @@ class RunRecord(NamedTuple):
     def text(self) -> str:
         """The record for a terminal."""
         seed = 'none: the run cannot be repeated' if self.config.seed is None else self.config.seed
-        return '\n\n'.join(
-            [
-                section(self.model_dir, {'seed': seed}),
-                section('configuration that differs from the defaults', starts.not_default(self.config)),
-                *(section(f'started at step {start.step:,}, {start.time}', _rows_of(start)) for start in self.starts),
-                *([] if self.starts else [section('starts', {})]),
-                _lines('evaluations', (_row_of_evaluation(each, self.config.num_classes) for each in self.evaluations)),
-                _lines('checkpoints', map(_row_of_checkpoint, self.checkpoints)),
-            ]
-        )
+        sections = [
+            section(self.model_dir, [('seed', seed)]),
+            section('configuration that differs from the defaults', starts.not_default(self.config).items()),
+            *(section(f'started at step {start.step:,}, {start.time}', _rows_of(start)) for start in self.starts),
+            section('evaluations', (_row_of_evaluation(each, self.config.num_classes) for each in self.evaluations)),
+            section('checkpoints', ((each.checkpoint, each) for each in self.checkpoints)),
+        ]
+        return '\n\n'.join(sections)
 
 
-def section(title: str, values: Dict[str, Any], without: str = 'none') -> str:
-    """A title, and a line for each value; `without` stands for no values."""
-    return _lines(title, values.items(), without)
-
-
-def _lines(title: str, rows: Any, without: str = 'none') -> str:
+def section(title: str, rows: Iterable[Tuple[str, Any]], without: str = 'none') -> str:
+    """A title, and a line for each name and value; `without` stands for no rows."""
     return f'{printable(title)}\n{in_rows([*rows] or [("", without)], "  ")}'
 
 
-def _rows_of(start: Start) -> Dict[str, Any]:
-    weights, host = start.weights or {}, start.host
+def _rows_of(start: Start) -> Iterator[Tuple[str, Any]]:
+    host, weights = start.host, {'step': None, **(start.weights or {})}
     rows = {
         'from': start.checkpoint,
-        'weights': '{path}, step {step}, {values}, digest {digest}'.format_map({'step': None, **weights})
-        if weights
-        else '',
+        'weights': start.weights and '{path}, step {step}, {values}, digest {digest}'.format_map(weights),
         'command': ' '.join(start.command),
         'in': start.directory,
         'host': f'{host.get("name")}: {host.get("cores")} cores, {host.get("processor")}',
@@ -110,7 +109,7 @@ def _rows_of(start: Start) -> Dict[str, Any]:
         'fingerprint': start.fingerprint,
         **start.versions,
     }
-    return {name: value for name, value in rows.items() if value not in ('', None)}
+    return ((name, value) for name, value in rows.items() if value not in ('', None))
 
 
 def _row_of_evaluation(evaluation: Evaluation, num_classes: int) -> Tuple[str, str]:
@@ -120,10 +119,6 @@ def _row_of_evaluation(evaluation: Evaluation, num_classes: int) -> Tuple[str, s
         f'{evaluation.images:,} images, {evaluation.weights} weights, {evaluation.time}'
     )
     return f'step {evaluation.step:,}', '; '.join([text, *evaluation.changed])
-
-
-def _row_of_checkpoint(checkpoint: Checkpoint) -> Tuple[str, str]:
-    return checkpoint.checkpoint, checkpoint.problem or f'step {checkpoint.step:,}, digest {checkpoint.digest}'
 
 
 def read(model_dir: str) -> RunRecord:
@@ -171,72 +166,55 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
       The differences by section. Two runs are equal if `configuration`, `data` and `results` (evaluations and
       checkpoints of the same steps) are empty; `surroundings` are the versions, hosts and commands of the last starts.
     """
-    last = [*zip(old.starts[-1:], new.starts[-1:])]
-    surroundings = _compared({'starts': [s.step for s in old.starts]}, {'starts': [s.step for s in new.starts]})
-    for old_start, new_start in last:
-        surroundings += surrounding_differences(old_start, new_start)
-        surroundings += _compared({'command': old_start.command}, {'command': new_start.command})
-    fingerprinted = all(start.fingerprint for start in (*old.starts[-1:], *new.starts[-1:]))
-    ignored = (*_WITHOUT_EFFECT, *(_PATHS if fingerprinted else ()))
-    configuration = _compared(dataclasses.asdict(old.config), dataclasses.asdict(new.config))
-    old_results, new_results = _results(old), _results(new)
+    last = old.starts[-1:], new.starts[-1:]
+    fingerprinted = all(start.fingerprint for each in last for start in each)
+    ignored = {*_WITHOUT_EFFECT, *(_PATHS if fingerprinted else ())}
+    results = _results(old), _results(new)
+    commands = (
+        {'starts': [start.step for start in run.starts], 'command': run.starts[-1].command if run.starts else None}
+        for run in (old, new)
+    )
+    data, surroundings = differences_of_starts(last[0][0], last[1][0]).values() if all(last) else ([], [])
     return {
-        'configuration': [each for each in configuration if each.name not in ignored],
-        'data': [each for pair in last for each in data_differences(*pair)],
-        # Results of a step that only one of the runs has are no difference.
-        'results': [
-            each for each in _compared(old_results, new_results) if each.name in {*old_results} & {*new_results}
-        ],
-        'surroundings': surroundings,
+        'configuration': _compared(*(dataclasses.asdict(run.config) for run in (old, new)), ignored),
+        'data': data,
+        # Results that only one of the runs has are no difference.
+        'results': _compared(*results, {*results[0]} ^ {*results[1]}),
+        'surroundings': [*surroundings, *_compared(*commands)],
     }
 
 
-def data_differences(old: Start, new: Start) -> List[Difference]:
-    """Compares the data sets of two starts, and the weights that they begin from."""
-    values = [
-        {
-            'data_set': start.data_set,
-            'fingerprint': start.fingerprint,
-            'weights': start.weights and [start.weights.get(name) for name in ('digest', 'values')],
-        }
-        for start in (old, new)
-    ]
-    return _compared(*values)
+def differences_of_starts(old: Start, new: Start) -> Dict[str, List[Difference]]:
+    """Compares two starts: their `data` and weights to begin from, and their `surroundings`."""
+
+    def data(start: Start) -> Dict[str, Any]:
+        weights = start.weights and [start.weights.get(name) for name in ('digest', 'values')]
+        return {'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights}
+
+    def surroundings(start: Start) -> Dict[str, Any]:
+        host = {f'host {name}': value for name, value in start.host.items()}
+        return {**start.versions, **host}
+
+    return {'data': _compared(data(old), data(new)), 'surroundings': _compared(surroundings(old), surroundings(new))}
 
 
-def surrounding_differences(old: Start, new: Start) -> List[Difference]:
-    """Compares the versions and the hosts of two starts."""
-    values = [
-        {**start.versions, **{f'host {name}': value for name, value in start.host.items()}} for start in (old, new)
-    ]
-    return _compared(*values)
+def _compared(old: Dict[str, Any], new: Dict[str, Any], ignored: AbstractSet[str] = frozenset()) -> List[Difference]:
+    names = [name for name in {**old, **new} if name not in ignored and old.get(name) != new.get(name)]
+    return [Difference(name, old.get(name), new.get(name)) for name in names]
 
 
 def common(old: RunRecord, new: RunRecord) -> Tuple[int, int]:
     """The numbers of evaluations and of checkpoints that two runs have in common, by step."""
-    return (
-        len(_evaluations(old).keys() & _evaluations(new).keys()),
-        len(_digests(old).keys() & _digests(new).keys()),
-    )
-
-
-def _compared(old: Dict[str, Any], new: Dict[str, Any]) -> List[Difference]:
-    return [Difference(name, old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)]
+    names = _results(old).keys() & _results(new).keys()
+    checkpoints = sum(name.startswith('checkpoint') for name in names)
+    return (len(names) - checkpoints) // len(_SCORES), checkpoints
 
 
 def _results(run: RunRecord) -> Dict[str, Any]:
+    """The last scores of each step, kind of weights and set of changed settings, and the digests of checkpoints."""
     scores = {
-        f'step {step}, {weights} weights, {name}{"".join(f"; {each}" for each in changed)}': getattr(evaluation, name)
-        for (step, weights, changed), evaluation in _evaluations(run).items()
+        '; '.join([f'step {each.step}, {each.weights} weights, {name}', *each.changed]): getattr(each, name)
+        for each in run.evaluations
         for name in _SCORES
     }
-    return {**scores, **{f'checkpoint of step {step}': digest for step, digest in _digests(run).items()}}
-
-
-def _evaluations(run: RunRecord) -> Dict[Tuple[int, str, Tuple[str, ...]], Evaluation]:
-    """The last evaluation of each step, kind of weights and set of changed settings."""
-    return {(e.step, e.weights, e.changed): e for e in run.evaluations}
-
-
-def _digests(run: RunRecord) -> Dict[int, str]:
-    return {c.step: c.digest for c in run.checkpoints if c.step is not None and c.digest}
+    return {**scores, **{f'checkpoint of step {each.step}': each.digest for each in run.checkpoints if each.digest}}

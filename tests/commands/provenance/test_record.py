@@ -118,4 +118,4 @@ def test_text__of_starts_evaluations_and_checkpoints() -> None:
         assert row in rows
     text = run_of(Config(num_classes=4), starts=[], evaluations=evaluations).text()
     assert 'top-5' not in text and 'none: the run cannot be repeated' in text
-    assert text.endswith('checkpoints\n    none') and 'starts\n    none' in text
+    assert text.endswith('checkpoints\n    none') and 'started at' not in text

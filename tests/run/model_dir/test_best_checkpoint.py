@@ -52,13 +52,14 @@ def test_keep__ignores_evaluations_that_cannot_be_compared(tmp_path: Any, caplog
     assert f'{next(iter(change))}: ' in caplog.text
 
 
-def test_keep__survives_a_kill_in_any_file_operation(tmp_path: Any, monkeypatch: Any) -> None:
+def test_keep__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
     offer(str(tmp_path), evaluated(1, 0.25))
     save_step(str(tmp_path), 2)
     with pytest.MonkeyPatch.context() as patch:
         operations = FileOperations(patch, None)
         best_checkpoint.keep(str(tmp_path), str(tmp_path / 'model.ckpt-2'), evaluated(2, 0.5))
     assert operations.count == OPERATIONS
+    (tmp_path / 'killed').mkdir()
     check_killed(str(tmp_path / 'killed'), range(OPERATIONS))
 
 
