@@ -30,16 +30,16 @@ _NOTE = 'saving.unfinished'
 # The folder in model_dir for checkpoints that were skipped.
 PASSED_OVER = 'passed_over'
 
+# Variables that a message names.
 _NAMED_AT_MOST = 3
+# The ways out of a damaged folder.
+_ADVICE = (
+    'add --skip_damaged_checkpoints to resume from the newest undamaged checkpoint, or start in a new --model_dir.'
+)
 
 
 class DamagedError(CheckpointError):
-    """The files of a checkpoint are damaged or incomplete, or its values are not finite.
-
-    Args:
-      checkpoint: the path of the checkpoint.
-      reason: the damage, without a period at the end.
-    """
+    """The files of a checkpoint are damaged or incomplete, or its values are not finite."""
 
     def __init__(self, checkpoint: str, reason: str):
         super().__init__(
@@ -64,31 +64,26 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
         return None
     # TensorFlow treats a list that it cannot read as an empty list.
     remote.check_readable(path)
-    try:
-        state = tf.train.get_checkpoint_state(model_dir)
-    except ValueError:
-        state = None
+    state = _state_of(model_dir)
     if not state:
-        raise CheckpointError(
-            f'{path}: lists no checkpoint. Restore the file, add --skip_damaged_checkpoints to resume from the newest '
-            'undamaged checkpoint, or start in a new --model_dir.'
-        )
-    if not is_complete(state.model_checkpoint_path):
-        raise CheckpointError(
-            f'{path}: lists {os.path.basename(state.model_checkpoint_path)}, but files of it are missing. Restore '
-            'them, add --skip_damaged_checkpoints to resume from the newest undamaged checkpoint, or start in a new '
-            '--model_dir.'
-        )
-    return state.model_checkpoint_path
+        raise CheckpointError(f'{path}: lists no checkpoint. Restore the file, {_ADVICE}')
+    newest = state.model_checkpoint_path
+    if not is_complete(newest):
+        name = os.path.basename(newest)
+        raise CheckpointError(f'{path}: lists {name}, but files of it are missing. Restore them, {_ADVICE}')
+    return newest
+
+
+def _state_of(model_dir: str) -> Any:
+    """TensorFlow's list of the checkpoints in a folder; None if it is missing or damaged."""
+    try:
+        return tf.train.get_checkpoint_state(model_dir)
+    except ValueError:
+        return None
 
 
 def newest_checkpoint(model_dir: str) -> str:
-    """The path of the newest checkpoint in a folder.
-
-    Raises:
-      CheckpointError: the folder has none, or as `latest_checkpoint`.
-      RemoteError: as `latest_checkpoint`.
-    """
+    """As `latest_checkpoint`; a folder without a checkpoint is an error."""
     checkpoint = latest_checkpoint(model_dir)
     if not checkpoint:
         raise CheckpointError(f'--model_dir={model_dir}: has no checkpoint.')
@@ -144,11 +139,10 @@ def check_fits(checkpoint: str) -> None:
     wanted: Dict[str, List[int]] = {
         v.op.name: v.shape.as_list() for v in tf.global_variables() if v.op.name not in optional
     }
-    problems = [f'{name} is missing' for name in sorted(wanted) if name not in stored]
-    problems += [
-        f'{name} has the shape {stored[name]}, not {shape}'
-        for name, shape in sorted(wanted.items())
-        if name in stored and stored[name] != shape
+    problems = [
+        f'{name} is missing' if name not in stored else f'{name} has the shape {stored[name]}, not {shape}'
+        for name, shape in sorted(wanted.items(), key=lambda each: (each[0] in stored, each[0]))
+        if stored.get(name) != shape
     ]
     if problems:
         more = len(problems) - _NAMED_AT_MOST
@@ -218,10 +212,7 @@ def _names_in_list(model_dir: str) -> List[str]:
 
     They are relative to the folder; a checkpoint elsewhere has its whole path.
     """
-    try:
-        state = tf.train.get_checkpoint_state(model_dir)
-    except ValueError:
-        state = None
+    state = _state_of(model_dir)
     if not state:
         return []
     prefix = os.path.join(model_dir, '')
@@ -299,15 +290,8 @@ def set_aside(model_dir: str, step: int) -> None:
 def remove_unfinished(model_dir: str) -> List[str]:
     """Removes checkpoints that were being written or removed when a run was killed; returns the names of the files."""
     noted = (remote.read(os.path.join(model_dir, _NOTE)) or b'').decode(errors='replace').split()
-    unlisted = {name for name in noted if name not in _names_in_list(model_dir)}
-    removed = [name for names in _files_of(model_dir).values() for name in names if _checkpoint_of(name) in unlisted]
-    for name in removed:
-        tf.io.gfile.remove(os.path.join(model_dir, name))
-    return removed
-
-
-def _checkpoint_of(file_name: str) -> str:
-    return file_name[: file_name.index('.', len(PREFIX))]
+    listed = _names_in_list(model_dir)
+    return [file for name in noted if name not in listed for file in _remove(model_dir, name)]
 
 
 def step_before(model_dir: str, step: int) -> Optional[int]:
@@ -353,6 +337,9 @@ def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     tf.io.gfile.remove(note)
 
 
-def _remove(model_dir: str, name: str) -> None:
-    for file_name in _files_of(model_dir).get(int(name.rpartition('-')[2]), []):
+def _remove(model_dir: str, name: str) -> List[str]:
+    """Removes the files of a checkpoint, and returns their names."""
+    files = _files_of(model_dir).get(_step_in(name) or 0, []) if _OWN_NAME.fullmatch(name) else []
+    for file_name in files:
         tf.io.gfile.remove(os.path.join(model_dir, file_name))
+    return files

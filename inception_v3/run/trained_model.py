@@ -70,7 +70,8 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         if not path:
             raise CheckpointError(f'{model_dir}: contains no checkpoint.')
     else:
-        path = next(filter(is_complete, (os.path.join(model_dir, checkpoint), checkpoint)), None)
+        paths = (os.path.join(model_dir, checkpoint), checkpoint)
+        path = next((path for path in paths if is_complete(path)), None)
         if not path:
             raise CheckpointError(
                 f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '

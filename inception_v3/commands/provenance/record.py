@@ -166,21 +166,26 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
       The differences by section. Two runs are equal if `configuration`, `data` and `results` (evaluations and
       checkpoints of the same steps) are empty; `surroundings` are the versions, hosts and commands of the last starts.
     """
-    last = old.starts[-1:], new.starts[-1:]
-    fingerprinted = all(start.fingerprint for each in last for start in each)
+    last = [*zip(old.starts[-1:], new.starts[-1:])]
+    of_starts = [differences_of_starts(*pair) for pair in last]
+    fingerprinted = all(start.fingerprint for start in (*old.starts[-1:], *new.starts[-1:]))
     ignored = {*_WITHOUT_EFFECT, *(_PATHS if fingerprinted else ())}
     results = _results(old), _results(new)
-    commands = (
-        {'starts': [start.step for start in run.starts], 'command': run.starts[-1].command if run.starts else None}
-        for run in (old, new)
-    )
-    data, surroundings = differences_of_starts(last[0][0], last[1][0]).values() if all(last) else ([], [])
+    # Results that only one of the runs has are no difference.
+    of_one = {*results[0]} ^ {*results[1]}
     return {
-        'configuration': _compared(*(dataclasses.asdict(run.config) for run in (old, new)), ignored),
-        'data': data,
-        # Results that only one of the runs has are no difference.
-        'results': _compared(*results, {*results[0]} ^ {*results[1]}),
-        'surroundings': [*surroundings, *_compared(*commands)],
+        'configuration': _compared(dataclasses.asdict(old.config), dataclasses.asdict(new.config), ignored),
+        'data': [each for found in of_starts for each in found['data']],
+        'results': _compared(results[0], results[1], of_one),
+        'surroundings': [
+            *(each for found in of_starts for each in found['surroundings']),
+            *_compared({'starts': [s.step for s in old.starts]}, {'starts': [s.step for s in new.starts]}),
+            *(
+                each
+                for before, now in last
+                for each in _compared({'command': before.command}, {'command': now.command})
+            ),
+        ],
     }
 
 

@@ -103,9 +103,8 @@ def test_files__have_averages_under_the_names_of_the_weights_and_int8(
 @pytest.mark.parametrize('name', NAMES)
 def test_folder__has_labels_and_a_card(made: Dict[str, Any], finished_run: FinishedRun, name: str) -> None:
     folder = made['out'] / name
-    assert {*os.listdir(str(folder))} == {
-        *(FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json', 'prepare.py')
-    }
+    files = {FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json', 'prepare.py'}
+    assert {*os.listdir(str(folder))} == files
     assert (folder / 'labels.txt').read_text().splitlines() == CLASSES
     card = (folder / 'README.md').read_text()
     low, high = stats.binomtest(round(evaluations(finished_run.config)[-1].top_1 * 359), 359).proportion_ci(
@@ -117,13 +116,10 @@ def test_folder__has_labels_and_a_card(made: Dict[str, Any], finished_run: Finis
     assert '--model_dir' not in card and [*FORMATS] == [*NAMES]
 
 
-def test_wilson_interval__agrees_with_scipy() -> None:
+def test_card__interval_agrees_with_scipy_and_labels_are_a_line_per_class() -> None:
     for right, images in ((0, 10), (10, 10), (354, 359), (1, 3)):
         interval = stats.binomtest(right, images).proportion_ci(method='wilson')
         assert wilson_interval(right, images) == pytest.approx((interval.low, interval.high), abs=1e-6)
-
-
-def test_labels__are_a_line_per_class() -> None:
     assert labels(['background', 'two\nlines'], 3) == 'background\ntwo lines\n\n'
 
 

@@ -1,5 +1,7 @@
 """Tests of predict: predictions, reports of unreadable images, and messages."""
 
+import base64
+import contextlib
 import io
 import json
 import os
@@ -12,14 +14,17 @@ from typing import Any, List, Optional, Sequence
 import numpy as np
 import PIL.Image
 import pytest
+import skimage.data
 
 from console import program
 from console.screen import Screen
 from data.image_files import Found
-from inception_v3.commands.predict import prediction
+from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier, Outcome
+from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.evaluations import read_evaluations
 from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
+from tests.support.pages import read_page
 
 IMAGES = 359
 
@@ -63,22 +68,6 @@ def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> No
             assert name == likely['name'] == str(likely['class'] - 1)
 
 
-class Stdout(io.TextIOWrapper):
-    """A terminal, or a file, with an encoding."""
-
-    def __init__(self, encoding: str, is_terminal: bool):
-        self.content = io.BytesIO()
-        self.is_terminal = is_terminal
-        super().__init__(self.content, encoding=encoding)
-
-    def isatty(self) -> bool:
-        return self.is_terminal
-
-    def lines(self) -> List[str]:
-        self.flush()
-        return self.content.getvalue().decode(self.encoding).splitlines()
-
-
 @pytest.mark.parametrize(
     ('encoding', 'is_terminal', 'expected'),
     [
@@ -91,8 +80,10 @@ class Stdout(io.TextIOWrapper):
 def test_text_output__fits_the_terminal_and_its_encoding(
     monkeypatch: Any, encoding: str, is_terminal: bool, expected: str
 ) -> None:
-    stdout = Stdout(encoding, is_terminal)
+    content = io.BytesIO()
+    stdout = io.TextIOWrapper(content, encoding=encoding)
     monkeypatch.setattr(sys, 'stdout', stdout)
+    monkeypatch.setattr(stdout, 'isatty', lambda: is_terminal, raising=False)
     monkeypatch.setattr(prediction.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
 
     def command(screen: Screen) -> None:
@@ -100,27 +91,30 @@ def test_text_output__fits_the_terminal_and_its_encoding(
         print(*prediction.lines_of(prediction.Prediction('a.jpg', likeliest)), sep='\n')
 
     program.run(command)
-    assert stdout.lines() == ['a.jpg', expected]
+    stdout.flush()
+    assert content.getvalue().decode(encoding).splitlines() == ['a.jpg', expected]
 
 
 @pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])
 def test_unreadable_images__reported_while_others_are_classified(
-    trained: Trained, odd_images: str, capfd: Any, kind: str
+    trained: Trained, odd_images: str, tmp_path: Any, capfd: Any, kind: str
 ) -> None:
-    model = getattr(trained.config, kind)
-    arguments = (odd_images, 'nowhere.jpg', f'--model={model}', '--json', '--top=11', '--batch_size=4')
+    model, path = f'--model={getattr(trained.config, kind)}', tmp_path / 'sheet.html'
+    arguments = (odd_images, 'nowhere.jpg', model, '--json', '--top=11', '--batch_size=4', f'--html={path}')
     code, out, err = run(capfd, *arguments)
     assert code == 2
     found = {os.path.basename(o['image']): o for o in objects(out)}
-    assert {name for name, o in found.items() if 'error' in o} == {*PROBLEMS, 'nowhere.jpg'}
-    for name, problem in PROBLEMS.items():
+    problems = {**PROBLEMS, 'nowhere.jpg': 'no such file or folder'}
+    assert {name for name, o in found.items() if 'error' in o} == {*problems}
+    page = read_page(path)
+    for name, problem in problems.items():
         assert problem in found[name]['error']
-        (line,) = [line for line in err if os.path.join(odd_images, name) in line]
-        assert problem in line
-    assert 'nowhere.jpg: no such file or folder' in err
+        for lines in (err, page.text):
+            (line,) = [line for line in lines if name in line]
+            assert problem in line
     (skipped,) = [line for line in err if line.startswith('skipped')]
     assert skipped.startswith('skipped 1 files that are no images') and skipped.endswith('notes.txt')
-    assert f'{len(PROBLEMS) + 1} of {len(found)} images could not be classified' in err
+    assert f'{len(problems)} of {len(found)} images could not be classified' in err
     assert not any('Traceback' in line for line in err)
     # JSON output preserves the bytes of file names.
     names = {os.fsencode(name) for name in found}
@@ -136,6 +130,47 @@ def test_unreadable_images__reported_while_others_are_classified(
     for name in ('one.png', 'cmyk.jpg', 'cat.gif'):
         assert len(probabilities(name)) == 10 and 0.5 < sum(probabilities(name)) < 1
 
+    done = [o for o in objects(out) if 'predictions' in o]
+    assert f'{len(done)} classified.' in page.text and len(page.images) == len(done)
+    assert {os.path.join(odd_images, 'sub', name) for name in ('K\u00e4se & <b>.JPEG', '\\udcff.jpg')} <= {*page.text}
+    for o in done:
+        for likely in o['predictions']:
+            assert f'{100 * likely["probability"]:.1f} %' in page.text
+    # A thumbnail shows the whole image: its mean colour is that of the photograph.
+    number = [os.path.basename(o['image']) for o in done].index('cat.png')
+    encoded = base64.b64decode(page.images[number].partition(',')[2])
+    thumbnail = np.asarray(PIL.Image.open(io.BytesIO(encoded)))
+    assert thumbnail.shape == (96, 96, 3)
+    np.testing.assert_allclose(thumbnail.mean((0, 1)), skimage.data.chelsea()[:96, :96].mean((0, 1)), atol=1.5)
+    assert not os.path.exists(f'{path}.unfinished')
+    with contextlib.closing(Thumbnails()) as thumbnails:
+        small = PIL.Image.open(io.BytesIO(thumbnails.make(np.zeros([800, 1300, 3], np.uint8))))
+    assert small.size == (320, 197)
+
+
+def test_interruption__page_shows_the_images_that_were_done(
+    trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
+) -> None:
+    classify = classifier.CheckpointClassifier.classify
+    batches: List[int] = []
+
+    def interrupted(self: Any, prepared: Sequence[Any]) -> List[Outcome]:
+        batches.append(len(prepared))
+        if len(batches) == 3:
+            raise KeyboardInterrupt
+        return classify(self, prepared)
+
+    monkeypatch.setattr(classifier.CheckpointClassifier, 'classify', interrupted)
+    path = tmp_path / 'sheet.html'
+    arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
+    code, out, err = run(capfd, *arguments)
+    assert code == 130
+    assert err[-1] == 'error: interrupted; the output holds the images that were done'
+    page = read_page(path)
+    assert len(page.images) == 16
+    assert '16 classified, then interrupted.' in page.text
+    assert sum(line.endswith('.jpg') for line in out) == 16
+
 
 END_OF_JPEG = b'\xff\xd9'
 
@@ -150,8 +185,8 @@ def write_numbered(path: pathlib.Path, number: int) -> None:
 class Counting(Classifier):
     """A fake classifier that counts the images that are prepared but not yet classified."""
 
-    def __init__(self) -> None:
-        self.name, self.class_names = 'counting', ['zero', 'one']
+    def __init__(self, *class_names: str) -> None:
+        self.class_names = class_names or ('zero', 'one')
         self.waiting = self.most = 0
         self._lock = threading.Lock()
 
@@ -188,9 +223,7 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
     [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
 )
 def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
-    model = Counting()
-    model.class_names = names
-    (done,) = predictions(model, tmp_path, 1, top=2, batch_size=1)
+    (done,) = predictions(Counting(*names), tmp_path, 1, top=2, batch_size=1)
     assert [likely.label for likely in done.likeliest] == shown
 
 

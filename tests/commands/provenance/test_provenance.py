@@ -68,7 +68,8 @@ def repeated_exactly(trained: str, photo_dir: str, monkeypatch: Any) -> List[Con
 def run_provenance(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
     capsys.readouterr()
     code = provenance.main(arguments)
-    return (code, *capsys.readouterr())
+    out, err = capsys.readouterr()
+    return code, out, err
 
 
 def rewrite_start(run: str, change: Callable[[Dict[str, Any]], Any], position: int = 0) -> None:
@@ -264,8 +265,8 @@ def test_verify__refuses_what_cannot_be_repeated(
 def test_wrong_arguments__refused_by_name(tmp_path: Any, capsys: Any) -> None:
     for content, part in (('', 'name the model_dir of a run'), ('{"no_such": 1}', 'config.json')):
         (tmp_path / 'config.json').write_text(content)
-        for arguments in ([], [f'--diff={tmp_path}']):
-            code, out, err = run_provenance(capsys, str(tmp_path), *arguments)
+        for other in ('--json', f'--diff={tmp_path}'):
+            code, out, err = run_provenance(capsys, str(tmp_path), other)
             assert (code, out) == (2, '') and err.startswith(f'error: {tmp_path}/') and part in err
     for words in (['--steps=3'], ['--verify', '--steps=0'], ['--verify', '--diff=m']):
         with pytest.raises(SystemExit, match='2'):

@@ -200,13 +200,14 @@ def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
 
 
 @pytest.mark.parametrize('file_of', [data_of, index_of])
-@pytest.mark.parametrize('fraction', [0, 0.5])
-def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, file_of: Any, fraction: float) -> None:
+def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, file_of: Any) -> None:
     save(tmp_path, 1)
-    os.truncate(file_of(tmp_path, 1), int(fraction * os.path.getsize(file_of(tmp_path, 1))))
-    with pytest.raises(DamagedError):
-        check_undamaged(str(tmp_path / 'model.ckpt-1'))
-    os.remove(file_of(tmp_path, 1))
+    path = file_of(tmp_path, 1)
+    for size in (os.path.getsize(path) // 2, 0):
+        os.truncate(path, size)
+        with pytest.raises(DamagedError):
+            check_undamaged(str(tmp_path / 'model.ckpt-1'))
+    os.remove(path)
     with pytest.raises(DamagedError, match='files are missing'):
         check_undamaged(str(tmp_path / 'model.ckpt-1'))
 
