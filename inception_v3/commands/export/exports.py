@@ -20,8 +20,7 @@ from inception_v3.commands.export import prepare
 from inception_v3.commands.export.formats import FORMATS, ExportError, of_variables
 from inception_v3.commands.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
 from inception_v3.config import ConfigError
-from inception_v3.run import origin, trained_data, trained_model
-from inception_v3.run.card import CARD_FILE, LABELS_FILE, card, interval, labels
+from inception_v3.run import card, origin, trained_data, trained_model
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.files import check_writable
 
@@ -105,7 +104,7 @@ class Agreement(NamedTuple):
     def line(self) -> str:
         """The line of the model card."""
         return (
-            f'in its own runtime, {interval(self.right, self.images)}; largest difference of logits from the '
+            f'in its own runtime, {card.interval(self.right, self.images)}; largest difference of logits from the '
             f"checkpoint's {self.difference:.2g}"
         )
 
@@ -156,13 +155,10 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, lea
         f'`{_DESCRIPTION}`: input, outputs, and the steps from decoded pixels to the input; `{_PROGRAM}` carries them '
         'out',
         f'prepared images are made from pixels as viewers show them: {DECODING}',
-        f'`{LABELS_FILE}`: the names of the classes',
+        f'`{card.LABELS_FILE}`: the names of the classes',
     ]
+    description = json.dumps(describe(config, network.class_names), indent=2, ensure_ascii=False) + '\n'
+    write_whole(os.path.join(folder, _DESCRIPTION), description)
+    write_whole(os.path.join(folder, _PROGRAM), pathlib.Path(prepare.__file__).read_text(encoding='utf-8'))
     own = origin.origin_of(config, network.model.checkpoint)
-    for file, content in (
-        (_DESCRIPTION, json.dumps(describe(config, network.class_names), indent=2, ensure_ascii=False) + '\n'),
-        (_PROGRAM, pathlib.Path(prepare.__file__).read_text(encoding='utf-8')),
-        (LABELS_FILE, labels(network.class_names, config.num_classes)),
-        (CARD_FILE, card(name, contents, config, own, verified, learned)),
-    ):
-        write_whole(os.path.join(folder, file), content)
+    card.write(folder, name, contents, config, own, verified, learned, network.class_names)
