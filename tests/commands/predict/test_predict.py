@@ -53,11 +53,9 @@ def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(trained: T
 def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> None:
     config, images = trained
     pattern = os.path.join(images, '00[0-2]-*')
-    code, as_json, _ = run(capfd, pattern, f'--model={config.model_dir}', '--json', '--top=2')
-    assert code == 0
+    _, as_json, _ = run(capfd, pattern, f'--model={config.model_dir}', '--json', '--top=2')
     code, out, _ = run(capfd, pattern, f'--model={config.model_dir}', '--top=2')
-    assert code == 0
-    assert len(out) == 9
+    assert code == 0 and len(out) == 9
     for found, (path, *lines) in zip(objects(as_json), (out[:3], out[3:6], out[6:])):
         assert path == found['image']
         for line, likely in zip(lines, found['predictions']):
@@ -175,13 +173,6 @@ def test_interruption__page_shows_the_images_that_were_done(
 END_OF_JPEG = b'\xff\xd9'
 
 
-def write_numbered(path: pathlib.Path, number: int) -> None:
-    """Writes a JPEG file with a number behind its end."""
-    file = io.BytesIO()
-    PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
-    path.write_bytes(file.getvalue() + b'%d' % number)
-
-
 class Counting(Classifier):
     """A fake classifier that counts the images that are prepared but not yet classified."""
 
@@ -204,8 +195,10 @@ class Counting(Classifier):
 
 def predictions(model: Classifier, folder: pathlib.Path, images: int, top: int, batch_size: int) -> List[Any]:
     """The predictions of images that have their numbers behind their ends."""
+    file = io.BytesIO()
+    PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
     for number in range(images):
-        write_numbered(folder / f'{number}.jpg', number)
+        (folder / f'{number}.jpg').write_bytes(file.getvalue() + b'%d' % number)
     found = Found([str(folder / f'{number}.jpg') for number in range(images)], {}, [])
     return [*prediction.predict(model, found, top, batch_size)]
 

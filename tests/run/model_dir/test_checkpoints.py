@@ -101,43 +101,29 @@ class Killed(BaseException):
     """Stops the code under test, like a kill: no handler catches it."""
 
 
-class Operations:
-    """Lets `fatal` operations on files happen, and raises `Killed` in place of the next one."""
-
-    def __init__(self, patch: Any, fatal: int):
-        self.count = 0
-        self._fatal = fatal
-        for module, name in ((checkpoints, 'write_whole'), (tf.io.gfile, 'remove')):
-            patch.setattr(module, name, self.counted(getattr(module, name)))
-
-    def counted(self, operation: Any) -> Any:
-        def count(*arguments: Any) -> None:
-            if self.count == self._fatal:
-                raise Killed
-            self.count += 1
-            operation(*arguments)
-
-        return count
-
-
-def save_copy(model_dir: Any, operations: Operations) -> None:
-    """Saves step 6: a copy of step 5, which is renamed as a whole."""
-
-    def write() -> None:
-        for path in (data_of, index_of):
-            shutil.copy(path(model_dir, 5), path(model_dir, 6))
-
-    checkpoints.save(str(model_dir), 6, operations.counted(write))
-
-
 def test_save__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
     save(tmp_path / 'before', *range(1, 6))
     for fatal in itertools.count():
         model_dir = shutil.copytree(str(tmp_path / 'before'), str(tmp_path / str(fatal)))
+        count = itertools.count()
+
+        def counted(operation: Any, fatal: int = fatal, count: Any = count) -> Any:
+            def run(*arguments: Any) -> None:
+                if next(count) == fatal:
+                    raise Killed
+                operation(*arguments)
+
+            return run
+
+        def copy_step_5(model_dir: str = model_dir) -> None:
+            for path in (data_of, index_of):
+                shutil.copy(path(model_dir, 5), path(model_dir, 6))
+
         with pytest.MonkeyPatch.context() as patch:
-            operations = Operations(patch, fatal)
+            for module, name in ((checkpoints, 'write_whole'), (tf.io.gfile, 'remove')):
+                patch.setattr(module, name, counted(getattr(module, name)))
             try:
-                save_copy(model_dir, operations)
+                checkpoints.save(model_dir, 6, counted(copy_step_5))
                 break
             except Killed:
                 pass
@@ -217,18 +203,14 @@ def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog:
     save(tmp_path, 1, 2, 3, 4)
     flip(data_of(tmp_path, 4), 100)
     os.remove(index_of(tmp_path, 3))
-    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert skip_damaged(str(tmp_path)) == latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
-    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     moved = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
     moved.remove('model.ckpt-3.index')
     assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == moved
-    logged = [message for message in caplog.messages if 'skipped, and moved into' in message]
-    assert (
-        len(logged) == 2
-        and re.search(r'model\.ckpt-4: is damaged \(.*model\.ckpt-4.*: Checksum does not match', logged[0])
-        and 'model.ckpt-3: is dam' in logged[1]
-    )
+    newer, older = [message for message in caplog.messages if 'skipped, and moved into' in message]
+    assert re.search(r'model\.ckpt-4: is damaged \(.*model\.ckpt-4.*: Checksum does not match', newer)
+    assert 'model.ckpt-3: is dam' in older
     # The same steps can be saved again.
     save(tmp_path, 3, 4)
     check_undamaged(str(tmp_path / 'model.ckpt-4'))

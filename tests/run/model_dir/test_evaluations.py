@@ -18,7 +18,6 @@ from inception_v3.run.evaluations import (
 )
 from inception_v3.run.files import check_writable
 from inception_v3.run.summary import summary_of
-from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
 
 
@@ -28,15 +27,11 @@ def test_read_evaluations__skips_damaged_lines(tmp_path: Any, caplog: Any) -> No
     append_evaluation(str(tmp_path), EVALUATION)
     earlier = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}
     wrong: List[Dict[str, Any]] = [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}]
-    with open(str(tmp_path / RESULTS_FILE), 'ab') as file:
-        file.write(json.dumps(earlier).encode() + b'\n' + bytes(range(128, 256)) + b'\n3\n' + b'[' * 100_000 + b'\n')
-        file.writelines(json.dumps({**EVALUATION._asdict(), **each}).encode() + b'\n' for each in wrong)
-        file.write(b'{"step": 8, "check')
+    lines = [earlier, *({**EVALUATION._asdict(), **each} for each in wrong)]
+    with open(str(tmp_path / RESULTS_FILE), 'a') as file:
+        file.write('\n'.join([*map(json.dumps, lines), '{"step": 8, "check']))
     append_evaluation(str(tmp_path), EVALUATION._replace(step=9))
     assert read_evaluations(str(tmp_path)) == [EVALUATION, EVALUATION, EVALUATION._replace(step=9)]
-    (tmp_path / 'config.json').write_bytes(bytes(range(128, 256)))
-    save_step(str(tmp_path), 7)
-    assert changed_since_training(Config(), None, str(tmp_path / 'model.ckpt-7')) == ()
 
 
 # Another value of each setting that changes the result of an evaluation, and of some that do not.

@@ -1,4 +1,4 @@
-"""Tests of the lock that allows one trainer at a time in a model_dir."""
+"""Tests of the lock that allows one trainer at a time in a model_dir; `test_damaged_files` damages its claim."""
 
 import contextlib
 import fcntl
@@ -28,6 +28,18 @@ def claim_of(folder: Any) -> Dict[str, Any]:
 def write_claim(folder: Any, **values: Any) -> None:
     claim = {'host': 'far', 'process': 1, 'since': SINCE, 'machine': 'other', 'birth': '1', 'renewed': time.time()}
     (folder / CLAIM_FILE).write_text(json.dumps({**claim, **values}))
+
+
+def check_taken_over(folder: Any) -> None:
+    with TrainerLock(str(folder), SINCE):
+        assert claim_of(folder)['process'] == os.getpid()
+    assert os.listdir(str(folder)) == []
+
+
+def refused(folder: Any) -> str:
+    with pytest.raises(LockedError) as error, TrainerLock(str(folder), SINCE):
+        pass
+    return str(error.value)
 
 
 # Locks a folder as a trainer does, and waits until its standard input closes.
@@ -72,45 +84,49 @@ def kind(request: Any, monkeypatch: Any) -> str:
 
 def test_lock__names_its_holder_and_ends_with_it(tmp_path: Any, kind: str) -> None:
     with other_process(tmp_path) as first:
-        with pytest.raises(LockedError) as error, TrainerLock(str(tmp_path), 'now'):
-            pass
-        for part in (f'--model_dir={tmp_path}', f'process {first} on {socket.gethostname()}, since {SINCE}'):
-            assert part in str(error.value)
+        message = refused(tmp_path)
+        assert f'--model_dir={tmp_path}' in message
+        assert f'process {first} on {socket.gethostname()}, since {SINCE}' in message
         assert claim_of(tmp_path)['process'] == first
-    with TrainerLock(str(tmp_path), 'now'):
-        assert claim_of(tmp_path)['process'] == os.getpid()
-    assert os.listdir(str(tmp_path)) == []
+    check_taken_over(tmp_path)
 
 
 def test_lock__is_released_after_errors_and_on_request(tmp_path: Any) -> None:
     with pytest.raises(ZeroDivisionError), TrainerLock(str(tmp_path), SINCE):
         raise ZeroDivisionError
-    lock = TrainerLock(str(tmp_path), SINCE)
-    with lock:
-        with pytest.raises(LockedError), TrainerLock(str(tmp_path), SINCE):
-            pass
+    with TrainerLock(str(tmp_path), SINCE) as lock:
+        refused(tmp_path)
         lock.release()
-        with TrainerLock(str(tmp_path), SINCE):
-            pass
-    assert os.listdir(str(tmp_path)) == []
-
-
-def refused(folder: Any) -> str:
-    with pytest.raises(LockedError) as error:
-        TrainerLock(str(folder), SINCE).__enter__()
-    return str(error.value)
+        check_taken_over(tmp_path)
 
 
 def test_lock_of_another_machine__outlives_an_outage_of_90_seconds_and_expires_after_180(tmp_path: Any) -> None:
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
     write_claim(tmp_path, renewed=time.time() - STALE_AFTER + 50)
+    assert trainer_lock.is_claimed_elsewhere(str(tmp_path))
     message = refused(tmp_path)
     assert 'process 1 on far, ' in message and 0 < int(message.split()[-2]) <= 50
     assert claim_of(tmp_path)['host'] == 'far'
     write_claim(tmp_path, renewed=time.time() - 181)
-    with TrainerLock(str(tmp_path), SINCE):
-        assert claim_of(tmp_path)['process'] == os.getpid()
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    check_taken_over(tmp_path)
     # A renewal just before the outage, one that fails during it, and the next one.
     assert 2 * trainer_lock._RENEW_EVERY + 90 < STALE_AFTER == 180
+
+
+@pytest.mark.parametrize('birth', ['1', 'of a live process'])
+def test_lock__believes_the_file_lock_and_the_birth_of_a_process_more_than_a_claim(
+    tmp_path: Any, kind: str, birth: str
+) -> None:
+    process = os.getppid()
+    lives = birth != '1'
+    values = {'process': process, 'birth': trainer_lock._birth(process) if lives else birth}
+    write_claim(tmp_path, machine=trainer_lock._machine(), **values)
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    if lives and kind == 'no flock':
+        assert f'process {process} on far' in refused(tmp_path)
+    else:
+        check_taken_over(tmp_path)
 
 
 def test_lock__yields_to_a_trainer_that_wrote_at_the_same_moment(tmp_path: Any, monkeypatch: Any) -> None:
@@ -126,37 +142,12 @@ def test_lock__yields_to_a_trainer_that_wrote_at_the_same_moment(tmp_path: Any, 
     # The refused trainer has released the folder, and has left the other one's claim.
     assert claim_of(tmp_path)['host'] == 'far'
     os.remove(str(tmp_path / CLAIM_FILE))
-    with TrainerLock(str(tmp_path), SINCE):
-        pass
-
-
-@pytest.mark.parametrize('text', ['', '{"host": "f', '[1]', '{}', '{"machine": 5}'])
-def test_lock__ignores_a_damaged_claim(tmp_path: Any, text: str) -> None:
-    (tmp_path / CLAIM_FILE).write_text(text)
-    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
-    with TrainerLock(str(tmp_path), SINCE):
-        assert claim_of(tmp_path)['process'] == os.getpid()
-
-
-@pytest.mark.parametrize('claim', ['without a process', 'of an earlier process', 'of a live process'])
-def test_lock__takes_over_a_claim_of_this_machine_without_its_process(tmp_path: Any, kind: str, claim: str) -> None:
-    values = {'machine': trainer_lock._machine(), 'renewed': time.time()}
-    if claim != 'without a process':
-        # Born at another time than the process that wrote the claim; the file lock knows better than a claim.
-        birth = '1' if claim == 'of an earlier process' else trainer_lock._birth(os.getppid())
-        values = {'host': 'here', 'since': SINCE, 'process': os.getppid(), 'birth': birth, **values}
-    (tmp_path / CLAIM_FILE).write_text(json.dumps(values))
-    if kind == 'no flock' and claim == 'of a live process':
-        assert f'process {os.getppid()} on here' in refused(tmp_path)
-        return
-    with TrainerLock(str(tmp_path), SINCE):
-        assert claim_of(tmp_path)['process'] == os.getpid()
+    check_taken_over(tmp_path)
 
 
 def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
-    lock = TrainerLock(str(tmp_path), SINCE)
-    with lock:
+    with TrainerLock(str(tmp_path), SINCE) as lock:
         first = claim_of(tmp_path)['renewed']
         wait_for(lambda: claim_of(tmp_path)['renewed'] > first)
         lock.check()
@@ -184,27 +175,17 @@ def test_hook__ends_training_that_has_lost_the_lock_in_a_suspension(tmp_path: An
 
 
 def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: Any) -> None:
-    write, began, ended = trainer_lock.write_whole, threading.Event(), threading.Event()
+    write, began = trainer_lock.write_whole, threading.Event()
+    ended: List[float] = []
 
     def write_slowly(*arguments: Any) -> None:
         began.set()
         time.sleep(0.2)
         write(*arguments)
-        ended.set()
+        ended.append(time.time())
 
     monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
     with TrainerLock(str(tmp_path), SINCE):
         monkeypatch.setattr(trainer_lock, 'write_whole', write_slowly)
         assert began.wait(60)
-    assert ended.wait(60)
-    assert os.listdir(str(tmp_path)) == []
-
-
-def test_is_claimed_elsewhere__is_true_until_the_claim_expires(tmp_path: Any) -> None:
-    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
-    write_claim(tmp_path)
-    assert trainer_lock.is_claimed_elsewhere(str(tmp_path))
-    others: List[Dict[str, Any]] = [{'renewed': time.time() - STALE_AFTER - 1}, {'machine': trainer_lock._machine()}]
-    for values in others:
-        write_claim(tmp_path, **values)
-        assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    assert ended and os.listdir(str(tmp_path)) == []
