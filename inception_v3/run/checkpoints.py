@@ -57,7 +57,6 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
 
     Raises:
       CheckpointError: the list of checkpoints, the file `checkpoint`, is damaged; or files of the newest are missing.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     path = os.path.join(model_dir, _LIST)
     if not remote.exists(path):
@@ -112,7 +111,6 @@ def step_of(checkpoint: str) -> int:
 
     Raises:
       CheckpointError: the checkpoint cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     return int(_reader(checkpoint).get_tensor(tf.GraphKeys.GLOBAL_STEP))
 
@@ -173,7 +171,6 @@ def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
 
     Raises:
       DamagedError: a file is damaged.
-      RemoteError: access to a file is denied, or the store cannot be reached.
     """
     try:
         with checkpoint_errors():
@@ -195,7 +192,6 @@ def check_undamaged(checkpoint: str) -> None:
       DamagedError: a file is damaged or missing.
       NotFiniteError: a value is not finite.
       CheckpointError: it is not a checkpoint of a training run.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     if not is_complete(checkpoint):
         raise DamagedError(checkpoint, 'files are missing')
@@ -253,7 +249,6 @@ def skip_damaged(model_dir: str) -> Optional[str]:
 
     Raises:
       CheckpointError: all checkpoints are damaged. None is moved.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     listed = _names_in_list(model_dir)
     newest_step = _step_in(listed[-1]) if listed else None

@@ -57,7 +57,6 @@ def read_config(model_dir: str) -> Optional[Config]:
 
     Raises:
       ConfigError: the file is damaged, or has a setting that is not allowed.
-      RemoteError: the file cannot be read.
     """
     path = os.path.join(model_dir, CONFIG_FILE)
     text = text_of(path)

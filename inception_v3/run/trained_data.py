@@ -45,7 +45,6 @@ def of_checkpoint(config: Config, checkpoint: str) -> TrainedData:
 
     Raises:
       DataError: nothing is recorded, and the description of the present data set cannot be read.
-      RemoteError: access to the record is denied, or the store cannot be reached.
     """
     recorded, present = starts.before(checkpoint), None
     last = recorded[-1] if recorded else None
@@ -116,7 +115,6 @@ def check(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> No
 
     Raises:
       ConfigError: they are others, and `--allow_other_data_set` is not given.
-      RemoteError: access to the record is denied, or the store cannot be reached.
     """
     recorded = starts.before(checkpoint)
     last = recorded[-1] if recorded else None

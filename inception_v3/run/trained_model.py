@@ -63,7 +63,6 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     Raises:
       CheckpointError: there is no such checkpoint, or it cannot be read.
       ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     if checkpoint is None:
         path = latest_checkpoint(model_dir)

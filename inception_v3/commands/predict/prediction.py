@@ -94,7 +94,7 @@ def predict(
             encoded = image_files.read(path)
             accepted, pixels = intake.accept_and_decode(encoded)
             if accepted.encoded is not encoded and model.has_images_as_viewed and encoded.startswith(_AS_VIEWED):
-                image = model.prepare(encoded)
+                image = model.prepare(encoded, None)
             else:
                 image = model.prepare(accepted.encoded, pixels)
         except UnreadableError as error:

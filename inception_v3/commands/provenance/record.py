@@ -126,7 +126,6 @@ def read(model_dir: str) -> RunRecord:
 
     Raises:
       ConfigError: `config.json` is missing or cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     config = read_config(model_dir)
     if not config:

@@ -44,7 +44,6 @@ def verify(model_dir: str, steps: Optional[int]) -> Verification:
 
     Raises:
       CannotVerifyError: the run cannot be repeated; the message gives the reason.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     all_starts, recorded = starts.read(model_dir), first_steps.read(model_dir)
     if not all_starts:

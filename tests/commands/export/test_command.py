@@ -1,5 +1,6 @@
 """Tests of `inception-v3 export`: every format in its own runtime, and what stands beside it."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,7 +20,7 @@ from inception_v3.commands.export.__main__ import NAMES
 from inception_v3.commands.export.exports import Agreement
 from inception_v3.commands.export.formats import FORMATS, ExportError
 from inception_v3.commands.export.network import FrozenNetwork
-from inception_v3.commands.predict.classifier import CheckpointClassifier
+from inception_v3.commands.predict.classifier import of_checkpoint
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
 from inception_v3.run.card import labels, wilson_interval
@@ -78,10 +79,8 @@ def test_onnx__classifies_an_image_that_numpy_has_prepared(
         images = np.stack([prepare(run.run(decoded, {file: image}), content['steps']) for image in encoded])
     probabilities = session.run(['probabilities'], {source.name: images})[0]
     network = trained_model.find(str(finished_run.config.model_dir))
-    with tf.Graph().as_default():
-        classifier = CheckpointClassifier(network)
-        expected = classifier.classify([classifier.prepare(image) for image in encoded])
-        classifier.close()
+    with contextlib.closing(of_checkpoint(network)) as classifier:
+        expected = classifier.classify([classifier.prepare(image, None) for image in encoded])
     np.testing.assert_allclose(probabilities, np.stack([np.asarray(each) for each in expected]), atol=1e-5)
 
 

@@ -75,5 +75,5 @@ def test_load__run_that_was_trained_on_a_tpu_decodes_no_image_whose_pixels_are_g
             found.append([*prediction.predict(model, files, 5, 8)])
             encoded = pathlib.Path(files.paths[0]).read_bytes()
             pixels = evaluate(decode_image(tf.constant(encoded)))
-            np.testing.assert_array_equal(model.prepare(b'not decoded', pixels), model.prepare(encoded))
+            np.testing.assert_array_equal(model.prepare(b'not decoded', pixels), model.prepare(encoded, None))
     assert found[0] == found[1]

@@ -149,16 +149,20 @@ def test_unreadable_images__reported_while_others_are_classified(
 def test_interruption__page_shows_the_images_that_were_done(
     trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
 ) -> None:
-    classify = classifier.CheckpointClassifier.classify
-    batches: List[int] = []
+    load, batches = classifier.load, []
 
-    def interrupted(self: Any, prepared: Sequence[Any]) -> List[Outcome]:
-        batches.append(len(prepared))
-        if len(batches) == 3:
-            raise KeyboardInterrupt
-        return classify(self, prepared)
+    def interrupted_in_batch_3(path: str) -> Classifier:
+        model = load(path)
 
-    monkeypatch.setattr(classifier.CheckpointClassifier, 'classify', interrupted)
+        def classify(batch: Sequence[Any]) -> List[Outcome]:
+            batches.append(len(batch))
+            if len(batches) == 3:
+                raise KeyboardInterrupt
+            return model.classify(batch)
+
+        return model._replace(classify=classify)
+
+    monkeypatch.setattr(classifier, 'load', interrupted_in_batch_3)
     path = tmp_path / 'sheet.html'
     arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
     code, out, err = run(capfd, *arguments)
@@ -173,42 +177,41 @@ def test_interruption__page_shows_the_images_that_were_done(
 END_OF_JPEG = b'\xff\xd9'
 
 
-class Counting(Classifier):
-    """A fake classifier that counts the images that are prepared but not yet classified."""
-
-    def __init__(self, *class_names: str) -> None:
-        self.class_names = class_names or ('zero', 'one')
-        self.waiting = self.most = 0
-        self._lock = threading.Lock()
-
-    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> int:
-        with self._lock:
-            self.waiting += 1
-            self.most = max(self.most, self.waiting)
-        return int(encoded.rpartition(END_OF_JPEG)[2])
-
-    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
-        with self._lock:
-            self.waiting -= len(prepared)
-        return [np.array([number, 0], np.float32) for number in prepared]
-
-
-def predictions(model: Classifier, folder: pathlib.Path, images: int, top: int, batch_size: int) -> List[Any]:
-    """The predictions of images that have their numbers behind their ends."""
+def predictions(folder: pathlib.Path, images: int, top: int, batch_size: int, **changes: Any) -> List[Any]:
+    """Classifies images, which have their numbers behind their ends, as class 0 with the number as its probability."""
     file = io.BytesIO()
     PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
     for number in range(images):
         (folder / f'{number}.jpg').write_bytes(file.getvalue() + b'%d' % number)
     found = Found([str(folder / f'{number}.jpg') for number in range(images)], {}, [])
-    return [*prediction.predict(model, found, top, batch_size)]
+    model = Classifier('fake', None, ['zero', 'one'], 0, number_of, lambda batch: [np.array([n, 0]) for n in batch])
+    return [*prediction.predict(model._replace(**changes), found, top, batch_size)]
+
+
+def number_of(encoded: bytes, pixels: Optional[np.ndarray] = None) -> int:
+    return int(encoded.rpartition(END_OF_JPEG)[2])
 
 
 def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
-    model = Counting()
+    lock, waiting, most = threading.Lock(), 0, 0
+
+    def prepare(encoded: bytes, pixels: Any) -> int:
+        nonlocal waiting, most
+        with lock:
+            waiting += 1
+            most = max(most, waiting)
+        return number_of(encoded)
+
+    def classify(batch: Sequence[int]) -> List[Outcome]:
+        nonlocal waiting
+        with lock:
+            waiting -= len(batch)
+        return [np.array([number, 0]) for number in batch]
+
     # The results are in the order of the files.
-    done = predictions(model, tmp_path, 500, top=1, batch_size=7)
+    done = predictions(tmp_path, 500, top=1, batch_size=7, prepare=prepare, classify=classify)
     assert [each.likeliest[0].probability for each in done] == [*range(500)]
-    assert 7 <= model.most <= 3 * 7
+    assert 7 <= most <= 3 * 7 and not waiting
 
 
 @pytest.mark.parametrize(
@@ -216,13 +219,15 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
     [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
 )
 def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
-    (done,) = predictions(Counting(*names), tmp_path, 1, top=2, batch_size=1)
+    (done,) = predictions(tmp_path, 1, top=2, batch_size=1, class_names=names)
     assert [likely.label for likely in done.likeliest] == shown
 
 
-def test_nan_probabilities__reported_as_a_problem(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Counting, 'classify', lambda self, batch: [np.array([each or np.nan, 0]) for each in batch])
-    first, second = predictions(Counting(), tmp_path, 2, top=1, batch_size=2)
+def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
+    def classify(batch: Sequence[int]) -> List[Outcome]:
+        return [np.array([number or np.nan, 0]) for number in batch]
+
+    first, second = predictions(tmp_path, 2, top=1, batch_size=2, classify=classify)
     assert first.problem == 'the network returns NaN as probabilities: its training has diverged'
     assert json.loads(first.json()) == {'image': str(tmp_path / '0.jpg'), 'error': first.problem}
     assert not second.problem and second.likeliest[0].probability == 1
