@@ -15,7 +15,6 @@ from matplotlib.ticker import StrMethodFormatter
 from console import html, processes
 from console.messages import shown
 from data.dataset_info import is_background
-from data.image_files import show
 from inception_v3.commands import drawing
 from inception_v3.commands.drawing import Look
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
@@ -113,31 +112,19 @@ class ErrorReport(NamedTuple):
 
     def html(self, light: Dict[str, bytes], dark: Dict[str, bytes]) -> str:
         """Renders the page with its figures in the colours of light and of dark pages."""
-        evaluation, confusion, pairs = self.evaluation, self.analysis.confusion, self.confusions
+        confusion, pairs = self.analysis.confusion, self.confusions
         most_often = {pair.label: f'{self.name(pair.predicted)} ({pair.images:,})' for pair in reversed(pairs)}
         classes = [
             {**c._asdict(), 'name': self.name(c.label), 'most_often': most_often.get(c.label, '')}
             for c in self.analysis.classes[self.first :]
         ]
+        mistakes = [mistake for mistake in self.analysis.mistakes if mistake.predicted >= self.first]
         with contextlib.closing(Thumbnails()) as thumbnails:
-            mistakes = [
-                {
-                    'picture': html.data_uri(thumbnails.make(mistake.pixels), 'image/jpeg'),
-                    'label': self.name(mistake.label),
-                    'predicted': self.name(mistake.predicted),
-                    'likeliest': self._bars(mistake),
-                    'place': show(str(mistake.place)) if mistake.place else '',
-                }
-                for mistake in self.analysis.mistakes
-                if mistake.predicted >= self.first
-            ]
+            pictures = [html.data_uri(thumbnails.make(mistake.pixels), 'image/jpeg') for mistake in mistakes]
         return _PAGE.render(
-            model=f'{self.model_dir}, {evaluation.checkpoint}, {evaluation.weights} weights',
+            report=self,
             command=processes.command_line('evaluate'),
-            date=evaluation.time,
-            scores=self.scores,
-            notes=self.notes,
-            mistakes=mistakes,
+            mistakes=[*zip(mistakes, pictures)],
             figures=[
                 {
                     'light': html.data_uri(light[name], 'image/png'),
@@ -147,15 +134,7 @@ class ErrorReport(NamedTuple):
                 }
                 for name in light
             ],
-            pairs=[
-                (
-                    self.name(pair.label),
-                    self.name(pair.predicted),
-                    pair.images,
-                    pair.images / confusion[pair.label].sum(),
-                )
-                for pair in pairs[:_PAIRS_SHOWN]
-            ],
+            pairs=pairs[:_PAIRS_SHOWN],
             more_pairs=len(pairs) - _PAIRS_SHOWN,
             json_file=JSON_FILE,
             bins=BINS,
@@ -166,7 +145,7 @@ class ErrorReport(NamedTuple):
             as_background=int(confusion[:, : self.first].sum()),
         )
 
-    def _bars(self, mistake: Mistake) -> List[Tuple[str, float, bool]]:
+    def bars(self, mistake: Mistake) -> List[Tuple[str, float, bool]]:
         """(name, probability, whether it is the label) of the three most probable classes and the label."""
         likeliest = [each for each in mistake.likeliest if each[0] >= self.first][:3]
         if mistake.label not in dict(likeliest):

@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import sys
 import threading
+import time
 from typing import Any, List, Optional, Sequence
 
 import numpy as np
@@ -204,6 +205,9 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
 
     def classify(batch: Sequence[int]) -> List[Outcome]:
         nonlocal waiting
+        if batch[0] == 0:
+            # The threads prepare as many images as they may.
+            time.sleep(0.3)
         with lock:
             waiting -= len(batch)
         return [np.array([number, 0]) for number in batch]
