@@ -43,10 +43,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument('--label_offset', type=int, metavar='N', help="number to add to labels (default: the run's)")
     parser.add_argument('--data_format', choices=('tar', 'tfrecord'), help="format of the records (default: the run's)")
     parser.add_argument(
-        '--batch_size',
-        type=number_of(int, 1),
-        metavar='N',
-        help="images per batch (default: the run's, at most 64)",
+        '--batch_size', type=number_of(int, 1), metavar='N', help="images per batch (default: the run's, at most 64)"
     )
     parser.add_argument(
         '--mistakes',

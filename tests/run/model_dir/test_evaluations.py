@@ -90,10 +90,7 @@ def test_summary__has_a_line_for_each_known_value() -> None:
         'results     runs/m',
         'SavedModel  runs/e/1',
     ]
-    assert summary_of(config, None, None, None, None, None).splitlines() == [
-        'data set  my/data',
-        'results   runs/m',
-    ]
+    assert summary_of(config, None, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
 
 
 def test_summary__of_five_classes_and_the_background_has_no_top_5() -> None:
