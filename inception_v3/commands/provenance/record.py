@@ -98,7 +98,7 @@ def section(title: str, rows: Iterable[Tuple[str, Any]], without: str = 'none') 
 
 
 def _rows_of(start: Start) -> Iterator[Tuple[str, Any]]:
-    host, weights = start.host, {'step': None, **(start.weights or {})}
+    host, weights = start.host, {**dict.fromkeys(('path', 'step', 'values', 'digest')), **(start.weights or {})}
     rows = {
         'from': start.checkpoint,
         'weights': start.weights and '{path}, step {step}, {values}, digest {digest}'.format_map(weights),
