@@ -13,9 +13,9 @@ from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import splits_of
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.failures import refusals_explained, tf_config_explained
 from inception_v3.tpu import accelerator, addresses, slices, topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+from inception_v3.tpu.refusals import refusals_explained, tf_config_explained
 
 
 def make_estimator(

@@ -47,7 +47,6 @@ def read(model_dir: str) -> Optional[Best]:
 
     Raises:
       CheckpointError: the best checkpoint or its evaluation is damaged.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     folder = os.path.join(model_dir, BEST_FOLDER)
     checkpoint = latest_checkpoint(folder)

@@ -1,23 +1,25 @@
 """The model card of an export: what it is, how it was made, how good it is, and what it is not for."""
 
-import dataclasses
 import math
-from typing import Iterator, List, Sequence, Tuple
+import os
+from typing import Iterator, Sequence, Tuple
 
 from console.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
+from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.run.origin import Origin
+from inception_v3.run.starts import not_default
 from inception_v3.run.trained_data import TrainedData
 
 CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.
 _QUANTILE = 1.959964
 # Settings of a run that say nothing about the model.
-_OF_PLACE = (
+_OF_PLACE = {
     *('model_dir', 'data_dir', 'export_dir', 'tpu', 'master', 'tpu_zone', 'gcp_project', 'mode', 'use_tpu'),
     *('accelerator', 'layout', 'intra_op_threads'),
-)
+}
 _LIMITS = (
     'The accuracy holds for images like those of the data set, prepared as described.',
     'Every image is assigned to one of the classes, also one that shows none of them. The probabilities are not '
@@ -47,6 +49,21 @@ def labels(class_names: Sequence[str], num_classes: int) -> str:
     return ''.join(f'{printable(" ".join(name.split()))}\n' for name in names)
 
 
+def write(
+    folder: str,
+    name: str,
+    contents: Sequence[str],
+    config: Config,
+    own: Origin,
+    verified: str,
+    learned: TrainedData,
+    class_names: Sequence[str],
+) -> None:
+    """Writes `labels.txt` and the card, whose arguments are those of `card`, into the folder of an export."""
+    write_whole(os.path.join(folder, LABELS_FILE), labels(class_names, config.num_classes))
+    write_whole(os.path.join(folder, CARD_FILE), card(name, contents, config, own, verified, learned))
+
+
 def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:
     """The card in Markdown.
 
@@ -73,7 +90,7 @@ def card(name: str, contents: Sequence[str], config: Config, own: Origin, verifi
         '## Accuracy': [f'checkpoint: {accuracy}', f'this export: {verified}'],
         '## Data': [*_data(config, learned)],
         '## Flags of the run that are not the defaults': [
-            f'`--{field}={in_code(value)}`' for field, value in _recipe(config)
+            f'`--{name}={in_code(str(value))}`' for name, value in not_default(config).items() if name not in _OF_PLACE
         ],
         '## Limits': _LIMITS,
     }
@@ -95,12 +112,3 @@ def _data(config: Config, learned: TrainedData) -> Iterator[str]:
     yield from (in_markdown(f'trained before on {earlier}') for earlier in learned.earlier)
     if learned.note:
         yield in_markdown(learned.note)
-
-
-def _recipe(config: Config) -> List[Tuple[str, str]]:
-    default = Config()
-    return [
-        (field.name, str(getattr(config, field.name)))
-        for field in dataclasses.fields(Config)
-        if field.name not in _OF_PLACE and getattr(config, field.name) != getattr(default, field.name)
-    ]

@@ -15,7 +15,7 @@ from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3 import loss_scale, moving_average
-from inception_v3.weights.model_dir import LIST_FILE, data_files, is_complete, latest_checkpoint
+from inception_v3.weights.model_dir import LIST_FILE, data_files, is_complete, latest_checkpoint, list_of_checkpoints
 
 # TensorFlow's names.
 PREFIX = 'model.ckpt'
@@ -31,16 +31,12 @@ _NOTE = 'saving.unfinished'
 # The folder in model_dir for checkpoints that were skipped.
 PASSED_OVER = 'passed_over'
 
+# Variables that a message names.
 _NAMED_AT_MOST = 3
 
 
 class DamagedError(CheckpointError):
-    """The files of a checkpoint are damaged or incomplete, or its values are not finite.
-
-    Args:
-      checkpoint: the path of the checkpoint.
-      reason: the damage, without a period at the end.
-    """
+    """The files of a checkpoint are damaged or incomplete, or its values are not finite."""
 
     def __init__(self, checkpoint: str, reason: str):
         super().__init__(
@@ -54,12 +50,7 @@ class NotFiniteError(DamagedError):
 
 
 def newest_checkpoint(model_dir: str) -> str:
-    """The path of the newest checkpoint in a folder.
-
-    Raises:
-      CheckpointError: the folder has none, or as `latest_checkpoint`.
-      RemoteError: as `latest_checkpoint`.
-    """
+    """As `latest_checkpoint`; a folder without a checkpoint is an error."""
     checkpoint = latest_checkpoint(model_dir)
     if not checkpoint:
         raise CheckpointError(f'--model_dir={model_dir}: has no checkpoint.')
@@ -77,7 +68,6 @@ def step_of(checkpoint: str) -> int:
 
     Raises:
       CheckpointError: the checkpoint cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     return int(_reader(checkpoint).get_tensor(tf.GraphKeys.GLOBAL_STEP))
 
@@ -104,11 +94,10 @@ def check_fits(checkpoint: str) -> None:
     wanted: Dict[str, List[int]] = {
         v.op.name: v.shape.as_list() for v in tf.global_variables() if v.op.name not in optional
     }
-    problems = [f'{name} is missing' for name in sorted(wanted) if name not in stored]
-    problems += [
-        f'{name} has the shape {stored[name]}, not {shape}'
-        for name, shape in sorted(wanted.items())
-        if name in stored and stored[name] != shape
+    problems = [
+        f'{name} is missing' if name not in stored else f'{name} has the shape {stored[name]}, not {shape}'
+        for name, shape in sorted(wanted.items(), key=lambda each: (each[0] in stored, each[0]))
+        if stored.get(name) != shape
     ]
     if problems:
         more = len(problems) - _NAMED_AT_MOST
@@ -139,7 +128,6 @@ def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
 
     Raises:
       DamagedError: a file is damaged.
-      RemoteError: access to a file is denied, or the store cannot be reached.
     """
     try:
         with checkpoint_errors():
@@ -161,7 +149,6 @@ def check_undamaged(checkpoint: str) -> None:
       DamagedError: a file is damaged or missing.
       NotFiniteError: a value is not finite.
       CheckpointError: it is not a checkpoint of a training run.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     if not is_complete(checkpoint):
         raise DamagedError(checkpoint, 'files are missing')
@@ -178,10 +165,7 @@ def _names_in_list(model_dir: str) -> List[str]:
 
     They are relative to the folder; a checkpoint elsewhere has its whole path.
     """
-    try:
-        state = tf.train.get_checkpoint_state(model_dir)
-    except ValueError:
-        state = None
+    state = list_of_checkpoints(model_dir)
     if not state:
         return []
     prefix = os.path.join(model_dir, '')
@@ -222,7 +206,6 @@ def skip_damaged(model_dir: str) -> Optional[str]:
 
     Raises:
       CheckpointError: all checkpoints are damaged. None is moved.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     listed = _names_in_list(model_dir)
     newest_step = _step_in(listed[-1]) if listed else None
@@ -259,15 +242,8 @@ def set_aside(model_dir: str, step: int) -> None:
 def remove_unfinished(model_dir: str) -> List[str]:
     """Removes checkpoints that were being written or removed when a run was killed; returns the names of the files."""
     noted = (remote.read(os.path.join(model_dir, _NOTE)) or b'').decode(errors='replace').split()
-    unlisted = {name for name in noted if name not in _names_in_list(model_dir)}
-    removed = [name for names in _files_of(model_dir).values() for name in names if _checkpoint_of(name) in unlisted]
-    for name in removed:
-        tf.io.gfile.remove(os.path.join(model_dir, name))
-    return removed
-
-
-def _checkpoint_of(file_name: str) -> str:
-    return file_name[: file_name.index('.', len(PREFIX))]
+    listed = _names_in_list(model_dir)
+    return [file for name in noted if name not in listed for file in _remove(model_dir, name)]
 
 
 def step_before(model_dir: str, step: int) -> Optional[int]:
@@ -313,6 +289,9 @@ def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     tf.io.gfile.remove(note)
 
 
-def _remove(model_dir: str, name: str) -> None:
-    for file_name in _files_of(model_dir).get(int(name.rpartition('-')[2]), []):
+def _remove(model_dir: str, name: str) -> List[str]:
+    """Removes the files of a checkpoint, and returns their names."""
+    files = _files_of(model_dir).get(_step_in(name) or 0, []) if _OWN_NAME.fullmatch(name) else []
+    for file_name in files:
         tf.io.gfile.remove(os.path.join(model_dir, file_name))
+    return files

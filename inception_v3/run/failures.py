@@ -5,19 +5,18 @@ import itertools
 import os
 import re
 import shutil
-import traceback
 from typing import Iterator, Optional, Sequence
 
 from absl import app
 
 from console.errors import CommandError, RetryableError
 from console.log import logger
-from console.messages import shown
+from console.messages import printable
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import order, record_checker, records, remote, tf_example
 from data.sources import source_of
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import Config
 from inception_v3.fitting import splits_of
 from inception_v3.input import usable_records
 from inception_v3.learning_rate import learning_rate
@@ -25,20 +24,18 @@ from inception_v3.run.checkpoints import PASSED_OVER, latest_checkpoint, set_asi
 from inception_v3.run.files import check_writable
 from inception_v3.run.leftovers import remove_leftovers
 from inception_v3.run.skipped_records import checker_of
+from inception_v3.tpu.refusals import refusals_explained as refusals_explained
 
-# The system's messages for ENOSPC, EDQUOT and EFBIG.
+# The system's messages for ENOSPC, EDQUOT and EFBIG; and for ENOENT, EACCES, EIO and ESTALE, after the file's path.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
-# The system's messages for ENOENT, EACCES, EIO and ESTALE, with the file's path, in an error of TensorFlow.
 _UNREADABLE = re.compile(
     r'[^\n]*(No such file or directory|Permission denied|Input/output error|Stale (NFS )?file handle)'
 )
-_LONGEST_PATH = 4096
 # The operation that reports the errors of the input pipeline.
 _INPUT_OPERATION = 'IteratorGetNext'
 _FEWER_RECORDS = re.compile(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]')
 # Bad records that one message lists.
 _LISTED_AT_MOST = 10
-_LONGEST_REASON = 200
 
 
 class DiskError(CommandError):
@@ -138,55 +135,13 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
         )
     message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     full = _DISK_FULL.search(message)
-    if not full:
-        unreadable = _UNREADABLE.search(message) if _INPUT_OPERATION in message else None
-        if not unreadable:
-            return None
-        return f'A record file cannot be read: {shown(unreadable.group(), _LONGEST_PATH)}. Restore it.'
-    flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
-    free = shutil.disk_usage(folder).free
-    return (
-        f'--{flag}={folder}: cannot be written to: {full.group().lower()}; {free / 1e6:,.1f} MB are free. Free some '
-        'space.'
-    )
-
-
-@contextlib.contextmanager
-def refusals_explained() -> Iterator[None]:
-    """Turns an error that TPUEstimator raises about a run's settings, or about a TPU without cores, into a message.
-
-    Raises:
-      ConfigError: in place of the error. One that any other code raises is a defect, and stays as it is.
-    """
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
-        if isinstance(error, app.UsageError) or 'tensorflow_estimator' not in raised_in:
-            raise
-        text, _, devices = str(error).splitlines()[0].partition(' Available devices')
-        if isinstance(error, RuntimeError) and not devices:
-            raise
-        raise ConfigError(f'TPUEstimator refuses the settings of this run: {text}')
-
-
-@contextlib.contextmanager
-def tf_config_explained() -> Iterator[None]:
-    """Names the environment variable TF_CONFIG if TensorFlow reads it and cannot use it.
-
-    Raises:
-      ConfigError: in place of TensorFlow's error, which may be of any type.
-    """
-    try:
-        yield
-    except Exception as error:
-        if 'TF_CONFIG' not in os.environ:
-            raise
-        reason = 'it is nested too deeply' if isinstance(error, RecursionError) else str(error).partition('\n')[0]
-        raise ConfigError(
-            f'TF_CONFIG={shown(os.environ["TF_CONFIG"])}: TensorFlow cannot use this environment variable: '
-            f'{shown(reason, _LONGEST_REASON)}. This program does not need it: unset it.'
-        )
+    if full:
+        flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
+        free = shutil.disk_usage(folder).free / 1e6
+        cause = f'cannot be written to: {full.group().lower()}; {free:,.1f} MB are free. Free some space.'
+        return f'--{flag}={folder}: {cause}'
+    unreadable = _UNREADABLE.search(message) if _INPUT_OPERATION in message else None
+    return f'A record file cannot be read: {printable(unreadable.group())}. Restore it.' if unreadable else None
 
 
 @contextlib.contextmanager
@@ -228,13 +183,8 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
         if usable_records.NONE_USABLE in error.message:
             reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
             advice = 'Repair the data, or train without --seed.'
-        lines = [
-            reason,
-            *[str(bad_record) for bad_record in found[:_LISTED_AT_MOST]],
-            *(['and more.'] if len(found) > _LISTED_AT_MOST else []),
-            f'{advice} The checkpoints are kept.',
-        ]
-        raise records.DataError('\n'.join(lines))
+        lines = [*map(str, found[:_LISTED_AT_MOST]), *(['and more.'] if len(found) > _LISTED_AT_MOST else [])]
+        raise records.DataError('\n'.join([reason, *lines, f'{advice} The checkpoints are kept.']))
 
 
 def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
@@ -259,35 +209,24 @@ def check_reachable(config: Config) -> None:
 def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> TrainingError:
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
+    The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
+    command began with is kept, too.
+
     Args:
       error: the evidence.
       config: of the run.
       began_at: the step at which this command began to train; None if it has not.
     """
-    model_dir, removed = str(config.model_dir), ''
-    if _may_be_the_cause(error.steps_before, config, began_at):
-        set_aside(model_dir, error.steps_before)
-        removed = (
-            f'The checkpoint of step {error.steps_before}, which led to it, was moved into '
-            f'{os.path.join(model_dir, PASSED_OVER)}. '
-        )
+    model_dir, step, removed = str(config.model_dir), error.steps_before, ''
+    newest = latest_checkpoint(model_dir)
+    may_be_the_cause = newest and step_of(newest) == step and not (config.use_tpu and step == began_at)
+    if may_be_the_cause and step_before(model_dir, step) is not None:
+        set_aside(model_dir, step)
+        folder = os.path.join(model_dir, PASSED_OVER)
+        removed = f'The checkpoint of step {step}, which led to it, was moved into {folder}. '
     kept = latest_checkpoint(model_dir)
     return TrainingError(
         f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
         f'{removed}The checkpoint of step {step_of(kept) if kept else 0} is kept. A lower --learning_rate, or '
         '--use_learning_rate_warmup, keeps the loss finite.'
-    )
-
-
-def _may_be_the_cause(step: int, config: Config, began_at: Optional[int]) -> bool:
-    """Whether the newest checkpoint is of this step, may have caused the divergence, and has a predecessor.
-
-    A TPU shows only the loss of a loop's last step. So there the checkpoint that this command began with is kept.
-    """
-    newest = latest_checkpoint(str(config.model_dir))
-    return (
-        newest is not None
-        and step_of(newest) == step
-        and not (config.use_tpu and step == began_at)
-        and step_before(str(config.model_dir), step) is not None
     )

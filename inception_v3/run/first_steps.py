@@ -27,11 +27,7 @@ class Step(NamedTuple):
 
 
 def read(model_dir: str) -> List[Step]:
-    """The recorded first steps of a run; empty if there are none, or the file is damaged.
-
-    Raises:
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """The recorded first steps of a run; empty if there are none, or the file is damaged."""
     try:
         text = text_of(os.path.join(model_dir, FIRST_STEPS_FILE))
         return from_json(text, lambda steps: [record(Step, step) for step in steps])

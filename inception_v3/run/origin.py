@@ -78,17 +78,14 @@ def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) 
     """
     model_dir, step, weights = str(config.model_dir), step_of(checkpoint), config.evaluated_weights
     digest = digests.of_index(checkpoint)
-    evaluations = [
-        # The folder `best` has the evaluation beside its checkpoint.
-        *evaluations_in(os.path.join(os.path.dirname(checkpoint), EVALUATION_FILE)),
-        *read_evaluations(model_dir),
-    ]
+    # The folder `best` has the evaluation beside its checkpoint.
+    beside = evaluations_in(os.path.join(os.path.dirname(checkpoint), EVALUATION_FILE))
+    evaluations = [*beside, *read_evaluations(model_dir)]
     of_step = [e for e in reversed(evaluations) if (e.step, e.weights, e.changed) == (step, weights, ())]
     last = next((e for e in of_step if digest and e.digest == digest), None)
-    if not last and not any(e.digest for e in of_step):
-        last = next(iter(of_step), None)
-        if last:
-            logger.info('%s: its evaluation, of an earlier version, has no digest; its step alone agrees', checkpoint)
+    if of_step and not any(e.digest for e in of_step):
+        last = of_step[0]
+        logger.info('%s: its evaluation, of an earlier version, has no digest; its step alone agrees', checkpoint)
     return Origin(
         model_dir=absolute(model_dir),
         step=step,

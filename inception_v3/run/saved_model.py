@@ -8,12 +8,10 @@ from typing import Sequence
 from console.log import logger
 from console.tensorflow_names import make_servable_by_both
 from console.tensorflow_versions import tf
-from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from inception_v3.run import origin, trained_data
-from inception_v3.run.card import CARD_FILE, LABELS_FILE, card, labels
+from inception_v3.run import card, origin, trained_data
 from preprocessing.viewing import resize_as_viewed
 
 # For readers of model cards.
@@ -67,7 +65,16 @@ def export_saved_model(
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
     make_servable_by_both(path)
     origin.write(path, own)
-    _describe(path, config, own, class_names, trained_data.of_checkpoint(config, checkpoint))
+    card.write(
+        os.path.join(path, origin.EXTRA),
+        'SavedModel',
+        [f'a SavedModel; {INPUT_FILES}'],
+        config,
+        own,
+        'not verified (inception-v3 export)',
+        trained_data.of_checkpoint(config, checkpoint),
+        class_names,
+    )
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
@@ -76,17 +83,6 @@ def export_saved_model(
     tf.io.gfile.rename(path, finished)
     remove_unfinished_export(config)
     return finished
-
-
-def _describe(
-    path: str, config: Config, own: origin.Origin, class_names: Sequence[str], learned: trained_data.TrainedData
-) -> None:
-    """Writes the names of the classes and the model card into a SavedModel."""
-    extra = os.path.join(path, origin.EXTRA)
-    contents = [f'a SavedModel; {INPUT_FILES}']
-    write_whole(os.path.join(extra, LABELS_FILE), labels(class_names, config.num_classes))
-    text = card('SavedModel', contents, config, own, 'not verified (inception-v3 export)', learned)
-    write_whole(os.path.join(extra, CARD_FILE), text)
 
 
 def remove_unfinished_export(config: Config) -> None:

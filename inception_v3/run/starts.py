@@ -117,11 +117,7 @@ def _processor() -> str:
 
 
 def read(model_dir: str) -> List[Start]:
-    """The starts of a run, oldest first. Damaged lines are skipped.
-
-    Raises:
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """The starts of a run, oldest first. Damaged lines are skipped."""
     return read_lines(os.path.join(model_dir, STARTS_FILE), _start_of)
 
 
@@ -137,9 +133,6 @@ def before(checkpoint: str) -> List[Start]:
     """The starts of training that led to a checkpoint, oldest first; empty if none is recorded.
 
     Beside a checkpoint in a folder `best` is a copy of the record. Earlier versions kept it in the run around it alone.
-
-    Raises:
-      RemoteError: access is denied, or the store cannot be reached.
     """
     folder = os.path.dirname(checkpoint)
     outer = os.path.dirname(folder)

@@ -1,7 +1,7 @@
 """The data set that a checkpoint has learned, as its run recorded it, compared with the one that a command reads."""
 
 import contextlib
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from console.log import logger
 from console.messages import shown
@@ -45,7 +45,6 @@ def of_checkpoint(config: Config, checkpoint: str) -> TrainedData:
 
     Raises:
       DataError: nothing is recorded, and the description of the present data set cannot be read.
-      RemoteError: access to the record is denied, or the store cannot be reached.
     """
     recorded, present = starts.before(checkpoint), None
     last = recorded[-1] if recorded else None
@@ -57,13 +56,14 @@ def of_checkpoint(config: Config, checkpoint: str) -> TrainedData:
     earlier = tuple(name for name in dict.fromkeys(names) if name != names[-1])
     changes = changes_between(last, config, present, with_samples=False) if last and present else ()
     if changes:
-        note = f'{source_of(config)} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
-        return TrainedData(info, earlier, note)
-    if info or not present or (last and last.fingerprint and last.fingerprint == present.fingerprint):
-        return TrainedData(info or present, earlier)
-    return TrainedData(
-        present, earlier, f'{checkpoint} has no record of its classes: names are from {source_of(config)}'
-    )
+        return TrainedData(info, earlier, _other_data(config, checkpoint, changes))
+    is_same = last and present and last.fingerprint and last.fingerprint == present.fingerprint
+    unknown = f'{checkpoint} has no record of its classes: names are from {source_of(config)}'
+    return TrainedData(info or present, earlier, '' if info or is_same or not present else unknown)
+
+
+def _other_data(config: Config, checkpoint: str, changes: Sequence[str]) -> str:
+    return f'{source_of(config)} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
 
 
 def changes_between(
@@ -115,7 +115,6 @@ def check(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> No
 
     Raises:
       ConfigError: they are others, and `--allow_other_data_set` is not given.
-      RemoteError: access to the record is denied, or the store cannot be reached.
     """
     recorded = starts.before(checkpoint)
     last = recorded[-1] if recorded else None
@@ -125,7 +124,7 @@ def check(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> No
     changes = changed_classes(last, present) if config.mode == 'eval' else changes_between(last, config, present)
     if not changes:
         return
-    text = f'{source_of(config)} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
+    text = _other_data(config, checkpoint, changes)
     if not config.allow_other_data_set:
         raise ConfigError(
             f'{text}. Restore that data set (inception-v3 audit finds damaged files), name its folder with '

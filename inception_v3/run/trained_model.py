@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from console.tensorflow_versions import tf
 from data import remote
@@ -63,11 +63,19 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     Raises:
       CheckpointError: there is no such checkpoint, or it cannot be read.
       ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
     """
-    path = latest_checkpoint(model_dir) if checkpoint is None else _named(model_dir, checkpoint)
-    if not path:
-        raise CheckpointError(f'{model_dir}: contains no checkpoint.')
+    if checkpoint is None:
+        path = latest_checkpoint(model_dir)
+        if not path:
+            raise CheckpointError(f'{model_dir}: contains no checkpoint.')
+    else:
+        paths = (os.path.join(model_dir, checkpoint), checkpoint)
+        path = next((path for path in paths if is_complete(path)), None)
+        if not path:
+            raise CheckpointError(
+                f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '
+                f'{model_dir}. Give the name without an extension, such as model.ckpt-500.'
+            )
     config = read_config(os.path.dirname(path))
     if not config:
         beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
@@ -88,30 +96,17 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     return TrainedModel(path, step_of(path), here)
 
 
-def _named(model_dir: str, checkpoint: str) -> str:
-    for path in (os.path.join(model_dir, checkpoint), checkpoint):
-        if is_complete(path):
-            return path
-    raise CheckpointError(
-        f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '
-        f'{model_dir}. Give the name without an extension, such as model.ckpt-500.'
-    )
-
-
 def _from_here(config: Config, model_dir: str) -> str:
-    """Returns the path of the run's data set. A relative path is tried in the folders where the run was started."""
+    """The path of the run's data set. A relative path is tried in the folders where the run was started."""
     data_dir = config.data_dir
-    if not data_dir and config.eval_files:
-        # Patterns are relative to the folder where the run was started.
-        directories = _started_in(model_dir)
-        return '' if not directories or os.getcwd() in directories else directories[-1]
-    if not data_dir or remote.is_remote(data_dir) or os.path.isabs(data_dir) or os.path.exists(data_dir):
+    if remote.is_remote(data_dir) or os.path.isabs(data_dir) or (data_dir and os.path.exists(data_dir)):
         return data_dir
-    candidates = [os.path.join(directory, data_dir) for directory in _started_in(model_dir)]
-    return next((path for path in reversed(candidates) if os.path.exists(path)), data_dir)
-
-
-def _started_in(model_dir: str) -> List[str]:
-    """The folders where a run was started, oldest first. That of a folder `best` is the run around it."""
+    # The run of a folder `best` is around it.
     recorded = starts.read(model_dir) or starts.read(os.path.dirname(model_dir.rstrip('/')))
-    return [start.directory for start in recorded]
+    directories = [start.directory for start in recorded]
+    if data_dir:
+        candidates = [os.path.join(directory, data_dir) for directory in reversed(directories)]
+        return next(filter(os.path.exists, candidates), data_dir)
+    # Patterns are relative to the folder where the run was started.
+    is_elsewhere = config.eval_files and directories and os.getcwd() not in directories
+    return directories[-1] if is_elsewhere else ''

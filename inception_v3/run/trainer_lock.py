@@ -14,10 +14,10 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Dict, Optional
+from typing import Any, NamedTuple, Optional
 
 from console.errors import RetryableError
-from console.json_content import fits, from_json
+from console.json_content import from_json, record
 from console.log import logger
 from console.messages import shown
 from console.tensorflow_versions import tf
@@ -30,11 +30,24 @@ _RENEW_EVERY = 30.0
 STALE_AFTER = 180.0
 # Seconds by which the clocks of two machines may differ.
 _CLOCKS_DIFFER_AT_MOST = 60.0
-_FIELDS = {'host': str, 'process': int, 'since': str, 'machine': str, 'birth': Optional[str], 'renewed': float}
 
 
 class LockedError(RetryableError):
     """Another process is training in the model_dir."""
+
+
+class Claim(NamedTuple):
+    """The content of `trainer.json`: host, PID and start of the trainer, and the time of the last renewal.
+
+    `machine` is the scope in which the PID is unique (`_machine`), and `birth` the start of the process (`_birth`).
+    """
+
+    host: str = ''
+    process: int = 0
+    since: str = ''
+    machine: str = ''
+    birth: Optional[str] = None
+    renewed: float = 0.0
 
 
 def _machine() -> str:
@@ -44,7 +57,7 @@ def _machine() -> str:
     return ''
 
 
-def _birth(process: Optional[int]) -> Optional[str]:
+def _birth(process: int) -> Optional[str]:
     """The start of a process in ticks since boot; None if it has ended. Distinguishes processes with the same PID."""
     try:
         with open(f'/proc/{process}/stat') as file:
@@ -57,24 +70,14 @@ def _birth(process: Optional[int]) -> Optional[str]:
 def is_claimed_elsewhere(model_dir: str) -> bool:
     """Whether a folder has an unexpired claim of another machine; its process may have ended."""
     claim = _claim_in(os.path.join(model_dir, CLAIM_FILE))
-    if not claim or claim.get('machine') == _machine():
-        return False
-    return time.time() < claim.get('renewed', 0) + STALE_AFTER
+    return claim is not None and claim.machine != _machine() and time.time() < claim.renewed + STALE_AFTER
 
 
-def _claim_in(path: str) -> Optional[Dict[str, Any]]:
+def _claim_in(path: str) -> Optional[Claim]:
     """The claim in a file; None if there is none, or if it is damaged, so that the next claim replaces it."""
-
-    def known(values: Any) -> Dict[str, Any]:
-        claim = {name: values[name] for name in _FIELDS if name in values}
-        wrong = [name for name in claim if not fits(claim[name], _FIELDS[name])]
-        if wrong:
-            raise ValueError(f'{wrong[0]} is {shown(repr(claim[wrong[0]]))}')
-        return claim
-
     content = remote.read(path)
     try:
-        return from_json(content, known) if content else None
+        return from_json(content, lambda values: record(Claim, values)) if content else None
     except ValueError as error:
         logger.info('%s: is damaged, and names no process that trains here: %s', path, shown(error))
         return None
@@ -95,10 +98,9 @@ class TrainerLock:
         self._model_dir = model_dir
         self._path = os.path.join(model_dir, CLAIM_FILE)
         process = os.getpid()
-        self._claim: Dict[str, Any] = {'host': socket.gethostname(), 'process': process, 'since': since}
-        self._claim.update(machine=_machine(), birth=_birth(process))
+        self._claim = Claim(socket.gethostname(), process, since, _machine(), _birth(process))
         self._descriptor: Optional[int] = None
-        self._overtaken_by: Optional[Dict[str, Any]] = None
+        self._overtaken_by: Optional[Claim] = None
         self._known_at = 0.0
         self._released = threading.Event()
         # Held during a renewal. A renewal during the release would write the claim again, or leave an incomplete file.
@@ -141,25 +143,22 @@ class TrainerLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _foreign_claim(self) -> Optional[Dict[str, Any]]:
+    def _foreign_claim(self) -> Optional[Claim]:
         """The claim in the folder, if another process wrote it."""
         claim = _claim_in(self._path)
-        if not claim or all(claim.get(key) == value for key, value in self._claim.items()):
-            return None
-        return claim
+        return claim if claim and claim._replace(renewed=0.0) != self._claim else None
 
-    def _refuse_unless_expired(self, claim: Dict[str, Any]) -> None:
-        if claim.get('machine') == self._claim['machine']:
+    def _refuse_unless_expired(self, claim: Claim) -> None:
+        if claim.machine == self._claim.machine:
             # A file lock on a local folder has already excluded all other trainers, also in the same process.
-            birth = claim.get('birth')
-            if self._descriptor is not None or not birth or _birth(claim.get('process')) != birth:
-                return
-            raise LockedError(self._in_use(claim))
-        left = claim.get('renewed', 0) + STALE_AFTER - time.time()
+            if self._descriptor is None and claim.birth and _birth(claim.process) == claim.birth:
+                raise LockedError(self._in_use(claim))
+            return
+        left = claim.renewed + STALE_AFTER - time.time()
         if left > STALE_AFTER + _CLOCKS_DIFFER_AT_MOST:
             raise LockedError(
                 f'{self._in_use(claim)} It renewed its lock {left - STALE_AFTER:.0f} seconds after the time of this '
-                f'machine: the clock of {shown(claim.get("host"))} or of this machine is wrong. Set it right; if that '
+                f'machine: the clock of {shown(claim.host)} or of this machine is wrong. Set it right; if that '
                 f'process has ended, remove {self._path}.'
             )
         if left > 0:
@@ -167,16 +166,16 @@ class TrainerLock:
                 f'{self._in_use(claim)} If that process has ended, its lock expires in {left:.0f} seconds.'
             )
 
-    def _in_use(self, claim: Optional[Dict[str, Any]]) -> str:
+    def _in_use(self, claim: Optional[Claim]) -> str:
         who = 'another process'
         if claim:
-            who = f'process {claim.get("process")} on {shown(claim.get("host"))}, since {shown(claim.get("since"))}'
+            who = f'process {claim.process} on {shown(claim.host)}, since {shown(claim.since)}'
         return f'--model_dir={self._model_dir}: in use by {who}. Wait until it ends, or use another folder.'
 
     def _write(self) -> None:
-        claim = json.dumps({**self._claim, 'renewed': time.time()}) + '\n'
-        write_whole(self._path, claim)
-        self._known_at = time.time()
+        now = time.time()
+        write_whole(self._path, json.dumps(self._claim._replace(renewed=now)._asdict()) + '\n')
+        self._known_at = now
 
     def _renew(self) -> None:
         while not self._released.wait(_RENEW_EVERY):

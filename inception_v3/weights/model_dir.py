@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from inception_v3.config import Config, ConfigError
 CONFIG_FILE = 'config.json'
 # TensorFlow's name of the list of checkpoints.
 LIST_FILE = 'checkpoint'
+_ADVICE = (
+    'add --skip_damaged_checkpoints to resume from the newest undamaged checkpoint, or start in a new --model_dir.'
+)
 
 
 def absolute(folder: str) -> str:
@@ -34,22 +37,22 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
         return None
     # TensorFlow treats a list that it cannot read as an empty list.
     remote.check_readable(path)
-    try:
-        state = tf.train.get_checkpoint_state(model_dir)
-    except ValueError:
-        state = None
+    state = list_of_checkpoints(model_dir)
     if not state:
-        raise CheckpointError(
-            f'{path}: lists no checkpoint. Restore the file, add --skip_damaged_checkpoints to resume from the newest '
-            'undamaged checkpoint, or start in a new --model_dir.'
-        )
-    if not is_complete(state.model_checkpoint_path):
-        raise CheckpointError(
-            f'{path}: lists {os.path.basename(state.model_checkpoint_path)}, but files of it are missing. Restore '
-            'them, add --skip_damaged_checkpoints to resume from the newest undamaged checkpoint, or start in a new '
-            '--model_dir.'
-        )
-    return state.model_checkpoint_path
+        raise CheckpointError(f'{path}: lists no checkpoint. Restore the file, {_ADVICE}')
+    newest = state.model_checkpoint_path
+    if not is_complete(newest):
+        name = os.path.basename(newest)
+        raise CheckpointError(f'{path}: lists {name}, but files of it are missing. Restore them, {_ADVICE}')
+    return newest
+
+
+def list_of_checkpoints(model_dir: str) -> Any:
+    """TensorFlow's list of the checkpoints in a folder; None if it is missing or damaged."""
+    try:
+        return tf.train.get_checkpoint_state(model_dir)
+    except ValueError:
+        return None
 
 
 def is_complete(checkpoint: str) -> bool:

@@ -158,7 +158,7 @@ _MAY_WRITE = {
     'data/convert/cifar10/__main__.py': 1,
     'data/convert/tar_shards.py': 1,
     'data/convert/writing.py': 1,
-    'inception_v3/commands/export/__main__.py': 1,
+    'inception_v3/commands/export/exports.py': 1,
     'inception_v3/commands/export/formats.py': 3,
     'inception_v3/run/saved_model.py': 1,
     'inception_v3/run/best_checkpoint.py': 1,

@@ -14,7 +14,7 @@ import numpy as np
 
 from console.tensorflow_versions import tf
 from data import records, tfrecord
-from inception_v3.commands.predict.classifier import SavedModelClassifier
+from inception_v3.commands.predict.classifier import of_saved_model
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
@@ -46,7 +46,7 @@ def serve(path: str, export_dir: str, data_dir: str) -> None:
     shards = records.find_shards(data_dir, records.VALIDATION)
     serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord.serialized_in, shards)), 16)
     features = [tf.train.Example.FromString(record).features.feature for record in serialized]
-    classifier = SavedModelClassifier(str(saved_model))
+    classifier = of_saved_model(str(saved_model))
     encoded = [feature['image/encoded'].bytes_list.value[0] for feature in features]
     np.save(path, np.stack([*classifier.classify(encoded)]))
     classifier.close()

@@ -1,6 +1,5 @@
 """Analyses the errors of an evaluation: by class, by pair of classes, by confidence, and the worst mistakes."""
 
-import heapq
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -13,13 +12,13 @@ _TOP = 5
 
 
 class ClassAccuracy(NamedTuple):
-    """The accuracy on the images of one class.
+    """The accuracy on the images of one class; fractions are None without images.
 
     Attributes:
       label: the class.
       images: number of images with this label.
-      top_1: fraction of these images for which this class is the most probable; None without images.
-      top_5: fraction of these images for which this class is among the five most probable; None without images.
+      top_1: fraction of these images for which this class is the most probable.
+      top_5: fraction of these images for which this class is among the five most probable.
       predicted: number of images, of any label, for which this class is the most probable.
     """
 
@@ -41,12 +40,8 @@ class Confusion(NamedTuple):
 class Bin(NamedTuple):
     """The images whose confidence, the probability of the most probable class, is in (lower, upper].
 
-    Attributes:
-      lower: exclusive lower bound of the confidence.
-      upper: inclusive upper bound of the confidence.
-      images: number of images.
-      confidence: mean confidence; None without images.
-      top_1: fraction of the images whose most probable class is their label; None without images.
+    `confidence` is their mean confidence, and `top_1` the fraction whose most probable class is their label; None
+    without images.
     """
 
     lower: float
@@ -99,8 +94,6 @@ class Mistake(NamedTuple):
 class ErrorAnalysis:
     """Accumulates the batches of an evaluation.
 
-    Memory: a matrix of num_classes x num_classes counts, and the pixels of the worst mistakes.
-
     Args:
       num_classes: number of classes of the network.
       mistakes: number of worst mistakes to keep.
@@ -108,18 +101,17 @@ class ErrorAnalysis:
     Attributes:
       confusion: int64 [num_classes, num_classes], number of images by label and predicted class.
       images: number of images, without padding.
+      mistakes: the most confident mistakes, worst first; among equally confident ones, the earliest first.
     """
 
     def __init__(self, num_classes: int, mistakes: int):
         self.confusion = np.zeros([num_classes, num_classes], np.int64)
         self.images = 0
-        self._top_5 = np.zeros([num_classes], np.int64)
-        self._binned = np.zeros([BINS], np.int64)
-        self._binned_right = np.zeros([BINS], np.int64)
-        self._binned_confidence = np.zeros([BINS])
+        self.mistakes: List[Mistake] = []
         self._at_most = mistakes
-        # A heap, least confident first. Numbers are unique, so two `Mistake`s are never compared.
-        self._mistakes: List[Tuple[float, int, Mistake]] = []
+        self._top_5 = np.zeros([num_classes], np.int64)
+        # By bin: images, right ones, and the sum of the confidences.
+        self._binned, self._binned_right, self._binned_confidence = np.zeros([3, BINS])
 
     def add(
         self, labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, places: Optional[Sequence[Place]] = None
@@ -134,8 +126,7 @@ class ErrorAnalysis:
         """
         real = labels != PADDING_LABEL
         labels, logits, pixels = labels[real], logits[real], pixels[real]
-        rows = np.arange(len(labels))
-        ranks = (logits > logits[rows, labels][:, np.newaxis]).sum(axis=1)
+        ranks = (logits > logits[np.arange(len(labels)), labels][:, np.newaxis]).sum(axis=1)
         # A tie for the most probable class counts as correct, as in the metrics.
         predicted = np.where(ranks == 0, labels, logits.argmax(axis=1))
         exponentials = np.exp((logits - logits.max(axis=1, keepdims=True)).astype(np.float64))
@@ -147,65 +138,47 @@ class ErrorAnalysis:
         np.add.at(self._binned, bins, 1)
         np.add.at(self._binned_right, bins[ranks == 0], 1)
         np.add.at(self._binned_confidence, bins, confidences)
-        for row in np.flatnonzero(ranks):
-            place = places[row] if places is not None else None
-            self._keep_if_bad(self.images + int(row), place, int(labels[row]), probabilities[row], pixels[row])
+        is_full = len(self.mistakes) == self._at_most
+        least = self.mistakes[-1].confidence if is_full and self.mistakes else 0.0
+        for row in np.flatnonzero((ranks > 0) & (confidences > least)) if self._at_most else ():
+            order = np.argsort(-probabilities[row], kind='stable')[:_TOP]
+            likeliest = tuple((int(c), float(probabilities[row, c])) for c in order)
+            label, place = int(labels[row]), places[row] if places is not None else None
+            # A copy of the pixels: a view would keep the whole batch in memory.
+            probability, own_pixels = float(probabilities[row, label]), pixels[row].copy()
+            self.mistakes.append(Mistake(self.images + int(row), place, label, likeliest, probability, own_pixels))
+        self.mistakes = sorted(self.mistakes, key=lambda mistake: -mistake.confidence)[: self._at_most]
         self.images += len(labels)
-
-    def _keep_if_bad(
-        self, number: int, place: Optional[Place], label: int, probabilities: np.ndarray, pixels: np.ndarray
-    ) -> None:
-        confidence = float(probabilities.max())
-        is_full = len(self._mistakes) >= self._at_most
-        if is_full and (not self._mistakes or confidence <= self._mistakes[0][0]):
-            return
-        order = np.argsort(-probabilities, kind='stable')[:_TOP]
-        likeliest = tuple((int(c), float(probabilities[c])) for c in order)
-        # A copy: a view would keep the whole batch in memory.
-        mistake = Mistake(number, place, label, likeliest, float(probabilities[label]), pixels.copy())
-        keep = heapq.heapreplace if is_full else heapq.heappush
-        keep(self._mistakes, (confidence, -number, mistake))
-
-    @property
-    def mistakes(self) -> Sequence[Mistake]:
-        """The most confident mistakes, worst first; among equally confident ones, the earliest first."""
-        return [mistake for _, _, mistake in sorted(self._mistakes, key=lambda kept: kept[:2], reverse=True)]
 
     @property
     def classes(self) -> Sequence[ClassAccuracy]:
         """The accuracy on every class, by label."""
-        images, predicted = self.confusion.sum(axis=1).tolist(), self.confusion.sum(axis=0).tolist()
-        right, top_5 = self.confusion.diagonal().tolist(), self._top_5.tolist()
+        columns = self.confusion.sum(axis=1), self.confusion.diagonal(), self._top_5, self.confusion.sum(axis=0)
         return [
-            ClassAccuracy(
-                label, count, right[label] / count if count else None, top_5[label] / count if count else None, taken
-            )
-            for label, (count, taken) in enumerate(zip(images, predicted))
+            ClassAccuracy(label, count, right / count if count else None, top_5 / count if count else None, predicted)
+            for label, (count, right, top_5, predicted) in enumerate(zip(*(column.tolist() for column in columns)))
         ]
 
     @property
     def confusions(self) -> Sequence[Confusion]:
         """All pairs of confused classes, most images first."""
-        labels, predicted = np.nonzero(self.confusion)
-        pairs = [
-            Confusion(label, other, int(self.confusion[label, other]))
-            for label, other in zip(labels.tolist(), predicted.tolist())
-            if label != other
-        ]
-        return sorted(pairs, key=lambda pair: (-pair.images, pair.label, pair.predicted))
+        pairs = np.argwhere(self.confusion).tolist()
+        found = [Confusion(label, other, int(self.confusion[label, other])) for label, other in pairs if label != other]
+        return sorted(found, key=lambda pair: (-pair.images, pair.label, pair.predicted))
 
     @property
     def bins(self) -> Sequence[Bin]:
         """The images grouped by confidence, in `BINS` bins of equal width."""
+        columns = self._binned, self._binned_confidence, self._binned_right
         return [
             Bin(
                 index / BINS,
                 (index + 1) / BINS,
-                count,
-                float(self._binned_confidence[index] / count) if count else None,
-                float(self._binned_right[index] / count) if count else None,
+                int(count),
+                confidence / count if count else None,
+                right / count if count else None,
             )
-            for index, count in enumerate(self._binned.tolist())
+            for index, (count, confidence, right) in enumerate(zip(*(column.tolist() for column in columns)))
         ]
 
     @property

@@ -1,135 +1,243 @@
-"""The page of an evaluation report."""
+"""The results of an evaluation report: as JSON, as figures, and as a page."""
 
+import contextlib
+import json
 import pathlib
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.patheffects import Normal, Stroke
+from matplotlib.ticker import StrMethodFormatter
 
 from console import html, processes
 from console.messages import shown
-from console.tensorflow_versions import tf
-from data.image_header import read_header
-from inception_v3.commands.drawing import Look, width_on_page
-from inception_v3.commands.evaluate_report import figures
-from inception_v3.commands.evaluate_report.analysis import BINS, Mistake
-from inception_v3.commands.evaluate_report.report import JSON_FILE, ErrorReport
+from data.dataset_info import is_background
+from inception_v3.commands import drawing
+from inception_v3.commands.drawing import Look
+from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
+from inception_v3.commands.thumbnails import Thumbnails
+from inception_v3.run.evaluations import Evaluation, shows_top_5
 
+JSON_FILE = 'report.json'
 _PAIRS_SHOWN = 20
-# The columns of the table of classes.
 _HEADS = ('class', 'name', 'images', 'top-1', 'top-5', 'predicted', 'most often classified as')
-_JPEG_QUALITY = 90
-_LONGEST_PLACE = 4200
+# With more classes, a confusion matrix has no room for names and numbers.
+_LABELLED_AT_MOST = 30
+_LONGEST_NAME = 18
 
 _PAGE = html.template(pathlib.Path(__file__).with_name('page.html').read_text())
 
 
-def figures_of(report: ErrorReport, look: Look) -> Tuple[bytes, bytes]:
-    """Draws the confusion matrix and the reliability diagram, as PNG files."""
-    analysis = report.analysis
-    names = [report.name(label) for label in range(len(report.names))]
-    return (
-        figures.confusion_matrix(analysis.confusion, names, look, report.first),
-        figures.reliability_diagram(analysis.bins, analysis.expected_calibration_error, look),
-    )
+class ErrorReport(NamedTuple):
+    """The results of an evaluation report.
+
+    Attributes:
+      model_dir: model_dir of the run.
+      evaluation: the scores, as in a line of `results.jsonl`.
+      analysis: the analysis of the errors.
+      names: name of each class, by label; empty if a class has none.
+      notes: remarks on the evaluation, a line each.
+    """
+
+    model_dir: str
+    evaluation: Evaluation
+    analysis: ErrorAnalysis
+    names: Sequence[str]
+    notes: Sequence[str]
+
+    def name(self, label: int) -> str:
+        """The name of a class in printable characters, or `class LABEL` if there is none."""
+        return shown(self.names[label]) if self.names[label] else f'class {label}'
+
+    @property
+    def first(self) -> int:
+        """The first label that is shown: 1 if label 0 is the background and no image has it."""
+        return int(is_background(self.names[0]) and not self.analysis.confusion[0].sum())
+
+    @property
+    def confusions(self) -> List[Confusion]:
+        """The pairs of confused classes that are shown."""
+        return [pair for pair in self.analysis.confusions if pair.predicted >= self.first]
+
+    @property
+    def scores(self) -> Dict[str, str]:
+        """The scores for a page and for the terminal."""
+        evaluation = self.evaluation
+        top_5 = {'top-5': f'{evaluation.top_5:.2%}'} if shows_top_5(len(self.names)) else {}
+        return {
+            'top-1': f'{evaluation.top_1:.2%}',
+            **top_5,
+            'cross-entropy, nats': f'{evaluation.cross_entropy:.4f}',
+            'expected calibration error': f'{self.analysis.expected_calibration_error:.2%}',
+            'images': f'{evaluation.images:,}',
+            'step': f'{evaluation.step:,}',
+            'data set': evaluation.data_set or 'unnamed',
+        }
+
+    def json(self) -> str:
+        """The content of report.json."""
+        analysis = self.analysis
+        values: Dict[str, Any] = {
+            'model_dir': self.model_dir,
+            'evaluation': self.evaluation._asdict(),
+            'expected_calibration_error': analysis.expected_calibration_error,
+            'bins': [b._asdict() for b in analysis.bins],
+            'classes': [{**c._asdict(), 'name': self.names[c.label] or None} for c in analysis.classes],
+            'confusions': [pair._asdict() for pair in analysis.confusions],
+            'mistakes': [
+                {
+                    'label': mistake.label,
+                    'predicted': mistake.predicted,
+                    'confidence': mistake.confidence,
+                    'probability_of_label': mistake.probability,
+                    'path': mistake.place and mistake.place.path,
+                    'position': mistake.place and mistake.place.position,
+                }
+                for mistake in analysis.mistakes
+            ],
+        }
+        return json.dumps(values, indent=2) + '\n'
+
+    def figures(self, look: Look) -> Dict[str, bytes]:
+        """The confusion matrix and the reliability diagram, as PNG files by name."""
+        names = [self.name(label) for label in range(len(self.names))]
+        error = self.analysis.expected_calibration_error
+        return {
+            'confusion.png': confusion_matrix(self.analysis.confusion, names, look, self.first),
+            'reliability.png': reliability_diagram(self.analysis.bins, error, look),
+        }
+
+    def html(self, light: Dict[str, bytes], dark: Dict[str, bytes]) -> str:
+        """Renders the page with its figures in the colours of light and of dark pages."""
+        confusion, pairs = self.analysis.confusion, self.confusions
+        most_often = {pair.label: f'{self.name(pair.predicted)} ({pair.images:,})' for pair in reversed(pairs)}
+        classes = [
+            {**c._asdict(), 'name': self.name(c.label), 'most_often': most_often.get(c.label, '')}
+            for c in self.analysis.classes[self.first :]
+        ]
+        mistakes = [mistake for mistake in self.analysis.mistakes if mistake.predicted >= self.first]
+        with contextlib.closing(Thumbnails()) as thumbnails:
+            pictures = [html.data_uri(thumbnails.make(mistake.pixels), 'image/jpeg') for mistake in mistakes]
+        return _PAGE.render(
+            report=self,
+            command=processes.command_line('evaluate'),
+            mistakes=[*zip(mistakes, pictures)],
+            figures=[
+                {
+                    'light': html.data_uri(light[name], 'image/png'),
+                    'dark': html.data_uri(dark[name], 'image/png'),
+                    # A PNG file has its width in the bytes 16 to 19.
+                    'width': drawing.width_on_page(int.from_bytes(light[name][16:20], 'big')),
+                }
+                for name in light
+            ],
+            pairs=pairs[:_PAIRS_SHOWN],
+            more_pairs=len(pairs) - _PAIRS_SHOWN,
+            json_file=JSON_FILE,
+            bins=BINS,
+            classes=sorted((c for c in classes if c['images']), key=lambda c: c['top_1']),
+            without_images=sum(not c['images'] for c in classes),
+            heads=[head for head in _HEADS if head != 'top-5' or head in self.scores],
+            # Images that are classified as the background, which is not shown.
+            as_background=int(confusion[:, : self.first].sum()),
+        )
+
+    def bars(self, mistake: Mistake) -> List[Tuple[str, float, bool]]:
+        """(name, probability, whether it is the label) of the three most probable classes and the label."""
+        likeliest = [each for each in mistake.likeliest if each[0] >= self.first][:3]
+        if mistake.label not in dict(likeliest):
+            likeliest.append((mistake.label, mistake.probability))
+        return [(self.name(c), probability, c == mistake.label) for c, probability in likeliest]
 
 
-def html_of(report: ErrorReport, light: Tuple[bytes, bytes], dark: Tuple[bytes, bytes]) -> str:
-    """Renders the page.
+def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, first: int = 0) -> bytes:
+    """Draws the confusion matrix of the classes that occur, as a PNG file.
+
+    Colours show fractions of a label's images. Up to 30 classes are shown with names and numbers.
 
     Args:
-      report: the results.
-      light: the figures of `figures_of` in the colours of a light page.
-      dark: the same in the colours of a dark page.
+      confusion: int64 [num_classes, num_classes], images by label and predicted class.
+      names: names of all classes, in the same order.
+      look: the colours.
+      first: the first label that is shown, 1 to leave out a background without images. Images classified as
+        the background still count in their label's row.
     """
-    evaluation, analysis = report.evaluation, report.analysis
-    confusion, reliability = (
-        {
-            'light': html.data_uri(on_light, 'image/png'),
-            'dark': html.data_uri(on_dark, 'image/png'),
-            'width': _width_on_page(on_light),
-        }
-        for on_light, on_dark in zip(light, dark)
+    images = confusion.sum(axis=1)
+    occurring = first + np.flatnonzero((confusion.sum(axis=0) + images)[first:])
+    counts = confusion[np.ix_(occurring, occurring)]
+    shares = counts / np.maximum(1, images[occurring])[:, np.newaxis]
+    is_labelled = len(occurring) <= _LABELLED_AT_MOST
+    side = max(4.5, 0.42 * len(occurring)) if is_labelled else 9.5
+    figure = _figure(side + 1.6, side, look)
+    axes = figure.add_subplot()
+    drawing.dress(axes, look)
+    colours = LinearSegmentedColormap.from_list('share', [look.paper, look.good, look.most])
+    # On a square-root scale, single images are visible beside whole classes.
+    image = axes.imshow(shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), interpolation='nearest')
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
+    bar.set_label("fraction of the label's images", color=look.ink)
+    bar.ax.set_yticklabels(['0', '1 %', '10 %', '25 %', '50 %', '100 %'])
+    bar.ax.tick_params(colors=look.ink)
+    bar.outline.set_edgecolor(look.faint)
+    axes.set_xlabel('predicted class', color=look.ink)
+    axes.set_ylabel('label', color=look.ink)
+    ticks = np.arange(len(occurring)) if is_labelled else np.linspace(0, len(occurring) - 1, 11).astype(int)
+    labels = [_short(names[label]) if is_labelled else str(label) for label in occurring[ticks]]
+    axes.set_xticks(ticks)
+    axes.set_xticklabels(labels, rotation=90 if is_labelled and max(map(len, labels)) > 3 else 0)
+    axes.set_yticks(ticks)
+    axes.set_yticklabels(labels)
+    for (row, column), count in np.ndenumerate(counts) if is_labelled else ():
+        if count:
+            # On medium and strong colours, the background colour has more contrast.
+            colour = look.ink if np.sqrt(shares[row, column]) < 0.45 else look.paper
+            axes.text(column, row, f'{count:,}', ha='center', va='center', color=colour, fontsize=8)
+    return drawing.png(figure)
+
+
+def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
+    """Draws the top-1 accuracy and the number of images by confidence, and names the error, as a PNG file."""
+    figure = _figure(6.2, 6.4, look)
+    above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={'height_ratios': [3, 1], 'hspace': 0.08})
+    for each in (above, below):
+        drawing.dress(each, look)
+        each.grid(color=look.faint, alpha=0.25, linewidth=0.6)
+        each.set_axisbelow(True)
+    used = [b for b in bins if b.images]
+    lower, upper = [b.lower for b in used], [b.upper for b in used]
+    centres = [(b.lower + b.upper) / 2 for b in used]
+    above.bar(centres, [b.top_1 for b in used], 1 / BINS, color=look.good, edgecolor=look.paper, label='top-1')
+    outline = [Stroke(linewidth=5, foreground=look.paper), Normal()]
+    confidences = {'color': look.bad, 'linewidth': 3, 'label': 'mean confidence', 'path_effects': outline}
+    above.hlines([b.confidence for b in used], lower, upper, **confidences)
+    above.plot([0, 1], [0, 1], '--', color=look.faint, linewidth=1, zorder=0.5)
+    above.set(xlim=(0, 1), ylim=(0, 1))
+    above.set_ylabel('top-1 of the images', color=look.ink)
+    legend = above.legend(
+        loc='lower right', bbox_to_anchor=(1, 1), ncol=2, frameon=False, fontsize=9, columnspacing=1, handlelength=1.2
     )
-    pairs = report.confusions
-    classes = [c for c in _described_classes(report) if c['images']]
-    return _PAGE.render(
-        model=f'{report.model_dir}, {evaluation.checkpoint}, {evaluation.weights} weights',
-        command=processes.command_line('evaluate'),
-        date=evaluation.time,
-        figures=[
-            ('top-1', f'{evaluation.top_1:.2%}'),
-            *([('top-5', f'{evaluation.top_5:.2%}')] if report.has_top_5 else []),
-            ('cross-entropy, nats', f'{evaluation.cross_entropy:.4f}'),
-            ('expected calibration error', f'{analysis.expected_calibration_error:.2%}'),
-            ('images', f'{evaluation.images:,}'),
-            ('step', f'{evaluation.step:,}'),
-            ('data set', evaluation.data_set or 'unnamed'),
-        ],
-        notes=report.notes,
-        mistakes=_described_mistakes(report),
-        confusion=confusion,
-        pairs=[
-            {
-                'label': report.name(pair.label),
-                'predicted': report.name(pair.predicted),
-                'images': pair.images,
-                'share': pair.images / analysis.confusion[pair.label].sum(),
-            }
-            for pair in pairs[:_PAIRS_SHOWN]
-        ],
-        more_pairs=len(pairs) - _PAIRS_SHOWN,
-        json_file=JSON_FILE,
-        reliability=reliability,
-        bins=BINS,
-        classes=sorted(classes, key=lambda c: c['top_1']),
-        without_images=sum(not c.images for c in report.classes),
-        heads=[head for head in _HEADS if head != 'top-5' or report.has_top_5],
-        as_background=report.as_background,
-    )
+    for text in legend.get_texts():
+        text.set_color(look.ink)
+    above.set_title(f'expected calibration error {error:.2%}', color=look.ink, fontsize=9, loc='left')
+    below.bar(centres, [b.images for b in used], 1 / BINS, color=look.faint, edgecolor=look.paper)
+    below.set_yscale('log')
+    below.yaxis.set_major_formatter(StrMethodFormatter('{x:,.0f}'))
+    below.set_ylim(bottom=0.5)
+    below.set_ylabel('images', color=look.ink)
+    below.set_xlabel('confidence: probability of the most probable class', color=look.ink)
+    return drawing.png(figure)
 
 
-def _described_classes(report: ErrorReport) -> List[Dict[str, Any]]:
-    most_often: Dict[int, str] = {}
-    for pair in report.confusions:
-        most_often.setdefault(pair.label, f'{report.name(pair.predicted)} ({pair.images:,})')
-    return [
-        {**c._asdict(), 'name': report.name(c.label), 'most_often': most_often.get(c.label, '')} for c in report.classes
-    ]
+def _figure(width: float, height: float, look: Look) -> Figure:
+    figure = Figure(figsize=(width, height), facecolor=look.paper)
+    FigureCanvasAgg(figure)
+    return figure
 
 
-def _described_mistakes(report: ErrorReport) -> List[Dict[str, Any]]:
-    mistakes = [mistake for mistake in report.analysis.mistakes if mistake.predicted >= report.first]
-    pictures = _as_jpeg([mistake.pixels for mistake in mistakes])
-    return [
-        {
-            'picture': html.data_uri(picture, 'image/jpeg'),
-            'label': report.name(mistake.label),
-            'predicted': report.name(mistake.predicted),
-            'likeliest': _bars_of(mistake, report),
-            'place': shown(mistake.place, _LONGEST_PLACE) if mistake.place else '',
-        }
-        for mistake, picture in zip(mistakes, pictures)
-    ]
-
-
-def _bars_of(mistake: Mistake, report: ErrorReport) -> List[Tuple[str, float, bool]]:
-    """Returns (name, probability, whether it is the label) for the three most probable classes and the label."""
-    likeliest = [(c, probability) for c, probability in mistake.likeliest if c >= report.first]
-    bars = [(report.name(c), probability, c == mistake.label) for c, probability in likeliest[:3]]
-    if not any(is_label for _, _, is_label in bars):
-        bars.append((report.name(mistake.label), mistake.probability, True))
-    return bars
-
-
-def _width_on_page(png: bytes) -> int:
-    """Returns the width, in CSS pixels, at which the text of a figure has its intended size."""
-    header = read_header(png)
-    assert header, 'a PNG file'
-    return width_on_page(header.width)
-
-
-def _as_jpeg(images: Sequence[np.ndarray]) -> List[bytes]:
-    with tf.Graph().as_default(), tf.Session() as session:
-        image = tf.placeholder(tf.uint8, [None, None, 3])
-        encoded = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
-        return [session.run(encoded, {image: pixels}) for pixels in images]
+def _short(name: str) -> str:
+    # matplotlib interprets a dollar sign as the start of a formula.
+    name = name.replace('$', r'\$')
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + '…'

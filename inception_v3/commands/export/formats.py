@@ -1,20 +1,17 @@
 """The formats of exports: the conversion of a network to each, and the runtime that runs it."""
 
-import abc
 import dataclasses
+import importlib
 import os
 import re
-from typing import Any, Callable, ClassVar, Dict, Sequence, Set, Type
+from typing import Any, Callable, Dict, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
 from console import extras
 from console.errors import CommandError
 from console.tensorflow_versions import tf
-from inception_v3.commands.export import frozen
-from inception_v3.commands.export.description import INPUT, LOGITS, PROBABILITIES
-from inception_v3.commands.export.frozen import FrozenNetwork
-from inception_v3.commands.export.images import Batch
+from inception_v3.commands.export.network import INPUT, LOGITS, PROBABILITIES, Batch, FrozenNetwork, build
 from inception_v3.estimator import make_estimator
 from inception_v3.model_fn import EXPORT_SIGNATURE
 from inception_v3.run.saved_model import INPUT_FILES, export_saved_model
@@ -24,7 +21,6 @@ from inception_v3.weights import sources
 _OPSET = 13
 # Layers that a message lists.
 _NAMED_AT_MOST = 3
-
 # The two versions' messages about operations that TensorFlow Lite lacks.
 _LISTS_OF_OPERATIONS = re.compile(r'(?:need custom implementations|Custom ops): (\w+(?:, \w+)*)')
 
@@ -36,114 +32,77 @@ class ExportError(CommandError):
     """A network cannot be exported to a format."""
 
 
-class Format(abc.ABC):
+class Format(NamedTuple):
     """A format.
 
     Attributes:
       file: the name of the file, or folder, in the export's folder.
       purpose: its runtime, and an input that is no prepared image, in words.
+      write: (network, prepared training images, path) → None; converts the network, and raises ExportError if the
+        format lacks one of its operations. The images, float32 [height, width, 3], are empty unless `is_calibrated`.
+      open: (path, network) → a `Run`; loads the file into its runtime.
+      packages: those that the conversion and the runtime need.
       loses_at_most: points of top-1 accuracy that an export may lose, compared with the checkpoint.
       is_calibrated: whether the conversion needs images.
     """
 
-    file: ClassVar[str]
-    purpose: ClassVar[str]
-    loses_at_most: ClassVar[float] = 0.0
-    is_calibrated: ClassVar[bool] = False
+    file: str
+    purpose: str
+    write: Callable[[FrozenNetwork, Sequence[np.ndarray], str], None]
+    open: Callable[[str, FrozenNetwork], Run]
+    packages: Tuple[str, ...] = ()
+    loses_at_most: float = 0.0
+    is_calibrated: bool = False
 
-    @abc.abstractmethod
     def check(self) -> None:
-        """Checks that the packages of the format are installed.
+        """Checks that the packages are installed.
 
         Raises:
           ExportError: one is not.
         """
-
-    @abc.abstractmethod
-    def write(self, network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-        """Converts a network.
-
-        Args:
-          network: the network.
-          images: prepared training images, float32 [height, width, 3]; empty unless `is_calibrated`.
-          path: of the new file.
-
-        Raises:
-          ExportError: the format lacks an operation of the network.
-        """
-
-    @abc.abstractmethod
-    def open(self, path: str, network: FrozenNetwork) -> Run:
-        """Loads a file into its runtime."""
+        for package in self.packages:
+            try:
+                importlib.import_module(package)
+            except ImportError:
+                raise ExportError(f'The export needs {package}, which is not installed: {extras.command("export")}.')
 
 
-class SavedModel(Format):
-    """A SavedModel, which contains its preprocessing, as `--export_dir` writes it."""
-
-    file, purpose = 'saved_model', f'TensorFlow, TensorFlow Serving; {INPUT_FILES}'
-
-    def check(self) -> None:
-        """TensorFlow is a package of the core."""
-
-    def write(self, network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-        """Exports the checkpoint."""
-        config = dataclasses.replace(network.config, export_dir=os.path.join(os.path.dirname(path), 'unfinished'))
-        estimator = make_estimator(config, network.class_names)
-        made = export_saved_model(estimator, config, network.model.checkpoint, network.class_names)
-        os.rename(made, path)
-        os.rmdir(str(config.export_dir))
-
-    def open(self, path: str, network: FrozenNetwork) -> Run:
-        """Loads the SavedModel into TensorFlow; it gets the image files."""
-        with tf.Graph().as_default() as graph:
-            session = tf.Session(graph=graph)
-            loaded = tf.saved_model.load(session, [tf.saved_model.SERVING], path)
-        signature = loaded.signature_def[EXPORT_SIGNATURE]
-        encoded = signature.inputs[EXPORT_SIGNATURE].name
-        # The softmax takes the logits.
-        logits = graph.get_tensor_by_name(signature.outputs[PROBABILITIES].name).op.inputs[0]
-        return lambda batch: session.run(logits, {encoded: batch.encoded})
+def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
+    config = dataclasses.replace(network.config, export_dir=os.path.join(os.path.dirname(path), 'unfinished'))
+    estimator = make_estimator(config, network.class_names)
+    made = export_saved_model(estimator, config, network.model.checkpoint, network.class_names)
+    os.rename(made, path)
+    os.rmdir(str(config.export_dir))
 
 
-class Onnx(Format):
-    """ONNX, for onnxruntime and many others."""
-
-    file, purpose = 'model.onnx', 'onnxruntime'
-
-    def check(self) -> None:
-        """Checks that tf2onnx and onnxruntime are installed."""
-        _require('export', 'tf2onnx', 'onnx', 'onnxruntime')
-
-    def write(self, network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-        """Converts by tf2onnx, which folds batch normalization into the convolutions."""
-        import onnx
-        import tf2onnx
-        from tf2onnx import optimizer, tf_loader
-
-        inputs, outputs = [f'{INPUT}:0'], [f'{name}:0' for name in (LOGITS, PROBABILITIES)]
-        folded = tf_loader.tf_optimize(inputs, outputs, network.graph_def)
-        with tf.Graph().as_default() as graph, tf.Session(graph=graph):
-            tf.import_graph_def(folded, name='')
-            converted = tf2onnx.tfonnx.process_tf_graph(graph, opset=_OPSET, input_names=inputs, output_names=outputs)
-        model = optimizer.optimize_graph(converted).make_model('inception_v3')
-        # tf2onnx leaves operations that it does not know as they are.
-        unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
-        if unknown:
-            raise _lacking('ONNX', unknown, network)
-        _rename(model)
-        with open(path, 'wb') as file:
-            file.write(model.SerializeToString())
-
-    def open(self, path: str, network: FrozenNetwork) -> Run:
-        """Loads the file into onnxruntime, on the CPU."""
-        import onnxruntime
-
-        session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
-        return lambda batch: session.run([LOGITS], {INPUT: batch.images})[0]
+def _open_saved_model(path: str, network: FrozenNetwork) -> Run:
+    with tf.Graph().as_default() as graph:
+        session = tf.Session(graph=graph)
+        loaded = tf.saved_model.load(session, [tf.saved_model.SERVING], path)
+    signature = loaded.signature_def[EXPORT_SIGNATURE]
+    encoded = signature.inputs[EXPORT_SIGNATURE].name
+    # The softmax takes the logits.
+    logits = graph.get_tensor_by_name(signature.outputs[PROBABILITIES].name).op.inputs[0]
+    return lambda batch: session.run(logits, {encoded: batch.encoded})
 
 
-def _rename(model: Any) -> None:
-    """Gives input and outputs of an ONNX model their names without TensorFlow's number, and the free axis its name."""
+def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
+    """Converts by tf2onnx, which folds batch normalization into the convolutions."""
+    import onnx
+    import tf2onnx
+    from tf2onnx import optimizer, tf_loader
+
+    inputs, outputs = [f'{INPUT}:0'], [f'{name}:0' for name in (LOGITS, PROBABILITIES)]
+    folded = tf_loader.tf_optimize(inputs, outputs, network.graph_def)
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph):
+        tf.import_graph_def(folded, name='')
+        converted = tf2onnx.tfonnx.process_tf_graph(graph, opset=_OPSET, input_names=inputs, output_names=outputs)
+    model = optimizer.optimize_graph(converted).make_model('inception_v3')
+    # tf2onnx leaves operations that it does not know as they are.
+    unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
+    if unknown:
+        raise _lacking('ONNX', unknown, network)
+    # Input and outputs get their names without TensorFlow's number, and the free axis its name.
     names = {f'{name}:0': name for name in (INPUT, LOGITS, PROBABILITIES)}
     for value in [*model.graph.input, *model.graph.output]:
         value.name = names[value.name]
@@ -151,88 +110,75 @@ def _rename(model: Any) -> None:
     for node in model.graph.node:
         for side in (node.input, node.output):
             side[:] = [names.get(name, name) for name in side]
+    with open(path, 'wb') as file:
+        file.write(model.SerializeToString())
 
 
-class TfLite(Format):
-    """TensorFlow Lite in float32, one image at a time."""
+def _open_onnx(path: str, network: FrozenNetwork) -> Run:
+    import onnxruntime
 
-    file, purpose = 'model.tflite', 'TensorFlow Lite'
-
-    def check(self) -> None:
-        """TensorFlow has the converter and the interpreter."""
-
-    def write(self, network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-        """Converts by TensorFlow's converter."""
-        config = network.config
-        with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
-            one = tf.placeholder(tf.float32, [1, config.height, config.width, 3], INPUT)
-            outputs = tf.import_graph_def(
-                network.graph_def, {INPUT: one}, [f'{LOGITS}:0', f'{PROBABILITIES}:0'], name=''
-            )
-            converter = tf.lite.TFLiteConverter.from_session(session, [one], outputs)
-            self._configure(converter, images)
-            try:
-                content = converter.convert()
-            # The converters of the two versions raise different errors for an operation that they lack.
-            except Exception as error:
-                lists = _LISTS_OF_OPERATIONS.findall(str(error))
-                if not lists:
-                    raise
-                raise _lacking('TensorFlow Lite', set(', '.join(lists).split(', ')), network)
-        with open(path, 'wb') as file:
-            file.write(content)
-
-    def _configure(self, converter: Any, images: Sequence[np.ndarray]) -> None:
-        """Sets the options of the converter."""
-
-    def open(self, path: str, network: FrozenNetwork) -> Run:
-        """Loads the file into TensorFlow Lite's interpreter."""
-        interpreter = tf.lite.Interpreter(model_path=path)
-        interpreter.allocate_tensors()
-        (source,) = interpreter.get_input_details()
-        (target,) = [output for output in interpreter.get_output_details() if LOGITS in output['name']]
-
-        def one(image: np.ndarray) -> np.ndarray:
-            interpreter.set_tensor(source['index'], image[np.newaxis])
-            interpreter.invoke()
-            return interpreter.get_tensor(target['index'])[0]
-
-        return lambda batch: np.stack([one(image) for image in batch.images])
+    session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
+    return lambda batch: session.run([LOGITS], {INPUT: batch.images})[0]
 
 
-class TfLiteInt8(TfLite):
-    """TensorFlow Lite with weights and activations of 8 bits; input and outputs stay float32."""
+def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
+    """Converts for one image at a time; with images, to weights and activations of 8 bits, in ranges that they give."""
+    config = network.config
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+        one = tf.placeholder(tf.float32, [1, config.height, config.width, 3], INPUT)
+        outputs = tf.import_graph_def(network.graph_def, {INPUT: one}, [f'{LOGITS}:0', f'{PROBABILITIES}:0'], name='')
+        converter = tf.lite.TFLiteConverter.from_session(session, [one], outputs)
+        if images:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.representative_dataset = lambda: ([image[np.newaxis]] for image in images)
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        try:
+            content = converter.convert()
+        # The converters of the two versions raise different errors for an operation that they lack.
+        except Exception as error:
+            lists = _LISTS_OF_OPERATIONS.findall(str(error))
+            if not lists:
+                raise
+            raise _lacking('TensorFlow Lite', set(', '.join(lists).split(', ')), network)
+    with open(path, 'wb') as file:
+        file.write(content)
 
-    file, loses_at_most, is_calibrated = 'model_int8.tflite', 1.0, True
 
-    def _configure(self, converter: Any, images: Sequence[np.ndarray]) -> None:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        # The ranges of the activations are measured on these images.
-        converter.representative_dataset = lambda: ([image[np.newaxis]] for image in images)
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+def _open_tflite(path: str, network: FrozenNetwork) -> Run:
+    interpreter = tf.lite.Interpreter(model_path=path)
+    interpreter.allocate_tensors()
+    (source,) = interpreter.get_input_details()
+    (target,) = [output for output in interpreter.get_output_details() if LOGITS in output['name']]
+
+    def one(image: np.ndarray) -> np.ndarray:
+        interpreter.set_tensor(source['index'], image[np.newaxis])
+        interpreter.invoke()
+        return interpreter.get_tensor(target['index'])[0]
+
+    return lambda batch: np.stack([one(image) for image in batch.images])
 
 
-class Npz(Format):
-    """The variables as arrays by name, which `--init_from` and NumPy read."""
+def _write_npz(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
+    np.savez(path, **network.variables)
 
-    file, purpose = 'weights.npz', 'this program'
 
-    def check(self) -> None:
-        """NumPy is a package of the core."""
+def _open_npz(path: str, network: FrozenNetwork) -> Run:
+    values = sources.read(path).values
 
-    def write(self, network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-        """Writes the variables."""
-        np.savez(path, **network.variables)
+    def restore(session: tf.Session) -> None:
+        for variable in tf.global_variables():
+            variable.load(values[variable.op.name], session)
 
-    def open(self, path: str, network: FrozenNetwork) -> Run:
-        """Assigns the arrays to the variables of a new graph."""
-        values = sources.read(path).values
-        with tf.Graph().as_default() as graph:
-            frozen.build(network.config)
-            session = tf.Session(graph=graph)
-            for variable in tf.global_variables():
-                variable.load(values[variable.op.name], session)
-        return lambda batch: session.run(f'{LOGITS}:0', {f'{INPUT}:0': batch.images})
+    return of_variables(network, restore)
+
+
+def of_variables(network: FrozenNetwork, restore: Callable[[tf.Session], Any]) -> Run:
+    """The network in TensorFlow; `restore` gives its variables their values in a session."""
+    with tf.Graph().as_default() as graph:
+        build(network.config)
+        session = tf.Session(graph=graph)
+        restore(session)
+    return lambda batch: session.run(f'{LOGITS}:0', {f'{INPUT}:0': batch.images})
 
 
 def _lacking(name: str, operations: Set[str], network: FrozenNetwork) -> ExportError:
@@ -246,18 +192,14 @@ def _lacking(name: str, operations: Set[str], network: FrozenNetwork) -> ExportE
     )
 
 
-def _require(extra: str, *packages: str) -> None:
-    for package in packages:
-        try:
-            __import__(package)
-        except ImportError:
-            raise ExportError(f'The export needs {package}, which is not installed: {extras.command(extra)}.')
-
-
-FORMATS: Dict[str, Type[Format]] = {
-    'saved_model': SavedModel,
-    'onnx': Onnx,
-    'tflite': TfLite,
-    'tflite_int8': TfLiteInt8,
-    'npz': Npz,
+_ONNX_PACKAGES = ('tf2onnx', 'onnx', 'onnxruntime')
+_TENSORFLOW = f'TensorFlow, TensorFlow Serving; {INPUT_FILES}'
+FORMATS: Dict[str, Format] = {
+    'saved_model': Format('saved_model', _TENSORFLOW, _write_saved_model, _open_saved_model),
+    'onnx': Format('model.onnx', 'onnxruntime', _write_onnx, _open_onnx, _ONNX_PACKAGES),
+    'tflite': Format('model.tflite', 'TensorFlow Lite', _write_tflite, _open_tflite),
+    # Input and outputs stay float32.
+    'tflite_int8': Format('model_int8.tflite', 'TensorFlow Lite', _write_tflite, _open_tflite, (), 1.0, True),
+    # The variables as arrays by name, which `--init_from` and NumPy read.
+    'npz': Format('weights.npz', 'this program', _write_npz, _open_npz),
 }

@@ -1,8 +1,7 @@
 """Classifiers of encoded images: the network of a checkpoint, or a SavedModel, with the preprocessing of evaluation."""
 
-import abc
 import os
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -29,16 +28,18 @@ _LIST_OF_CHECKPOINTS = 'checkpoint'
 Outcome = Union[np.ndarray, UnreadableError]
 
 
-class Classifier(abc.ABC):
-    """A classifier of encoded images: JPEG, PNG, and GIF of one frame.
-
-    Any thread may call `prepare` for an image; `classify` takes a batch of prepared images.
+class Classifier(NamedTuple):
+    """A classifier of encoded images: JPEG, PNG, and GIF of one frame. Any thread may call `prepare`.
 
     Attributes:
       name: name of the classifier, for users.
       origin: its run, step and accuracy; None if they are unknown.
       class_names: the name of each class; empty if a class has none.
       bytes_per_image: memory that each image of a batch needs, at least.
+      prepare: (file, pixels) → the input of `classify`. The pixels, uint8 [height, width, 3] as viewers show them, are
+        None if they are not decoded yet. Raises UnreadableError.
+      classify: a batch of prepared images → their outcomes.
+      close: releases TensorFlow's resources.
       note: says that its class names may differ from those of its data set; empty if they do not.
       has_images_as_viewed: whether it turns JPEG and PNG files by their EXIF orientation, and lays transparent ones on
         white. SavedModels of earlier versions do not.
@@ -48,8 +49,11 @@ class Classifier(abc.ABC):
     origin: Optional[Origin]
     class_names: Sequence[str]
     bytes_per_image: int
+    prepare: Callable[[bytes, Optional[np.ndarray]], Any]
+    classify: Callable[[Sequence[Any]], List[Outcome]]
+    close: Callable[[], None] = lambda: None
     note: str = ''
-    has_images_as_viewed = True
+    has_images_as_viewed: bool = True
 
     @property
     def has_class_0(self) -> bool:
@@ -59,134 +63,95 @@ class Classifier(abc.ABC):
     def __str__(self) -> str:
         return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}{self.note and f"; {self.note}"}'
 
-    @abc.abstractmethod
-    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> Any:
-        """Converts an image file to the input of `classify`.
 
-        Args:
-          encoded: the file.
-          pixels: uint8 [height, width, 3], its pixels as viewers show them, if they are already decoded; they are not
-            decoded again then.
-
-        Raises:
-          UnreadableError: the image cannot be decoded.
-        """
-
-    @abc.abstractmethod
-    def classify(self, prepared: Sequence[Any]) -> List[Outcome]:
-        """Returns the class probabilities of a batch of prepared images."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Releases TensorFlow's resources."""
-
-
-class CheckpointClassifier(Classifier):
-    """The network of a run, in float32, with the weights that the run evaluates.
-
-    Args:
-      model: a checkpoint of the run.
+def of_checkpoint(model: TrainedModel) -> Classifier:
+    """The network of a checkpoint, in float32, with the weights that its run evaluates.
 
     Raises:
       CheckpointError: the checkpoint cannot be used.
       DataError: the description of the run's data set cannot be read.
     """
+    config = model.config
+    learned = trained_data.of_checkpoint(config, model.checkpoint)
+    if not learned.class_names:
+        logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
+    with tf.Graph().as_default() as graph:
+        encoded_file = tf.placeholder(tf.string, [])
+        image_of_file = infeed.as_evaluated(resize_as_viewed(encoded_file, config), config)
+        decoded = tf.placeholder(tf.uint8, [None, None, 3])
+        image_of_pixels = infeed.as_evaluated(resize_decoded(decoded, config), config)
+        images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
+        spec = inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
+        session = tf.Session(graph=graph)
+        model.restore(session)
 
-    def __init__(self, model: TrainedModel):
-        config = model.config
-        self.name = model.checkpoint
-        self.origin = origin.origin_of(config, model.checkpoint)
-        learned = trained_data.of_checkpoint(config, model.checkpoint)
-        self.note = learned.note
-        if not learned.class_names:
-            logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
-        self.class_names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
-        with tf.Graph().as_default() as graph:
-            self._encoded = tf.placeholder(tf.string, [])
-            self._image = infeed.as_evaluated(resize_as_viewed(self._encoded, config), config)
-            self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
-            self._image_of_pixels = infeed.as_evaluated(resize_decoded(self._pixels, config), config)
-            self._images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
-            spec = inception_model_fn(self._images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
-            self._probabilities = spec.predictions['probabilities']
-            self.bytes_per_image = bytes_per_image(graph)
-            self._session = tf.Session(graph=graph)
-            model.restore(self._session)
-
-    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> np.ndarray:
-        """Decodes an image unless it is decoded, crops and resizes it: float32 [height, width, 3]."""
+    def prepare(encoded: bytes, pixels: Optional[np.ndarray]) -> np.ndarray:
         if pixels is not None:
-            return self._session.run(self._image_of_pixels, {self._pixels: pixels})
+            return session.run(image_of_pixels, {decoded: pixels})
         try:
-            return self._session.run(self._image, {self._encoded: encoded})
+            return session.run(image_of_file, {encoded_file: encoded})
         except tf.errors.InvalidArgumentError as error:
             raise UnreadableError(why_undecodable(encoded, _first_line(error)))
 
-    def classify(self, prepared: Sequence[np.ndarray]) -> List[Outcome]:
-        """Runs the network."""
-        return [*self._session.run(self._probabilities, {self._images: np.stack(prepared)})]
+    return Classifier(
+        name=model.checkpoint,
+        origin=origin.origin_of(config, model.checkpoint),
+        class_names=[*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))],
+        bytes_per_image=bytes_per_image(graph),
+        prepare=prepare,
+        classify=lambda batch: [*session.run(spec.predictions['probabilities'], {images: np.stack(batch)})],
+        close=session.close,
+        note=learned.note,
+    )
 
-    def close(self) -> None:
-        """Closes the session."""
-        self._session.close()
 
-
-class SavedModelClassifier(Classifier):
-    """A SavedModel that this program exported; it contains its preprocessing.
-
-    Args:
-      path: the folder of the SavedModel.
+def of_saved_model(path: str) -> Classifier:
+    """A SavedModel in a folder, exported by this program; it contains its preprocessing.
 
     Raises:
       ConfigError: the SavedModel cannot be read, or does not take encoded images.
     """
+    own = origin.read(path)
+    logger.info('a SavedModel is a program, which can read and write files: use those of people you trust alone')
+    with tf.Graph().as_default() as graph:
+        session = tf.Session(graph=graph)
+        try:
+            signatures = tf.saved_model.load(session, [tf.saved_model.SERVING], path).signature_def
+        except (OSError, RuntimeError, tf.errors.OpError) as error:
+            text = _first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
+            raise ConfigError(f'--model={path}: the SavedModel cannot be read: {text}')
+    if EXPORT_SIGNATURE not in signatures:
+        raise ConfigError(
+            f'--model={path}: has no signature {EXPORT_SIGNATURE}; was it exported by this program? Its '
+            f'signatures: {", ".join(sorted(signatures)) or "none"}.'
+        )
+    files, outputs = signatures[EXPORT_SIGNATURE].inputs[EXPORT_SIGNATURE].name, signatures[EXPORT_SIGNATURE].outputs
+    num_classes = outputs['probabilities'].tensor_shape.dim[1].size
+    class_names = [''] * num_classes
+    if 'class_names' in outputs:
+        # `class_names` looks up the names of `classes`; fed with every class, it returns every name.
+        names = session.run(outputs['class_names'].name, {outputs['classes'].name: np.arange(num_classes)})
+        class_names = [name.decode('utf-8', 'surrogateescape') for name in names]
 
-    def __init__(self, path: str):
-        self.name = f'SavedModel {path}'
-        self.origin = origin.read(path)
-        self.has_images_as_viewed = bool(self.origin and self.origin.has_images_as_viewed)
-        logger.info('a SavedModel is a program, which can read and write files: use those of people you trust alone')
-        with tf.Graph().as_default() as graph:
-            self._session = tf.Session(graph=graph)
-            try:
-                tags = [tf.saved_model.SERVING]
-                signatures = tf.saved_model.load(self._session, tags, path).signature_def
-            except (OSError, RuntimeError, tf.errors.OpError) as error:
-                text = _first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
-                raise ConfigError(f'--model={path}: the SavedModel cannot be read: {text}')
-            if EXPORT_SIGNATURE not in signatures:
-                raise ConfigError(
-                    f'--model={path}: has no signature {EXPORT_SIGNATURE}; was it exported by this program? Its '
-                    f'signatures: {", ".join(sorted(signatures)) or "none"}.'
-                )
-            self.bytes_per_image = bytes_per_image(graph)
-        signature = signatures[EXPORT_SIGNATURE]
-        self._image_bytes = signature.inputs[EXPORT_SIGNATURE].name
-        self._probabilities = signature.outputs['probabilities'].name
-        num_classes = signature.outputs['probabilities'].tensor_shape.dim[1].size
-        self.class_names = [''] * num_classes
-        if 'class_names' in signature.outputs:
-            # `class_names` looks up the names of `classes`; fed with every class, it returns every name.
-            likeliest = {signature.outputs['classes'].name: np.arange(num_classes)}
-            names = self._session.run(signature.outputs['class_names'].name, likeliest)
-            self.class_names = [name.decode('utf-8', 'surrogateescape') for name in names]
-
-    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> bytes:
-        """Returns the image file unchanged: the SavedModel decodes it."""
-        return encoded
-
-    def classify(self, prepared: Sequence[bytes]) -> List[Outcome]:
+    def classify(batch: Sequence[bytes]) -> List[Outcome]:
         """Runs the SavedModel on the batch, or on each image alone if one of them cannot be decoded."""
         try:
-            return [*self._session.run(self._probabilities, {self._image_bytes: [*prepared]})]
+            return [*session.run(outputs['probabilities'].name, {files: [*batch]})]
         except tf.errors.InvalidArgumentError as error:
-            if len(prepared) == 1:
-                return [UnreadableError(why_undecodable(prepared[0], _first_line(error)))]
-        return [outcome for encoded in prepared for outcome in self.classify([encoded])]
+            if len(batch) == 1:
+                return [UnreadableError(why_undecodable(batch[0], _first_line(error)))]
+        return [outcome for encoded in batch for outcome in classify([encoded])]
 
-    def close(self) -> None:
-        """Closes the session."""
-        self._session.close()
+    return Classifier(
+        name=f'SavedModel {path}',
+        origin=own,
+        class_names=class_names,
+        bytes_per_image=bytes_per_image(graph),
+        prepare=lambda encoded, pixels: encoded,
+        classify=classify,
+        close=session.close,
+        has_images_as_viewed=bool(own and own.has_images_as_viewed),
+    )
 
 
 def load(path: str) -> Classifier:
@@ -200,21 +165,16 @@ def load(path: str) -> Classifier:
       ConfigError: the folder is none of these, has SavedModels of several runs, or its SavedModel cannot be used.
       CheckpointError: the model_dir has no checkpoint, or one that cannot be used.
       DataError: the description of the run's data set cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
     """
-    if _is_saved_model(path):
-        return SavedModelClassifier(path)
+    if tf.saved_model.loader.maybe_saved_model_directory(path):
+        return of_saved_model(path)
     # TensorFlow's listing of a local folder fails on file names that are not UTF-8.
     names = remote.names_in(path) if remote.is_remote(path) else os.listdir(path) if os.path.isdir(path) else None
     if names is None:
         raise ConfigError(f'--model={path}: no such folder.')
     if {_LIST_OF_CHECKPOINTS, CONFIG_FILE} & {*names}:
-        return CheckpointClassifier(trained_model.find(path))
-    return SavedModelClassifier(_newest_saved_model(path))
-
-
-def _is_saved_model(path: str) -> bool:
-    return tf.saved_model.loader.maybe_saved_model_directory(path)
+        return of_checkpoint(trained_model.find(path))
+    return of_saved_model(_newest_saved_model(path))
 
 
 def _newest_saved_model(export_dir: str) -> str:

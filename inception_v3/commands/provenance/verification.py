@@ -44,64 +44,41 @@ def verify(model_dir: str, steps: Optional[int]) -> Verification:
 
     Raises:
       CannotVerifyError: the run cannot be repeated; the message gives the reason.
-      RemoteError: access is denied, or the store cannot be reached.
     """
-    start = _first_start(model_dir)
+    all_starts, recorded = starts.read(model_dir), first_steps.read(model_dir)
+    if not all_starts:
+        path = os.path.join(model_dir, starts.STARTS_FILE)
+        raise CannotVerifyError(f'{path}: contains no start of training; name the model_dir of a run.')
+    # A run that was killed before its first checkpoint starts at step 0 again.
+    from_zero = [start for start in all_starts if start.step == 0]
+    start = from_zero[-1] if from_zero else all_starts[0]
     config = Config(**start.config)
-    if config.seed is None:
-        raise CannotVerifyError(
-            f'{model_dir}: the run had no --seed, so its first steps cannot be repeated. Only runs with --seed can be '
-            'verified.'
-        )
-    if config.use_tpu and not config.is_emulated:
-        raise CannotVerifyError(
-            f'{model_dir}: the run was on a TPU. Only runs on the CPU and on emulated cores can be verified.'
-        )
-    recorded = first_steps.read(model_dir)
-    if not recorded:
-        raise CannotVerifyError(
-            f'{os.path.join(model_dir, first_steps.FIRST_STEPS_FILE)}: contains no steps. The run ended before it '
-            'recorded any, or was started by an older version of this program.'
-        )
-    last = _last_step(recorded, steps)
+    reason = None
+    if start.step:
+        reason = f'the run began at step {start.step}, from {start.checkpoint} of another run. Verify that run instead.'
+    elif config.seed is None:
+        reason = 'the run had no --seed, so its first steps cannot be repeated. Only runs with --seed can be verified.'
+    elif config.use_tpu and not config.is_emulated:
+        reason = 'the run was on a TPU. Only runs on the CPU and on emulated cores can be verified.'
+    elif not recorded:
+        reason = f'{first_steps.FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'
+    elif steps and steps > recorded[-1].step:
+        reason = f'--steps={steps}: the run recorded only its first {recorded[-1].step} steps.'
+    if reason:
+        raise CannotVerifyError(f'{model_dir}: {reason}')
+    last = next(step.step for step in recorded if step.step >= (steps or recorded[-1].step))
     with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
         _run(_repetition_of(config, start.directory, folder, last))
         repeated = {step.step: step for step in first_steps.read(folder)}
         (new_start,) = starts.read(folder)
     pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated and step.step <= last]
-    different = [pair for pair in pairs if not _equal(*pair)]
-    return Verification([step.step for step, _ in pairs], different[0] if different else None, start, new_start)
-
-
-def _first_start(model_dir: str) -> Start:
-    recorded = starts.read(model_dir)
-    if not recorded:
-        raise CannotVerifyError(
-            f'{os.path.join(model_dir, starts.STARTS_FILE)}: contains no start of training; name the '
-            'model_dir of a run.'
-        )
-    # A run that was killed before its first checkpoint starts at step 0 again.
-    from_zero = [start for start in recorded if start.step == 0]
-    if not from_zero:
-        raise CannotVerifyError(
-            f'{model_dir}: the run began at step {recorded[0].step}, from {recorded[0].checkpoint} of another run. '
-            'Verify that run instead.'
-        )
-    return from_zero[-1]
-
-
-def _last_step(recorded: List[Step], steps: Optional[int]) -> int:
-    """Returns the first recorded step from `steps` on; for None, the last recorded step."""
-    last = recorded[-1].step
-    if steps is None:
-        return last
-    if steps > last:
-        raise CannotVerifyError(f'--steps={steps}: the run recorded only its first {last} steps.')
-    return next(step.step for step in recorded if step.step >= steps)
+    # Compared as text, so that a loss of NaN equals itself.
+    different = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), None)
+    return Verification([step.step for step, _ in pairs], different, start, new_start)
 
 
 def _repetition_of(config: Config, directory: str, model_dir: str, last: int) -> Config:
-    """Returns the configuration that trains the same steps up to `last`, and does nothing else."""
+    """The configuration that trains the same steps up to `last`, and does nothing else."""
 
     def found(path: str) -> str:
         return os.path.join(directory, path) if path and not remote.is_remote(path) else path
@@ -125,8 +102,3 @@ def _run(config: Config) -> None:
     code = subprocess.run(repetition, stdout=subprocess.DEVNULL).returncode
     if code:
         raise CannotVerifyError(f'Repeating the first steps failed: the program ended with exit code {code}.')
-
-
-def _equal(recorded: Step, repeated: Step) -> bool:
-    # Compared as text, so that a loss of NaN equals itself.
-    return str(recorded) == str(repeated)

@@ -10,15 +10,14 @@ import pytest
 import sklearn.metrics
 from PIL import Image
 
-from console.tensorflow_versions import tf
 from inception_v3.commands import drawing
-from inception_v3.commands.evaluate_report import figures, page
+from inception_v3.commands.evaluate_report import page
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, ErrorAnalysis, Place
-from inception_v3.commands.evaluate_report.report import ErrorReport
+from inception_v3.commands.evaluate_report.page import ErrorReport
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.run.evaluations import Evaluation
 from tests.support.browser import browser
-from tests.support.pages import read_page
+from tests.support.pages import Page, read_page
 
 CLASSES = 7
 
@@ -55,53 +54,57 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
 
 
-def test_analysis__agrees_with_scikit_learn() -> None:
-    labels, logits, pixels = made_up(200)
+def test_analysis__agrees_with_scikit_learn_and_with_sums_over_the_images() -> None:
+    labels, logits, pixels = made_up(250)
     analysis = analysed(labels, logits, pixels)
-    predicted = logits.argmax(axis=1)
+    predicted, probabilities = logits.argmax(axis=1), softmax(logits)
     expected = sklearn.metrics.confusion_matrix(labels, predicted, labels=range(CLASSES))
     np.testing.assert_array_equal(analysis.confusion, expected)
-    assert analysis.images == 200
+    assert analysis.images == 250
     top_5 = (np.argsort(-logits, axis=1)[:, :5] == labels[:, np.newaxis]).any(axis=1)
-    for c in analysis.classes:
+    # The background has no images.
+    assert analysis.classes[0] == (0, 0, None, None, (predicted == 0).sum())
+    for c in analysis.classes[1:]:
         own = labels == c.label
-        assert c.images == own.sum()
-        assert c.predicted == (predicted == c.label).sum()
-        if c.label:
-            assert c.top_1 == pytest.approx((predicted[own] == c.label).mean())
-            assert c.top_5 == pytest.approx(top_5[own].mean())
-        else:
-            # The background has no images.
-            assert c.top_1 is None and c.top_5 is None
-    assert sum(pair.images for pair in analysis.confusions) == (predicted != labels).sum()
+        assert (c.images, c.predicted) == (own.sum(), (predicted == c.label).sum())
+        assert (c.top_1, c.top_5) == pytest.approx(((predicted[own] == c.label).mean(), top_5[own].mean()))
     counts = [pair.images for pair in analysis.confusions]
-    assert counts == sorted(counts, reverse=True)
+    assert counts == sorted(counts, reverse=True) and sum(counts) == (predicted != labels).sum()
     first = analysis.confusions[0]
     assert first.images == ((labels == first.label) & (predicted == first.predicted)).sum()
 
+    confidences, right, error = probabilities.max(axis=1), predicted == labels, 0.0
+    for index, b in enumerate(analysis.bins):
+        inside = (confidences > index / BINS) & (confidences <= (index + 1) / BINS)
+        assert b.images == inside.sum()
+        if b.images:
+            assert (b.confidence, b.top_1) == pytest.approx((confidences[inside].mean(), right[inside].mean()))
+            error += inside.mean() * abs(right[inside].mean() - confidences[inside].mean())
+    assert analysis.expected_calibration_error == pytest.approx(error) and error > 0.01
 
-def test_tied_logits__count_as_correct() -> None:
+    wrong = np.flatnonzero(~right)
+    worst = wrong[np.argsort(-confidences[wrong], kind='stable')][:5]
+    assert [mistake.number for mistake in analysis.mistakes] == worst.tolist()
+    for mistake in analysis.mistakes:
+        number = mistake.number
+        assert (mistake.label, mistake.predicted) == (labels[number], predicted[number])
+        assert mistake.place == Place(f'data/<{number}>', number)
+        assert mistake.confidence == pytest.approx(confidences[number], rel=1e-5)
+        assert mistake.probability == pytest.approx(probabilities[number, labels[number]], rel=1e-5)
+        assert [c for c, _ in mistake.likeliest] == np.argsort(-logits[number])[:5].tolist()
+        assert mistake.pixels.base is None and (mistake.pixels == number).all()
+
+
+def test_ties__count_as_correct_and_keep_the_first_mistakes() -> None:
     logits = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32)
     analysis = ErrorAnalysis(3, 5)
     analysis.add(np.array([0, 1, 0]), logits, np.zeros([3, 1, 1, 3], np.uint8))
     np.testing.assert_array_equal(analysis.confusion, [[1, 1, 0], [0, 1, 0], [0, 0, 0]])
     assert [mistake.number for mistake in analysis.mistakes] == [2]
-
-
-def test_calibration_error__sum_over_the_bins() -> None:
-    labels, logits, pixels = made_up(500)
-    analysis = analysed(labels, logits, pixels)
-    confidences, right = softmax(logits).max(axis=1), logits.argmax(axis=1) == labels
-    error = 0.0
-    for index, b in enumerate(analysis.bins):
-        inside = (confidences > index / BINS) & (confidences <= (index + 1) / BINS)
-        assert b.images == inside.sum()
-        if b.images:
-            assert b.confidence == pytest.approx(confidences[inside].mean())
-            assert b.top_1 == pytest.approx(right[inside].mean())
-            error += inside.mean() * abs(right[inside].mean() - confidences[inside].mean())
-    assert analysis.expected_calibration_error == pytest.approx(error)
-    assert error > 0.01
+    analysis = ErrorAnalysis(2, 2)
+    for _ in range(2):
+        analysis.add(np.ones(5, int), np.tile([[1.0, 0.0]], [5, 1]), np.zeros([5, 1, 1, 3], np.uint8))
+    assert [mistake.number for mistake in analysis.mistakes] == [0, 1]
 
 
 def test_calibration_error__known_cases() -> None:
@@ -128,88 +131,43 @@ def test_bins__a_confidence_on_an_edge_is_in_the_bin_below(classes: int, edge: i
     assert found.confidence == pytest.approx(1 / classes) and found.top_1 == 1
 
 
-def test_mistakes__most_confident_first_with_their_places() -> None:
-    labels, logits, pixels = made_up(200)
-    probabilities = softmax(logits)
-    wrong = np.flatnonzero(logits.argmax(axis=1) != labels)
-    worst = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind='stable')][:5]
-    mistakes = analysed(labels, logits, pixels).mistakes
-    assert [mistake.number for mistake in mistakes] == worst.tolist()
-    for mistake in mistakes:
-        number = mistake.number
-        assert mistake.label == labels[number]
-        assert mistake.place == Place(f'data/<{number}>', number)
-        assert mistake.predicted == logits[number].argmax()
-        assert mistake.confidence == pytest.approx(probabilities[number].max(), rel=1e-5)
-        assert mistake.probability == pytest.approx(probabilities[number, labels[number]], rel=1e-5)
-        assert [c for c, _ in mistake.likeliest] == np.argsort(-logits[number])[:5].tolist()
-        assert mistake.pixels.base is None and (mistake.pixels == number).all()
-    # Of equally confident mistakes, the first ones are kept.
-    analysis = ErrorAnalysis(2, 2)
-    analysis.add(np.ones(5, int), np.tile([[1.0, 0.0]], [5, 1]), np.zeros([5, 1, 1, 3], np.uint8))
-    assert [mistake.number for mistake in analysis.mistakes] == [0, 1]
-
-
 def pixels_of(png: bytes) -> np.ndarray:
-    with tf.Graph().as_default(), tf.Session() as session:
-        return session.run(tf.image.decode_png(png, channels=3))
+    return np.asarray(Image.open(io.BytesIO(png)).convert('RGB'))
 
 
-@pytest.mark.parametrize('look', [drawing.LIGHT, drawing.DARK])
-def test_figures__use_the_colours_of_the_page(look: drawing.Look) -> None:
-    def count(png: bytes, colour: str) -> int:
-        rgb = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-        return int((pixels_of(png) == rgb).all(axis=2).sum())
-
-    right, wrong = np.diag([9, 9, 9]), np.array([[0, 9, 0], [0, 0, 9], [9, 0, 0]])
-    for confusion in (right, wrong):
-        png = figures.confusion_matrix(confusion, ['a', 'b', 'c'], look)
-        image = pixels_of(png)
-        # A third is background; the three full cells have the strongest colour.
-        assert count(png, look.paper) > image.shape[0] * image.shape[1] / 3
-        assert count(png, look.most) > image.shape[0] * image.shape[1] / 20
-    labels, logits, pixels = made_up(200)
-    analysis = analysed(labels, logits, pixels)
-    png = figures.reliability_diagram(analysis.bins, 0.1, look)
-    assert count(png, look.good) > 10000 and count(png, look.bad) > 500
-
-
-def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ('rows', 'first', 'shares', 'numbers'),
+    [
+        # Class 1 has images; class 3 has none, but is predicted. No image has to do with the others.
+        ({1: [0, 3, 0, 1, 0]}, 0, [[0.75, 0.25], [0, 0]], [((0, 0), '3'), ((1, 0), '1')]),
+        # Images that are classified as the background count in their rows; of a new network, all may be.
+        ({1: [3, 1, 0, 0, 0], 3: [2, 0, 0, 0, 0]}, 1, [[0.25, 0], [0, 0]], [((0, 0), '1')]),
+        ({1: [4, 0, 0, 0, 0], 3: [2, 0, 0, 0, 0]}, 1, [[0, 0], [0, 0]], []),
+    ],
+)
+def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(
+    monkeypatch: Any, rows: Any, first: int, shares: Any, numbers: Any
+) -> None:
     drawn: List[Any] = []
-    monkeypatch.setattr(figures, 'png', drawn.append)
+    monkeypatch.setattr(drawing, 'png', drawn.append)
     confusion = np.zeros([5, 5], np.int64)
-    # Class 1 has images; class 3 has none, but is predicted. No image has to do with the others.
-    confusion[1] = [0, 3, 0, 1, 0]
+    for label, row in rows.items():
+        confusion[label] = row
     names = ['background', 'ant', 'bee', 'a name of $20 characters', 'dog']
-    figures.confusion_matrix(confusion, names, drawing.LIGHT)
+    page.confusion_matrix(confusion, names, drawing.LIGHT, first)
     axes = drawn[0].axes[0]
-    np.testing.assert_allclose(axes.images[0].get_array(), [[0.75, 0.25], [0, 0]])
+    np.testing.assert_allclose(axes.images[0].get_array(), shares)
     for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
         assert [label.get_text() for label in labels] == ['ant', r'a name of \$20 ch…']
-    assert [(text.get_position(), text.get_text()) for text in axes.texts] == [((0, 0), '3'), ((1, 0), '1')]
+    assert [(text.get_position(), text.get_text()) for text in axes.texts] == numbers
     assert (axes.get_xlabel(), axes.get_ylabel()) == ('predicted class', 'label')
-
-
-def test_confusion_matrix__rows_of_images_classified_as_the_background(monkeypatch: Any) -> None:
-    drawn: List[Any] = []
-    monkeypatch.setattr(figures, 'png', drawn.append)
-    confusion, names = np.zeros([4, 4], np.int64), ['background', 'ant', 'bee', 'cat']
-    confusion[2] = [3, 0, 1, 0]
-    confusion[3] = [2, 0, 0, 0]
-    figures.confusion_matrix(confusion, names, drawing.LIGHT, first=1)
-    # All images of a network that has learnt nothing yet may be classified as the background.
-    confusion[2] = [4, 0, 0, 0]
-    figures.confusion_matrix(confusion, names, drawing.LIGHT, first=1)
-    for figure, expected in zip(drawn, ([[0.25, 0], [0, 0]], [[0, 0], [0, 0]])):
-        np.testing.assert_allclose(figure.axes[0].images[0].get_array(), expected)
-        assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ['bee', 'cat']
 
 
 def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(monkeypatch: Any) -> None:
     drawn: List[Any] = []
-    monkeypatch.setattr(figures, 'png', drawn.append)
+    monkeypatch.setattr(drawing, 'png', drawn.append)
     bins = [Bin(0, 1 / 15, 0, None, None), Bin(0.8, 0.8 + 1 / 15, 40, 0.82, 0.7), Bin(1 - 1 / 15, 1, 2, 0.99, 1.0)]
-    figures.reliability_diagram(bins, 0.1234, drawing.LIGHT)
+    page.reliability_diagram(bins, 0.1234, drawing.LIGHT)
     above, below = drawn[0].axes
     assert [patch.get_height() for patch in above.patches] == [0.7, 1.0]
     assert [patch.get_height() for patch in below.patches] == [40, 2]
@@ -221,29 +179,17 @@ def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(
     assert above.get_title(loc='left') == 'expected calibration error 12.34%'
 
 
-def test_report_json__classes_without_names_and_images_without_places() -> None:
-    analysis = ErrorAnalysis(3, 5)
-    logits = np.array([[0, 9, 0], [0, 9, 0]], np.float32)
-    analysis.add(np.array([1, 2]), logits, np.zeros([2, 1, 1, 3], np.uint8))
-    values = json.loads(report_of(analysis, ['background', '', 'bee']).json())
-    assert [c['name'] for c in values['classes']] == ['background', None, 'bee']
-    assert [c['top_1'] for c in values['classes']] == [None, 1.0, 0.0]
-    (mistake,) = values['mistakes']
-    assert (mistake['path'], mistake['position']) == (None, None)
-    assert (mistake['label'], mistake['predicted']) == (2, 1)
-    assert values['confusions'] == [{'label': 2, 'predicted': 1, 'images': 1}]
-    assert len(values['bins']) == 15 and values['evaluation']['step'] == 5
-
-
 def report_of(analysis: ErrorAnalysis, names: List[str]) -> ErrorReport:
     evaluation = Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.25, analysis.images, 1.0, 'now')
     return ErrorReport('runs/a&b', evaluation, analysis, names, ['A note.'])
 
 
-def page_of(report: ErrorReport) -> str:
-    looks = (drawing.LIGHT, drawing.DARK)
-    light, dark = (page.figures_of(report, look) for look in looks)
-    return page.html_of(report, light, dark)
+def write_page(report: ErrorReport, folder: Any) -> Tuple[Page, str]:
+    """Writes the page; returns it parsed, and its text with bars between pieces."""
+    path = folder / 'page.html'
+    path.write_text(report.html(report.figures(drawing.LIGHT), report.figures(drawing.DARK)))
+    parsed = read_page(path)
+    return parsed, '|'.join(piece for piece in parsed.text if piece)
 
 
 @pytest.mark.slow
@@ -255,12 +201,10 @@ def test_page__a_thousand_classes_take_seconds(tmp_path: Any) -> None:
         analysis.add(labels, random.normal(0, 1, [50, 1001]).astype(np.float32), pixels)
     report = report_of(analysis, ['background', *(f'name $_{{{label}}}' for label in range(1, 1001))])
     start = time.process_time()
-    (tmp_path / 'page.html').write_text(page_of(report))
+    shown, _ = write_page(report, tmp_path)
     assert time.process_time() - start < 20
     # At least one pixel per class.
-    confusion, _ = page.figures_of(report, drawing.LIGHT)
-    assert min(pixels_of(confusion).shape[:2]) > 1001
-    shown = read_page(tmp_path / 'page.html')
+    assert min(pixels_of(report.figures(drawing.LIGHT)['confusion.png']).shape[:2]) > 1001
     # Two figures, each in light and dark, and the mistakes.
     assert len(shown.images) == 4 + 10
     assert 'name $_{7}' in shown.text
@@ -275,16 +219,9 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
         logits[row, likeliest] = np.log([100.0, 50.0, 25.0, 12.0, 6.0][: len(likeliest)])
     places = [Place('data/file', number) for number in range(len(images))]
     analysis.add(np.array([label for label, _ in images]), logits, np.zeros([5, 8, 8, 3], np.uint8), places)
-    pictures = []
-    for width in (625, 1000):
-        encoded = io.BytesIO()
-        Image.new('RGB', (width, 4)).save(encoded, 'PNG')
-        pictures.append(encoded.getvalue())
-    names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', '', 'eel']
-    content = page.html_of(report_of(analysis, names), (pictures[0], pictures[1]), (pictures[0], pictures[1]))
-    path = tmp_path / 'page.html'
-    path.write_text(content)
-    text = '|'.join(piece for piece in read_page(path).text if piece)
+    report = report_of(analysis, ['background', 'ant', 'bee', '<b>cat</b>', 'dog', '', 'eel'])
+    _, text = write_page(report, tmp_path)
+    content = (tmp_path / 'page.html').read_text()
     # The lowest top-1 first; classes without images are only counted.
     rows = '3|<b>cat</b>|1|0.0 %|0.0 %|1|class 5 (1)|1|ant|3|33.3 %|100.0 %|1|bee (1)|2|bee|1|100.0 %|100.0 %|2'
     assert rows in text and '3 classes have no images' in text
@@ -295,10 +232,14 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|bee|0.6 %|data/file, record 2'
     assert f'ant, classified as <b>cat</b>|{bars}' in text
     assert 'top-1|50.00%|top-5|75.00%|cross-entropy, nats|1.2500' in text and 'A note.' in text
+    values = json.loads(report.json())
+    assert [(c['name'], c['top_1']) for c in values['classes'][4:6]] == [('dog', None), (None, None)]
+    assert (values['mistakes'][0]['position'], len(values['bins']), values['evaluation']['step']) == (2, 15, 5)
+    for look in (drawing.LIGHT, drawing.DARK):
+        corners = [pixels_of(png)[0, 0].tolist() for png in report.figures(look).values()]
+        assert corners == [[int(look.paper[at : at + 2], 16) for at in (1, 3, 5)]] * 2
     assert '<i style="--share: 51.28%; --fill: var(--bad)">' in content
     assert '<i style="--share: 32.26%; --fill: var(--good)">' in content
-    # 150 dots per inch in the file, and 96 pixels per inch on the page.
-    assert 'width="400"' in content and 'width="640"' in content
 
 
 def test_page__shows_neither_background_nor_the_top_5_of_three_classes(tmp_path: Any) -> None:
@@ -306,39 +247,30 @@ def test_page__shows_neither_background_nor_the_top_5_of_three_classes(tmp_path:
     # One image is classified as the background, and one wrongly.
     logits = np.eye(4, dtype=np.float32)[[1, 2, 3, 0, 2]] * 9
     analysis.add(np.array([1, 2, 3, 3, 1]), logits, np.zeros([5, 8, 8, 3], np.uint8))
-    path = tmp_path / 'page.html'
-    path.write_text(page_of(report_of(analysis, ['background', 'ant', 'bee', 'cat'])))
-    shown = read_page(path)
-    text = '|'.join(piece for piece in shown.text if piece)
+    names = ['background', 'ant', 'bee', 'cat']
+    shown, text = write_page(report_of(analysis, names), tmp_path)
     assert 'top-1|' in text and 'top-5' not in text
     assert '1 images were classified as none of the classes' in text
     assert '|background' not in text and len(shown.images) == 4 + 1
     assert '3|cat|1|' not in text and '3|cat|2|50.0 %|1' in text
     # With images of class 0, it is a class like the others.
     analysis.add(np.array([0]), logits[:1], np.zeros([1, 8, 8, 3], np.uint8))
-    path.write_text(page_of(report_of(analysis, ['background', 'ant', 'bee', 'cat'])))
-    assert '0|background|1|0.0 %|1' in '|'.join(piece for piece in read_page(path).text if piece)
+    assert '0|background|1|0.0 %|1' in write_page(report_of(analysis, names), tmp_path)[1]
 
 
 def test_page__lists_twenty_pairs(tmp_path: Any) -> None:
     analysis = ErrorAnalysis(26, 0)
     logits = np.eye(26, dtype=np.float32)[np.arange(1, 26)] * 9
     analysis.add(np.arange(25), logits, np.zeros([25, 1, 1, 3], np.uint8))
-    encoded = io.BytesIO()
-    Image.new('RGB', (4, 4)).save(encoded, 'PNG')
-    picture = (encoded.getvalue(), encoded.getvalue())
-    (tmp_path / 'page.html').write_text(page.html_of(report_of(analysis, [''] * 26), picture, picture))
-    text = '|'.join(piece for piece in read_page(tmp_path / 'page.html').text if piece)
+    _, text = write_page(report_of(analysis, [''] * 26), tmp_path)
     assert 'class 19|class 20|1|100.0 %' in text and 'class 20|class 21|1|100.0 %' not in text
-    assert 'The 20 pairs with the most images, of 25; report.json lists all.' in text.replace('\n', ' ')
-    assert 'None.' in text
+    assert 'with the most images, of\n25; report.json lists all.' in text and 'None.' in text
 
 
 @pytest.mark.program
 def test_page__sorts_and_filters_classes(tmp_path: Any) -> None:
     names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', 'eel', 'bee eater']
     analysis = analysed(*made_up(300))
-    path = tmp_path / 'page.html'
     script = """
 const order = () => [...body.rows].filter(row => !row.hidden).map(row => row.cells[1].textContent).join('|');
 const seen = [order()];
@@ -348,13 +280,16 @@ heads[2].click(); seen.push(order());
 filter.value = 'BEE'; filter.dispatchEvent(new Event('input')); seen.push(order());
 return seen;
 """
-    path.write_text(page_of(report_of(analysis, names)))
-    read_page(path)
+    write_page(report_of(analysis, names), tmp_path)
+    path = str(tmp_path / 'page.html')
     with browser() as opened:
-        opened.open(str(path))
+        opened.open(path)
         lists = [text.split('|') for text in opened.run(script)]
         assert opened.complaints() == []
-        opened.open(str(path), width=360)
+        # The figures have 150 dots per inch in their files, and 96 pixels per inch on the page.
+        widths = opened.run('return [...document.images].slice(0, 2).map(image => image.width / image.naturalWidth)')
+        assert widths == pytest.approx([96 / 150] * 2, abs=0.002)
+        opened.open(path, width=360)
         assert opened.run('return document.documentElement.scrollWidth') <= 360
         assert opened.run('return table.getBoundingClientRect().right') <= 360
         alts = opened.run('return [...document.images].map(image => image.alt)')

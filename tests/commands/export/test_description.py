@@ -12,7 +12,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.commands.export import prepare as prepare_module
-from inception_v3.commands.export.description import describe, steps_of
+from inception_v3.commands.export.network import describe, steps_of
 from inception_v3.commands.export.prepare import prepare
 from inception_v3.config import Config
 from inception_v3.input import infeed

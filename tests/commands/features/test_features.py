@@ -57,7 +57,7 @@ def test_features__are_those_of_predictions(finished_run: FinishedRun, images: s
     assert str(found['digest']) == digests.of_checkpoint(checkpoint)
     model = classifier.load(model_dir)
     try:
-        prepared = [model.prepare((tmp_path / 'images' / f'{number}.jpg').read_bytes()) for number in range(5)]
+        prepared = [model.prepare((tmp_path / 'images' / f'{number}.jpg').read_bytes(), None) for number in range(5)]
         expected = np.stack([np.asarray(each) for each in model.classify(prepared)])
     finally:
         model.close()

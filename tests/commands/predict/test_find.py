@@ -24,8 +24,4 @@ def test_find__files_folders_and_patterns(tmp_path: Any, monkeypatch: Any) -> No
         'nothing': 'no such file or folder',
     }
     (tmp_path / 'none').mkdir()
-    assert image_files.find(['none', 'none']) == (
-        ['none'],
-        {'none': 'no images in this folder'},
-        [],
-    )
+    assert image_files.find(['none', 'none']) == (['none'], {'none': 'no images in this folder'}, [])

@@ -1,5 +1,7 @@
 """Tests of predict: predictions, reports of unreadable images, and messages."""
 
+import base64
+import contextlib
 import io
 import json
 import os
@@ -7,19 +9,23 @@ import pathlib
 import shutil
 import sys
 import threading
+import time
 from typing import Any, List, Optional, Sequence
 
 import numpy as np
 import PIL.Image
 import pytest
+import skimage.data
 
 from console import program
 from console.screen import Screen
-from inception_v3.commands.evaluate_report import __main__ as evaluate_report
-from inception_v3.commands.predict import __main__ as predict
+from data.image_files import Found
+from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier, Outcome
+from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.evaluations import read_evaluations
 from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
+from tests.support.pages import read_page
 
 IMAGES = 359
 
@@ -48,11 +54,9 @@ def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(trained: T
 def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> None:
     config, images = trained
     pattern = os.path.join(images, '00[0-2]-*')
-    code, as_json, _ = run(capfd, pattern, f'--model={config.model_dir}', '--json', '--top=2')
-    assert code == 0
+    _, as_json, _ = run(capfd, pattern, f'--model={config.model_dir}', '--json', '--top=2')
     code, out, _ = run(capfd, pattern, f'--model={config.model_dir}', '--top=2')
-    assert code == 0
-    assert len(out) == 9
+    assert code == 0 and len(out) == 9
     for found, (path, *lines) in zip(objects(as_json), (out[:3], out[3:6], out[6:])):
         assert path == found['image']
         for line, likely in zip(lines, found['predictions']):
@@ -61,35 +65,6 @@ def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> No
             assert len(bar) == -(-round(likely['probability'] * 33 * 8) // 8)
             # Label 1 is the digit 0: label 0 is the background.
             assert name == likely['name'] == str(likely['class'] - 1)
-
-
-def test_missing_file__exit_code_2_and_others_are_classified(trained: Trained, capfd: Any) -> None:
-    config, images = trained
-    arguments = (os.path.join(images, '000-*'), 'nowhere.jpg', f'--model={config.model_dir}', '--json')
-    code, out, err = run(capfd, *arguments)
-    assert code == 2
-    assert err[-2:] == ['nowhere.jpg: no such file or folder', '1 of 2 images could not be classified']
-    found, missing = objects(out)
-    assert missing == {'image': 'nowhere.jpg', 'error': 'no such file or folder'}
-    # By default, five classes, most probable first.
-    probabilities = [likely['probability'] for likely in found['predictions']]
-    assert len(probabilities) == 5 and probabilities == sorted(probabilities, reverse=True)
-
-
-class Stdout(io.TextIOWrapper):
-    """A terminal, or a file, with an encoding."""
-
-    def __init__(self, encoding: str, is_terminal: bool):
-        self.content = io.BytesIO()
-        self.is_terminal = is_terminal
-        super().__init__(self.content, encoding=encoding)
-
-    def isatty(self) -> bool:
-        return self.is_terminal
-
-    def lines(self) -> List[str]:
-        self.flush()
-        return self.content.getvalue().decode(self.encoding).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -104,37 +79,41 @@ class Stdout(io.TextIOWrapper):
 def test_text_output__fits_the_terminal_and_its_encoding(
     monkeypatch: Any, encoding: str, is_terminal: bool, expected: str
 ) -> None:
-    stdout = Stdout(encoding, is_terminal)
+    content = io.BytesIO()
+    stdout = io.TextIOWrapper(content, encoding=encoding)
     monkeypatch.setattr(sys, 'stdout', stdout)
-    monkeypatch.setattr(predict.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
+    monkeypatch.setattr(stdout, 'isatty', lambda: is_terminal, raising=False)
+    monkeypatch.setattr(prediction.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
 
     def command(screen: Screen) -> None:
-        output = predict._Output(as_json=False)
-        output.show(predict.Prediction('a.jpg', (predict.ScoredClass(3, 'Käse and more words', 0.5),)))
-        output.show(predict.Prediction('b.jpg', problem='is empty'))
+        likeliest = (prediction.ScoredClass(3, 'Käse and more words', 0.5),)
+        print(*prediction.lines_of(prediction.Prediction('a.jpg', likeliest)), sep='\n')
 
     program.run(command)
-    assert stdout.lines() == ['a.jpg', expected]
+    stdout.flush()
+    assert content.getvalue().decode(encoding).splitlines() == ['a.jpg', expected]
 
 
 @pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])
 def test_unreadable_images__reported_while_others_are_classified(
-    trained: Trained, odd_images: str, capfd: Any, kind: str
+    trained: Trained, odd_images: str, tmp_path: Any, capfd: Any, kind: str
 ) -> None:
-    model = getattr(trained.config, kind)
-    arguments = (odd_images, 'nowhere.jpg', f'--model={model}', '--json', '--top=11', '--batch_size=4')
+    model, path = f'--model={getattr(trained.config, kind)}', tmp_path / 'sheet.html'
+    arguments = (odd_images, 'nowhere.jpg', model, '--json', '--top=11', '--batch_size=4', f'--html={path}')
     code, out, err = run(capfd, *arguments)
     assert code == 2
     found = {os.path.basename(o['image']): o for o in objects(out)}
-    assert {name for name, o in found.items() if 'error' in o} == {*PROBLEMS, 'nowhere.jpg'}
-    for name, problem in PROBLEMS.items():
+    problems = {**PROBLEMS, 'nowhere.jpg': 'no such file or folder'}
+    assert {name for name, o in found.items() if 'error' in o} == {*problems}
+    page = read_page(path)
+    for name, problem in problems.items():
         assert problem in found[name]['error']
-        (line,) = [line for line in err if os.path.join(odd_images, name) in line]
-        assert problem in line
-    assert 'nowhere.jpg: no such file or folder' in err
+        for lines in (err, page.text):
+            (line,) = [line for line in lines if name in line]
+            assert problem in line
     (skipped,) = [line for line in err if line.startswith('skipped')]
     assert skipped.startswith('skipped 1 files that are no images') and skipped.endswith('notes.txt')
-    assert f'{len(PROBLEMS) + 1} of {len(found)} images could not be classified' in err
+    assert f'{len(problems)} of {len(found)} images could not be classified' in err
     assert not any('Traceback' in line for line in err)
     # JSON output preserves the bytes of file names.
     names = {os.fsencode(name) for name in found}
@@ -150,50 +129,93 @@ def test_unreadable_images__reported_while_others_are_classified(
     for name in ('one.png', 'cmyk.jpg', 'cat.gif'):
         assert len(probabilities(name)) == 10 and 0.5 < sum(probabilities(name)) < 1
 
+    done = [o for o in objects(out) if 'predictions' in o]
+    assert f'{len(done)} classified.' in page.text and len(page.images) == len(done)
+    assert {os.path.join(odd_images, 'sub', name) for name in ('K\u00e4se & <b>.JPEG', '\\udcff.jpg')} <= {*page.text}
+    for o in done:
+        for likely in o['predictions']:
+            assert f'{100 * likely["probability"]:.1f} %' in page.text
+    # A thumbnail shows the whole image: its mean colour is that of the photograph.
+    number = [os.path.basename(o['image']) for o in done].index('cat.png')
+    encoded = base64.b64decode(page.images[number].partition(',')[2])
+    thumbnail = np.asarray(PIL.Image.open(io.BytesIO(encoded)))
+    assert thumbnail.shape == (96, 96, 3)
+    np.testing.assert_allclose(thumbnail.mean((0, 1)), skimage.data.chelsea()[:96, :96].mean((0, 1)), atol=1.5)
+    assert not os.path.exists(f'{path}.unfinished')
+    with contextlib.closing(Thumbnails()) as thumbnails:
+        small = PIL.Image.open(io.BytesIO(thumbnails.make(np.zeros([800, 1300, 3], np.uint8))))
+    assert small.size == (320, 197)
+
+
+def test_interruption__page_shows_the_images_that_were_done(
+    trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
+) -> None:
+    load, batches = classifier.load, []
+
+    def interrupted_in_batch_3(path: str) -> Classifier:
+        model = load(path)
+
+        def classify(batch: Sequence[Any]) -> List[Outcome]:
+            batches.append(len(batch))
+            if len(batches) == 3:
+                raise KeyboardInterrupt
+            return model.classify(batch)
+
+        return model._replace(classify=classify)
+
+    monkeypatch.setattr(classifier, 'load', interrupted_in_batch_3)
+    path = tmp_path / 'sheet.html'
+    arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
+    code, out, err = run(capfd, *arguments)
+    assert code == 130
+    assert err[-1] == 'error: interrupted; the output holds the images that were done'
+    page = read_page(path)
+    assert len(page.images) == 16
+    assert '16 classified, then interrupted.' in page.text
+    assert sum(line.endswith('.jpg') for line in out) == 16
+
 
 END_OF_JPEG = b'\xff\xd9'
 
 
-def write_numbered(path: pathlib.Path, number: int) -> None:
-    """Writes a JPEG file with a number behind its end."""
+def predictions(folder: pathlib.Path, images: int, top: int, batch_size: int, **changes: Any) -> List[Any]:
+    """Classifies images, which have their numbers behind their ends, as class 0 with the number as its probability."""
     file = io.BytesIO()
     PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
-    path.write_bytes(file.getvalue() + b'%d' % number)
+    for number in range(images):
+        (folder / f'{number}.jpg').write_bytes(file.getvalue() + b'%d' % number)
+    found = Found([str(folder / f'{number}.jpg') for number in range(images)], {}, [])
+    model = Classifier('fake', None, ['zero', 'one'], 0, number_of, lambda batch: [np.array([n, 0]) for n in batch])
+    return [*prediction.predict(model._replace(**changes), found, top, batch_size)]
 
 
-class Counting(Classifier):
-    """A fake classifier that counts the images that are prepared but not yet classified."""
-
-    def __init__(self) -> None:
-        self.name, self.class_names = 'counting', ['zero', 'one']
-        self.waiting = self.most = 0
-        self._lock = threading.Lock()
-
-    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> int:
-        with self._lock:
-            self.waiting += 1
-            self.most = max(self.most, self.waiting)
-        return int(encoded.rpartition(END_OF_JPEG)[2])
-
-    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
-        with self._lock:
-            self.waiting -= len(prepared)
-        return [np.array([number, 0], np.float32) for number in prepared]
-
-    def close(self) -> None:
-        assert not self.waiting
+def number_of(encoded: bytes, pixels: Optional[np.ndarray] = None) -> int:
+    return int(encoded.rpartition(END_OF_JPEG)[2])
 
 
 def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
-    paths = []
-    for number in range(500):
-        write_numbered(tmp_path / f'{number}.jpg', number)
-        paths.append(str(tmp_path / f'{number}.jpg'))
-    model = Counting()
-    predictions = [*predict.predict(model, paths, top=1, batch_size=7)]
+    lock, waiting, most = threading.Lock(), 0, 0
+
+    def prepare(encoded: bytes, pixels: Any) -> int:
+        nonlocal waiting, most
+        with lock:
+            waiting += 1
+            most = max(most, waiting)
+        return number_of(encoded)
+
+    def classify(batch: Sequence[int]) -> List[Outcome]:
+        nonlocal waiting
+        if batch[0] == 0:
+            # The threads prepare as many images as they may.
+            time.sleep(0.3)
+        with lock:
+            waiting -= len(batch)
+        return [np.array([number, 0]) for number in batch]
+
     # The results are in the order of the files.
-    assert [prediction.likeliest[0].probability for prediction in predictions] == [*range(500)]
-    assert 7 <= model.most <= 3 * 7
+    done = predictions(tmp_path, 500, top=1, batch_size=7, prepare=prepare, classify=classify)
+    assert [each.likeliest[0].probability for each in done] == [*range(500)]
+    assert 7 <= most <= 3 * 7 and not waiting
 
 
 @pytest.mark.parametrize(
@@ -201,28 +223,17 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
     [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
 )
 def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
-    write_numbered(tmp_path / 'a.jpg', 1)
-    model = Counting()
-    model.class_names = names
-    (prediction,) = predict.predict(model, [str(tmp_path / 'a.jpg')], top=2, batch_size=1)
-    assert [likely.label for likely in prediction.likeliest] == shown
-
-
-class Diverged(Counting):
-    """A fake classifier that returns NaN for the first image."""
-
-    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
-        super().classify(prepared)
-        return [np.array([number or np.nan, 0], np.float32) for number in prepared]
+    (done,) = predictions(tmp_path, 1, top=2, batch_size=1, class_names=names)
+    assert [likely.label for likely in done.likeliest] == shown
 
 
 def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
-    for number in range(2):
-        write_numbered(tmp_path / f'{number}.jpg', number)
-    paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
-    first, second = predict.predict(Diverged(), paths, top=1, batch_size=2)
+    def classify(batch: Sequence[int]) -> List[Outcome]:
+        return [np.array([number or np.nan, 0]) for number in batch]
+
+    first, second = predictions(tmp_path, 2, top=1, batch_size=2, classify=classify)
     assert first.problem == 'the network returns NaN as probabilities: its training has diverged'
-    assert json.loads(first.json()) == {'image': paths[0], 'error': first.problem}
+    assert json.loads(first.json()) == {'image': str(tmp_path / '0.jpg'), 'error': first.problem}
     assert not second.problem and second.likeliest[0].probability == 1
 
 
@@ -231,18 +242,15 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
     model_dir = str(config.model_dir)
     model = f'--model={model_dir}'
     image = os.path.join(images, sorted(os.listdir(images))[0])
-    empty = tmp_path / 'empty'
-    empty.mkdir()
-    begun = tmp_path / 'begun'
-    begun.mkdir()
+    empty, begun, broken = (tmp_path / name for name in ('empty', 'begun', 'broken'))
+    for folder in (empty, begun, broken):
+        folder.mkdir()
     shutil.copy(os.path.join(model_dir, 'config.json'), str(begun))
     bare = shutil.copytree(model_dir, str(tmp_path / 'bare'))
     os.remove(os.path.join(bare, 'config.json'))
     damaged = shutil.copytree(model_dir, str(tmp_path / 'damaged'))
     with open(os.path.join(damaged, 'model.ckpt-5.data-00000-of-00001'), 'r+b') as file:
         file.truncate(100)
-    broken = tmp_path / 'broken'
-    broken.mkdir()
     (broken / 'saved_model.pb').write_bytes(b'no protocol buffer')
     cases = [
         ((image, f'--model={tmp_path}/none'), f'--model={tmp_path}/none: no such folder.'),
@@ -255,14 +263,11 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         ((str(empty), model), 'no images in this folder'),
         (('nothing.jpg', model), 'nothing.jpg: no such file or folder'),
         ((image, model, f'--html={tmp_path}/none/page.html'), 'cannot be written: No such file or directory'),
-        (
-            (image, model, f'--html={empty}'),
-            f'{empty}: cannot be written: it is a folder',
-        ),
+        ((image, model, f'--html={empty}'), f'{empty}: cannot be written: it is a folder'),
         ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: is a folder'),
         ((image, model, '--html='), '--html=: must be the path of a file.'),
-        ((image, model, '--top=0'), '--top=0: must be at least 1.'),
-        ((image, model, '--batch_size=-1'), '--batch_size=-1: must be at least 1.'),
+        ((image, model, '--top=0'), '--top: 0: must be a whole number, at least 1'),
+        ((image, model, '--batch_size=-1'), '--batch_size: -1: must be a whole number, at least 1'),
         ((image,), '--model'),
     ]
     for arguments, message in cases:
@@ -274,30 +279,20 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         assert len(messages) == 1 and message in messages[0], (arguments, err)
 
 
-def test_missing_packages__one_message_says_what_to_install(trained: Trained, capfd: Any, monkeypatch: Any) -> None:
-    for name in ('figures', 'page'):
-        monkeypatch.delitem(sys.modules, f'inception_v3.commands.evaluate_report.{name}', raising=False)
-        monkeypatch.delattr(sys.modules['inception_v3.commands.evaluate_report'], name, raising=False)
-    for name in [name for name in sys.modules if name.startswith('matplotlib.')]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, 'matplotlib', None)
-    assert evaluate_report.main([str(trained.config.model_dir)]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith('error: The report needs matplotlib')
-    assert line.endswith("which is not installed: pip install 'inception-v3-tpu[studies]'.")
-
-
 def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(trained: Trained, capfd: Any) -> None:
     config, images = trained
     first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
     model = f'--model={config.model_dir}'
-    code, out, _ = run(capfd, 'x.jpg', second, '*.none', first, 'x.jpg', model, '--json', '--top=99')
+    code, out, err = run(capfd, 'x.jpg', second, '*.none', first, 'x.jpg', model, '--json', '--top=99')
     assert code == 2
+    assert err[-1] == '2 of 4 images could not be classified'
     assert [found['image'] for found in objects(out)] == ['x.jpg', second, '*.none', first]
     assert [found.get('error') for found in objects(out)] == [
         *('no such file or folder', None, 'no file matches this pattern', None)
     ]
-    # All classes, without the background.
+    # All classes, without the background, most probable first.
+    probabilities = [likely['probability'] for likely in objects(out)[1]['predictions']]
+    assert probabilities == sorted(probabilities, reverse=True)
     assert sorted(likely['class'] for likely in objects(out)[1]['predictions']) == [*range(1, 11)]
     code, out, err = run(capfd, 'x.jpg', 'y.jpg', model, '--json')
     assert code == 2 and [found['image'] for found in objects(out)] == ['x.jpg', 'y.jpg']

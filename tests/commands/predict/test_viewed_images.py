@@ -10,9 +10,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from data.image_files import Found
 from inception_v3.commands.export import __main__ as export
-from inception_v3.commands.predict import __main__ as predict
-from inception_v3.commands.predict import classifier
+from inception_v3.commands.predict import classifier, prediction
 from inception_v3.run import saved_model
 from preprocessing.resizing import resize_for_eval
 from tests.commands.predict.predictions import Trained
@@ -60,10 +60,10 @@ def folder(tmp_path: Any) -> Any:
 def predictions(model: str, folder: Any) -> Tuple[Dict[str, np.ndarray], Dict[str, str]]:
     """The probabilities of each image in a folder, and the problems of the others, by name."""
     loaded = classifier.load(model)
-    paths = sorted(str(path) for path in pathlib.Path(folder).iterdir())
+    files = Found(sorted(str(path) for path in pathlib.Path(folder).iterdir()), {}, [])
     found, problems = {}, {}
     try:
-        for each in predict.predict(loaded, paths, 11, 4):
+        for each in prediction.predict(loaded, files, 11, 4):
             name = os.path.basename(each.path)
             if each.problem:
                 problems[name] = each.problem

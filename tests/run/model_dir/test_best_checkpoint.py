@@ -9,10 +9,8 @@ from typing import Any, Dict
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.config import Config
 from inception_v3.run import best_checkpoint
 from inception_v3.run.checkpoints import CheckpointError
-from inception_v3.run.evaluations import read_evaluations
 from tests.support.best_checkpoints import OPERATIONS, FileOperations, check_killed, evaluated, kept, names, offer
 from tests.support.checkpoints import save_step
 from tests.support.runs import evaluations, execute, make_small_config
@@ -54,59 +52,48 @@ def test_keep__ignores_evaluations_that_cannot_be_compared(tmp_path: Any, caplog
     assert f'{next(iter(change))}: ' in caplog.text
 
 
-def test_keep__takes_the_tested_number_of_file_operations(tmp_path: Any, monkeypatch: Any) -> None:
+def test_keep__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
     offer(str(tmp_path), evaluated(1, 0.25))
     save_step(str(tmp_path), 2)
-    operations = FileOperations(monkeypatch, None)
-    best_checkpoint.keep(str(tmp_path), str(tmp_path / 'model.ckpt-2'), evaluated(2, 0.5))
+    with pytest.MonkeyPatch.context() as patch:
+        operations = FileOperations(patch, None)
+        best_checkpoint.keep(str(tmp_path), str(tmp_path / 'model.ckpt-2'), evaluated(2, 0.5))
     assert operations.count == OPERATIONS
+    (tmp_path / 'killed').mkdir()
+    check_killed(str(tmp_path / 'killed'), range(OPERATIONS))
 
 
-def test_keep__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
-    check_killed(str(tmp_path), range(OPERATIONS))
-
-
-def test_keep__leaves_other_files_in_the_folder(tmp_path: Any) -> None:
+def test_keep__copies_the_configuration_and_leaves_other_files_in_the_folder(tmp_path: Any) -> None:
     model_dir = str(tmp_path)
+    (tmp_path / 'config.json').write_text('{}')
     offer(model_dir, evaluated(1, 0.5))
-    (tmp_path / 'best' / 'eval').mkdir()
+    assert (tmp_path / 'best' / 'step-1' / 'config.json').read_text() == '{}'
     (tmp_path / 'best' / 'results.jsonl').write_text('')
     (tmp_path / 'best' / 'step-1-of-mine').mkdir()
     offer(model_dir, evaluated(2, 0.6))
-    assert names(model_dir) == ['checkpoint', 'eval', 'results.jsonl', 'step-1-of-mine', 'step-2']
+    assert names(model_dir) == ['checkpoint', 'results.jsonl', 'step-1-of-mine', 'step-2']
 
 
-def test_keep__copies_the_configuration_of_the_training(tmp_path: Any) -> None:
-    (tmp_path / 'config.json').write_text('{}')
-    offer(str(tmp_path), evaluated(1, 0.5))
-    assert (tmp_path / 'best' / 'step-1' / 'config.json').read_text() == '{}'
-
-
-def test_keep__skips_a_checkpoint_that_the_trainer_removes(tmp_path: Any, monkeypatch: Any, caplog: Any) -> None:
+def test_keep__skips_a_checkpoint_that_the_trainer_removes_and_refuses_half_a_copy(
+    tmp_path: Any, monkeypatch: Any, caplog: Any
+) -> None:
     caplog.set_level('INFO')
-    model_dir = str(tmp_path)
+    model_dir, copy = str(tmp_path), tf.io.gfile.copy
     offer(model_dir, evaluated(1, 0.5))
-    copy = tf.io.gfile.copy
 
     def copy_and_remove_source(*arguments: Any, **options: Any) -> None:
         copy(*arguments, **options)
         for path in glob.glob(str(tmp_path / 'model.ckpt-2.*')):
             os.remove(path)
 
-    monkeypatch.setattr(tf.io.gfile, 'copy', copy_and_remove_source)
-    offer(model_dir, evaluated(2, 0.6))
-    assert kept(model_dir).step == 1
-    assert 'model.ckpt-2 was removed before it could be kept' in caplog.text
-
-
-def test_keep__refuses_an_incomplete_copy(tmp_path: Any, monkeypatch: Any) -> None:
-    model_dir = str(tmp_path)
-    offer(model_dir, evaluated(1, 0.5))
-
     def copy_half(source: str, target: str, overwrite: bool) -> None:
         shutil.copy(source, target)
         os.truncate(target, os.path.getsize(source) // 2)
 
+    monkeypatch.setattr(tf.io.gfile, 'copy', copy_and_remove_source)
+    offer(model_dir, evaluated(2, 0.6))
+    assert kept(model_dir).step == 1
+    assert 'model.ckpt-2 was removed before it could be kept' in caplog.text
     monkeypatch.setattr(tf.io.gfile, 'copy', copy_half)
     with pytest.raises(Exception, match=r'model\.ckpt-2.*: the copy .* is incomplete'):
         offer(model_dir, evaluated(2, 0.6))
@@ -182,9 +169,3 @@ def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path
     execute(copied)
     assert [evaluation.step for evaluation in evaluations(copied)[1:]] == [6, 7]
     assert content(f'{copied.model_dir}/step-6/model.ckpt-6') == content(f'{model_dir}/model.ckpt-6')
-
-
-def test_run__keeps_no_checkpoint_without_evaluation(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
-    config: Config = make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1, mode='train', keep_best=True)
-    assert 'top-1' not in execute(config)
-    assert not os.path.exists(str(tmp_path / 'best')) and read_evaluations(str(tmp_path)) == []

@@ -64,13 +64,15 @@ def index_of(model_dir: Any, step: int) -> str:
     return os.path.join(str(model_dir), f'{NAME.format(step)}.index')
 
 
-def test_save__keeps_and_lists_the_newest_five(tmp_path: Any) -> None:
+def test_save__keeps_and_lists_the_newest_five_and_does_not_write_a_listed_step_again(tmp_path: Any) -> None:
     save(tmp_path, *range(1, 8))
     assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
-    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
     left = {name.split('.')[1] for name in os.listdir(str(tmp_path)) if name.startswith('model')}
     assert left == {f'ckpt-{step}' for step in range(3, 8)}
-    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+    assert latest_checkpoint(str(tmp_path)) == tf.train.latest_checkpoint(str(tmp_path)) == f'{tmp_path}/model.ckpt-7'
+    before = os.stat(index_of(tmp_path, 7)).st_mtime_ns
+    save(tmp_path, 7)
+    assert os.stat(index_of(tmp_path, 7)).st_mtime_ns == before
 
 
 @pytest.mark.parametrize('first', ['step-500/model.ckpt-500', 'pretrained.ckpt'])
@@ -95,54 +97,33 @@ def test_save__lists_the_checkpoint_of_the_beginning_until_there_are_five_others
     assert skip_damaged(str(model_dir)) == str(model_dir / NAME.format(570))
 
 
-def test_save__does_not_write_a_listed_step_again(tmp_path: Any) -> None:
-    save(tmp_path, 1, 2)
-    before = os.stat(index_of(tmp_path, 2)).st_mtime_ns
-    save(tmp_path, 2)
-    assert os.stat(index_of(tmp_path, 2)).st_mtime_ns == before
-
-
 class Killed(BaseException):
     """Stops the code under test, like a kill: no handler catches it."""
-
-
-class Operations:
-    """Lets `fatal` operations on files happen, and raises `Killed` in place of the next one."""
-
-    def __init__(self, patch: Any, fatal: int):
-        self.count = 0
-        self._fatal = fatal
-        for module, name in ((checkpoints, 'write_whole'), (tf.io.gfile, 'remove')):
-            patch.setattr(module, name, self.counted(getattr(module, name)))
-
-    def counted(self, operation: Any) -> Any:
-        def count(*arguments: Any) -> None:
-            if self.count == self._fatal:
-                raise Killed
-            self.count += 1
-            operation(*arguments)
-
-        return count
-
-
-def save_copy(model_dir: Any, operations: Operations) -> None:
-    """Saves step 6: a copy of step 5, which is renamed as a whole."""
-
-    def write() -> None:
-        for path in (data_of, index_of):
-            shutil.copy(path(model_dir, 5), path(model_dir, 6))
-
-    checkpoints.save(str(model_dir), 6, operations.counted(write))
 
 
 def test_save__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
     save(tmp_path / 'before', *range(1, 6))
     for fatal in itertools.count():
         model_dir = shutil.copytree(str(tmp_path / 'before'), str(tmp_path / str(fatal)))
+        count = itertools.count()
+
+        def counted(operation: Any, fatal: int = fatal, count: Any = count) -> Any:
+            def run(*arguments: Any) -> None:
+                if next(count) == fatal:
+                    raise Killed
+                operation(*arguments)
+
+            return run
+
+        def copy_step_5(model_dir: str = model_dir) -> None:
+            for path in (data_of, index_of):
+                shutil.copy(path(model_dir, 5), path(model_dir, 6))
+
         with pytest.MonkeyPatch.context() as patch:
-            operations = Operations(patch, fatal)
+            for module, name in ((checkpoints, 'write_whole'), (tf.io.gfile, 'remove')):
+                patch.setattr(module, name, counted(getattr(module, name)))
             try:
-                save_copy(model_dir, operations)
+                checkpoints.save(model_dir, 6, counted(copy_step_5))
                 break
             except Killed:
                 pass
@@ -197,9 +178,7 @@ def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
             check_undamaged(checkpoint)
             assert values_of(checkpoint) == expected
         except DamagedError as error:
-            assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(
-                error
-            ) and '--skip_damaged_checkpoints' in str(error)
+            assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(error)
             found += 1
         flip(path, position, bit)
     # TensorFlow never reads the end of an index file, which holds padding and an empty list of blocks.
@@ -207,13 +186,14 @@ def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
 
 
 @pytest.mark.parametrize('file_of', [data_of, index_of])
-@pytest.mark.parametrize('fraction', [0, 0.5])
-def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, file_of: Any, fraction: float) -> None:
+def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, file_of: Any) -> None:
     save(tmp_path, 1)
-    os.truncate(file_of(tmp_path, 1), int(fraction * os.path.getsize(file_of(tmp_path, 1))))
-    with pytest.raises(DamagedError):
-        check_undamaged(str(tmp_path / 'model.ckpt-1'))
-    os.remove(file_of(tmp_path, 1))
+    path = file_of(tmp_path, 1)
+    for size in (os.path.getsize(path) // 2, 0):
+        os.truncate(path, size)
+        with pytest.raises(DamagedError):
+            check_undamaged(str(tmp_path / 'model.ckpt-1'))
+    os.remove(path)
     with pytest.raises(DamagedError, match='files are missing'):
         check_undamaged(str(tmp_path / 'model.ckpt-1'))
 
@@ -223,52 +203,37 @@ def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog:
     save(tmp_path, 1, 2, 3, 4)
     flip(data_of(tmp_path, 4), 100)
     os.remove(index_of(tmp_path, 3))
-    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert skip_damaged(str(tmp_path)) == latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
-    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     moved = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
     moved.remove('model.ckpt-3.index')
     assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == moved
-    logged = [message for message in caplog.messages if 'skipped, and moved into' in message]
-    assert (
-        len(logged) == 2
-        and re.search(r'model\.ckpt-4: is damaged \(.*model\.ckpt-4.*: Checksum does not match', logged[0])
-        and 'model.ckpt-3: is dam' in logged[1]
-    )
+    newer, older = [message for message in caplog.messages if 'skipped, and moved into' in message]
+    assert re.search(r'model\.ckpt-4: is damaged \(.*model\.ckpt-4.*: Checksum does not match', newer)
+    assert 'model.ckpt-3: is dam' in older
     # The same steps can be saved again.
     save(tmp_path, 3, 4)
     check_undamaged(str(tmp_path / 'model.ckpt-4'))
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
 
 
-def test_skip_damaged__works_without_a_list_and_moves_nothing_if_all_are_damaged(tmp_path: Any) -> None:
+def test_skip_damaged__without_a_list_with_an_old_one_and_with_damaged_checkpoints_alone(tmp_path: Any) -> None:
     assert skip_damaged(str(tmp_path)) is None
-    save(tmp_path, 1, 2)
-    (tmp_path / 'checkpoint').write_text('')
-    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
-    assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
-    for step in (1, 2):
-        flip(data_of(tmp_path, step), 9)
-    with pytest.raises(CheckpointError, match=r'all checkpoints are damaged. .*model\.ckpt-2'):
-        skip_damaged(str(tmp_path))
-    assert os.path.exists(data_of(tmp_path, 2)) and not os.path.exists(str(tmp_path / 'passed_over'))
-
-
-def test_skip_damaged__lists_the_newest_five(tmp_path: Any) -> None:
     save(tmp_path, *range(1, 6))
+    # A list that ends with an older checkpoint is respected.
+    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-4')
     for step in (6, 7):
         for path in (data_of, index_of):
             shutil.copy(path(tmp_path, 5), path(tmp_path, step))
-    (tmp_path / 'checkpoint').unlink()
+    (tmp_path / 'checkpoint').write_text('')
     assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
     assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
-
-
-def test_skip_damaged__respects_a_list_that_ends_with_an_older_checkpoint(tmp_path: Any) -> None:
-    save(tmp_path, 1, 2)
-    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-1"\n')
-    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
-    assert os.path.exists(data_of(tmp_path, 2))
+    for step in range(1, 8):
+        flip(data_of(tmp_path, step), 9)
+    with pytest.raises(CheckpointError, match=r'all checkpoints are damaged. .*model\.ckpt-7'):
+        skip_damaged(str(tmp_path))
+    assert os.path.exists(data_of(tmp_path, 7)) and not os.path.exists(str(tmp_path / 'passed_over'))
 
 
 @pytest.mark.both

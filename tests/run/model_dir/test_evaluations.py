@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
@@ -17,60 +17,21 @@ from inception_v3.run.evaluations import (
     read_unchanged,
 )
 from inception_v3.run.files import check_writable
-from inception_v3.run.starts import record
 from inception_v3.run.summary import summary_of
-from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
 
 
-def test_append_evaluation__adds_a_line_that_reads_back(tmp_path: Any) -> None:
-    second = EVALUATION._replace(step=8)
+def test_read_evaluations__skips_damaged_lines(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
     assert read_evaluations(str(tmp_path)) == []
     append_evaluation(str(tmp_path), EVALUATION)
-    append_evaluation(str(tmp_path), second)
-    assert read_evaluations(str(tmp_path)) == [EVALUATION, second]
-    line = json.loads((tmp_path / 'results.jsonl').read_text().splitlines()[0])
-    assert {'step', 'checkpoint', 'weights', 'top_1', 'top_5', 'cross_entropy', 'images'} <= set(line)
-
-
-def test_read_evaluations__skips_a_truncated_line(tmp_path: Any) -> None:
-    append_evaluation(str(tmp_path), EVALUATION)
-    with open(str(tmp_path / 'results.jsonl'), 'a') as file:
-        file.write('{"step": 8, "check')
+    earlier = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}
+    wrong: List[Dict[str, Any]] = [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}]
+    lines = [earlier, *({**EVALUATION._asdict(), **each} for each in wrong)]
+    with open(str(tmp_path / RESULTS_FILE), 'a') as file:
+        file.write('\n'.join([*map(json.dumps, lines), '{"step": 8, "check']))
     append_evaluation(str(tmp_path), EVALUATION._replace(step=9))
-    assert [evaluation.step for evaluation in read_evaluations(str(tmp_path))] == [7, 9]
-
-
-@pytest.mark.parametrize('changed', [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}])
-def test_read_evaluations__skips_lines_with_wrong_types(tmp_path: Any, changed: Any) -> None:
-    line = json.dumps({**EVALUATION._asdict(), **changed})
-    (tmp_path / RESULTS_FILE).write_text(f'{line}\n{"[" * 100_000}\n')
-    append_evaluation(str(tmp_path), EVALUATION)
-    assert read_evaluations(str(tmp_path)) == [EVALUATION]
-
-
-def test_read_evaluations__skips_bytes_that_are_not_utf_8(tmp_path: Any, caplog: Any) -> None:
-    caplog.set_level('INFO')
-    (tmp_path / 'results.jsonl').write_bytes(bytes(range(128, 256)) + b'\n3\n')
-    (tmp_path / 'config.json').write_bytes(bytes(range(128, 256)))
-    append_evaluation(str(tmp_path), EVALUATION)
-    assert read_evaluations(str(tmp_path)) == [EVALUATION]
-    config = Config(model_dir=str(tmp_path))
-    checkpoint = str(tmp_path / 'model.ckpt-7')
-    save_step(str(tmp_path), 7)
-    assert changed_since_training(config, None, checkpoint) == ()
-    record(config, None)
-    assert 'replacing a damaged file: ' in caplog.text
-
-
-def test_changed_since_training__names_only_settings_that_change_the_result(tmp_path: Any) -> None:
-    config = Config(model_dir=str(tmp_path))
-    checkpoint = str(tmp_path / 'model.ckpt-7')
-    save_step(str(tmp_path), 7)
-    assert changed_since_training(config, None, checkpoint) == ()
-    record(config, None)
-    other = dataclasses.replace(config, preprocessing='vgg', train_steps=3, learning_rate=1.0, mode='eval')
-    assert changed_since_training(other, None, checkpoint) == ('preprocessing: inception -> vgg',)
+    assert read_evaluations(str(tmp_path)) == [EVALUATION, EVALUATION, EVALUATION._replace(step=9)]
 
 
 # Another value of each setting that changes the result of an evaluation, and of some that do not.
@@ -86,6 +47,7 @@ OTHERS = {'train_steps': 9, 'optimizer': 'sgd', 'eval_batch_size': 64, 'model_di
 @pytest.mark.parametrize('name', [*DECIDING, *OTHERS])
 def test_changed_since_training__has_every_setting_that_decides(tmp_path: Any, name: str) -> None:
     trained = Config(auxiliary_head=False, model_dir='runs/m')
+    assert changed_since_training(trained, None, str(tmp_path / 'model.ckpt-7')) == ()
     (tmp_path / 'config.json').write_text(trained.to_json())
     other = dataclasses.replace(trained, **{name: {**DECIDING, **OTHERS}[name]})
     changed = changed_since_training(other, None, str(tmp_path / 'model.ckpt-7'))
@@ -105,18 +67,15 @@ def test_read_unchanged__has_the_last_evaluation_of_each_step_in_order(tmp_path:
     assert [(each.step, each.top_1) for each in read_unchanged(str(tmp_path))] == [(3, 0.3), (5, 0.5), (9, 0.2)]
 
 
-def test_check_writable__reads_back_and_leaves_no_file(tmp_path: Any, monkeypatch: Any) -> None:
+def test_check_writable__reads_back_leaves_no_file_and_names_the_folder(tmp_path: Any, monkeypatch: Any) -> None:
     check_writable('model_dir', str(tmp_path))
     assert os.listdir(str(tmp_path)) == []
-    monkeypatch.setattr(files.remote, 'read', lambda path: b'other')
-    with pytest.raises(ConfigError, match=r'--model_dir=\S+: a test file was read back with different content'):
-        check_writable('model_dir', str(tmp_path))
-
-
-def test_check_writable__names_flag_and_folder(tmp_path: Any) -> None:
     (tmp_path / 'file').write_text('')
     with pytest.raises(ConfigError, match=f'--model_dir={tmp_path}/file/model: cannot be written to'):
         check_writable('model_dir', os.path.join(str(tmp_path), 'file', 'model'))
+    monkeypatch.setattr(files.remote, 'read', lambda path: b'other')
+    with pytest.raises(ConfigError, match=r'--model_dir=\S+: a test file was read back with different content'):
+        check_writable('model_dir', str(tmp_path))
 
 
 def test_summary__has_a_line_for_each_known_value() -> None:
@@ -131,10 +90,7 @@ def test_summary__has_a_line_for_each_known_value() -> None:
         'results     runs/m',
         'SavedModel  runs/e/1',
     ]
-    assert summary_of(config, None, None, None, None, None).splitlines() == [
-        'data set  my/data',
-        'results   runs/m',
-    ]
+    assert summary_of(config, None, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
 
 
 def test_summary__of_five_classes_and_the_background_has_no_top_5() -> None:
@@ -154,9 +110,3 @@ def test_summary__names_the_data_set() -> None:
     assert summary_of(config, unnumbered, None, None, None, None).startswith('data set  digits\n')
     fake = dataclasses.replace(config, use_data='fake')
     assert summary_of(fake, None, None, None, None, None).startswith('data set  random images\n')
-
-
-def test_read_evaluations__accepts_lines_without_a_data_set(tmp_path: Any) -> None:
-    line = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}
-    (tmp_path / 'results.jsonl').write_text(json.dumps(line) + '\n')
-    assert read_evaluations(str(tmp_path)) == [EVALUATION]

@@ -10,13 +10,13 @@ from typing import Any
 
 from inception_v3.config import Config
 from inception_v3.run import source, starts
-from inception_v3.run.files import check_writable
 from inception_v3.run.hooks.recording import StartRecorder
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS
 
 
-def test_record__adds_one_line_per_command(tmp_path: Any) -> None:
+def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
     config = Config(model_dir=str(tmp_path), train_steps=7)
     first = StartRecorder(config, DIGITS)
     first.graph_built()
@@ -29,32 +29,22 @@ def test_record__adds_one_line_per_command(tmp_path: Any) -> None:
     assert (start.command, start.directory) == (sys.argv, os.getcwd())
     assert start.versions['python'] == platform.python_version()
     assert start.host['cores'] == len(os.sched_getaffinity(0))
+    assert 'train_steps: ' not in caplog.text
     # As after a kill during a write.
     with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
         file.write('{"step": 3, "check')
-    StartRecorder(dataclasses.replace(config, train_steps=9), None).graph_built()
+    changed = dataclasses.replace(config, train_steps=9)
+    StartRecorder(changed, None).graph_built()
     again, second = starts.read(str(tmp_path))
     assert again == start
     assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
     assert (second.config['train_steps'], second.data_set, second.fingerprint) == (9, '', '')
-
-
-def test_record__logs_a_changed_configuration_and_replaces_it(tmp_path: Any, caplog: Any) -> None:
-    caplog.set_level('INFO')
-    first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
-    check_writable('model_dir', str(first.model_dir))
-    assert os.listdir(str(first.model_dir)) == []
-    StartRecorder(first, None).graph_built()
-    assert not caplog.records
-    second = dataclasses.replace(first, train_steps=5)
-    StartRecorder(second, None).graph_built()
-    assert 'train_steps: 213000 -> 5' in caplog.text
-    path = tmp_path / 'new' / 'dir' / 'config.json'
-    assert Config.from_json(path.read_text()) == second
+    assert 'train_steps: 7 -> 9' in caplog.text
+    path = tmp_path / 'config.json'
+    assert Config.from_json(path.read_text()) == changed
     path.write_text('{broken')
-    StartRecorder(second, None).graph_built()
-    assert f'replacing a damaged file: {path}: ' in caplog.text
-    assert Config.from_json(path.read_text()) == second
+    StartRecorder(changed, None).graph_built()
+    assert f'replacing a damaged file: {path}: ' in caplog.text and Config.from_json(path.read_text()) == changed
 
 
 def git(folder: Any, *arguments: str) -> str:

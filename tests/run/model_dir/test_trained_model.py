@@ -24,6 +24,10 @@ def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkey
     model_dir = str(tmp_path / 'model')
     os.mkdir(model_dir)
     config = Config(tpu='node', use_tpu=True, model_dir=model_dir, data_dir='data', intra_op_threads=3)
+    # Settings of training alone.
+    config = dataclasses.replace(
+        config, train_steps=60, profile_steps='51,55', batch_norm='synchronized', batch_norm_group_size=4, init_from='x'
+    )
     for name in ('first', 'second', 'third'):
         start_in(tmp_path / name, config, monkeypatch)
     save_step(model_dir, 3)
@@ -53,15 +57,6 @@ def test_find__takes_the_data_of_the_run_around_the_folder_best(tmp_path: Any, m
     shutil.copy(str(model_dir / 'config.json'), str(model_dir / 'best'))
     monkeypatch.chdir(str(tmp_path))
     assert trained_model.find(f'{model_dir}/best{slash}').config.data_dir == str(tmp_path / 'start' / 'data')
-
-
-def test_find__takes_a_run_with_settings_of_training_alone(tmp_path: Any, monkeypatch: Any) -> None:
-    config = Config(model_dir=str(tmp_path / 'model'), train_steps=60, profile_steps='51,55', batch_norm='synchronized')
-    config = dataclasses.replace(config, batch_norm_group_size=4, tpu='local', num_shards=8, init_from='elsewhere')
-    (tmp_path / 'model').mkdir()
-    start_in(tmp_path / 'start', config, monkeypatch)
-    save_step(str(config.model_dir), 60)
-    assert trained_model.find(str(config.model_dir)).config.mode == 'eval'
 
 
 def test_restore__refuses_a_checkpoint_of_another_network(tmp_path: Any) -> None:

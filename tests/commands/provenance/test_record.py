@@ -4,9 +4,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from inception_v3.commands.provenance import __main__ as provenance
-from inception_v3.commands.provenance import run_record
-from inception_v3.commands.provenance.run_record import Checkpoint, Difference, RunRecord
+from inception_v3.commands.provenance import record
+from inception_v3.commands.provenance.record import Checkpoint, Difference, RunRecord
 from inception_v3.config import Config
 from inception_v3.run.evaluations import Evaluation
 from inception_v3.run.starts import Start
@@ -39,7 +38,7 @@ def run_of(config: Config = Config(), **parts: Any) -> RunRecord:  # noqa: B008
 
 def compared(old: RunRecord, new: RunRecord) -> Dict[str, List[str]]:
     """The names of the differences, by section, without empty sections."""
-    found = run_record.differences(old, new)
+    found = record.differences(old, new)
     return {section: [d.name for d in differences] for section, differences in found.items() if differences}
 
 
@@ -88,12 +87,12 @@ def test_differences__of_results_of_the_same_steps() -> None:
         checkpoints=[Checkpoint('model.ckpt-2', 2, 'b', ''), Checkpoint('model.ckpt-1', 1, None, 'damaged')],
     )
     assert compared(old, new) == {}
-    assert run_record.common(old, new) == (1, 1)
+    assert record.common(old, new) == (1, 1)
     new = run_of(
         evaluations=[evaluation(1, top_1=0.25, top_5=0.25, cross_entropy=2.5, images=1)],
         checkpoints=[Checkpoint('model.ckpt-2', 2, 'c', '')],
     )
-    assert run_record.differences(old, new)['results'] == [
+    assert record.differences(old, new)['results'] == [
         Difference('step 1, raw weights, top_1', 0.5, 0.25),
         Difference('step 1, raw weights, top_5', 0.75, 0.25),
         Difference('step 1, raw weights, cross_entropy', 1.25, 2.5),
@@ -102,38 +101,21 @@ def test_differences__of_results_of_the_same_steps() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ('changes', 'program'),
-    [
-        ({}, '1.0, source abababababab'),
-        ({'revision': 'cd' * 20, 'modified': False}, '1.0, source abababababab, git revision cdcdcdcdcdcd'),
-        ({'revision': 'cd' * 20, 'modified': True}, '1.0, source abababababab, git revision cdcdcdcdcdcd, modified'),
-    ],
-)
-def test_text__of_a_start(changes: Any, program: str) -> None:
-    versions = {'inception_v3': '1.0', 'source': 'ab' * 32, 'numpy': '1.2', **changes}
-    assert provenance._rows_of_start(start(checkpoint='model.ckpt-7', versions=versions)) == [
-        ('from', 'model.ckpt-7'),
-        ('command', 'main --seed=1'),
-        ('in', '/here'),
-        ('host', 'host: 2 cores, p'),
-        ('data set', 'digits, 121212121212'),
-        ('inception_v3', program),
-        ('numpy', '1.2'),
-    ]
-
-
-def test_text__of_data_sets_evaluations_and_checkpoints() -> None:
-    def data_set_of(**changes: Any) -> str:
-        return dict(provenance._rows_of_start(start(**changes)))['data set']
-
-    assert data_set_of(config={'use_data': 'fake'}) == 'synthetic images'
-    assert data_set_of(data_set='', fingerprint='') == 'has no name and no fingerprint'
-    assert 'from' not in dict(provenance._rows_of_start(start()))
-    scores = 'top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now'
-    assert provenance._row_of_evaluation(evaluation(1000), 11) == ('step 1,000', scores)
-    assert 'top-5' not in provenance._row_of_evaluation(evaluation(1000), 4)[1]
-    changed = evaluation(1, changed=('a: 1 -> 2', 'b: 3 -> 4'))
-    assert provenance._row_of_evaluation(changed, 11) == ('step 1', f'{scores}; a: 1 -> 2; b: 3 -> 4')
-    damaged = Checkpoint('model.ckpt-1', None, None, 'is damaged')
-    assert provenance._row_of_checkpoint(damaged) == ('model.ckpt-1', 'is damaged')
+def test_text__of_starts_evaluations_and_checkpoints() -> None:
+    evaluations = [evaluation(1000), evaluation(1, changed=('a: 1 -> 2', 'b: 3 -> 4'))]
+    checkpoints = [Checkpoint('model.ckpt-1', None, None, 'is damaged'), Checkpoint('model.ckpt-2', 2, 'ab', '')]
+    starts = [start(checkpoint='model.ckpt-7'), start(data_set='', config={'use_data': 'fake'})]
+    config = Config(num_classes=11, seed=3)
+    text = run_of(config, starts=starts, evaluations=evaluations, checkpoints=checkpoints).text()
+    rows = [' '.join(line.split()) for line in text.splitlines()]
+    for row in (
+        *('runs/1', 'seed 3', 'num_classes 11', 'started at step 0, now', 'from model.ckpt-7', 'command main --seed=1'),
+        *('in /here', 'host host: 2 cores, p', 'data set digits', f'fingerprint {"12" * 32}', f'revision {"cd" * 20}'),
+        *('data set synthetic images', 'model.ckpt-1 is damaged', 'model.ckpt-2 step 2, digest ab'),
+        'step 1,000 top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now',
+        'step 1 top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now; a: 1 -> 2; b: 3 -> 4',
+    ):
+        assert row in rows
+    text = run_of(Config(num_classes=4), starts=[], evaluations=evaluations).text()
+    assert 'top-5' not in text and 'none: the run cannot be repeated' in text
+    assert text.endswith('checkpoints\n    none') and 'started at' not in text

@@ -1,0 +1,183 @@
+"""Evaluates a checkpoint on this machine's CPU, analyses its errors, and writes the report."""
+
+import argparse
+import dataclasses
+import math
+import os
+import tempfile
+import time
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from console.screen import Screen
+from console.tensorflow_versions import tf
+from data import record_checker, records
+from data.dataset_info import DatasetInfo
+from data.files import write_whole
+from data.sources import source_of
+from inception_v3.commands import drawing
+from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis, Place
+from inception_v3.commands.evaluate_report.page import JSON_FILE, ErrorReport
+from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import check_files, description_of, is_counted
+from inception_v3.input import device_images
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.run import digests, trained_data, trained_model
+from inception_v3.run.evaluations import RESULTS_FILE, Evaluation, read_evaluations
+from inception_v3.run.failures import TrainingError, bad_records_explained
+from inception_v3.run.files import check_writable
+from inception_v3.run.memory.estimate import check_fits
+from inception_v3.run.skipped_records import BadRecords
+from inception_v3.run.trained_model import TrainedModel
+from inception_v3.train_and_evaluate import evaluation_of
+from preprocessing.preprocessings import preprocessing_for
+
+# The batches of a TPU run do not fit into the memory of a laptop.
+BATCH_AT_MOST = 64
+
+
+def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[str, float], ErrorAnalysis]:
+    """Evaluates a checkpoint as the run does, and analyses its errors.
+
+    Args:
+      model: the checkpoint, with the configuration of the evaluation.
+      mistakes: number of worst mistakes to keep.
+      screen: shows the progress.
+
+    Returns:
+      The values of `metrics.evaluation_metrics`, and the analysis.
+    """
+    config = model.config
+    analysis = ErrorAnalysis(config.num_classes, mistakes)
+    batches = -(-config.eval_images // config.eval_batch_size)
+    with_places = config.use_data == 'real'
+    with tf.Graph().as_default() as graph:
+        dataset = InputPipeline(False, config, with_places)({'batch_size': config.eval_batch_size})
+        iterator = tf.data.make_initializable_iterator(dataset)
+        features, labels = iterator.get_next()
+        labels, *places = tf.nest.flatten(labels)
+        spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
+        metric_fn, (labels, logits) = spec.eval_metrics
+        metrics = metric_fn(labels, logits)
+        pixels = preprocessing_for(config).visible(device_images.received(features, config.transpose_enabled, config))
+        step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
+        with tf.Session(graph=graph) as session:
+            session.run([tf.local_variables_initializer(), iterator.initializer])
+            model.restore(session)
+            start = time.monotonic()
+            while True:
+                try:
+                    batch_labels, batch_logits, batch_pixels, batch_places, _ = session.run(step)
+                except tf.errors.OutOfRangeError:
+                    break
+                located = [Place(os.fsdecode(path), int(position)) for path, position in zip(*batch_places)]
+                analysis.add(batch_labels, batch_logits, batch_pixels, located if with_places else None)
+                rate = analysis.images / (time.monotonic() - start)
+                done = -(-analysis.images // config.eval_batch_size)
+                screen.update(f'evaluating: batch {done} of {batches}, {rate:,.1f} images/s')
+            return session.run({name: value for name, (value, _) in metrics.items()}), analysis
+
+
+def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str:
+    """Evaluates, writes the report into a folder, and returns the summary."""
+    start = time.monotonic()
+    info, model = fit_to_data_set(trained_model.find(arguments.model_dir, arguments.checkpoint), arguments)
+    check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
+    check_writable('out', out)
+    screen.update(f'preparing to evaluate {model.checkpoint}')
+    digest = digests.of_index(model.checkpoint)
+    # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
+    with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
+        config = dataclasses.replace(model.config, model_dir=folder)
+        bad_records = BadRecords(config, [records.VALIDATION])
+        with bad_records_explained(config, [records.VALIDATION], screen):
+            metrics, analysis = evaluate(model._replace(config=config), arguments.mistakes, screen)
+        skipped = [*bad_records.skipped()]
+    screen.update('writing the report')
+    if not analysis.images:
+        raise records.DataError(f'{source_of(model.config)}: contains no usable validation image.')
+    if not math.isfinite(metrics['cross_entropy']):
+        raise TrainingError(
+            f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
+        )
+    evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
+    learned = trained_data.of_checkpoint(model.config, model.checkpoint)
+    names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
+    notes = [*notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
+    report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
+    light, dark = report.figures(drawing.LIGHT), report.figures(drawing.DARK)
+    for name, picture in light.items():
+        write_whole(os.path.join(out, name), picture)
+    write_whole(os.path.join(out, JSON_FILE), report.json())
+    write_whole(os.path.join(out, 'report.html'), report.html(light, dark))
+    screen.clear()
+    return _summary(report, os.path.join(out, 'report.html'))
+
+
+def fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple[Optional[DatasetInfo], TrainedModel]:
+    """The description of the data set, and the model with the configuration of its evaluation."""
+    config = model.config
+    names = ('data_dir', 'eval_files', 'data_format', 'image_key', 'label_key', 'label_offset')
+    changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    if 'data_dir' in changes:
+        # The run's patterns belong to its own folder.
+        changes.setdefault('eval_files', '')
+    elif 'eval_files' in changes:
+        changes['data_dir'] = ''
+    if changes.get('data_format') == 'tar' != config.data_format:
+        # The keys of the run's records are not those of tar shards.
+        changes = {'image_key': Config.image_key, 'label_key': Config.label_key, **changes}
+    config = dataclasses.replace(
+        config,
+        # A run that was trained on synthetic images may be evaluated on real ones.
+        use_data='real' if changes else config.use_data,
+        **changes,
+        eval_batch_size=arguments.batch_size or min(config.eval_batch_size, BATCH_AT_MOST),
+        display_tensors=False,
+    )
+    info = description_of(config)
+    if info and info.num_classes > config.num_classes:
+        raise ConfigError(
+            f'--data_dir={config.data_dir}: has {info.num_classes} classes, including the background; the network has '
+            f'{config.num_classes}.'
+        )
+    if config.use_data == 'real':
+        paths = source_of(config).find(records.VALIDATION)
+        check_files(config, records.VALIDATION, paths)
+        if changes and is_counted(config, records.VALIDATION):
+            count = sum(each.records for each in source_of(config).contents(paths))
+            config = dataclasses.replace(config, num_eval_images=count)
+        elif info and arguments.data_dir:
+            config = dataclasses.replace(config, num_eval_images=info.validation_images)
+    return description_of(config) if changes else info, model._replace(config=config)
+
+
+def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record_checker.BadRecord]) -> List[str]:
+    """Remarks on an evaluation: the run's own one, changed settings, and skipped records."""
+    notes = []
+    recorded = [e for e in read_evaluations(str(model.config.model_dir)) if e.identity == evaluation.identity]
+    if recorded:
+        notes.append(
+            f'The run itself recorded top-1 {recorded[-1].top_1:.2%} and cross-entropy '
+            f'{recorded[-1].cross_entropy:.4f} for this checkpoint in {RESULTS_FILE}.'
+        )
+    if evaluation.changed:
+        notes.append(f'Settings that differ from training: {"; ".join(evaluation.changed)}.')
+    if skipped:
+        notes.append(f'Skipped records: {len(skipped)}. {"; ".join(map(str, skipped))}')
+    return notes
+
+
+def _summary(report: ErrorReport, page: str) -> str:
+    evaluation, scores = report.evaluation, report.scores
+    rows = [
+        *((name, scores[name]) for name in ('top-1', 'top-5') if name in scores),
+        ('cross-entropy', scores['cross-entropy, nats']),
+        ('calibration', f'{scores["expected calibration error"]} expected error'),
+        ('evaluated', f'{scores["images"]} images, {evaluation.weights} weights of step {scores["step"]}'),
+    ]
+    for pair in report.confusions[:3]:
+        images = f'{pair.images:,} of {report.analysis.confusion[pair.label].sum():,} images'
+        rows.append(('confused', f'{report.name(pair.label)} classified as {report.name(pair.predicted)}: {images}'))
+    rows += [*(('note', note) for note in report.notes), ('report', page)]
+    return '\n'.join(f'{name:<13}  {value}' for name, value in rows)

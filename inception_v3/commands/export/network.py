@@ -1,0 +1,150 @@
+"""A trained network for conversion, its preprocessing as data, and the images that exports are checked with."""
+
+import dataclasses
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+
+import numpy as np
+
+from console.tensorflow_versions import tf
+from inception_v3.config import Config
+from inception_v3.input import infeed
+from inception_v3.input.record_preprocessing import RecordPreprocessing
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.run.trained_model import TrainedModel
+from preprocessing import finishing, inception_preprocessing, vgg_preprocessing
+from preprocessing.viewing import resize_as_viewed
+
+INPUT, LOGITS, PROBABILITIES = 'images', 'logits', 'probabilities'
+# For readers of descriptions and of model cards.
+DECODING = (
+    'turn the image by its EXIF orientation, lay it on white where it is transparent, and convert it to RGB of 8 bits'
+)
+_BATCH_SIZE = 32
+
+
+class FrozenNetwork(NamedTuple):
+    """A network in float32.
+
+    Attributes:
+      graph_def: from `images`, float32 [batch, height, width, 3], to `logits` and `probabilities`, float32 [batch,
+        num_classes], with the evaluated weights as constants.
+      variables: the values of all variables of the network, by name, as evaluated.
+      model: the checkpoint.
+      class_names: the name of each class; empty without a description of the data set.
+    """
+
+    graph_def: tf.GraphDef
+    variables: Dict[str, np.ndarray]
+    model: TrainedModel
+    class_names: Sequence[str]
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.model.config
+
+
+def build(config: Config) -> None:
+    """Builds the network into the current graph, with input and outputs named `images`, `logits`, `probabilities`."""
+    images = tf.placeholder(tf.float32, [None, config.height, config.width, 3], INPUT)
+    # A scope, because a network may have a layer with the name of an output.
+    with tf.name_scope('network'):
+        spec = inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
+    probabilities = spec.predictions['probabilities']
+    # The softmax takes the logits.
+    tf.identity(probabilities.op.inputs[0], LOGITS)
+    tf.identity(probabilities, PROBABILITIES)
+
+
+def freeze(model: TrainedModel, class_names: Sequence[str]) -> FrozenNetwork:
+    """Restores a checkpoint as it is evaluated, and replaces its variables by constants.
+
+    Raises:
+      CheckpointError: as `TrainedModel.restore`.
+    """
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+        build(model.config)
+        model.restore(session)
+        values = session.run({variable.op.name: variable for variable in tf.global_variables()})
+        constants = tf.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), [LOGITS, PROBABILITIES])
+    return FrozenNetwork(constants, values, model, class_names)
+
+
+class Batch(NamedTuple):
+    """Images of a split.
+
+    Attributes:
+      encoded: the image files.
+      images: float32 [batch, height, width, 3], prepared as exports need them: from the image as viewers show it.
+      labels: int32 [batch].
+    """
+
+    encoded: List[bytes]
+    images: np.ndarray
+    labels: np.ndarray
+
+
+def batches(is_training: bool, config: Config) -> Iterator[Batch]:
+    """Yields the images of a split in the order of their records: once for validation, without end for training.
+
+    Args:
+      is_training: the training split, without distortions; False: the validation split.
+      config: of the run. A record that cannot be used is an error.
+
+    Raises:
+      records.DataError: there are no usable files of the split.
+    """
+    config = dataclasses.replace(
+        config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, max_bad_records=0
+    )
+    pipeline, preprocessing = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
+
+    def prepared(serialized: tf.Tensor) -> tf.Tensor:
+        encoded, _, label = preprocessing.parse(serialized)
+        return encoded, infeed.as_evaluated(resize_as_viewed(encoded, config), config), label
+
+    with tf.Graph().as_default() as graph:
+        dataset = pipeline.storage().map(prepared).batch(_BATCH_SIZE)
+        following = tf.data.make_one_shot_iterator(dataset).get_next()
+        with tf.Session(graph=graph) as session:
+            while True:
+                try:
+                    encoded, images, labels = session.run(following)
+                except tf.errors.OutOfRangeError:
+                    return
+                yield Batch([*encoded], images, labels)
+
+
+def steps_of(config: Config) -> List[Dict[str, Any]]:
+    """The steps from decoded pixels to the input of a run's network, for `prepare`; each is a dict with one key."""
+    height, width = config.height, config.width
+    size = [height, width]
+    by_kind: Dict[str, List[Dict[str, Any]]] = {
+        'inception': [{'central_crop': inception_preprocessing.CENTRAL_FRACTION}, {'resize': size}],
+        'vgg': [{'resize_smaller_side': vgg_preprocessing.resize_range(height, width)[0]}, {'crop': size}],
+        'cifar': [{'resize': size}],
+    }
+    steps = by_kind[config.preprocessing]
+    if config.transfer == 'uint8':
+        # With bytes sent to the device, the network was trained on whole numbers.
+        steps.append({'round': 'half up'})
+    if config.preprocessing == 'vgg':
+        return [*steps, {'finish': {'scale': 1.0, 'offset': [-mean for mean in finishing.CHANNEL_MEANS]}}]
+    return [*steps, {'finish': {'scale': 2 / 255, 'offset': [-1.0] * 3}}]
+
+
+def describe(config: Config, class_names: Sequence[str]) -> Dict[str, Any]:
+    """The content of `preprocessing.json`: the input, the outputs, the steps and the classes."""
+    return {
+        'input': {
+            'name': INPUT,
+            'type': 'float32',
+            'shape': ['batch', config.height, config.width, 3],
+            'channels': 'RGB',
+            'decoding': f'{DECODING}; whole pixels, as libjpeg decodes; grey images have three equal channels',
+        },
+        'steps': steps_of(config),
+        'outputs': {LOGITS: ['batch', config.num_classes], PROBABILITIES: ['batch', config.num_classes]},
+        'labels': [*class_names] or [''] * config.num_classes,
+    }

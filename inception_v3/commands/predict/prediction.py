@@ -1,0 +1,187 @@
+"""Classifies image files, and prints the results."""
+
+import argparse
+import contextlib
+import itertools
+import json
+import shutil
+import sys
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from console.errors import DONE, FIX
+from console.messages import shown
+from console.outputs import replaceable
+from console.progress import EIGHTHS, Progress, bar
+from console.screen import Screen
+from data import image_files
+from data.convert.intake import Intake
+from data.image_files import Found, UnreadableError, listed, show
+from data.read_ahead import in_order
+from inception_v3.commands.predict import classifier
+from inception_v3.commands.predict.classifier import Classifier
+from inception_v3.commands.predict.contact_sheet import ContactSheet
+from inception_v3.commands.thumbnails import Thumbnails
+from inception_v3.run.memory.estimate import check_batch
+
+# Columns of text if the output is not a terminal.
+_PLAIN_WIDTH = 100
+_LONGEST_BAR = 40
+# The first bytes of JPEG and PNG files. Models show these as viewers do; an image that the intake has turned has been
+# encoded again, and differs a little.
+_AS_VIEWED = (b'\xff\xd8', b'\x89PNG')
+
+
+class ScoredClass(NamedTuple):
+    """A class with its name, which may be empty, and its probability."""
+
+    label: int
+    name: str
+    probability: float
+
+    @property
+    def shown(self) -> str:
+        """The name in printable characters, or `class LABEL` if there is none."""
+        return shown(self.name) if self.name else f'class {self.label}'
+
+
+class Prediction(NamedTuple):
+    """The result for one image file.
+
+    Attributes:
+      path: path of the file.
+      likeliest: the most probable classes, most probable first; empty if the image could not be classified.
+      thumbnail: a JPEG file; empty if none was requested.
+      problem: the reason why the image could not be classified; empty if it was.
+    """
+
+    path: str
+    likeliest: Tuple[ScoredClass, ...] = ()
+    thumbnail: bytes = b''
+    problem: str = ''
+
+    def json(self) -> str:
+        """The object that `--json` prints on a line."""
+        if self.problem:
+            return json.dumps({'image': self.path, 'error': self.problem})
+        classes = [{'class': c.label, 'name': c.name or None, 'probability': c.probability} for c in self.likeliest]
+        return json.dumps({'image': self.path, 'predictions': classes})
+
+
+def predict(
+    model: Classifier, found: Found, top: int, batch_size: int, thumbnails: Optional[Thumbnails] = None
+) -> Iterator[Prediction]:
+    """Classifies image files, in their order.
+
+    Threads, one per core, read and prepare files while the network runs. At most three batches are in memory.
+
+    Args:
+      model: the classifier.
+      found: the files.
+      top: number of most probable classes to return.
+      batch_size: images per batch.
+      thumbnails: makes the thumbnails; None for no thumbnails.
+    """
+    intake = Intake()
+
+    def prepare(path: str) -> Tuple[Any, bytes]:
+        """An image for the classifier, or the error that prevented this; and its thumbnail."""
+        try:
+            if path in found.problems:
+                raise UnreadableError(found.problems[path])
+            # Decoding takes most of the time, so that each image is decoded once, for all purposes.
+            encoded = image_files.read(path)
+            accepted, pixels = intake.accept_and_decode(encoded)
+            if accepted.encoded is not encoded and model.has_images_as_viewed and encoded.startswith(_AS_VIEWED):
+                image = model.prepare(encoded, None)
+            else:
+                image = model.prepare(accepted.encoded, pixels)
+        except UnreadableError as error:
+            return error, b''
+        return image, thumbnails.make(pixels) if thumbnails else b''
+
+    with contextlib.closing(intake):
+        prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
+        for begin in range(0, len(found.paths), batch_size):
+            paths = found.paths[begin : begin + batch_size]
+            batch = [*itertools.islice(prepared, len(paths))]
+            usable = [image for image, _ in batch if not isinstance(image, UnreadableError)]
+            outcomes = iter(model.classify(usable) if usable else [])
+            for path, (image, thumbnail) in zip(paths, batch):
+                outcome = image if isinstance(image, UnreadableError) else next(outcomes)
+                if isinstance(outcome, UnreadableError):
+                    yield Prediction(path, problem=str(outcome))
+                elif not np.isfinite(outcome).all():
+                    yield Prediction(
+                        path, problem='the network returns NaN as probabilities: its training has diverged'
+                    )
+                else:
+                    likeliest = [c for c in np.argsort(-outcome, kind='stable') if c or model.has_class_0][:top]
+                    classes = [ScoredClass(int(c), model.class_names[c], float(outcome[c])) for c in likeliest]
+                    yield Prediction(path, tuple(classes), thumbnail)
+
+
+def lines_of(prediction: Prediction) -> List[str]:
+    """The text of a prediction for standard output: with bars, and fitted to the terminal's width."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    bar_width = min(_LONGEST_BAR, (width or _PLAIN_WIDTH) // 3)
+    steps = EIGHTHS
+    try:
+        EIGHTHS.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        steps = '#'
+    lines = [
+        f'  {c.probability:7.2%}  {bar(c.probability, bar_width, steps):<{bar_width}}  {c.shown}'
+        for c in prediction.likeliest
+    ]
+    return [show(prediction.path), *(line[:width] for line in lines)]
+
+
+def perform(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Classifies the images that a command line names, and returns the exit code."""
+    if arguments.html:
+        replaceable(arguments.html)
+    found = image_files.find(arguments.images)
+    if found.skipped:
+        _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
+    with contextlib.ExitStack() as stack:
+        sheet: Optional[ContactSheet] = None
+        if len(found.problems) == len(found.paths):
+            # There is nothing to classify.
+            predictions: Iterator[Prediction] = (Prediction(p, problem=found.problems[p]) for p in found.paths)
+        else:
+            screen.update(f'loading {arguments.model}')
+            model = stack.enter_context(contextlib.closing(classifier.load(arguments.model)))
+            check_batch('batch_size', min(arguments.batch_size, len(found.paths)), model.bytes_per_image)
+            thumbnails = stack.enter_context(contextlib.closing(Thumbnails())) if arguments.html else None
+            if arguments.html:
+                sheet = stack.enter_context(ContactSheet(arguments.html, str(model), model.class_names))
+            screen.clear()
+            _report(str(model))
+            predictions = predict(model, found, arguments.top, arguments.batch_size, thumbnails)
+        progress, problems = Progress(screen, len(found.paths), arguments.batch_size), 0
+        for prediction in predictions:
+            if sys.stderr.isatty():
+                screen.clear()
+            if arguments.json:
+                print(prediction.json())
+            elif not prediction.problem:
+                print(*lines_of(prediction), sep='\n')
+            if prediction.problem:
+                problems += 1
+                _report(f'{show(prediction.path)}: {prediction.problem}')
+            if sheet:
+                classes = [(c.shown, c.probability) for c in prediction.likeliest]
+                sheet.add(prediction.path, prediction.thumbnail, classes, prediction.problem)
+            progress.add()
+        screen.clear()
+        if sheet:
+            sheet.finish()
+        if 0 < problems < len(found.paths):
+            _report(f'{problems:,} of {len(found.paths):,} images could not be classified')
+    return FIX if problems else DONE
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
