@@ -15,7 +15,6 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from data import order, records, tf_example
-from data.convert import digits
 from data.sources import source_of
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
@@ -23,14 +22,36 @@ from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import training_image
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
-from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
-from inception_v3.presets import PRESETS
+from inception_v3.networks.inception_v3 import inception_v3
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
 from preprocessing.stateless import uniform_of
 
-# The documented program with a network and images that suit digits; a seed, so that a run can be repeated.
-CONFIG = Config(**{**PRESETS['digits'], 'model_dir': 'runs/guide', 'export_dir': None, 'seed': 1})
+# The documented program with a network and images that suit digits, as `--preset=digits` has them, and a seed, so that
+# a run can be repeated.
+CONFIG = Config(
+    use_tpu=False,
+    data_dir='runs/digits_data',
+    model_dir='runs/guide',
+    num_train_images=1438,
+    num_eval_images=359,
+    num_classes=11,
+    train_batch_size=32,
+    eval_batch_size=128,
+    height=75,
+    width=75,
+    random_flip=False,
+    crop_area_min=0.7,
+    crop_aspect_ratio_max=1.2,
+    depth_multiplier=0.25,
+    auxiliary_head=False,
+    batch_norm_decay=0.95,
+    learning_rate=0.06,
+    train_steps=1500,
+    train_steps_per_eval=500,
+    save_summary_steps=10,
+    seed=1,
+)
 
 # AutoGraph has nothing to convert here, and takes seconds to find that out.
 no_autograph = tf.autograph.experimental.do_not_convert
@@ -123,7 +144,7 @@ def model_fn(
     """
     config: Config = params['config']
     with tf.variable_scope(tf.get_variable_scope(), use_resource=True, custom_getter=seeding.variable_getter(config)):
-        logits, auxiliary_logits = NETWORKS[config.network].build(
+        logits, auxiliary_logits = inception_v3(
             features,
             config.num_classes,
             mode == TRAIN,
@@ -132,7 +153,8 @@ def model_fn(
             layout=layers.NHWC,
             dropout=seeding.dropout_for(config),
             depth_multiplier=config.depth_multiplier,
-            auxiliary_head=has_auxiliary_head(config),
+            # The head pools a map of 5 x 5 pixels, which smaller images do not have.
+            auxiliary_head=config.auxiliary_head and min(config.height, config.width) >= 107,
         )
         if mode == EVAL:
             loss = tf.reduce_mean(
@@ -221,6 +243,8 @@ def run(config: Config) -> Dict[str, float]:
 
 def main(argv: Sequence[str]) -> None:
     """Runs a command line."""
+    from data.convert import digits
+
     parser = argparse.ArgumentParser(prog='python -m examples.guide', description=__doc__)
     parser.add_argument('--model_dir', default=CONFIG.model_dir, help='folder of the checkpoints (default %(default)s)')
     parser.add_argument('--train_steps', type=int, default=CONFIG.train_steps, help='steps (default %(default)s)')
