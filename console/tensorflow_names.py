@@ -1,4 +1,4 @@
-"""What TensorFlow 1.15 and 2.15 keep in different places: TPU systems, GPUs, tapes, SavedModels, checkpoints."""
+"""Names that TensorFlow 1.15 and 2.15 keep in different places: TPU systems, GPUs, tapes, SavedModels, checkpoints."""
 
 import contextlib
 import os

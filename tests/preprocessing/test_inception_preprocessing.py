@@ -191,7 +191,7 @@ def test_preprocess_for_train__is_equal_for_bytes_and_floats() -> None:
 # Evaluation.
 
 
-@pytest.mark.parametrize('dtype', [np.uint8, np.float32])
+@pytest.mark.parametrize('dtype', [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize('static', [True, False])
 @pytest.mark.parametrize(
     ('shape', 'fraction', 'begin'),
@@ -210,7 +210,8 @@ def test_preprocess_for_eval__crops_centrally_and_resizes_bilinearly(
     shape: Tuple[int, int], fraction: float, begin: Tuple[int, int], static: bool, dtype: type
 ) -> None:
     pixels = CAT[: shape[0], : shape[1]]
-    image = pixels if dtype == np.uint8 else (pixels / 255.0).astype(np.float32)
+    # Integers span the range of their type, and floats are in [0, 1].
+    image = (pixels / 255.0 * {np.uint8: 255, np.uint16: 65535, np.float32: 1}[dtype]).round(9).astype(dtype)
     tensor = tf.constant(image) if static else tf.placeholder_with_default(image, [None, None, 3])
     prepared = inception.preprocess_for_eval(tensor, 37, 53, fraction)
     assert (prepared.dtype, prepared.shape.as_list()) == (tf.float32, [37, 53, 3])
