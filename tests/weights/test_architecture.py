@@ -88,6 +88,10 @@ def test_of_keras__numbers_layers_as_keras_does(by_order: bool, kernels: List[Tu
     # Five convolutions come before.
     found = [shapes[f'conv2d_{5 + number}/kernel'] for number in range(7)]
     assert [(height, inputs, outputs) for height, _, inputs, outputs in found] == kernels
+    # Mixed_7b, after 76 convolutions: those of a fork are one layer farther from the end than a lone one.
+    depths = [shapes[f'conv2d_{76 + number}/kernel'][-1] for number in range(9)]
+    in_table = [320, 384, 384, 384, 448, 384, 384, 384, 192]
+    assert depths == ([448, 384, 384, 384, 384, 384, 384, 320, 192] if by_order else in_table)
     assert shapes['dense/kernel'] == (2048, 10)
 
 
