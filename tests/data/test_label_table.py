@@ -62,6 +62,7 @@ def test_columns_and_names(text: str, columns: Any, flat: pathlib.Path) -> None:
         ('image,label\n,x\n', ('', ''), 'labels.csv, line 2: has no file.'),
         ('image,label\na,x\n"b', ('', ''), 'is no CSV file in UTF-8'),
         ('image,label\na,x\nsub/c,x\na,y\n', ('', ''), '1 file with several labels: {}/a.jpg (x, y). Keep one row'),
+        ('d.jpg,x\na.jpg,x\n', ('', ''), 'whose image is missing: {}/d.jpg'),
         ('a.jpg,x\nb.png,x\nd.jpg,y\n', ('', ''), '1 row of {}/labels.csv whose image is missing: {}/d.jpg. Supply'),
     ],
 )
@@ -99,6 +100,8 @@ def test_missing_repeated_and_unnamed_files_are_counted(flat: pathlib.Path) -> N
         f'1 row of {flat.parent}/labels.csv whose image is missing: {flat}/d.jpg; left out',
         f'1 repeated row of {flat.parent}/labels.csv counted once: {flat}/a.jpg',
     ]
+    with pytest.raises(DataError, match=r'2 rows of .* whose image is missing'):
+        found(flat, 'd.jpg,x\ne.jpg,y\n', '', '', True)
     reason = 'an image without a row in the table of labels'
     assert result.left_out == [(f'{flat}/image.jpg', reason), (f'{flat}/sub/c.jpg', reason)]
 

@@ -25,9 +25,13 @@ _BATCH_IMAGES = 10000
 _IMAGE_BYTES = 3 * SIDE * SIDE
 
 _BATCHES = {records.TRAIN: [f'data_batch_{number}' for number in range(1, 6)], records.VALIDATION: ['test_batch']}
-_META = 'batches.meta'
-# The endings of file names in the two versions: of the batches, and of the file with the classes' names.
-_BINARY, _PYTHON = ('.bin', '.txt'), ('', '')
+# The ending of the batches' names in the binary and in the Python version, and the file of the classes' names.
+_VERSIONS = {'.bin': 'batches.meta.txt', '': 'batches.meta'}
+# The files of both versions.
+_NAMES = {
+    *_VERSIONS.values(),
+    *(name + ending for names in _BATCHES.values() for name in names for ending in _VERSIONS),
+}
 
 # The classes and functions in the pickle of an array.
 _ARRAY_TYPES = (
@@ -77,9 +81,8 @@ def read(source: str) -> Cifar10:
       RemoteError: access is denied, or the store cannot be reached.
     """
     files = _files(source)
-    for ending, meta_ending in (_BINARY, _PYTHON):
+    for ending, meta in _VERSIONS.items():
         names = {split: [name + ending for name in batches] for split, batches in _BATCHES.items()}
-        meta = _META + meta_ending
         wanted = {meta, *(name for of_split in names.values() for name in of_split)}
         missing = sorted(wanted - set(files))
         if len(missing) == len(wanted):
@@ -88,13 +91,13 @@ def read(source: str) -> Cifar10:
             raise DataError(f'{source}: incomplete CIFAR-10: {", ".join(missing)} missing. {_ADVICE}')
         splits = {}
         for split, of_split in names.items():
-            batches = [_batch(files[name], f'{source}, {name}', ending == '.bin') for name in of_split]
+            batches = [_batch(files[name], f'{source}, {name}', bool(ending)) for name in of_split]
             splits[split] = Images(*(np.ascontiguousarray(np.concatenate(parts)) for parts in zip(*batches)))
         hashed = hashlib.sha256()
         for part in splits.values():
             hashed.update(part.pixels)
             hashed.update(part.labels.astype('<i8'))
-        class_names = _class_names(files[meta], f'{source}, {meta}', ending == '.bin')
+        class_names = _class_names(files[meta], f'{source}, {meta}', bool(ending))
         return Cifar10(splits, class_names, hashed.hexdigest())
     raise DataError(
         f'{source}: not CIFAR-10: it has neither data_batch_1.bin nor data_batch_1. Name its archive, '
@@ -105,14 +108,11 @@ def read(source: str) -> Cifar10:
 
 def _files(source: str) -> Dict[str, bytes]:
     """The contents of those files of either version that are present, by name without folder."""
-    endings = (_BINARY, _PYTHON)
-    batches = [name for of_split in _BATCHES.values() for name in of_split]
-    wanted = {name + ending for ending, _ in endings for name in batches} | {_META + ending for _, ending in endings}
     try:
         with remote.explained(source, remote.READ):
             is_folder = tf.io.gfile.isdir(source)
         if is_folder:
-            names = wanted & set(remote.names_in(source) or ())
+            names = _NAMES & set(remote.names_in(source) or ())
             return {name: remote.read(os.path.join(source, name)) or b'' for name in names}
         content = remote.read(source)
     except tf.errors.OpError as error:
@@ -120,7 +120,7 @@ def _files(source: str) -> Dict[str, bytes]:
     if content is None:
         raise DataError(f'{source}: no such file or folder.')
     try:
-        found = archives.files_in(content, lambda name: os.path.basename(name) in wanted)
+        found = archives.files_in(content, lambda name: os.path.basename(name) in _NAMES)
         return {os.path.basename(name): of_file for name, of_file in found}
     except tarfile.ReadError as error:
         raise DataError(f'{source}: damaged, or not a tar archive ({error}). {_ADVICE}')

@@ -33,6 +33,7 @@ _HIDDEN = 'hidden, or of the system'
 _READ_ALREADY = 'leads to a folder that is read already'
 _IN_NO_CLASS = 'an image in no class folder'
 _IN_NO_SPLIT = 'an image in no folder of the two splits'
+_EMPTY_CLASS = 'a class folder without images'
 
 
 class ImageFile(NamedTuple):
@@ -49,14 +50,12 @@ class ImageSet(NamedTuple):
       splits: the training and the validation images, or all images if they are not split.
       lost: files in each of the `splits` that belong to a class but cannot be recognized as images.
       left_out: the paths of other files and folders, with the reasons.
-      empty: class folders without images.
       notes: sentences about the way the files were read.
     """
 
     splits: List[List[ImageFile]]
     lost: List[List[ImageFile]]
     left_out: List[Tuple[str, str]]
-    empty: List[str]
     notes: List[str]
 
 
@@ -163,13 +162,13 @@ def find_images(folder: str, validation_folder: Optional[str] = None, no_splits:
             )
     splits = [split for each in divided for split in each]
     _check_utf_8([each.path for split in splits for each in split.filled().values()])
-    found = ImageSet([], [], [each for _, left_out in walked for each in left_out], [], _notes(walked, splits))
+    found = ImageSet([], [], [each for _, left_out in walked for each in left_out], _notes(walked, splits))
     for split in splits:
         in_class = [(_nfc(name), file) for name, each in split.folders.items() for file in each.files()]
         found.splits.append([ImageFile(file.path, name) for name, file in in_class if not file.reason])
         lost = [ImageFile(file.path, name) for name, file in in_class if file.reason == image_files.UNRECOGNIZED]
         found.lost.append(lost)
-        found.empty.extend(each.path for each in split.folders.values() if not each.images)
+        found.left_out.extend((each.path, _EMPTY_CLASS) for each in split.folders.values() if not each.images)
     used = {image.path for images in found.splits for image in images}
     in_split = {file.path for split in splits for file in split.files()}
     found.left_out.extend(

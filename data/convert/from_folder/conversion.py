@@ -28,7 +28,6 @@ from data.records import TRAIN, VALIDATION, DataError
 _CLASSES_AT_MOST = 20
 # The list of files that are not in the data set is beside its folder, so that it stays if no data set is made.
 _REFUSED_ENDING = '.refused.tsv'
-_EMPTY_CLASS = 'a class folder without images'
 
 Say = Callable[[str], None]
 
@@ -78,7 +77,6 @@ def import_folder(
         found = label_table.find_images(labels, folder, file_column, label_column, skip_unreadable)
     else:
         found = class_folders.find_images(folder, validation_folder, no_splits)
-    found.left_out.extend((path, _EMPTY_CLASS) for path in found.empty)
     refused_path = os.path.abspath(data_dir) + _REFUSED_ENDING
     say('\n'.join(_understood(found, dry_run, refused_path)))
     label_of = _labels(validation_folder or folder, found.splits)

@@ -23,8 +23,6 @@ _FILE_NAMES = ('filename', 'file_name', 'file', 'image', 'image_name', 'image_pa
 _LABEL_NAMES = ('label', 'labels', 'class', 'class_name', 'category', 'target', 'breed', 'species')
 _DELIMITERS = ',;\t'
 _WITHOUT_ROW = 'an image without a row in the table of labels'
-# The least number of columns.
-_TWO = 2
 # Of a column that is not given, and of one that does not exist.
 _UNKNOWN, _ABSENT = -1, 1 << 62
 
@@ -72,7 +70,7 @@ def find_images(path: str, folder: str, file_column: str, label_column: str, ski
         notes.append(f'{counted(len(repeated), "repeated row")} of {show(path)} counted once: {listed(repeated)}')
     images = [ImageFile(file.path, *of_path[file.path]) for file in files if file.path in of_path]
     left_out += [(file.path, file.reason or _WITHOUT_ROW) for file in files if file.path not in of_path]
-    return ImageSet([images], [missing], left_out, [], notes)
+    return ImageSet([images], [missing], left_out, notes)
 
 
 def _normal(name: str) -> str:
@@ -81,23 +79,13 @@ def _normal(name: str) -> str:
 
 def _paths_by_name(paths: Sequence[str], folder: str) -> Dict[str, Set[str]]:
     """The paths that a name in a table may stand for; a whole path in the folder wins over a name alone."""
-    by_name: Dict[str, Set[str]] = {}
-    forms: List[List[Tuple[str, str]]] = [[], [], [], []]
+    forms: List[Dict[str, Set[str]]] = [collections.defaultdict(set) for _ in range(4)]
     for path in paths:
         inside = _normal(os.path.relpath(path, folder))
-        for form, name in zip(forms, (inside, os.path.splitext(inside)[0], *_alone(inside))):
-            form.append((name, path))
-    for form in forms:
-        found: Dict[str, Set[str]] = collections.defaultdict(set)
-        for name, path in form:
-            found[name].add(path)
-        by_name = {**found, **by_name}
-    return by_name
-
-
-def _alone(inside: str) -> Tuple[str, str]:
-    name = os.path.basename(inside)
-    return name, os.path.splitext(name)[0]
+        alone = os.path.basename(inside)
+        for form, name in zip(forms, (inside, os.path.splitext(inside)[0], alone, os.path.splitext(alone)[0])):
+            form[name].add(path)
+    return {name: found for form in reversed(forms) for name, found in form.items()}
 
 
 def _rows(path: str, file_column: str, label_column: str, paths: Dict[str, Set[str]]) -> List[Tuple[str, str]]:
@@ -113,14 +101,14 @@ def _rows(path: str, file_column: str, label_column: str, paths: Dict[str, Set[s
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f'--labels={show(path)}: is no CSV file in UTF-8: {shown(error)}.')
     header = table[0][1] if table else []
-    if len(header) < _TWO:
+    if len(header) < 2:
         raise DataError(f'--labels={show(path)}: its first row must have a file and a label, with a comma between.')
     names = [cell.casefold() for cell in header]
     names_a_file = any(_normal(cell) in paths or cell.lower().endswith(image_files.EXTENSIONS) for cell in header)
     if names_a_file and not {*names} & {*_FILE_NAMES, *_LABEL_NAMES}:
         names = []
     file, label = _column(file_column, _FILE_NAMES, names), _column(label_column, _LABEL_NAMES, names)
-    if len(header) == _TWO:
+    if len(header) == 2:
         file = file if file >= 0 else 1 - (label if label >= 0 else 1)
         label = label if label >= 0 else 1 - file
     for flag, column in (('file_column', file), ('label_column', label)):

@@ -1,16 +1,14 @@
 """A small CIFAR-10, as published and as tar shards."""
 
 import pathlib
-import sys
 from typing import Any, Iterator
 from unittest import mock
 
 import pytest
 
-from data.convert.cifar10 import __main__ as cifar10
 from data.convert.cifar10 import source as cifar10_source
 from tests.data.convert.cifar10 import archives as cifar10_archives
-from tests.data.convert.cifar10.conversions import BATCH, COUNTS, Published
+from tests.data.convert.cifar10.conversions import BATCH, Published, make
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -33,6 +31,5 @@ def published(tmp_path_factory: Any) -> Published:
 def shards(published: Published, tmp_path_factory: Any) -> pathlib.Path:
     """The shards of the Python version."""
     data_dir = tmp_path_factory.mktemp('shards') / 'data'
-    with mock.patch.object(sys, 'argv', ['cifar10', str(published.paths['python']), f'--data_dir={data_dir}', *COUNTS]):
-        cifar10.main()
+    assert make(published.paths['python'], data_dir)[0] == 0
     return data_dir

@@ -1,11 +1,11 @@
 """Conversions of a small CIFAR-10."""
 
 import pathlib
-import sys
 from typing import Any, Dict, NamedTuple, Tuple
 
 from data.convert.cifar10 import __main__ as cifar10
 from tests.data.convert.cifar10.archives import Originals
+from tests.support.commands import run
 
 # Instead of 10,000. One test uses the real number.
 BATCH = 60
@@ -21,13 +21,8 @@ class Published(NamedTuple):
     paths: Dict[str, pathlib.Path]
 
 
-def make(monkeypatch: Any, capsys: Any, source: Any, data_dir: Any, *options: str) -> Tuple[int, str]:
+def make(source: Any, data_dir: Any, *options: str) -> Tuple[int, str]:
     """Runs the command in this process, and returns its exit code and standard error."""
-    monkeypatch.setattr(sys, 'argv', ['cifar10', str(source), f'--data_dir={data_dir}', *COUNTS, *options])
-    try:
-        code = cifar10.main()
-    except SystemExit as stopped:
-        code = int(stopped.code or 0)
-    out, err = capsys.readouterr()
-    assert out == '' and 'Traceback' not in err
-    return code, err
+    done = run(cifar10.main, source, f'--data_dir={data_dir}', *COUNTS, *options)
+    assert done.stdout == '' and 'Traceback' not in done.stderr
+    return done.returncode, done.stderr

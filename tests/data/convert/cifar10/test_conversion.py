@@ -94,11 +94,9 @@ def test_repeated__published_numbers_are_balanced() -> None:
     assert len(set(few.tolist())) == 4 and 7 in few
 
 
-def test_upsampled_images_are_smooth(
-    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
-) -> None:
+def test_upsampled_images_are_smooth(published: Published, tmp_path: pathlib.Path) -> None:
     small = ['--size=80', '--train_images=3', '--train_shards=1', '--validation_images=20', '--validation_shards=1']
-    assert make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data', *small)[0] == 0
+    assert make(published.paths['binary'], tmp_path / 'data', *small)[0] == 0
     with tarfile.open(tmp_path / 'data' / 'validation-00000-of-00001.tar') as archive:
         assert archive.getnames()[:2] == ['00000000.jpg', '00000000.cls']
         first = PIL.Image.open(io.BytesIO(archive.extractfile('00000000.jpg').read()))  # type: ignore[union-attr]
@@ -119,7 +117,7 @@ def test_upsampled_images_are_smooth(
 
 
 def test_interrupted_conversion__resumes(
-    published: Published, shards: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+    published: Published, shards: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
     data_dir = tmp_path / 'data'
     write_whole, written = cifar10_shards.write_whole, []
@@ -134,19 +132,19 @@ def test_interrupted_conversion__resumes(
     source = published.paths['binary.tar.gz']
     with monkeypatch.context() as patch:
         patch.setattr(cifar10_shards, 'write_whole', stop_at_the_fourth_shard)
-        code, err = make(monkeypatch, capsys, source, data_dir)
+        code, err = make(source, data_dir)
     assert code == 130 and 'interrupted; the same command resumes' in err
     finished = {name: os.stat(str(data_dir / name)).st_mtime_ns for name in os.listdir(str(data_dir))}
     assert sorted(finished) == ['conversion', *(f'train-{shard:05d}-of-00005.tar' for shard in range(3))]
 
-    code, err = make(monkeypatch, capsys, source, data_dir, '--train_images=751', '--size=64')
+    code, err = make(source, data_dir, '--train_images=751', '--size=64')
     assert code == 2 and '--size was 32, and is 64; --train_images was 750, and is 751' in err
     with open(str(data_dir / 'conversion' / 'lock'), 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        code, err = make(monkeypatch, capsys, source, data_dir)
+        code, err = make(source, data_dir)
     assert code == 2 and 'in use by another conversion' in err
 
-    code, err = make(monkeypatch, capsys, source, data_dir)
+    code, err = make(source, data_dir)
     assert code == 0 and '3 of 5 train shards are already finished' in err
     names = sorted(os.listdir(str(data_dir)))
     assert names == sorted(os.listdir(str(shards)))
@@ -154,9 +152,9 @@ def test_interrupted_conversion__resumes(
     for name, moment in finished.items():
         assert name == 'conversion' or os.stat(str(data_dir / name)).st_mtime_ns == moment
 
-    code, err = make(monkeypatch, capsys, source, data_dir)
+    code, err = make(source, data_dir)
     assert (code, err) == (0, f'{data_dir}: already finished\n')
-    code, err = make(monkeypatch, capsys, source, data_dir, '--validation_shards=1')
+    code, err = make(source, data_dir, '--validation_shards=1')
     assert code == 2 and '--validation_shards was 2, and is 1' in err
 
 
@@ -173,16 +171,16 @@ def test_interrupted_conversion__resumes(
     ],
 )
 def test_folder_with_content__is_not_changed(
-    name: str, content: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+    name: str, content: str, expected: str, published: Published, tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / name).write_text(content)
-    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path)
+    code, err = make(published.paths['binary'], tmp_path)
     assert code == 2 and expected in err and err.count('\n') == 1
     assert os.listdir(str(tmp_path)) == [name]
 
 
 def test_a_shard_that_cannot_be_written_is_named(
-    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+    published: Published, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
     # A folder has the name of the third shard.
     name = 'train-00002-of-00005.tar'
@@ -194,11 +192,11 @@ def test_a_shard_that_cannot_be_written_is_named(
     (tmp_path / 'data').mkdir()
     monkeypatch.setattr(conversion.remote, 'names_in', without_it)
     (tmp_path / 'data' / name).mkdir()
-    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data')
+    code, err = make(published.paths['binary'], tmp_path / 'data')
     assert code == 2 and f'{name}: cannot be written: it is a folder' in err
     assert (tmp_path / 'data' / 'train-00001-of-00005.tar').exists()
     (tmp_path / 'data' / name).rmdir()
-    assert make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data')[0] == 0
+    assert make(published.paths['binary'], tmp_path / 'data')[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -212,9 +210,9 @@ def test_a_shard_that_cannot_be_written_is_named(
     ],
 )
 def test_values_out_of_range_are_refused(
-    option: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+    option: str, expected: str, published: Published, tmp_path: pathlib.Path
 ) -> None:
-    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data', option)
+    code, err = make(published.paths['binary'], tmp_path / 'data', option)
     assert code == 2 and expected in err and not (tmp_path / 'data').exists()
 
 

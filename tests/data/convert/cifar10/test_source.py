@@ -193,28 +193,24 @@ def test_damaged_source__gives_one_message(
     parts: List[str],
     published: Published,
     tmp_path: pathlib.Path,
-    monkeypatch: Any,
-    capsys: Any,
 ) -> None:
     original = published.paths[form]
     source = tmp_path / original.name
     (shutil.copytree if original.is_dir() else shutil.copy)(str(original), str(source))  # type: ignore[operator]
     change(source)
-    code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
+    code, err = make(source, tmp_path / 'data')
     assert code == 2 and err.count('\n') == 1, err
     for part in [f'error: {source}', *parts]:
         assert part in err
     assert not (tmp_path / 'data').exists()
 
 
-def test_other_source__gives_a_message(
-    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
-) -> None:
+def test_other_source__gives_a_message(published: Published, tmp_path: pathlib.Path) -> None:
     text = tmp_path / 'notes.txt'
     text.write_text('nothing')
     parent = published.paths['binary'].parent
     for source, part in ((tmp_path, 'not CIFAR-10'), (text, 'not a tar archive'), (parent, 'cifar-10-batches-bin')):
-        code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
+        code, err = make(source, tmp_path / 'data')
         assert code == 2 and part in err and err.count('\n') == 1
 
 
@@ -229,7 +225,7 @@ class _Harmful:
 @pytest.mark.parametrize('protocol', [0, 2, 4])
 @pytest.mark.parametrize('where', ['data', 'labels', 'batch_label', None])
 def test_harmful_pickle__is_refused_and_not_run(
-    where: Any, protocol: int, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+    where: Any, protocol: int, published: Published, tmp_path: pathlib.Path
 ) -> None:
     source = tmp_path / 'cifar-10-batches-py'
     shutil.copytree(str(published.paths['python']), str(source))
@@ -237,7 +233,7 @@ def test_harmful_pickle__is_refused_and_not_run(
     value = {b'data': ROWS, b'labels': LABELS, where.encode(): harmful} if where else harmful
     content = pickle.dumps(value, protocol)
     (source / 'data_batch_5').write_bytes(content)
-    code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
+    code, err = make(source, tmp_path / 'data')
     assert code == 2 and err.count('\n') == 1
     assert f'{source}, data_batch_5: refers to ' in err and 'could run code' in err
     assert not (tmp_path / 'harm').exists()
