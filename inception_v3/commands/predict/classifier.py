@@ -1,7 +1,7 @@
 """Classifiers of encoded images: the network of a checkpoint, or a SavedModel, with the preprocessing of evaluation."""
 
 import os
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from preprocessing.viewing import resize_as_viewed
 # TensorFlow's list of the checkpoints in a folder.
 _LIST_OF_CHECKPOINTS = 'checkpoint'
 
-# The probabilities of an image's classes, float32 [num_classes], or the reason why there are none.
-Outcome = Union[np.ndarray, UnreadableError]
-
 
 class Classifier(NamedTuple):
     """A classifier of encoded images: JPEG, PNG, and GIF of one frame. Any thread may call `prepare`.
@@ -38,7 +35,7 @@ class Classifier(NamedTuple):
       bytes_per_image: memory that each image of a batch needs, at least.
       prepare: (file, pixels) → the input of `classify`. The pixels, uint8 [height, width, 3] as viewers show them, are
         None if they are not decoded yet. Raises UnreadableError.
-      classify: a batch of prepared images → their outcomes.
+      classify: a batch of prepared images → the probabilities of the classes of each, float32 [num_classes].
       close: releases TensorFlow's resources.
       note: says that its class names may differ from those of its data set; empty if they do not.
       has_images_as_viewed: whether it turns JPEG and PNG files by their EXIF orientation, and lays transparent ones on
@@ -50,7 +47,7 @@ class Classifier(NamedTuple):
     class_names: Sequence[str]
     bytes_per_image: int
     prepare: Callable[[bytes, Optional[np.ndarray]], Any]
-    classify: Callable[[Sequence[Any]], List[Outcome]]
+    classify: Callable[[Sequence[Any]], List[np.ndarray]]
     close: Callable[[], None] = lambda: None
     note: str = ''
     has_images_as_viewed: bool = True
@@ -133,22 +130,13 @@ def of_saved_model(path: str) -> Classifier:
         names = session.run(outputs['class_names'].name, {outputs['classes'].name: np.arange(num_classes)})
         class_names = [name.decode('utf-8', 'surrogateescape') for name in names]
 
-    def classify(batch: Sequence[bytes]) -> List[Outcome]:
-        """Runs the SavedModel on the batch, or on each image alone if one of them cannot be decoded."""
-        try:
-            return [*session.run(outputs['probabilities'].name, {files: [*batch]})]
-        except tf.errors.InvalidArgumentError as error:
-            if len(batch) == 1:
-                return [UnreadableError(why_undecodable(batch[0], _first_line(error)))]
-        return [outcome for encoded in batch for outcome in classify([encoded])]
-
     return Classifier(
         name=f'SavedModel {path}',
         origin=own,
         class_names=class_names,
         bytes_per_image=bytes_per_image(graph),
         prepare=lambda encoded, pixels: encoded,
-        classify=classify,
+        classify=lambda batch: [*session.run(outputs['probabilities'].name, {files: [*batch]})],
         close=session.close,
         has_images_as_viewed=bool(own and own.has_images_as_viewed),
     )

@@ -109,16 +109,17 @@ def predict(
             usable = [image for image, _ in batch if not isinstance(image, UnreadableError)]
             outcomes = iter(model.classify(usable) if usable else [])
             for path, (image, thumbnail) in zip(paths, batch):
-                outcome = image if isinstance(image, UnreadableError) else next(outcomes)
-                if isinstance(outcome, UnreadableError):
-                    yield Prediction(path, problem=str(outcome))
-                elif not np.isfinite(outcome).all():
+                if isinstance(image, UnreadableError):
+                    yield Prediction(path, problem=str(image))
+                    continue
+                probabilities = next(outcomes)
+                if not np.isfinite(probabilities).all():
                     yield Prediction(
                         path, problem='the network returns NaN as probabilities: its training has diverged'
                     )
                 else:
-                    likeliest = [c for c in np.argsort(-outcome, kind='stable') if c or model.has_class_0][:top]
-                    classes = [ScoredClass(int(c), model.class_names[c], float(outcome[c])) for c in likeliest]
+                    likeliest = [c for c in np.argsort(-probabilities, kind='stable') if c or model.has_class_0][:top]
+                    classes = [ScoredClass(int(c), model.class_names[c], float(probabilities[c])) for c in likeliest]
                     yield Prediction(path, tuple(classes), thumbnail)
 
 

@@ -21,7 +21,7 @@ from console import program
 from console.screen import Screen
 from data.image_files import Found
 from inception_v3.commands.predict import classifier, prediction
-from inception_v3.commands.predict.classifier import Classifier, Outcome
+from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.evaluations import read_evaluations
 from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
@@ -155,7 +155,7 @@ def test_interruption__page_shows_the_images_that_were_done(
     def interrupted_in_batch_3(path: str) -> Classifier:
         model = load(path)
 
-        def classify(batch: Sequence[Any]) -> List[Outcome]:
+        def classify(batch: Sequence[Any]) -> List[np.ndarray]:
             batches.append(len(batch))
             if len(batches) == 3:
                 raise KeyboardInterrupt
@@ -203,7 +203,7 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
             most = max(most, waiting)
         return number_of(encoded)
 
-    def classify(batch: Sequence[int]) -> List[Outcome]:
+    def classify(batch: Sequence[int]) -> List[np.ndarray]:
         nonlocal waiting
         if batch[0] == 0:
             # The threads prepare as many images as they may.
@@ -228,7 +228,7 @@ def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], sh
 
 
 def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
-    def classify(batch: Sequence[int]) -> List[Outcome]:
+    def classify(batch: Sequence[int]) -> List[np.ndarray]:
         return [np.array([number or np.nan, 0]) for number in batch]
 
     first, second = predictions(tmp_path, 2, top=1, batch_size=2, classify=classify)
