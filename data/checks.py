@@ -10,7 +10,7 @@ import re
 from typing import Callable, Dict, List, Optional, Sequence, Type
 
 from console.tensorflow_versions import tf
-from data import compression, record_checker, record_counts, records, remote, tfrecord
+from data import compression, record_checker, record_counts, records, remote, tfrecord, tfrecord_files
 from data.record_checker import RecordChecker
 from data.records import DataError
 from data.sources import FOLDERS, Source
@@ -125,9 +125,9 @@ def check_are_files(paths: Sequence[str]) -> None:
 
 def _count_first_records(path: str, at_most: int) -> int:
     try:
-        return sum(1 for _ in itertools.islice(tfrecord.serialized_in(path), at_most))
+        return sum(1 for _ in itertools.islice(tfrecord_files.serialized_in(path), at_most))
     except tf.errors.DataLossError as error:
-        advice = compression.advice_on(compression.head_of(path))
+        advice = record_checker.advice_on(compression.head_of(path))
         raise DataError(f'{path}: not a record file, or damaged near its beginning: {error.message}. {advice}'.rstrip())
 
 
@@ -135,7 +135,7 @@ def _count_first_samples(path: str, at_most: int) -> int:
     with Shard(path) as content:
         first = [*itertools.islice(shard.with_note(path, content.everything()), at_most)]
     if first and first[0].problem is Problem.DAMAGED:
-        advice = compression.advice_on(compression.head_of(path))
+        advice = record_checker.advice_on(compression.head_of(path))
         raise DataError(f'{path}: not a tar file, or damaged at its beginning. {advice}'.rstrip())
     return sum(not sample.problem.is_last for sample in first)
 
@@ -169,9 +169,9 @@ def _length_fault(path: str) -> Optional[str]:
     size, place, position = os.path.getsize(path), 0, 0
     with open(path, 'rb', buffering=0) as file:
         while place < size:
-            fault = tfrecord.length_fault_at(file, place)
+            fault = tfrecord_files.length_fault_at(file, place)
             if fault:
-                return tfrecord.from_here_on(position, fault)
-            place = tfrecord.place_after(file, place)
+                return tfrecord_files.from_here_on(position, fault)
+            place = tfrecord_files.place_after(file, place)
             position += 1
     return None

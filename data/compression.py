@@ -12,14 +12,6 @@ SIZE_MODULUS = 1 << 32
 _HEAD_BYTES, _PIECE = 12, 1 << 16
 # For zlib's functions.
 _WINDOW_BITS = {ZLIB: zlib.MAX_WBITS, GZIP: zlib.MAX_WBITS + 16}
-# By first bytes, the programs that decompress other files.
-_PROGRAMS = {
-    b'\x1f\x8b': 'gunzip',
-    b'BZh': 'bunzip2',
-    b'\xfd7zXZ\0': 'unxz',
-    b'\x28\xb5\x2f\xfd': 'unzstd',
-    b'PK\3\4': 'unzip -p',
-}
 
 
 def head_of(path: str) -> bytes:
@@ -35,12 +27,6 @@ def kind_of(head: bytes) -> str:
     # RFC 1950, 2.2: the method deflate, a window of up to 32 KiB, no dictionary, and a checksum of the two bytes.
     is_zlib = len(head) > 1 and head[0] & 0x8F == 8 and not head[1] & 0x20 and int.from_bytes(head[:2], 'big') % 31 == 0
     return ZLIB if is_zlib else ''
-
-
-def advice_on(head: bytes) -> str:
-    """Sentences on a compressed file that cannot be read, with the command that unpacks it; '' if it is none."""
-    program = next((program for magic, program in _PROGRAMS.items() if head.startswith(magic)), None)
-    return f'It is compressed. Unpack it: {program} < FILE > NEW_FILE.' if program else ''
 
 
 def content_bytes(path: str, kind: str) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import record_checker, remote, tfrecord
+from data import record_checker, remote, tfrecord_files
 from data.records import DataError, irregular_kind
 from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
 from data.tar.shard import Sample, Shard, size_problem
@@ -61,7 +61,7 @@ def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) 
         # On s3://, TensorFlow treats a file as empty if access to it is denied.
         remote.check_readable(path)
         with remote.explained(path, remote.READ):
-            for position, serialized in enumerate(tfrecord.serialized_in(path)):
+            for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
                 yield _of_record(position, serialized, num_classes, fields)
     except tf.errors.DataLossError as error:
         if position < 0:

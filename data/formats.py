@@ -32,12 +32,25 @@ class Format(NamedTuple):
     parse: Callable[[tf.Tensor, bool, Fields], tf_example.ParsedRecord]
 
 
+# Counted once for a data set, which then has `.records.json`: reading in the graph needs no other reader of the files.
+def _count_records(paths: Sequence[str]) -> List[int]:
+    from data import tfrecord_files
+
+    return tfrecord_files.count_records(paths)
+
+
+def _count_samples(paths: Sequence[str]) -> List[int]:
+    from data.tar.shard import count
+
+    return records.count_each(paths, count)
+
+
 # By the values of --data_format.
 FORMATS: Dict[str, Format] = {
     'tfrecord': Format(
         records.shard_path,
         records.find_shards,
-        tfrecord.count_records,
+        _count_records,
         lambda path: False,
         records.expected_sizes,
         lambda any_path, ahead, paths, fields: tfrecord.reader(any_path, ahead, paths),
@@ -46,7 +59,7 @@ FORMATS: Dict[str, Format] = {
     'tar': Format(
         tar_files.shard_path,
         tar_files.find_shards,
-        tar_files.count_samples,
+        _count_samples,
         tar_reader.is_read_whole,
         records.sizes_of,
         lambda any_path, ahead, paths, fields: tar_reader.reader(any_path, ahead, label_of(fields.label)),

@@ -11,7 +11,7 @@ import numpy as np
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import tf_example, tfrecord
+from data import tf_example, tfrecord_files
 from data.image_header import read_header
 from data.records import DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
@@ -31,6 +31,20 @@ _PLURALS = {'bytes_list': 'texts', 'int64_list': 'whole numbers', 'float_list': 
 _READABLE = ('JPEG', 'PNG', 'GIF')
 # The names of labels in data sets, as whole words.
 _LABEL_NAMES = re.compile(r'(?:^|[^a-z])(label|labels|class|cls|category|target|y)(?:[^a-z]|$)', re.IGNORECASE)
+# By first bytes, the programs that decompress other files.
+_PROGRAMS = {
+    b'\x1f\x8b': 'gunzip',
+    b'BZh': 'bunzip2',
+    b'\xfd7zXZ\0': 'unxz',
+    b'\x28\xb5\x2f\xfd': 'unzstd',
+    b'PK\3\4': 'unzip -p',
+}
+
+
+def advice_on(head: bytes) -> str:
+    """Sentences on a compressed file that cannot be read, with the command that unpacks it; '' if it is none."""
+    program = next((program for magic, program in _PROGRAMS.items() if head.startswith(magic)), None)
+    return f'It is compressed. Unpack it: {program} < FILE > NEW_FILE.' if program else ''
 
 
 class BadRecord(NamedTuple):
@@ -83,7 +97,7 @@ def check_keys(path: str, fields: Fields) -> None:
       DataError: it has not.
       tf.errors.OpError: the file cannot be read.
     """
-    example = parse_example(next(tfrecord.serialized_in(path), b''))
+    example = parse_example(next(tfrecord_files.serialized_in(path), b''))
     problem = _key_problem(example, fields) if example and example.features.feature else None
     if problem:
         raise DataError(str(BadRecord(path, 0, problem)))
@@ -236,7 +250,7 @@ class RecordChecker:
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
         """Yields a function per record of a file, in order, that returns the record's problem."""
-        for serialized in tfrecord.serialized_in(path):
+        for serialized in tfrecord_files.serialized_in(path):
             yield functools.partial(self.problem, serialized)
 
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:

@@ -7,7 +7,7 @@ from console import json_content
 from console.errors import CommandError
 from console.log import logger
 from console.tensorflow_versions import tf
-from data import files, records
+from data import records, remote
 
 FILE_NAME = '.records.json'
 
@@ -68,7 +68,7 @@ def _count_in(
 def _read(path: str) -> Dict[str, FileRecords]:
     """The files by name; empty if there is no such file, or it is damaged or cannot be read."""
     try:
-        return json_content.from_json(files.text_of(path) or '{}', _known)
+        return json_content.from_json(remote.read(path) or b'{}', _known)
     except ValueError as error:
         logger.info('%s: is damaged, and is written anew: %s', path, error)
     except (CommandError, OSError, tf.errors.OpError) as error:
@@ -86,5 +86,8 @@ def _known(content: Any) -> Dict[str, FileRecords]:
 
 def write(folder: str, known: Dict[str, FileRecords]) -> None:
     """Writes the `.records.json` of a folder, which ends with a slash: the files by their names relative to it."""
+    # Only once for a data set.
+    from data import files
+
     lines = [f'  {json.dumps(name)}: {json.dumps(known[name]._asdict())}' for name in sorted(known)]
     files.write_whole(f'{folder}{FILE_NAME}', '{\n' + ',\n'.join(lines) + '\n}\n')

@@ -1,60 +1,33 @@
-"""Reading TFRecord files: records of any length, each framed by its length and checksums.
+"""Reading TFRecord files in the graph: records of any length, each framed by its length and checksums.
 
 Files that are compressed with gzip or zlib are recognized by their first bytes, and read like others.
 """
 
 import concurrent.futures
-import contextlib
-import functools
-import io
-import os
-from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from data import compression, remote
-from data.records import DataError, count_each
 
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.
-_LENGTH_BYTES = 8
-FRAME_BYTES = _LENGTH_BYTES + 4 + 4
-# The size limit of protocol buffers: every Example is shorter.
-_TOO_LONG = 2**31
-_OTHER_END = (
+LENGTH_BYTES = 8
+FRAME_BYTES = LENGTH_BYTES + 4 + 4
+OTHER_END = (
     'its compressed content ends elsewhere: the file is truncated, or more data follows, such as another stream. Write '
     'it anew without compression'
 )
-_TRUNCATED_LENGTH = 'the length of a record is truncated at byte {:,}'
 _THREADS = 32
 
 
 def compression_of(path: str) -> str:
-    """The compression of a record file; see `compression.kind_of`."""
+    """The compression of a record file, as `compression.kind_of`; a record's length may look like one."""
     head = compression.head_of(path)
-    # The length of a record may look like a compressed file, but has a checksum.
-    return '' if _has_length(head) else compression.kind_of(head)
+    return '' if has_length(head) else compression.kind_of(head)
 
 
-def _has_length(head: bytes) -> bool:
+def has_length(head: bytes) -> bool:
     """Whether the first bytes of a frame are a length with its checksum."""
-    return _masked_crc32c(head[:_LENGTH_BYTES]) == int.from_bytes(head[_LENGTH_BYTES:], 'little')
-
-
-def from_here_on(position: int, fault: str) -> str:
-    """A message about the fault of a record after which nothing can be read."""
-    return f'record {position}: the file is damaged or truncated from here on: {fault}.'
-
-
-def length_fault_at(file: BinaryIO, place: int) -> Optional[str]:
-    """The fault of the record length at a byte of a file; None if there is none, or TensorFlow detects it."""
-    file.seek(place)
-    head = file.read(_LENGTH_BYTES + 4)
-    length = int.from_bytes(head[:_LENGTH_BYTES], 'little')
-    if 0 < len(head) < _LENGTH_BYTES + 4:
-        return _TRUNCATED_LENGTH.format(place)
-    # TensorFlow reports a length whose checksum is wrong.
-    if length >= _TOO_LONG and _has_length(head):
-        return f'the record claims a length of {length:,} bytes'
-    return None
+    return _masked_crc32c(head[:LENGTH_BYTES]) == int.from_bytes(head[LENGTH_BYTES:], 'little')
 
 
 def _masked_crc32c(content: bytes) -> int:
@@ -66,61 +39,6 @@ def _masked_crc32c(content: bytes) -> int:
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     crc ^= 0xFFFFFFFF
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def serialized_in(path: str) -> Iterator[bytes]:
-    """Yields the serialized records of a file.
-
-    Raises:
-      tf.errors.OpError: the file cannot be read. tf.errors.DataLossError: it is damaged from the next record on.
-    """
-    place, kind = 0, compression_of(path)
-    with contextlib.ExitStack() as stack:
-        # Lengths are checked only in local files: a request per length would take longer than reading the records.
-        frames = stack.enter_context(open(path, 'rb', buffering=0)) if os.path.isfile(path) and not kind else None
-        serialized = tf.io.tf_record_iterator(path, tf.io.TFRecordOptions(kind))
-        while True:
-            fault = length_fault_at(frames, place) if frames else None
-            if fault:
-                raise tf.errors.DataLossError(None, None, fault)
-            record = next(serialized, None)
-            if record is None:
-                break
-            place += FRAME_BYTES + len(record)
-            yield record
-    size = compression.content_bytes(path, kind)
-    if place % compression.SIZE_MODULUS != size:
-        raise tf.errors.DataLossError(None, None, _OTHER_END if kind else f'{remote.ENDED_EARLY} {place:,} of {size:,}')
-
-
-def count_records(paths: Sequence[str]) -> List[int]:
-    """The number of records in each file. Only the lengths of the records are read, except in compressed files.
-
-    Raises DataError, too, for a file that ends within the length of a record, which TensorFlow takes for its end.
-    """
-    return count_each(paths, _count)
-
-
-def _count(path: str) -> int:
-    if compression_of(path):
-        return sum(1 for _ in serialized_in(path))
-    size, place, count = remote.size(path), 0, 0
-    # Reading with Python takes a tenth of the time of TensorFlow.
-    opener = functools.partial(tf.io.gfile.GFile if remote.is_remote(path) else io.FileIO, path, 'rb')
-    with remote.explained(path, remote.READ), opener() as file:
-        # A truncated record is counted, too; reading it raises an error that names it.
-        while place < size:
-            if size - place < _LENGTH_BYTES + 4:
-                raise DataError(f'{path}, {from_here_on(count, _TRUNCATED_LENGTH.format(place))}')
-            place = place_after(file, place)
-            count += 1
-    return count
-
-
-def place_after(file: BinaryIO, place: int) -> int:
-    """The position of the next record's frame after that at a position, by the length that its frame claims."""
-    file.seek(place)
-    return place + FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
 
 
 def reader(
@@ -147,7 +65,7 @@ def reader(
         number = tf.argmax(tf.cast(tf.equal(tf.constant([*paths]), path), tf.int32))
         serialized = tf.data.TFRecordDataset(path, tf.gather(tf.constant(kinds), number), buffer)
         # On 1.15, TensorFlow reads the first of several gzip streams, and takes other data after it for the end.
-        fault = remote.ENDED_EARLY if remote.hides_refusals(any_path) else _OTHER_END
+        fault = remote.ENDED_EARLY if remote.hides_refusals(any_path) else OTHER_END
         return read_to_the_end(serialized, path, tf.gather(tf.constant(sizes, tf.int64), number), fault)
 
     return read

@@ -8,7 +8,6 @@ both have the same weights, to the bit.
 """
 
 import argparse
-import collections
 import functools
 import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -49,7 +48,6 @@ CONFIG = Config(
     learning_rate=0.06,
     train_steps=1500,
     train_steps_per_eval=500,
-    save_summary_steps=10,
     seed=1,
 )
 
@@ -60,12 +58,7 @@ TRAIN, EVAL = tf.estimator.ModeKeys.TRAIN, tf.estimator.ModeKeys.EVAL
 
 
 class InputPipeline:
-    """The `input_fn` of training and evaluation, in three phases.
-
-    Args:
-      is_training: whether to shuffle, repeat and distort the training records; else every validation record once.
-      config: of the run.
-    """
+    """The `input_fn`, in three phases: shuffled, repeated and distorted training records, or each validation record."""
 
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
@@ -134,14 +127,7 @@ class InputPipeline:
 def model_fn(
     features: tf.Tensor, labels: tf.Tensor, mode: str, params: Dict[str, Any]
 ) -> tf.estimator.tpu.TPUEstimatorSpec:
-    """The graph of a training or an evaluation step.
-
-    Args:
-      features: float32 [batch, height, width, 3].
-      labels: int32 [batch].
-      mode: TRAIN or EVAL.
-      params: `config` is the run's configuration.
-    """
+    """The graph of a training or an evaluation step, of float32 [batch, height, width, 3] and int32 [batch]."""
     config: Config = params['config']
     with tf.variable_scope(tf.get_variable_scope(), use_resource=True, custom_getter=seeding.variable_getter(config)):
         logits, auxiliary_logits = inception_v3(
@@ -186,17 +172,13 @@ def model_fn(
 
         # Averages of the weights, which follow them closely in the first steps.
         averages = tf.train.ExponentialMovingAverage(config.moving_average_decay, num_updates=steps_done)
-        averaged = collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()])
+        averaged = dict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()])
         with tf.control_dependencies([train_op]):
             return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=loss, train_op=averages.apply([*averaged]))
 
 
 class LoadEMAHook(tf.estimator.SessionRunHook):
-    """Evaluates the averages: replaces the weights by those of the newest checkpoint.
-
-    Args:
-      model_dir: the folder of the checkpoints.
-    """
+    """Evaluates the averages: replaces the weights by those of the newest checkpoint in `model_dir`."""
 
     def __init__(self, model_dir: str):
         self._model_dir = model_dir

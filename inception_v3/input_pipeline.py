@@ -20,15 +20,14 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 
 # Upper limit of the bytes that are read ahead, over all files.
 _READ_AHEAD_LIMIT = 256 << 20
-# Batches to prefetch: with two, one batch may be late without delaying a step.
-BATCHES_AHEAD = 2
+BATCHES_AHEAD = 2  # One batch may be late without delaying a step.
 _THREADS_PER_CORE = 4
 # Records that are parsed and drawn together: their headers are read, and their crops computed, by the same operations.
 _GROUP_RECORDS = 16
 # One group is prepared at a time for every four images that are decoded at a time.
 _IMAGES_PER_GROUP = 4
 
-# AutoGraph has nothing to convert in the pipeline, and takes seconds to find that out.
+# AutoGraph has nothing to convert here, and takes seconds to find that out.
 _no_autograph = tf.autograph.experimental.do_not_convert
 
 

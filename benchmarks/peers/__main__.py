@@ -82,11 +82,11 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 def write_files(data_dir: str, folder: str) -> None:
     """Writes the training images of records as files: FOLDER/LABEL/NUMBER.jpg."""
     from console.tensorflow_versions import tf
-    from data import records, tfrecord
+    from data import records, tfrecord_files
 
     unfinished = f'{folder}.unfinished'
     for shard, path in enumerate(records.find_shards(data_dir, records.TRAIN)):
-        for number, serialized in enumerate(tfrecord.serialized_in(path)):
+        for number, serialized in enumerate(tfrecord_files.serialized_in(path)):
             features = tf.train.Example.FromString(serialized).features.feature
             label = features['image/class/label'].int64_list.value[0]
             place = pathlib.Path(unfinished, f'{label:04d}')

@@ -1,7 +1,7 @@
 """Finds the tar shards of a data set: `train-00000.tar …` and `validation-00000.tar …`."""
 
 import os
-from typing import List, Sequence
+from typing import List
 
 from data import records
 
@@ -25,11 +25,3 @@ def find_shards(data_dir: str, split: str) -> List[str]:
             f'in {kinds}. Keep one.'
         )
     return paths
-
-
-def count_samples(paths: Sequence[str]) -> List[int]:
-    """The number of samples in each shard, including unusable ones; raises errors as `data.records.count_each`."""
-    # Only once for a data set, which then has them in `.records.json`: reading needs no other reader of tar files.
-    from data.tar.shard import count
-
-    return records.count_each(paths, count)

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from console.log import logger
 from console.messages import counted, shown
 from console.tensorflow_versions import tf
-from data import compression, ppm, remote
-from data.record_checker import RecordChecker, label_problem
+from data import ppm, remote
+from data.record_checker import RecordChecker, advice_on, label_problem
 from data.records import DataError
 from data.tar.layout import (
     BLANKS,
@@ -275,7 +275,7 @@ class Shard:
     def reason(self, sample: Sample) -> str:
         """`Sample.reason`, and for a compressed shard the command that unpacks it."""
         is_whole = sample.problem is Problem.DAMAGED and not sample.members[0].start
-        advice = compression.advice_on(self.read(0, BLOCK)) if is_whole else ''
+        advice = advice_on(self.read(0, BLOCK)) if is_whole else ''
         return f'{sample.reason} {advice}'.rstrip()
 
     def _sample(self, members: List[Member], label: Label) -> Sample:

@@ -15,7 +15,7 @@ from absl import app
 
 from benchmarks.measurement import cpu_seconds, reason_of
 from console.tensorflow_versions import tf
-from data import records, tfrecord
+from data import records, tfrecord_files
 from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config
 from inception_v3.input import device_images
@@ -56,9 +56,9 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
       DataError: the data set cannot be used.
     """
     paths = records.find_shards(source, records.TRAIN)
-    images = min(images, sum(tfrecord.count_records(paths)))
+    images = min(images, sum(tfrecord_files.count_records(paths)))
     shards = -(-images // images_per_shard)
-    serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord.serialized_in, paths)), images)
+    serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord_files.serialized_in, paths)), images)
     files: List[Tuple[str, int]] = []
     os.mkdir(os.path.join(folder, TFRECORD))
     for shard in range(shards):

@@ -8,7 +8,7 @@ from typing import Any, List, Sequence
 import pytest
 
 from console.tensorflow_versions import tf
-from data import record_counts, records, tfrecord
+from data import record_counts, records, tfrecord_files
 from data.sources import Source
 from tests.data.written_records import written
 
@@ -27,7 +27,7 @@ class Counter:
 
     def __call__(self, paths: Sequence[str]) -> List[int]:
         self.files += map(os.path.basename, paths)
-        return tfrecord.count_records(paths)
+        return tfrecord_files.count_records(paths)
 
 
 def test_count__reads_each_file_once(tmp_path: pathlib.Path) -> None:
@@ -69,7 +69,7 @@ def test_damaged_counts__are_replaced(content: str, tmp_path: pathlib.Path, capl
     paths = written(tmp_path, records.TRAIN, [4])
     path = tmp_path / '.records.json'
     path.write_text(content)
-    assert [each.records for each in record_counts.count(paths, tfrecord.count_records)] == [4]
+    assert [each.records for each in record_counts.count(paths, tfrecord_files.count_records)] == [4]
     assert json.loads(path.read_text())['train-00000-of-00001']['records'] == 4
     assert bool(content) == any(f'{path}: is damaged, and is written anew' in line for line in caplog.messages)
 
@@ -81,21 +81,21 @@ def test_counts__of_a_folder_that_cannot_be_written(tmp_path: pathlib.Path, monk
     def refuse(path: str, content: str) -> None:
         raise tf.errors.PermissionDeniedError(None, None, f'{path}: Read-only file system')
 
-    monkeypatch.setattr(record_counts.files, 'write_whole', refuse)
-    assert [each.records for each in record_counts.count(paths, tfrecord.count_records)] == [4]
+    monkeypatch.setattr('data.files.write_whole', refuse)
+    assert [each.records for each in record_counts.count(paths, tfrecord_files.count_records)] == [4]
     (line,) = caplog.messages
     assert line.startswith(f'{tmp_path}/.records.json: cannot be written, so the records are counted at each start: ')
 
 
 def test_count__of_a_missing_file_is_an_error(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=r'a file cannot be read: .*none'):
-        record_counts.count([f'{tmp_path}/none'], tfrecord.count_records)
+        record_counts.count([f'{tmp_path}/none'], tfrecord_files.count_records)
 
 
 def test_counts__that_cannot_be_read_are_made_again(tmp_path: pathlib.Path, caplog: Any) -> None:
     caplog.set_level('INFO')
     paths = written(tmp_path, records.TRAIN, [4])
     (tmp_path / '.records.json').mkdir()
-    assert [each.records for each in record_counts.count(paths, tfrecord.count_records)] == [4]
+    assert [each.records for each in record_counts.count(paths, tfrecord_files.count_records)] == [4]
     assert any(f'{tmp_path}/.records.json: cannot be read: ' in line for line in caplog.messages)
     assert any('so the records are counted at each start' in line for line in caplog.messages)

@@ -13,7 +13,7 @@ from typing import Any, Callable, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import checks, records, remote, tfrecord
+from data import checks, records, remote, tfrecord, tfrecord_files
 from data.convert import writing
 from tests.data.written_records import written
 from tests.support.photos import Photo, photo_example
@@ -24,9 +24,9 @@ def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> Non
     paths = written(tmp_path, records.TRAIN, [3, 0, 1000])
     writing.write_shards(str(tmp_path), 'photos', [functools.partial(photo_example, photo) for photo in photos], 1)
     photos_path = records.shard_path(str(tmp_path), 'photos', 0, 1)
-    assert tfrecord.count_records([*paths, photos_path]) == [3, 0, 1000, len(photos)]
+    assert tfrecord_files.count_records([*paths, photos_path]) == [3, 0, 1000, len(photos)]
     # A new file with the same name is counted again.
-    assert tfrecord.count_records(written(tmp_path, records.TRAIN, [4, 0, 1000])) == [4, 0, 1000]
+    assert tfrecord_files.count_records(written(tmp_path, records.TRAIN, [4, 0, 1000])) == [4, 0, 1000]
 
 
 def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
@@ -35,7 +35,7 @@ def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
     pathlib.Path(cut_short).write_bytes(content[:-3])
     # A length that points beyond the end.
     pathlib.Path(damaged).write_bytes(b'\xff' * 12 + content[12:])
-    assert tfrecord.count_records([whole, cut_short, damaged]) == [6, 6, 1]
+    assert tfrecord_files.count_records([whole, cut_short, damaged]) == [6, 6, 1]
 
 
 @pytest.mark.parametrize('bytes_after', [1, 7, 8, 11])
@@ -48,14 +48,14 @@ def test_truncated_length__is_refused(bytes_after: int, tmp_path: pathlib.Path) 
     assert len([*tf.io.tf_record_iterator(path)]) == 3
     message = f'^{path}, record 3: .*length of a record is truncated at byte {size}'
     check_first: Callable[[List[str]], Any] = functools.partial(checks.check_not_empty, 'tfrecord')
-    for check in (tfrecord.count_records, check_first):
+    for check in (tfrecord_files.count_records, check_first):
         with pytest.raises(records.DataError, match=message):
             check([path])
     with pytest.raises(tf.errors.DataLossError, match=f'truncated at byte {size}'):
-        [*tfrecord.serialized_in(path)]
+        [*tfrecord_files.serialized_in(path)]
     with open(path, 'ab') as file:
         file.write(bytes(12 - bytes_after))
-    assert tfrecord.count_records([path]) == [4]
+    assert tfrecord_files.count_records([path]) == [4]
 
 
 @pytest.mark.parametrize(('length', 'is_refused'), [(2**31 - 1, False), (2**31, True), (2**63, True)])
@@ -72,7 +72,7 @@ def test_length__has_31_bits(length: int, is_refused: bool, tmp_path: pathlib.Pa
 
 def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=f'{tmp_path}/none: cannot be read'):
-        tfrecord.count_records([f'{tmp_path}/none'])
+        tfrecord_files.count_records([f'{tmp_path}/none'])
 
 
 def test_a_split_needs_a_record_in_some_file(tmp_path: pathlib.Path) -> None:
@@ -118,12 +118,12 @@ def test_compressed_files__are_recognized_by_their_content(tmp_path: pathlib.Pat
     kinds = ['', '', '', '', 'GZIP', 'GZIP', 'ZLIB', 'ZLIB']
     paths = [compressed(tmp_path / f'{i}', each, kind) for i, (each, kind) in enumerate(zip(lengths, kinds))]
     assert [tfrecord.compression_of(path) for path in paths] == kinds
-    assert tfrecord.count_records(paths) == [1, 1, 1, 2, 0, 3, 0, 2]
+    assert tfrecord_files.count_records(paths) == [1, 1, 1, 2, 0, 3, 0, 2]
     checks.check_not_empty('tfrecord', paths, 9)
     for path, expected in zip(paths, lengths):
         found = all_read(paths, path)
         assert [len(record) for record in found] == expected
-        assert [*tfrecord.serialized_in(path)] == found
+        assert [*tfrecord_files.serialized_in(path)] == found
     (tmp_path / 'none').touch()
     assert tfrecord.compression_of(f'{tmp_path}/none') == ''
 
@@ -151,10 +151,10 @@ def test_compressed_file__with_another_end_is_refused(
     path = f'{tmp_path}/bad'
     checks.check_not_empty('tfrecord', [path])
     with pytest.raises(records.DataError, match=f'{path}: cannot be read: '):
-        tfrecord.count_records([path])
+        tfrecord_files.count_records([path])
     found = []
     with pytest.raises(tf.errors.DataLossError):
-        for record in tfrecord.serialized_in(path):
+        for record in tfrecord_files.serialized_in(path):
             found.append(record)
     # 2.15 reads all streams of gzip.
     assert len(found) == complete or (fault, kind, len(found)) == ('another stream', 'GZIP', 5)

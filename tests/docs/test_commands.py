@@ -47,7 +47,7 @@ def program_of(words: Sequence[str]) -> str:
 
 def arguments_of(words: Sequence[str]) -> Sequence[str]:
     """The arguments of such a program."""
-    return words[3 if words[1] == 'inception-v3' else 4 :]
+    return words[3 if words[1:2] == ['inception-v3'] else 4 :]
 
 
 # Commands that make a file of the documentation again, and take no argument.

@@ -60,5 +60,5 @@ def test_guide__ten_steps_of_inception_v3_give_the_weights_of_the_full_program(c
 
 
 def test_guide__trains_as_the_preset_does() -> None:
-    changes = {'model_dir': 'runs/guide', 'export_dir': None, 'seed': 1}
+    changes = {'model_dir': 'runs/guide', 'export_dir': None, 'save_summary_steps': 100, 'seed': 1}
     assert Config(**{**PRESETS['digits'], **changes}) == guide.CONFIG

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
-from data import records, tfrecord
+from data import records, tfrecord_files
 from inception_v3.commands.predict.classifier import of_saved_model
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -44,7 +44,7 @@ def serve(path: str, export_dir: str, data_dir: str) -> None:
     """Saves the probabilities that the SavedModel in `export_dir` returns for 16 validation images."""
     (saved_model,) = pathlib.Path(export_dir).glob('[0-9]*')
     shards = records.find_shards(data_dir, records.VALIDATION)
-    serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord.serialized_in, shards)), 16)
+    serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord_files.serialized_in, shards)), 16)
     features = [tf.train.Example.FromString(record).features.feature for record in serialized]
     classifier = of_saved_model(str(saved_model))
     encoded = [feature['image/encoded'].bytes_list.value[0] for feature in features]

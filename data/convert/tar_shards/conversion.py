@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from console import native_messages
 from console.messages import counted, printable, shown
 from console.tensorflow_versions import tf
-from data import checks, dataset_info, encoding, exif, ppm, record_checker, records, remote, tfrecord
+from data import checks, dataset_info, encoding, exif, ppm, record_checker, records, remote, tfrecord_files
 from data.convert import conversion, writing
 from data.convert.conversion import listed
 from data.convert.intake import DAMAGED, ROTATED, damage_in
@@ -116,7 +116,7 @@ def _label_and_image(example: tf.train.Example) -> Tuple[int, bytes]:
 
 def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Example]:
     try:
-        for position, serialized in enumerate(tfrecord.serialized_in(path)):
+        for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
             example = record_checker.parse_example(serialized)
             labels = example.features.feature[_LABEL].int64_list.value if example else ()
             problem, messages = images.label_problem(max(labels, default=0)), ''

@@ -13,7 +13,7 @@ import pytest
 import sklearn.metrics
 
 from console.tensorflow_versions import tf
-from data import dataset_info, records, tfrecord
+from data import dataset_info, records, tfrecord_files
 from data.convert.tar_shards import conversion as tar_shards
 from data.tar.shard import Shard
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
@@ -86,7 +86,7 @@ def confusion_of(report: Dict[str, Any]) -> np.ndarray:
 
 def record_at(path: str, position: int) -> Tuple[bytes, int]:
     """Returns the image and the label of a record."""
-    feature = tf.train.Example.FromString([*tfrecord.serialized_in(path)][position]).features.feature
+    feature = tf.train.Example.FromString([*tfrecord_files.serialized_in(path)][position]).features.feature
     return feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
 
 
@@ -233,7 +233,7 @@ def test_visible__pixels_that_the_network_saw(
 def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
-    all_records = [*tfrecord.serialized_in(path)]
+    all_records = [*tfrecord_files.serialized_in(path)]
     example = tf.train.Example.FromString(all_records[0])
     example.features.feature['image/encoded'].bytes_list.value[:] = [b'no image']
     with tf.io.TFRecordWriter(path) as writer:

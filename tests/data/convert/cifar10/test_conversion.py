@@ -18,6 +18,7 @@ from data import dataset_info, records
 from data.convert import conversion
 from data.convert.cifar10 import __main__ as cifar10
 from data.convert.cifar10 import shards as cifar10_shards
+from data.formats import FORMATS
 from data.tar import files as tar_files
 from data.tar.shard import Shard
 from tests.data.convert.cifar10.archives import NAMES
@@ -61,7 +62,7 @@ def test_shards__repeat_every_image_equally_often(split: str, published: Publish
 def test_shards__sizes_and_description(shards: pathlib.Path) -> None:
     names = [f'train-{n:05d}-of-00005.tar' for n in range(5)] + [f'validation-{n:05d}-of-00002.tar' for n in range(2)]
     assert sorted(os.listdir(str(shards))) == ['conversion.json', 'dataset.json', *names]
-    assert tar_files.count_samples([str(shards / name) for name in names]) == [150] * 5 + [45] * 2
+    assert FORMATS['tar'].count_records([str(shards / name) for name in names]) == [150] * 5 + [45] * 2
     info = dataset_info.read(str(shards))
     assert info and (info.name, info.train_images, info.validation_images) == ('cifar10', 750, 90)
     assert (info.num_classes, info.class_names) == (11, ['background', *NAMES])
