@@ -165,7 +165,9 @@ def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Pa
     unusable = photo_example(pieces[15])
     set_boxes(unusable, ymin=[0.1], xmin=[float('nan')], ymax=[0.5], xmax=[0.6])
     write(data_dir, records.VALIDATION, [unusable, *map(photo_example, pieces[16:])], 2)
-    (warning,) = (text for text in report_of(data_dir)['warnings'] if text.startswith('validation '))
+    changed = report_of(data_dir)
+    assert changed['errors'] == []
+    (warning,) = (text for text in changed['warnings'] if text.startswith('validation '))
     assert warning.startswith('validation records whose boxes cannot be used: 1. Evaluation ignores boxes. ')
     in_pixels, over_the_edge = report['warnings']
     assert in_pixels.startswith('train boxes in pixels instead of fractions of the image: 1 of 6; without area: 3.')
