@@ -1,8 +1,7 @@
 """Measures an input pipeline: a session reads images from it, in a process of its own.
 
 The process has its own TensorFlow, threads and memory, so that all of its CPU time and its memory peak are the
-pipeline's. It runs this module, `python -m benchmarks.measurement`, which reads a `Run` as JSON from standard input and
-prints a `Measurement` as JSON.
+pipeline's. It runs `benchmarks.pipelines`, which reads a `Run` as JSON from standard input and prints a `Measurement`.
 """
 
 import contextlib
@@ -15,16 +14,10 @@ import sys
 import time
 from typing import Any, Callable, Dict, Hashable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar
 
-from absl import app
-
 from console import processes
-from console.errors import DONE, RETRY, RetryableError
+from console.errors import RetryableError
 from inception_v3.config import Config
 
-# Batches before the measurement starts: they fill the shuffle buffer and start all threads.
-_WARM_UP_BATCHES = 2
-# With fewer batches, a batch that is partly prepared at the start or the end would distort the result.
-_LEAST_BATCHES = 4
 # Seconds after which a measurement counts as hung.
 _TIMEOUT = 1800
 # Seconds between checks of a measurement, and the fraction of the machine's memory that must stay available.
@@ -101,31 +94,6 @@ Measured = Dict[Run, List[Measurement]]
 Failed = Dict[Run, str]
 
 
-def perform(run: Run) -> Measurement:
-    """Measures in this process.
-
-    Raises:
-      DataError: the data set cannot be used.
-    """
-    from benchmarks.pipelines import build
-    from console.tensorflow_versions import tf
-    from inception_v3.metrics import PADDING_LABEL
-
-    def images_in(element: Any) -> int:
-        # Without the padding of evaluation's last batch.
-        return int((element[1] != PADDING_LABEL).sum()) if run.until == TRANSFER else run.batch_size
-
-    batches = max(_LEAST_BATCHES, -(-run.images // run.batch_size))
-    with tf.Graph().as_default(), tf.Session() as session:
-        next_batch = tf.data.make_one_shot_iterator(build(run)).get_next()
-        for _ in range(_WARM_UP_BATCHES):
-            session.run(next_batch)
-        cpu, clock = cpu_seconds(), time.perf_counter()
-        images = sum(images_in(session.run(next_batch)) for _ in range(batches))
-        cpu, clock = cpu_seconds() - cpu, time.perf_counter() - clock
-    return Measurement(images, 1000 * cpu / images, images / clock, peak_bytes() / 1e6)
-
-
 def cpu_seconds() -> float:
     """The CPU time of this process in seconds: all threads, user and system."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -148,7 +116,7 @@ def measure(run: Run, python: str = sys.executable) -> Measurement:
     """
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
-    command = [python, *processes.module('benchmarks.measurement')[1:]]
+    command = [python, *processes.module('benchmarks.pipelines')[1:]]
     return Measurement(**answer_of(command, run.to_json(), environment, _TIMEOUT))
 
 
@@ -264,20 +232,3 @@ def be_killed_first() -> None:
 def reason_of(error: Exception) -> str:
     """The message of an error on one line, without the operations that TensorFlow appends."""
     return ' '.join(getattr(error, 'message', str(error)).partition('[[')[0].split())
-
-
-def main() -> int:
-    """Prints the measurement of the run that standard input describes; returns the exit code of the process."""
-    from console.tensorflow_versions import tf
-
-    be_killed_first()
-    try:
-        print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
-    except (app.UsageError, tf.errors.OpError) as error:
-        print(reason_of(error), file=sys.stderr)
-        return RETRY
-    return DONE
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -3,17 +3,41 @@
 The naive one: record → parse → decode the whole image → convert it to float → crop → resize → flip → colour → scale, in
 a parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
 distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
+
+Run as a process, this module measures the `Run` that standard input has as JSON.
 """
 
-from typing import Tuple
+import json
+import sys
+import time
+from typing import Any, Tuple
 
-from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
+from absl import app
+
+from benchmarks.measurement import (
+    DECODING,
+    PARSING,
+    PREPROCESSING,
+    STORAGE,
+    TRANSFER,
+    Measurement,
+    Run,
+    be_killed_first,
+    cpu_seconds,
+    peak_bytes,
+    reason_of,
+)
+from console.errors import DONE, RETRY
 from console.tensorflow_versions import tf
 from data import records
 from data.sources import source_of
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input_pipeline import InputPipeline
 
+# Batches before the measurement starts: they fill the shuffle buffer and start all threads.
+_WARM_UP_BATCHES = 2
+# With fewer batches, a batch that is partly prepared at the start or the end would distort the result.
+_LEAST_BATCHES = 4
 _CHANNEL_MEANS = (123.68, 116.78, 103.94)
 _RESIZE_METHODS = 4
 _COLOR_ORDERINGS = 4
@@ -44,6 +68,28 @@ def build(run: Run) -> tf.data.Dataset:
         # The options include the number of threads.
         dataset = dataset.with_options(whole.options())
     return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
+
+
+def perform(run: Run) -> Measurement:
+    """Measures in this process.
+
+    Raises:
+      DataError: the data set cannot be used.
+    """
+
+    def images_in(element: Any) -> int:
+        # Without the padding of evaluation's last batch.
+        return int((element[1] != PADDING_LABEL).sum()) if run.until == TRANSFER else run.batch_size
+
+    batches = max(_LEAST_BATCHES, -(-run.images // run.batch_size))
+    with tf.Graph().as_default(), tf.Session() as session:
+        next_batch = tf.data.make_one_shot_iterator(build(run)).get_next()
+        for _ in range(_WARM_UP_BATCHES):
+            session.run(next_batch)
+        cpu, clock = cpu_seconds(), time.perf_counter()
+        images = sum(images_in(session.run(next_batch)) for _ in range(batches))
+        cpu, clock = cpu_seconds() - cpu, time.perf_counter() - clock
+    return Measurement(images, 1000 * cpu / images, images / clock, peak_bytes() / 1e6)
 
 
 class NaivePipeline:
@@ -191,3 +237,18 @@ def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:
     for letter in ordering:
         image = adjust[letter](image)
     return tf.clip_by_value(image, 0.0, 1.0)
+
+
+def main() -> int:
+    """Prints the measurement of the run that standard input describes; returns the exit code of the process."""
+    be_killed_first()
+    try:
+        print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
+    except (app.UsageError, tf.errors.OpError) as error:
+        print(reason_of(error), file=sys.stderr)
+        return RETRY
+    return DONE
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -26,15 +26,15 @@ LAYERS = (
     ('commands', 'main'),
     ('train_and_evaluate',),
     ('run',),
-    ('estimator',),
-    ('input_pipeline', 'model_fn', 'data_set'),
-    ('input', 'fitting', 'batch_norm', 'moving_average', 'optimizers'),
-    ('weights', 'flags', 'seeding', 'host_call', 'learning_rate'),
-    ('presets', 'rules', 'tpu'),
-    ('config', 'epochs', 'networks', 'metrics', 'loss_scale'),
+    ('data_set', 'estimator'),
+    ('fitting',),
+    ('flags', 'input_pipeline', 'model_fn'),
+    ('batch_norm', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
+    ('host_call', 'learning_rate', 'metrics', 'presets', 'tpu', 'weights'),
+    ('config', 'epochs', 'loss_scale', 'networks'),
 )
 
-# What a reader must have in reach to read a module: the lines of all that it imports, itself included.
+# What a reader must have in reach to read a module: the lines of all that it imports at its beginning, itself included.
 CLOSURES = {
     'inception_v3.learning_rate': 1200,
     'inception_v3.optimizers': 1200,
@@ -63,8 +63,10 @@ def modules() -> Dict[str, pathlib.Path]:
     }
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def imported(tree: ast.AST, with_functions: bool = True) -> Iterator[str]:
     """The names that a module imports anywhere, but for its types alone: of `from a import b`, both a and a.b."""
+    if isinstance(tree, ast.FunctionDef) and not with_functions:
+        return
     if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == 'TYPE_CHECKING':
         return
     if isinstance(tree, ast.Import):
@@ -74,7 +76,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
         yield str(tree.module)
         yield from (f'{tree.module}.{alias.name}' for alias in tree.names)
     for node in ast.iter_child_nodes(tree):
-        yield from imported(node)
+        yield from imported(node, with_functions)
 
 
 @pytest.fixture(scope='module')
@@ -141,7 +143,7 @@ def test_every_module_of_the_program_has_a_place(graph: Graph) -> None:
 def test_packages_themselves_import_only_the_settings_of_tensorflow() -> None:
     names = [name for row in PACKAGES for package in row for name in (ROOT / package).rglob('__init__.py')]
     found = {target for path in names for target in imported(ast.parse(path.read_text()))}
-    assert found <= {'console', 'console.tensorflow_settings'}
+    assert found <= {'console', 'console.tensorflow_settings', 'os', 'sys'}
 
 
 def test_packages_import_only_packages_below_them(graph: Graph) -> None:
@@ -164,9 +166,15 @@ def test_the_documented_program_stands_alone(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize('module', CLOSURES)
-def test_a_module_can_be_read_alone(graph: Graph, module: str) -> None:
-    paths = modules()
-    lines = {name: len(paths[name].read_text().splitlines()) for name in {module, *reachable(graph, module)}}
+def test_a_module_can_be_read_alone(module: str) -> None:
+    paths, waiting, lines = modules(), [module], {}
+    while waiting:
+        name = waiting.pop()
+        text = paths[name].read_text()
+        lines[name] = len(text.splitlines())
+        # Functions import what they rarely need.
+        at_the_beginning = {each for node in ast.parse(text).body for each in imported(node, with_functions=False)}
+        waiting += at_the_beginning & paths.keys() - lines.keys() - {*waiting}
     assert sum(lines.values()) <= CLOSURES[module], sorted(lines.items(), key=lambda item: -item[1])[:10]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from benchmarks import balance, measurement
+from benchmarks import balance, measurement, pipelines
 from inception_v3.run.profiling.profile import Profile
 
 
@@ -57,7 +57,7 @@ def test_command__hosts_share_the_batch(capsys: Any) -> None:
 @pytest.mark.program
 @pytest.mark.both
 def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(measurement, 'measure', measurement.perform)
+    monkeypatch.setattr(measurement, 'measure', pipelines.perform)
     sizes = ['--train_batch_size=64', '--height=75', '--width=75', '--followup_shuffle_buffer_size=8']
     given = [f'--data_dir={photo_dir}', '--images=16', '--repeats=1', *sizes]
     code, out, err = run(capsys, '--json', '--step_ms=50', *given)

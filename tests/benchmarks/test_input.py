@@ -9,7 +9,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from benchmarks import comparison, measurement
+from benchmarks import comparison, measurement, pipelines
 from benchmarks import input as input_benchmark
 from benchmarks.comparison import Spread
 from benchmarks.measurement import (
@@ -271,7 +271,7 @@ def test_sweep__of_batches_measures_their_memory(digits_dir: str, capsys: Any) -
 def test_files__can_be_swept_and_tar_shards_compared(
     photo_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    monkeypatch.setattr(measurement, 'measure', measurement.perform)
+    monkeypatch.setattr(measurement, 'measure', pipelines.perform)
     data_dir = str(tmp_path / 'photos')
     shutil.copytree(photo_dir, data_dir)
     sweep = ['--sweep=files', '--values=9', '--json', '--train_batch_size=4']

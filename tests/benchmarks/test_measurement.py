@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from benchmarks import measurement
+from benchmarks import measurement, pipelines
 from benchmarks.measurement import DECODING, STORAGE, TRANSFER, Measured, MeasurementError, Run, interleave
 from inception_v3.config import Config
 
@@ -28,10 +28,10 @@ def config(photo_dir: str) -> Config:
 
 def test_perform__does_not_count_padding(config: Config) -> None:
     # Five images are batches of 4 and of 1; after two batches of warm-up at least four are measured.
-    assert measurement.perform(Run(False, False, TRANSFER, config, 1)).images == 10
-    assert measurement.perform(Run(True, False, TRANSFER, config, 1)).images == 10
-    assert measurement.perform(Run(False, True, TRANSFER, config, 21)).images == 24
-    assert measurement.perform(Run(False, False, STORAGE, config, 21)).images == 24
+    assert pipelines.perform(Run(False, False, TRANSFER, config, 1)).images == 10
+    assert pipelines.perform(Run(True, False, TRANSFER, config, 1)).images == 10
+    assert pipelines.perform(Run(False, True, TRANSFER, config, 21)).images == 24
+    assert pipelines.perform(Run(False, False, STORAGE, config, 21)).images == 24
 
 
 @pytest.mark.program

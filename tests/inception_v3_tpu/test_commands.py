@@ -14,14 +14,18 @@ from tests.test_house import PACKAGES, ROOT
 
 # Modules that other modules start as processes, and programs to read, which are not installed.
 INTERNAL = {
-    *('examples.guide', 'examples.eager_revnet'),
-    *('benchmarks.measurement', 'data.convert.imagenet.beam', 'studies.revnet_memory.training', 'inception_v3_tpu'),
-    *('studies.streaming.object_store', 'inception_v3.commands.provenance.repetition'),
-    *(
-        'inception_v3.commands.weights.torch_forward',
-        *(f'benchmarks.peers.{library}_input' for library in ('dali', 'torchvision', 'webdataset')),
-    ),
-    *('benchmarks.peers.keras_steps', 'benchmarks.peers.torchvision_steps'),
+    'benchmarks.pipelines',
+    'benchmarks.steps',
+    'data.convert.imagenet.beam',
+    'examples.eager_revnet',
+    'examples.guide',
+    'inception_v3.commands.provenance.repetition',
+    'inception_v3.commands.weights.torch_forward',
+    'inception_v3_tpu',
+    'studies.revnet_memory.training',
+    'studies.streaming.object_store',
+    'studies.streaming.pipelines',
+    *(f'benchmarks.peers.{library}' for library in ('dali', 'keras', 'torchvision', 'webdataset')),
 }
 
 
