@@ -136,7 +136,7 @@ def test_log_on_a_tpu__has_a_line_for_each_loop(
     statuses = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
     # Loops of two steps, and evaluations after three and five.
     assert [(status.step, status.epoch, status.device) for status in statuses if status] == [
-        *((2, 1, 'TPU:0'), (3, 1, 'TPU:0'), (5, 2, 'TPU:0')),
+        *((2, 1, 'TPU:0'), (3, 1, 'TPU:0'), (5, 2, 'TPU:0'))
     ]
     epochs = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
     assert [match.group(1, 3, 4, 6) for match in epochs] == [('1', '24', '12', '2'), ('2', '16', '8', '2')]

@@ -30,12 +30,7 @@ DOCUMENTED: Dict[str, Any] = {
     **{'cr_distortion_range': 0.1, 'use_fast_color_distort': True},
 }
 NEW: Dict[str, Any] = {
-    **{
-        'num_train_images': 1281167,
-        'num_eval_images': 50000,
-        'max_bad_records': 0,
-        'random_flip': True,
-    },
+    **{'num_train_images': 1281167, 'num_eval_images': 50000, 'max_bad_records': 0, 'random_flip': True},
     **{
         'crop_padding': 4,
         'crop_area_min': 0.05,
@@ -96,11 +91,7 @@ def test_defaults__equal_the_documented_ones() -> None:
         ('data_dir', 'a\0', r'--data_dir=a\x00: must be a UTF-8 string without control characters.'),
         ('network', 'vgg16', f'--network=vgg16: must be {", ".join([*NETWORKS][:-1])} or {[*NETWORKS][-1]}.'),
         *(
-            (
-                'step_epochs',
-                wrong,
-                f'--step_epochs={wrong}: must be increasing epochs from 1, such as 30,60,80.',
-            )
+            ('step_epochs', wrong, f'--step_epochs={wrong}: must be increasing epochs from 1, such as 30,60,80.')
             for wrong in ('', '30,', '60,30', '30,30', '0,30', '1.5', 'a')
         ),
         ('seed', 2**31, '--seed=2147483648: must be at most 2147483647.'),

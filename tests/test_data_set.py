@@ -33,8 +33,7 @@ def folder(tmp_path: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ('mode', 'splits'),
-    [('train', ['train']), ('eval', ['validation']), ('train_and_eval', ['train', 'validation'])],
+    ('mode', 'splits'), [('train', ['train']), ('eval', ['validation']), ('train_and_eval', ['train', 'validation'])]
 )
 def test_splits_of__a_mode(mode: str, splits: List[str]) -> None:
     assert data_set.splits_of(Config(mode=mode)) == splits

@@ -125,8 +125,7 @@ def test_as_evaluated__equals_the_images_of_evaluation() -> None:
 
 
 @pytest.mark.parametrize(
-    ('is_training', 'transpose'),
-    [(True, True), (False, False), further(True, False), further(False, True)],
+    ('is_training', 'transpose'), [(True, True), (False, False), further(True, False), further(False, True)]
 )
 def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
     photo_dir: str, is_training: bool, transpose: bool

@@ -25,17 +25,9 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
         '--eval_batch_size=100: must be a multiple of the number of TPU cores, --num_shards=8; the nearest is 96.',
         {'use_tpu': False},
     ),
-    (
-        {'master': 'http://a'},
-        '--master=http://a: must be an address that begins with grpc://.',
-        {'master': 'grpc://a'},
-    ),
+    ({'master': 'http://a'}, '--master=http://a: must be an address that begins with grpc://.', {'master': 'grpc://a'}),
     ({'master': 'grpc:a'}, '--master=grpc:a: must be an address that begins with grpc://.', {'master': ''}),
-    (
-        {'master': 'grpc://a', 'tpu': 'node'},
-        '--master=grpc://a: replaces --tpu; leave out --tpu=node.',
-        {'tpu': None},
-    ),
+    ({'master': 'grpc://a', 'tpu': 'node'}, '--master=grpc://a: replaces --tpu; leave out --tpu=node.', {'tpu': None}),
     (
         {'master': 'grpc://a', 'tpu': 'emulated:8'},
         '--master=grpc://a: an emulated TPU, --tpu=emulated:8, has no address.',
@@ -63,11 +55,7 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
         '--precision=float16: is for GPUs; a TPU computes in bfloat16. Give --precision=bfloat16.',
         {'use_tpu': False},
     ),
-    (
-        {'layout': 'NCHW'},
-        '--layout=NCHW: is for GPUs; a TPU computes in NHWC. Leave out --layout.',
-        {'use_tpu': False},
-    ),
+    ({'layout': 'NCHW'}, '--layout=NCHW: is for GPUs; a TPU computes in NHWC. Leave out --layout.', {'use_tpu': False}),
     (
         {'layout': 'NCHW', 'use_tpu': False, 'accelerator': 'cpu'},
         '--layout=NCHW: is for GPUs; a CPU computes in NHWC. Leave out --layout.',

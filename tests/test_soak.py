@@ -58,11 +58,7 @@ def test_memory_files_and_threads__do_not_grow_over_1000_steps(digits_dir: str, 
             program.wait()
     assert program.returncode == 0, (tmp_path / 'log').read_text()
     cycle_by_cycle = [
-        Sample(
-            max(s.memory for s in of_cycle),
-            min(s.files for s in of_cycle),
-            min(s.threads for s in of_cycle),
-        )
+        Sample(max(s.memory for s in of_cycle), min(s.files for s in of_cycle), min(s.threads for s in of_cycle))
         for cycle, of_cycle in sorted(cycles.items())
         if cycle < STEPS // STEPS_PER_CYCLE
     ]

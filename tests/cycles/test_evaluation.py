@@ -76,8 +76,7 @@ def test_evaluation__does_not_record_a_diverged_result(copied: Config) -> None:
         copied, optimizer='sgd', learning_rate=1e30, train_steps=1, model_dir=f'{copied.model_dir}-new'
     )
     with pytest.raises(
-        TrainingError,
-        match=r'(weights are no longer finite|cross-entropy of the validation images is nan) in step 0',
+        TrainingError, match=r'(weights are no longer finite|cross-entropy of the validation images is nan) in step 0'
     ):
         execute(diverging)
     assert evaluations(diverging) == []

@@ -97,18 +97,7 @@ def arguments(draw: Callable) -> List[str]:
     return found
 
 
-FLAG_FILES = [
-    'good',
-    'itself',
-    'binary',
-    'empty',
-    'missing',
-    'folder',
-    'two',
-    'stray',
-    'wrong',
-    '',
-]
+FLAG_FILES = ['good', 'itself', 'binary', 'empty', 'missing', 'folder', 'two', 'stray', 'wrong', '']
 
 
 @pytest.fixture(scope='module', autouse=True)

@@ -81,10 +81,7 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     world: World, tmp_path: pathlib.Path, code: int
 ) -> None:
     given = ['--momentum=0.8', "--train_steps=7 '$(x)'"]
-    variables = {
-        'MODEL_DIR': "gs://bucket/it's mine",
-        'EXPORT_DIR': '',
-    }
+    variables = {'MODEL_DIR': "gs://bucket/it's mine", 'EXPORT_DIR': ''}
     world.call('--create', '--spot', *given, **variables, CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
     world.forget()

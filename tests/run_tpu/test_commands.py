@@ -12,18 +12,7 @@ import pytest
 
 from inception_v3 import flags
 from inception_v3.config import Config
-from tests.run_tpu.world import (
-    CHECKS,
-    CLUSTER,
-    CREATE,
-    DELETE,
-    LIMIT,
-    MARK,
-    ROOT,
-    TRAIN,
-    World,
-    unmarked,
-)
+from tests.run_tpu.world import CHECKS, CLUSTER, CREATE, DELETE, LIMIT, MARK, ROOT, TRAIN, World, unmarked
 
 TYPES = [f'v2-{cores}' for cores in (8, 32, 128, 256, 512)]
 TYPES += [f'v3-{cores}' for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)]

@@ -72,10 +72,7 @@ def test_deletion_without_effect__is_repeated(world: World) -> None:
     ('fields', 'parts'),
     [
         ({'acceleratorType': 'v3-8'}, ['is a v3-8, not a v2-8', 'TPU_TYPE']),
-        (
-            {'runtimeVersion': 'tpu-vm-tf-2.14.1'},
-            ['image tpu-vm-tf-2.14.1, not tpu-vm-tf-2.15.1-se', 'TPU_VERSION'],
-        ),
+        ({'runtimeVersion': 'tpu-vm-tf-2.14.1'}, ['image tpu-vm-tf-2.14.1, not tpu-vm-tf-2.15.1-se', 'TPU_VERSION']),
         ({'runtimeVersion': 'tpu-vm-tf-2.15.1-pod-se'}, ['has image tpu-vm-tf-2.15.1-pod-se,']),
         ({'acceleratorType': 'v2-32', 'runtimeVersion': 'v2-alpha'}, ['v2-32', 'v2-alpha']),
     ],

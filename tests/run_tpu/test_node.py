@@ -5,17 +5,7 @@ from typing import Any, Optional
 
 import pytest
 
-from tests.run_tpu.world import (
-    CHECKS,
-    CREATE,
-    DELETE,
-    LIMIT,
-    LIST_BUCKET,
-    OTHER,
-    PAUSE,
-    SILENT,
-    World,
-)
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, LIST_BUCKET, OTHER, PAUSE, SILENT, World
 
 pytestmark = pytest.mark.program
 
