@@ -19,8 +19,6 @@ from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 
-pytest_plugins = ['tests.support.cpu_time']
-
 # `assert` in these modules reports values, as in tests.
 pytest.register_assert_rewrite('tests.support', 'tests.remote')
 from tests.support.photos import Photo, encode_jpeg, photo_example

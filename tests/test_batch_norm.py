@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import batch_norm
 from inception_v3.batch_norm import BatchNorm, description
 from inception_v3.config import Config
-from inception_v3.networks.layers import NHWC
 
 DECAY = 0.9
 INPUTS = np.random.RandomState(0).normal(3.0, 2.0, [4, 5, 6, 3]).astype(np.float32)
@@ -204,23 +202,3 @@ def test_moments__of_a_single_value_have_no_correction() -> None:
         assert session.run(outputs).tolist() == [[[[0.0]]]]
         moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
-
-
-@pytest.mark.parametrize(
-    ('values', 'groups'),
-    [
-        ({'batch_norm': 'local'}, [None, None]),
-        ({'batch_norm': 'averaged'}, [None, [[0, 1, 2, 3]]]),
-        ({'batch_norm': 'synchronized'}, [[[0, 1, 2, 3]], None]),
-        ({'batch_norm': 'synchronized', 'batch_norm_group_size': 2}, [[[0, 1], [2, 3]], None]),
-        ({'batch_norm': 'synchronized', 'use_tpu': False}, [[[0]], None]),
-    ],
-)
-def test_batch_norm_for__takes_the_cores_of_a_run(values: Any, groups: Any, monkeypatch: Any) -> None:
-    config = Config(num_shards=4, batch_norm_decay=0.25, clear_update_collections=False, **values)
-    made: Any = {}
-    monkeypatch.setattr(batch_norm, 'BatchNorm', lambda *positional, **named: made.update(named, given=positional))
-    batch_norm.batch_norm_for(config, True)
-    averaged = {'averaged_over': groups[1], 'layout': NHWC}
-    assert made.pop('frozen').names == []
-    assert made == {'given': (True, 0.25, False), 'synchronized_over': groups[0], **averaged}

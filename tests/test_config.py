@@ -7,7 +7,7 @@ from typing import Any, Dict, Tuple
 import pytest
 
 from data import dataset_info
-from inception_v3.config import Config, ConfigError, differences, setting_of
+from inception_v3.config import Config, ConfigError, differences
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.presets import PRESETS
 from inception_v3.rules import check
@@ -113,44 +113,6 @@ def test_wrong_values__are_all_reported_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ('values', 'message'),
-    [
-        (
-            {'train_batch_size': 100},
-            'must be a multiple of the number of TPU cores, --num_shards=8; the nearest is 96.',
-        ),
-        ({'eval_batch_size': 3}, '--eval_batch_size=3: must be a multiple .* the nearest is 8.'),
-        ({'use_learning_rate_warmup': True, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1}, '--warmup_epochs=0'),
-        ({'max_bad_records': 1}, '--max_bad_records=1: needs --model_dir'),
-        ({'tpu': 'emulated:'}, '--tpu=emulated:: must be emulated:CORES or emulated:CORESxHOSTS'),
-        ({'tpu': 'emulated:0'}, '--tpu=emulated:0: must be emulated:CORES'),
-        ({'tpu': 'emulated:8x'}, '--tpu=emulated:8x: must be emulated:CORES'),
-        ({'tpu': 'emulated:8x3'}, '--tpu=emulated:8x3: 8 cores cannot be divided equally among 3 hosts'),
-        ({'tpu': 'emulated:4'}, '--num_shards=8: --tpu=emulated:4 has 4 cores'),
-        ({'tpu': 'emulated:8', 'master': 'grpc://a'}, '--master=grpc://a: an emulated TPU, .* has no address'),
-        ({'tpu': 'node', 'master': 'grpc://a'}, '--master=grpc://a: replaces --tpu; leave out --tpu=node'),
-        (
-            {'zero_init_last_scale': True},
-            '--zero_init_last_scale=True: --network=inception_v3 has no batch-norm scale at the end of a residual '
-            'block. Leave the flag out; it is allowed with resnet50.',
-        ),
-        ({'batch_norm_group_size': 2}, '--batch_norm_group_size=2: needs --batch_norm=synchronized; here it is local'),
-        (
-            {'batch_norm_group_size': 3, 'batch_norm': 'synchronized'},
-            '--batch_norm_group_size=3: must divide the number of cores, 8',
-        ),
-        (
-            {'batch_norm_group_size': 2, 'batch_norm': 'synchronized', 'use_tpu': False},
-            r'must divide the number of cores, 1 \(--use_tpu=False has one\)',
-        ),
-    ],
-)
-def test_contradictions__are_refused(values: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        check(Config(**values))
-
-
 @pytest.mark.parametrize('network', sorted(NETWORKS))
 def test_network__accepts_default_and_false_for_options_it_lacks(network: str) -> None:
     choices: Tuple[Dict[str, Any], ...] = (
@@ -165,32 +127,6 @@ def test_mode_eval__accepts_the_flags_of_a_run_on_more_cores() -> None:
     config = Config(batch_norm='synchronized', batch_norm_group_size=4, use_tpu=False, mode='eval')
     check(config)
     assert config.replicas == topology.hosts_of(config) == 1
-
-
-@pytest.mark.parametrize(
-    ('values', 'hosts'),
-    [
-        ({}, 1),
-        ({'num_shards': 32}, 4),
-        ({'num_shards': 2048, 'train_batch_size': 16384, 'eval_batch_size': 2048}, 256),
-        ({'tpu': 'emulated:8'}, 1),
-        ({'tpu': 'emulated:8x4'}, 4),
-        ({'tpu': 'emulated:8x4', 'use_tpu': False}, 1),
-    ],
-)
-def test_hosts__have_eight_cores_or_the_emulated_number(values: Dict[str, Any], hosts: int) -> None:
-    config = Config(**values)
-    assert topology.hosts_of(config) == hosts
-    assert config.is_emulated == (config.use_tpu and 'tpu' in values)
-
-
-def test_train_batch_size__need_not_divide_without_a_tpu() -> None:
-    check(Config(train_batch_size=100, use_tpu=False))
-
-
-def test_config__is_immutable() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Config().train_steps = 1  # type: ignore[misc]
 
 
 @pytest.mark.parametrize('preset', sorted(PRESETS))
@@ -222,13 +158,6 @@ def test_json__of_an_earlier_version_is_read_unless_its_pixels_would_differ() ->
 
 def test_differences__have_both_values() -> None:
     assert differences(Config(), Config(train_steps=5)) == ['train_steps: 213000 -> 5']
-
-
-def test_settings__have_a_group_and_a_help_text() -> None:
-    settings = [setting_of(field) for field in dataclasses.fields(Config)]
-    groups = ['cluster', 'data', 'preprocessing', 'network', 'optimizer', 'schedule', 'run', 'weights']
-    assert list(dict.fromkeys(setting.group for setting in settings)) == groups
-    assert all(len(setting.help) > 8 for setting in settings)
 
 
 def test_preset_imagenet_large_batch__keeps_the_epochs_and_warms_up() -> None:

@@ -2,16 +2,10 @@
 
 import fnmatch
 import json
-import os
 import pathlib
 import re
 import runpy
-import shlex
-import shutil
-import subprocess
 import sys
-import sysconfig
-import tempfile
 from distutils.core import run_setup
 from typing import Any, Dict, List, Tuple
 
@@ -128,13 +122,6 @@ def test_job__requests_the_whole_tpu_that_it_uses() -> None:
     assert f'--machine-type={MACHINE_TYPE} --num-nodes=0' in (ROOT / 'deploy' / 'job.yaml').read_text()
 
 
-@pytest.mark.parametrize('folder', ['deploy', 'studies/sweep', 'docs'])
-def test_files__do_not_use_tpu_nodes_or_the_container_registry(folder: str) -> None:
-    for path in (ROOT / folder).glob('*.*'):
-        for ended in ('cloud-tpus.google.com', 'KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS', 'gcr.io/', '--enable-tpu'):
-            assert ended.encode() not in path.read_bytes(), (path, ended)
-
-
 def test_job__is_checked_by_the_preflight_of_its_comments() -> None:
     text = (ROOT / 'deploy' / 'job.yaml').read_text()
     (comment,) = re.findall(r'inception-v3 preflight ([^\\]*)\\\n# +(.*)', text)
@@ -245,136 +232,3 @@ def test_job__has_limits_of_time_and_memory() -> None:
     resources = container()['resources']
     sizes = [int(resources[kind]['memory'][:-2]) for kind in ('requests', 'limits')]
     assert 1 <= sizes[0] <= sizes[1] and resources['requests']['cpu'] >= 1
-
-
-# The fields of the Kubernetes API, batch/v1 and v1, that the job uses.
-FIELDS = {
-    'Job': 'apiVersion kind metadata spec',
-    'Job.spec': 'backoffLimit podFailurePolicy activeDeadlineSeconds ttlSecondsAfterFinished template',
-    'Job.spec.podFailurePolicy': 'rules',
-    'Job.spec.podFailurePolicy.rules': 'action onExitCodes',
-    'Job.spec.podFailurePolicy.rules.onExitCodes': 'containerName operator values',
-    'Job.spec.template': 'metadata spec',
-    'Job.spec.template.spec': 'restartPolicy terminationGracePeriodSeconds automountServiceAccountToken '
-    'nodeSelector securityContext volumes containers',
-    'Job.spec.template.spec.securityContext': 'runAsUser runAsGroup seccompProfile',
-    'Job.spec.template.spec.securityContext.seccompProfile': 'type',
-    'Job.spec.template.spec.volumes': 'name emptyDir',
-    'Job.spec.template.spec.containers': 'name image args securityContext volumeMounts resources',
-    'Job.spec.template.spec.containers.securityContext': 'allowPrivilegeEscalation readOnlyRootFilesystem capabilities',
-    'Job.spec.template.spec.containers.securityContext.capabilities': 'drop add',
-    'Job.spec.template.spec.containers.volumeMounts': 'name mountPath',
-    'Job.spec.template.spec.containers.resources': 'requests limits',
-}
-
-
-def unknown_fields(value: Any, path: str = 'Job') -> List[str]:
-    if isinstance(value, list):
-        return [field for item in value for field in unknown_fields(item, path)]
-    if not isinstance(value, dict) or path.split('.')[-1] in (
-        'metadata',
-        'nodeSelector',
-        'requests',
-        'limits',
-        'emptyDir',
-    ):
-        return []
-    unknown = [f'{path}.{key}' for key in value if key not in FIELDS.get(path, '').split()]
-    return unknown + [field for key, each in value.items() for field in unknown_fields(each, f'{path}.{key}')]
-
-
-def test_job__has_only_fields_of_the_api() -> None:
-    assert unknown_fields(manifest()) == []
-
-
-def in_root(root: pathlib.Path, path: str) -> pathlib.Path:
-    """The place of an absolute path of the image."""
-    return root / path.lstrip('/')
-
-
-def copy_context(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Copies a file or folder of the build context, as COPY does."""
-    if source.is_file():
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copy(str(source), str(target))
-        return
-
-    def ignored(folder: str, names: List[str]) -> List[str]:
-        at = pathlib.Path(folder).relative_to(source)
-        return [name for name in names if not is_sent(str(at / name)) or name == '__pycache__']
-
-    shutil.rmtree(str(target))  # Files that an earlier COPY brought are in the folder, too.
-    shutil.copytree(str(source), str(target), ignore=ignored)
-
-
-def build_image(root: pathlib.Path) -> Dict[str, str]:
-    """Follows the Dockerfile in a folder; returns the environment."""
-    workdir = root
-    environment: Dict[str, str] = {}
-    for name, arguments in dockerfile():
-        if name == 'WORKDIR':
-            workdir = in_root(root, arguments)
-            workdir.mkdir(parents=True, exist_ok=True)
-        elif name == 'ENV':
-            key, value = arguments.split('=', 1)
-            environment[key] = str(in_root(root, value)) if key == 'PYTHONPATH' else value
-        elif name == 'COPY':
-            source, _ = arguments.split()
-            copy_context(ROOT / source, workdir)
-        elif name == 'RUN' and arguments.startswith('pip install'):
-            # The packages are those of the environment of the tests, which ./run installed.
-            if '--requirement=requirements.lock' in arguments:
-                assert (workdir / 'requirements.lock').read_text() == (ROOT / '.venv' / 'installed.lock').read_text()
-        elif name == 'RUN' and arguments.startswith('useradd'):
-            for file in ('passwd', 'group', 'shadow'):
-                in_root(root, '/etc').mkdir(exist_ok=True)
-                in_root(root, f'/etc/{file}').touch()
-            in_root(root, '/home').mkdir()
-            subprocess.run(['useradd', f'--prefix={root}', *shlex.split(arguments)[1:]], check=True)
-        elif name == 'RUN':
-            words = [str(in_root(root, w)) if w.startswith('/') else w for w in shlex.split(arguments)]
-            subprocess.run(words, cwd=str(workdir), check=True)
-        else:
-            assert name in ('FROM', 'ADD', 'USER', 'ENTRYPOINT'), name
-    return environment
-
-
-@pytest.mark.program
-@pytest.mark.skipif(os.getuid() != 0, reason='only root can become another user')
-def test_image__runs_as_its_user_and_writes_only_its_home(tmp_path: pathlib.Path) -> None:
-    root, venv = tmp_path / 'root', tmp_path / 'venv'
-    root.mkdir()
-    subprocess.run([sys.executable, '-m', 'venv', '--without-pip', str(venv)], check=True)
-    (packages,) = venv.glob('lib/python*/site-packages')
-    (packages / 'lock.pth').write_text(sysconfig.get_paths()['purelib'] + '\n')
-    python = venv / 'bin' / 'python'
-    environment = build_image(root)
-    home, temporary = in_root(root, environment['HOME']), in_root(root, '/tmp')
-    temporary.mkdir(mode=0o777)
-    temporary.chmod(0o777)
-    for folder in root.parents:
-        if folder.stat().st_uid == os.getuid() and str(folder).startswith(tempfile.gettempdir() + os.sep):
-            folder.chmod(0o755)
-    program = in_root(root, '/opt/inception_v3')
-    assert all(path.stat().st_mode & 0o444 == 0o444 for path in program.rglob('*'))
-    before = {path: path.stat().st_mtime_ns for path in root.rglob('*')}
-
-    # The user can read all files, since the Python of the tests may be in a private folder, and write none.
-    caps = ['--inh-caps=-all,+dac_read_search', '--ambient-caps=-all,+dac_read_search']
-    user = ['setpriv', f'--reuid={USER}', f'--regid={USER}', '--clear-groups', '--no-new-privs', *caps]
-    (entrypoint,) = arguments_of('ENTRYPOINT')
-    _, *module = json.loads(entrypoint)
-    flags_of_run = ['--preset=digits', '--train_steps=2', '--eval_total_size=64', '--model_dir=runs/two']
-    done = subprocess.run(
-        [*user, str(python), *module, *flags_of_run],
-        cwd=str(home),
-        env={**environment, 'HOME': str(home), 'TMPDIR': str(temporary), 'PATH': os.environ['PATH']},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout
-    assert (home / 'runs' / 'two' / 'checkpoint').exists()
-    written = {path for path in root.rglob('*') if before.get(path) != path.stat().st_mtime_ns} - {home, temporary}
-    assert [path for path in written if home not in path.parents and temporary not in path.parents] == []
-    assert {path.stat().st_uid for path in written} == {USER}

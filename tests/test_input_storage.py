@@ -20,7 +20,6 @@ from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.data.written_records import written
 from tests.support.graphs import type_in_1_15
-from tests.support.observations.inputs import nodes
 from tests.support.pipelines import Host, labels_of, read
 from tests.support.tiers import further
 
@@ -104,6 +103,15 @@ def compress(paths: Sequence[str]) -> None:
         with tf.io.TFRecordWriter(path, options=('', 'GZIP', 'ZLIB')[number % 3]) as writer:
             for record in serialized:
                 writer.write(record)
+
+
+def nodes(config: Config, kind: str) -> List[Any]:
+    """The operations of a kind, as 1.15 names it, in the training pipeline and its functions."""
+    with tf.Graph().as_default() as graph:
+        tf.data.make_initializable_iterator(InputPipeline(True, config)({'batch_size': 4}))
+        definition = graph.as_graph_def()
+    scopes = [definition.node, *(function.node_def for function in definition.library.function)]
+    return [node for scope in scopes for node in scope if type_in_1_15(node.op) == kind]
 
 
 @pytest.mark.parametrize('seed', [None, 3])

@@ -83,18 +83,6 @@ def test_user_errors__one_message_without_traceback(
         assert part.format(tmp=tmp_path, photos=photo_dir) in err
 
 
-def test_data_set__gives_the_sizes_unless_flags_do(photo_dir: str) -> None:
-    from inception_v3 import data_set, flags
-
-    def fitted(*arguments: str) -> Config:
-        return data_set.fit_to_data_set(flags.parse(['main', f'--data_dir={photo_dir}', *arguments]))
-
-    config = fitted()
-    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (5, 5, 6)
-    config = fitted('--num_train_images=5', '--num_classes=7')
-    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (5, 5, 7)
-
-
 FAKE = [*SMALL, '--use_data=fake', '--model_dir=m']
 
 

@@ -108,13 +108,6 @@ def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> 
         LoadEMAHook(checkpoint).begin()
 
 
-def test_load_ema_hook__needs_the_restore_operations_of_its_beginning(tmp_path: Any) -> None:
-    checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
-    tf.get_variable('w', [])
-    with tf.Session() as session, pytest.raises(AssertionError, match=r'begin\(\) comes first'):
-        LoadEMAHook(checkpoint).after_create_session(session, None)
-
-
 def test_load_ema_hook__loads_the_averages_after_the_initial_values(tmp_path: Any) -> None:
     # As in an evaluation: the session is first initialized, or restored from the weights themselves.
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)

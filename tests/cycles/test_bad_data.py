@@ -11,7 +11,6 @@ from data import record_counts, records
 from data.record_counts import FileRecords
 from data.records import DataError
 from inception_v3.config import Config
-from inception_v3.data_set import check_files
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import write_records
 from tests.support.runs import evaluations, execute
@@ -91,41 +90,6 @@ def test_bad_records__are_named_at_the_end_if_skipped(
     assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
 
 
-def test_run__refuses_max_bad_records_of_all_records(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
-    """With only bad records, the input pipeline would search for a good one forever."""
-    write_records(tmp_path / 'bad', 'train', [b'nonsense'] * 3)
-    config = dataclasses.replace(
-        copied, data_dir=str(tmp_path / 'bad'), mode='train', train_steps=100, max_bad_records=5
-    )
-    with pytest.raises(DataError, match='3 records, and --max_bad_records=5 allows all of them to be skipped'):
-        execute(config)
-
-
-@pytest.mark.parametrize('split', ['train', 'validation'])
-def test_run__refuses_files_without_records(copied: Config, photos: List[Photo], tmp_path: Any, split: str) -> None:
-    for name in ('train', 'validation'):
-        write_records(tmp_path / 'data', name, [] if name == split else [photo_example(photos[0]).SerializeToString()])
-    with pytest.raises(DataError, match=f'{split}-00000-of-00001: no records'):
-        execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data')))
-
-
-def test_run__refuses_fewer_files_than_hosts(photos: List[Photo], tmp_path: Any) -> None:
-    data_dir = str(tmp_path)
-    paths = [records.shard_path(data_dir, 'train', shard, 4) for shard in range(4)]
-    # Both files of the second host are empty.
-    for path, count in zip(paths, (1, 0, 1, 0)):
-        with tf.io.TFRecordWriter(path) as writer:
-            for _ in range(count):
-                writer.write(photo_example(photos[0]).SerializeToString())
-    one = Config(use_tpu=False, data_dir=data_dir)
-    check_files(one, 'train', paths)
-    two = dataclasses.replace(one, use_tpu=True, tpu='emulated:8x2', num_shards=8)
-    with pytest.raises(DataError, match='train-00001-of-00004 and the other files: no records'):
-        check_files(two, 'train', paths)
-    # A host without validation images feeds padding.
-    check_files(two, 'validation', paths)
-
-
 def test_run__names_a_file_with_fewer_records_than_were_counted(
     copied: Config, photos: List[Photo], tmp_path: Any
 ) -> None:
@@ -151,19 +115,6 @@ def test_run__names_bad_records_that_cannot_be_replaced(copied: Config, photos: 
     assert reason == '--seed=1: bad records follow each other, and none near them can replace them:'
     assert 'record 1: not a tf.train.Example' in found[0]
     assert advice == 'Repair the data, or train without --seed. The checkpoints are kept.'
-
-
-def test_run__names_files_that_are_not_read(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
-    write_records(tmp_path / 'data', 'validation', [photo_example(photos[0]).SerializeToString()])
-    for name in ('validation-00001-of-00001.gz', 'validation-00000-of-00001.bak', 'validation.txt'):
-        (tmp_path / 'data' / name).write_text('')
-    caplog.set_level('INFO')
-    execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data'), mode='eval'))
-    (note,) = [message for message in caplog.messages if 'not read' in message]
-    assert note == (
-        f'--data_dir={tmp_path}/data: not read, because not named like validation-00000-of-00001: '
-        'validation-00000-of-00001.bak, validation-00001-of-00001.gz'
-    )
 
 
 def test_run__names_a_truncated_record_file(copied: Config, photos: List[Photo], tmp_path: Any) -> None:

@@ -143,13 +143,6 @@ def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp
     assert 'accuracy unknown: this step has no evaluation' in str(origin.read(exported_path))
 
 
-@pytest.mark.parametrize('content', ['', '[]', '{"step": 1}', '{"model_dir": 1, "step": "x"}', '[' * 100000])
-def test_origin__of_a_damaged_file(tmp_path: Any, content: str) -> None:
-    (tmp_path / 'assets.extra').mkdir()
-    (tmp_path / 'assets.extra' / 'origin.json').write_text(content)
-    assert origin.read(str(tmp_path)) is None
-
-
 def test_remove_unfinished_export__leaves_those_of_other_runs(tmp_path: Any) -> None:
     first, second = (Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab')
     for config in (first, second):
@@ -180,9 +173,3 @@ def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_
     execute(raw)
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages'):
         execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
-
-
-def test_origin__of_an_earlier_version_has_the_defaults_of_later_settings(tmp_path: Any) -> None:
-    origin.write(str(tmp_path), origin.Origin('/run', 5, 'raw', 'digest', {'height': 75}))
-    found = origin.read(str(tmp_path))
-    assert found and found.settings['height'] == 75

@@ -112,7 +112,7 @@ def test_commands__every_path_exists(command: Command) -> None:
 def test_commands__pytest_is_given_what_it_knows(command: Command) -> None:
     words = words_of(command)[2:]
     options = [word for word in words if word.startswith('-')]
-    assert {option.partition('=')[0] for option in options} <= {'-m', '-n', '-s', '-k', '--max-cpu'}
+    assert {option.partition('=')[0] for option in options} <= {'-m', '-n', '-s', '-k'}
 
 
 @pytest.mark.program

@@ -39,14 +39,6 @@ def test_deletion__is_not_believed_of_another_answer(world: World, name: str) ->
     assert FOREIGN[name][1].strip() in done.stderr and 'done: gs' in done.stderr
 
 
-@pytest.mark.parametrize('name', FOREIGN)
-def test_deletion__survives_other_answers(either: World, name: str) -> None:
-    either.script(describe=[{}, {}, *[answers(name)] * 5], delete=[answers(name)])
-    done = either.call('--create')
-    assert (done.returncode, either.node) == (0, None)
-    assert either.log()[-3:] == [either.delete, PAUSE, either.delete]
-
-
 @pytest.mark.parametrize(
     'answer',
     [{'code': 1, 'says': 'ERROR: 503\n'}, {'prints': NODE}, {'says': 'WARNING: Some requests did not succeed\n'}],

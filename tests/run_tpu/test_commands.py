@@ -303,8 +303,3 @@ def test_shellcheck__finds_nothing() -> None:
     command = [str(shellcheck), *words]
     done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=LIMIT)
     assert (done.returncode, done.stdout) == (0, '')
-
-
-def test_files__are_small() -> None:
-    for path in (ROOT / 'run', ROOT / 'run_tpu.sh', *(ROOT / 'run_tpu').iterdir()):
-        assert len(path.read_text().splitlines()) <= 400, path

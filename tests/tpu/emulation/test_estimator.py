@@ -22,7 +22,6 @@ from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.evaluations import read_evaluations
 from inception_v3.tpu import slices, topology
-from inception_v3.tpu.emulation.estimator import notice
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import ONE_LAYER, make_small_config
 from tests.support.tiers import further
@@ -232,18 +231,6 @@ def test_emulated_cores__train_with_bytes_as_one_device_does(
         np.testing.assert_allclose(several[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
     # The rounding to bytes has an effect, so the cores did receive bytes.
     assert largest_difference(one, floats, '/weights') > 10 * largest_difference(one, several, '/weights')
-
-
-@pytest.mark.parametrize(
-    ('tpu', 'counts'),
-    [
-        ('emulated:1', '1 core on 1 host,'),
-        ('emulated:8', '8 cores on 1 host,'),
-        ('emulated:8x2', '8 cores on 2 hosts,'),
-    ],
-)
-def test_notice__counts_cores_and_hosts(tpu: str, counts: str) -> None:
-    assert f'THE TPU IS EMULATED: {counts}' in notice(topology.emulated(tpu))
 
 
 @pytest.mark.both

@@ -57,10 +57,6 @@ def py_func(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.py_func(lambda y: y, [x], tf.float32), x.shape)  # culprit
 
 
-def numpy_function(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.numpy_function(lambda y: y, [x], tf.float32), x.shape)  # culprit
-
-
 def py_function(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.py_function(tf.sin, [x], tf.float32), x.shape)  # culprit
 
@@ -68,10 +64,6 @@ def py_function(x: tf.Tensor) -> tf.Tensor:
 def print_v2(x: tf.Tensor) -> tf.Tensor:
     with tf.control_dependencies([tf.print('x', x)]):  # culprit
         return tf.identity(x)
-
-
-def print_v1(x: tf.Tensor) -> tf.Tensor:
-    return tf.Print(x, [x])  # culprit
 
 
 def string(x: tf.Tensor) -> tf.Tensor:
@@ -105,10 +97,8 @@ def no_resource(x: tf.Tensor) -> tf.Tensor:
     ('step', 'kind'),
     [
         (py_func, 'PyFunc'),
-        (numpy_function, 'PyFunc'),
         (py_function, 'EagerPyFunc'),
         (print_v2, 'PrintV2'),
-        (print_v1, 'Print'),
         (string, 'AsString'),
         (placeholder, 'Placeholder'),
         (inside_a_function, 'Print'),
