@@ -2,9 +2,12 @@
 
 import fnmatch
 import json
+import os
 import pathlib
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 from distutils.core import run_setup
 from typing import Any, Dict, List, Tuple
@@ -232,3 +235,30 @@ def test_job__has_limits_of_time_and_memory() -> None:
     resources = container()['resources']
     sizes = [int(resources[kind]['memory'][:-2]) for kind in ('requests', 'limits')]
     assert 1 <= sizes[0] <= sizes[1] and resources['requests']['cpu'] >= 1
+
+
+@pytest.mark.program
+def test_image__has_what_a_run_needs_and_a_run_writes_nothing_there(tmp_path: pathlib.Path) -> None:
+    def ignored(folder: str, names: List[str]) -> List[str]:
+        at = pathlib.Path(folder).relative_to(ROOT)
+        return [name for name in names if not is_sent(str(at / name)) or name == '__pycache__']
+
+    program, home = tmp_path / 'program', tmp_path / 'home'
+    shutil.copytree(str(ROOT), str(program), ignore=ignored)
+    home.mkdir()
+    before = {path: path.stat().st_mtime_ns for path in program.rglob('*')}
+    _, *module = json.loads(arguments_of('ENTRYPOINT')[0])
+    flags_of_run = ['--preset=digits', '--train_steps=2', '--eval_total_size=64', '--model_dir=runs/two']
+    # As in the image, where the program belongs to another user.
+    environment = {'PATH': os.environ['PATH'], 'HOME': str(home), 'PYTHONDONTWRITEBYTECODE': '1'}
+    done = subprocess.run(
+        [sys.executable, *module, *flags_of_run],
+        cwd=str(home),
+        env={**environment, 'PYTHONPATH': str(program)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert (home / 'runs' / 'two' / 'checkpoint').exists()
+    assert {path: path.stat().st_mtime_ns for path in program.rglob('*')} == before

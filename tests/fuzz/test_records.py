@@ -7,10 +7,10 @@ import pathlib
 import random
 import struct
 import sys
+import zlib
 from typing import Any, List, Tuple
 
 import numpy as np
-import pytest
 
 from console.tensorflow_versions import tf
 from data import record_checker, records, tf_example, tfrecord
@@ -70,7 +70,7 @@ def with_other_size(image: bytes, draw: random.Random) -> bytes:
     sides = draw.choice(SIDES), draw.choice(SIDES)
     if image.startswith(b'\x89PNG'):
         changed[16:24] = struct.pack('>II', *sides)
-        changed[29:33] = struct.pack('>I', tf_crc32(bytes(changed[12:29])))
+        changed[29:33] = struct.pack('>I', zlib.crc32(bytes(changed[12:29])))
     elif image.startswith(b'GIF'):
         at = draw.choice([6, image.find(b',', 13 + 3 * 256) + 5])
         changed[at : at + 4] = struct.pack('<HH', *(min(side, 65535) for side in sides))
@@ -79,12 +79,6 @@ def with_other_size(image: bytes, draw: random.Random) -> bytes:
         if at >= 0:
             changed[at + 5 : at + 9] = struct.pack('>HH', *(min(side, 65535) for side in sides))
     return bytes(changed)
-
-
-def tf_crc32(content: bytes) -> int:
-    import zlib
-
-    return zlib.crc32(content)
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -299,14 +293,9 @@ def main(cases: int, folder: pathlib.Path) -> None:
         check(path, pipelines, checker, auditor)
 
 
-@pytest.mark.program
-def test_pipelines_checker_and_audit_agree_on_damaged_files(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 80, tmp_path)
-
-
-@pytest.mark.slow
-def test_pipelines_checker_and_audit_agree_on_many_damaged_files(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, child.many(4_000), tmp_path)
+@child.in_tiers(80, 4_000)
+def test_pipelines_checker_and_audit_agree_on_damaged_files(cases: int, tmp_path: pathlib.Path) -> None:
+    child.run(__name__, cases, tmp_path)
 
 
 if __name__ == '__main__':

@@ -13,8 +13,6 @@ import sys
 import tarfile
 from typing import Dict, List, Tuple
 
-import pytest
-
 from console.tensorflow_versions import tf
 from data import records
 from data.audit.shard import ShardAuditor
@@ -247,14 +245,9 @@ def main(cases: int, folder: pathlib.Path) -> None:
     assert len(problems) >= (10 if cases > 1000 else 6), problems
 
 
-@pytest.mark.program
-def test_both_readers_agree_on_damaged_shards(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 120, tmp_path)
-
-
-@pytest.mark.slow
-def test_both_readers_agree_on_many_damaged_shards(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, child.many(2_000), tmp_path)
+@child.in_tiers(120, 2_000)
+def test_both_readers_agree_on_damaged_shards(cases: int, tmp_path: pathlib.Path) -> None:
+    child.run(__name__, cases, tmp_path)
 
 
 if __name__ == '__main__':
