@@ -83,7 +83,22 @@ VALID: Dict[str, Dict[str, Any]] = {
     'dataset.json': dataclasses.asdict(DIGITS),
     'results.jsonl': {**EVALUATION._asdict(), 'changed': ['a: 1 -> 2']},
 }
-WRONG = (None, True, -1, 0.5, 10**400, float('nan'), '', 'x\n', '\ud800', [], [None], ['a'], {}, {'a': None})
+WRONG: Tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0.5,
+    10**400,
+    float('nan'),
+    '',
+    'x\n',
+    '\ud800',
+    [],
+    [None],
+    ['a'],
+    {},
+    {'a': None},
+)
 
 
 @pytest.mark.parametrize('name', VALID)

@@ -11,7 +11,6 @@ from inception_v3 import flags, main, model_fn
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run.summary import introduction_of, notes_of
 from inception_v3.seeding import session_config
 from inception_v3.tpu import accelerator
 from tests.support.graphs import plain_session
@@ -216,15 +215,3 @@ def test_flags__cpu_and_gpu_imply_no_tpu() -> None:
     for contradiction in (['--tpu=node'], ['--use_tpu=True'], ['--master=grpc://a']):
         with pytest.raises(flags.ConfigError, match='--accelerator=gpu: is the device of a run without a TPU'):
             use_tpu('--accelerator=gpu', *contradiction)
-
-
-@pytest.mark.parametrize(
-    ('gpus', 'device'), [(1, 'the GPU of this machine'), (4, 'GPU 0 of the 4 GPUs of this machine; a run uses one')]
-)
-def test_introduction__names_the_gpu(monkeypatch: Any, gpus: int, device: str) -> None:
-    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: gpus)
-    config = Config(use_tpu=False, use_data='fake', model_dir='m', precision='float16', seed=1)
-    assert introduction_of(config, None).splitlines()[3] == f'device    {device}, float16'
-    notes = [*notes_of(config)]
-    assert [note for note in notes if note.startswith('on a GPU, --seed')]
-    assert not [note for note in notes if 'cores of this machine are free' in note]

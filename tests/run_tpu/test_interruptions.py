@@ -28,9 +28,8 @@ def test_failed_deletion__is_retried_and_reported(world: World) -> None:
     assert shlex.split(command) == DELETE
 
 
-@pytest.mark.parametrize('shell', ['/bin/sh', '/bin/bash'])
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-@pytest.mark.parametrize('to_all', [False, True])
+@pytest.mark.parametrize(('shell', 'to_all'), [('/bin/sh', False), ('/bin/bash', True)])
 def test_signal_in_training__stops_it_and_deletes_the_node(
     world: World, shell: str, number: signal.Signals, to_all: bool
 ) -> None:
@@ -49,8 +48,7 @@ def test_signal_in_training__stops_it_and_deletes_the_node(
         os.kill(program, 0)
 
 
-@pytest.mark.parametrize('shell', ['/bin/sh', '/bin/bash'])
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize(('shell', 'number'), [('/bin/sh', signal.SIGINT), ('/bin/bash', signal.SIGHUP)])
 def test_signal_in_creation__waits_and_deletes_the_node(world: World, shell: str, number: signal.Signals) -> None:
     world.script(create=[{'waits': True}])
     script = world.start('--create', shell=[shell])

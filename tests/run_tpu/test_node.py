@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 import pytest
 
-from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, LIST_BUCKET, OTHER, PAUSE, SILENT, World
+from tests.run_tpu.world import CHECKS, CREATE, LIMIT, OTHER, PAUSE, SILENT, World
 
 pytestmark = pytest.mark.program
 
@@ -17,15 +17,6 @@ def test_failed_preflight__ends_the_run_with_its_exit_code(world: World, code: i
     assert done.returncode == code
     assert 'must be sgd' in done.stderr and 'preflight failed' in done.stderr
     assert world.log() == CHECKS
-
-
-def test_unlisted_bucket__is_reported_with_the_command_that_creates_it(world: World) -> None:
-    world.script(storage=[{'code': 1, 'says': 'ERROR: gs://bucket not found: 404.\n'}])
-    done = world.call('--create')
-    assert done.returncode == 2
-    assert '404' in done.stderr
-    assert 'gcloud storage buckets create gs://bucket --location=us-central1 creates it' in done.stderr
-    assert world.log() == [LIST_BUCKET]
 
 
 @pytest.mark.parametrize('state', ['READY', 'PREEMPTED', 'CREATING'])
@@ -47,14 +38,6 @@ def test_existing_tpu__must_be_ready(world: World, state: Optional[str], part: s
     done = world.call()
     assert (done.returncode, world.log(), world.node) == (2, [], state)
     assert part in done.stderr
-
-
-def test_unknown_state__is_reported_with_gclouds_message(world: World) -> None:
-    world.script(describe=[{'code': 1, 'says': 'ERROR: PERMISSION_DENIED: Cloud TPU API has not been used\n'}])
-    done = world.call('--create')
-    assert (done.returncode, world.log()) == (2, [])
-    assert 'PERMISSION_DENIED' in done.stderr and 'whether the TPU VM node exists' in done.stderr
-    assert 'gcloud services enable tpu.googleapis.com' in done.stderr
 
 
 @pytest.mark.parametrize('answer', ['exit 0', 'echo "$@"', 'case $3 in describe) exit 1 ;; esac'])
@@ -91,25 +74,6 @@ def test_tpu_that_existed_before__is_not_deleted(world: World, interrupted: bool
     assert script.wait(timeout=LIMIT) == (130 if interrupted else 1)
     assert (world.log(), world.node) == ([*CHECKS, CREATE], 'READY')
     assert 'this start did not make it' in world.errors()
-
-
-def test_tpu_created_after_a_silent_failure__is_deleted_when_interrupted(world: World) -> None:
-    world.script(describe=[SILENT], create=[{'waits': True}])
-    script = world.start('--create')
-    world.waiting()
-    script.send_signal(signal.SIGINT)
-    world.message(script, 'waiting for gcloud')
-    world.go_on()
-    script.wait(timeout=LIMIT)
-    assert (script.returncode, world.log(), world.node) == (130, [*CHECKS, CREATE, DELETE], None)
-
-
-def test_failed_creation__is_deleted(world: World) -> None:
-    world.script(create=[{'code': 1, 'says': 'ERROR: timed out\n'}])
-    done = world.call('--create')
-    assert done.returncode == 1
-    assert world.log() == [*CHECKS, CREATE, DELETE]
-    assert 'timed out' in done.stderr and world.node is None
 
 
 def test_create__keeps_a_tpu_that_another_start_just_created(world: World) -> None:
