@@ -10,13 +10,7 @@ BUCKET, LIST, STAT, READ, WRITE, DELETE = OPERATIONS = ('bucket', 'list', 'stat'
 
 
 class Access(NamedTuple):
-    """A request, and the HTTP status of its response.
-
-    Attributes:
-      operation: one of `OPERATIONS`.
-      path: `BUCKET/OBJECT`, or `BUCKET/PREFIX` of a listing.
-      status: the status of the response.
-    """
+    """A request on `BUCKET/OBJECT`, or `BUCKET/PREFIX` of a listing, and the HTTP status of its response."""
 
     operation: str
     path: str
