@@ -128,6 +128,12 @@ def test_run__sets_up_once_and_passes_arguments_output_and_exit_code(project: Pr
     assert len(project.log()) == 3
 
 
+def test_run__prints_help_without_a_command(project: Project) -> None:
+    for done in (project.call(), project.call('--help')):
+        assert (done.returncode, project.log()) == (0, [])
+        assert done.stdout.startswith('./run [--tf=VERSION] COMMAND') and 'PYTHON_IMAGE' in done.stdout
+
+
 def test_run__changed_lock_replaces_the_environment(project: Project) -> None:
     project.call('sh', '-c', ':')
     (project.folder / '.venv' / 'old').touch()
@@ -226,11 +232,8 @@ def test_run__2_15_names_the_python_that_it_needs(project: Project) -> None:
     ('version', 'message'),
     [
         ('2.16', '2.16 removed Estimator, on which this program runs; use 2.15'),
-        ('2.16.1', '2.16 removed Estimator'),
-        ('2.20', '2.16 removed Estimator'),
         ('3.0', '2.16 removed Estimator'),
         ('2.14', 'this program runs on TensorFlow 1.15 (the default) and 2.15; on a TPU VM, --tf=image'),
-        ('1.16', 'this program runs on TensorFlow 1.15'),
         ('', 'this program runs on TensorFlow 1.15'),
     ],
 )
@@ -259,10 +262,8 @@ def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project
     ('tensorflow', 'python', 'message'),
     [
         ('2.16.1', '3.10', 'has TensorFlow 2.16.1. Estimator was removed in 2.16: use an image of 2.15; a TPU VM with'),
-        ('2.20.0', '3.12', 'has TensorFlow 2.20.0. Estimator was removed'),
         ('2.14.1', '3.10', 'is Python 3.10 with TensorFlow 2.14.1; this program needs Python 3.10 or 3.11 with'),
         ('2.15.1', '3.9', 'is Python 3.9 with TensorFlow 2.15.1; this program needs Python 3.10 or 3.11 with'),
-        ('1.15.5', '3.7', 'is Python 3.7 with TensorFlow 1.15.5; this program needs'),
         (None, None, 'python3 python3.11 python3.10 cannot import TensorFlow'),
     ],
 )
