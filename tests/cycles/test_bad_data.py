@@ -14,7 +14,6 @@ from inception_v3.config import Config
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import write_records
 from tests.support.runs import evaluations, execute
-from tests.support.tiers import further
 
 
 @pytest.fixture
@@ -29,40 +28,23 @@ def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: Lis
     outside.features.feature['image/class/label'].int64_list.value[:] = [11]
     broken = photo_example(photos[1])
     broken.features.feature['image/encoded'].bytes_list.value[:] = [photos[1].encoded[:5000]]
+    uneven = photo_example(photos[2])
+    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
     bad_dir = tmp_path / 'bad'
-    write_records(bad_dir, 'train', [good, outside.SerializeToString(), good, broken.SerializeToString()])
+    bad = [each.SerializeToString() for each in (outside, broken, uneven)]
+    write_records(bad_dir, 'train', [good, bad[0], good, *bad[1:]])
     write_records(bad_dir, 'validation', [good])
-    config = dataclasses.replace(copied, data_dir=str(bad_dir), train_steps=100, train_batch_size=2)
+    config = dataclasses.replace(
+        copied, data_dir=str(bad_dir), train_steps=100, train_batch_size=2, use_annotated_bbox=True
+    )
     with pytest.raises(DataError) as error:
         execute(config)
     message = str(error.value)
     assert 'train-00000-of-00001, record 1: label 11 is not in 0 to 10 (--num_classes=11).' in message
     assert 'train-00000-of-00001, record 3: the image (5000 bytes) cannot be decoded' in message
+    assert 'train-00000-of-00001, record 4: bounding boxes with missing corners' in message
     assert '--max_bad_records=0' in message
     assert tf.train.checkpoint_exists(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
-
-
-@pytest.mark.parametrize('use', [further(False), True])
-def test_bad_records__include_bad_boxes_only_if_training_uses_boxes(
-    copied: Config, photos: List[Photo], tmp_path: Any, use: bool
-) -> None:
-    good, outside, uneven = (photo_example(photo) for photo in photos[:3])
-    outside.features.feature['image/class/label'].int64_list.value[:] = [11]
-    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
-    contents = [example.SerializeToString() for example in (good, uneven, good, outside)]
-    write_records(tmp_path / 'bad', 'train', contents)
-    write_records(tmp_path / 'bad', 'validation', contents[:3])
-    config = dataclasses.replace(
-        copied, data_dir=str(tmp_path / 'bad'), use_annotated_bbox=use, train_steps=40, train_batch_size=2
-    )
-    with pytest.raises(DataError) as error:
-        execute(config)
-    _, *named, _ = str(error.value).splitlines()
-    path = f'{tmp_path}/bad/train-00000-of-00001'
-    corners = f'{path}, record 1: bounding boxes with missing corners: image/object/bbox/* differ in length.'
-    *others, label = named
-    assert others == [corners] * use
-    assert label.startswith(f'{path}, record 3: label 11 is not in 0 to 10 (--num_classes=11). ')
 
 
 def test_bad_records__are_named_at_the_end_if_skipped(

@@ -1,7 +1,7 @@
 """An in-memory fake of Google Cloud Storage over HTTPS, with the requests of its APIs that TensorFlow sends.
 
-It follows the documentation of the JSON and XML APIs: status codes, generations and preconditions, paged listings,
-resumable uploads with status 308, and ranges. It does not check credentials. `faults` injects errors.
+It follows the documentation of the JSON and XML APIs: status codes, paged listings,
+resumable uploads with status 308, and ranges. It checks neither credentials nor preconditions.
 """
 
 import dataclasses
@@ -32,7 +32,6 @@ class _Upload:
 
     bucket: str
     name: str
-    query: Dict[str, str]
     content: bytes = b''
 
 
@@ -105,12 +104,11 @@ class FakeGcs:
         with self.lock:
             return {name: content for name, (content, _) in self._buckets[bucket].items()}
 
-    def put(self, bucket: str, name: str, content: bytes, query: Optional[Dict[str, str]] = None) -> Any:
-        """Creates or replaces an object if the query's preconditions hold; returns the object's metadata."""
+    def put(self, bucket: str, name: str, content: bytes) -> Any:
+        """Creates or replaces an object; returns its metadata."""
         with self.lock:
-            self._check_generation(self.contents(bucket).get(name), query or {}, 'ifGenerationMatch')
             self._generation += 1
-            self._buckets[bucket][name] = content, self._generation
+            self.contents(bucket)[name] = content, self._generation
             return self.describe(bucket, name)
 
     def contents(self, bucket: str) -> Dict[str, Tuple[bytes, int]]:
@@ -131,15 +129,14 @@ class FakeGcs:
         sizes = {'size': str(len(content)), 'generation': str(generation)}
         return {'kind': 'storage#object', 'bucket': bucket, 'name': name, 'updated': _TIME, **sizes}
 
-    def delete(self, bucket: str, name: str, query: Dict[str, str]) -> None:
-        self._check_generation(self.find(bucket, name), query, 'ifGenerationMatch')
+    def delete(self, bucket: str, name: str) -> None:
+        self.find(bucket, name)
         del self._buckets[bucket][name]
 
-    def copy(self, source: Tuple[str, str], target: Tuple[str, str], query: Dict[str, str]) -> Any:
+    def copy(self, source: Tuple[str, str], target: Tuple[str, str]) -> Any:
         """Copies an object in a single request."""
-        found = self.find(*source)
-        self._check_generation(found, query, 'ifSourceGenerationMatch')
-        return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': self.put(*target, found[0], query)}
+        copied = self.put(*target, self.find(*source)[0])
+        return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': copied}
 
     def list(self, bucket: str, query: Dict[str, str]) -> Any:
         """A page of the objects whose names start with a prefix. A delimiter after it groups names into folders."""
@@ -162,10 +159,10 @@ class FakeGcs:
             listing['nextPageToken'] = page[-1]
         return listing
 
-    def begin_upload(self, bucket: str, name: str, query: Dict[str, str]) -> int:
+    def begin_upload(self, bucket: str, name: str) -> int:
         """Starts a resumable upload, and returns its ID."""
         self.contents(bucket)
-        self._uploads.append(_Upload(bucket, name, query))
+        self._uploads.append(_Upload(bucket, name))
         return len(self._uploads) - 1
 
     def find_upload(self, upload: str) -> _Upload:
@@ -186,12 +183,7 @@ class FakeGcs:
         if total == '*' or len(upload.content) < int(total):
             received = [('Range', f'bytes=0-{len(upload.content) - 1}')] if upload.content else []
             return _Response(308, headers=received)
-        return _json(self.put(upload.bucket, upload.name, upload.content, upload.query))
-
-    def _check_generation(self, found: Optional[Tuple[bytes, int]], query: Dict[str, str], condition: str) -> None:
-        """Checks a precondition on an object's generation; a missing object has generation 0."""
-        if condition in query and int(query[condition]) != (found[1] if found else 0):
-            raise _RefusedError(412)
+        return _json(self.put(upload.bucket, upload.name, upload.content))
 
 
 class _Server(ThreadingHTTPServer):
@@ -290,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
         if operation == STAT:
             return _json(gcs.describe(bucket, name))
         if operation == DELETE:
-            gcs.delete(bucket, name, query)
+            gcs.delete(bucket, name)
             return _Response(204)
         if operation == READ:
             return self._part(gcs.find(bucket, name)[0])
@@ -298,10 +290,10 @@ class _Handler(BaseHTTPRequestHandler):
             return gcs.continue_upload(upload, self._content_range(), content)
         if '/rewriteTo/' in self.path:
             source: List[str] = urlsplit(self.path).path.split('/')
-            return _json(gcs.copy((source[4], unquote(source[6])), (bucket, name), query))
+            return _json(gcs.copy((source[4], unquote(source[6])), (bucket, name)))
         if query['uploadType'] == 'media':
-            return _json(gcs.put(bucket, name, content, query))
-        session = gcs.begin_upload(bucket, name, query)
+            return _json(gcs.put(bucket, name, content))
+        session = gcs.begin_upload(bucket, name)
         host = self.headers['Host']
         return _json({}, 200, [('Location', f'https://{host}/upload/storage/v1/b/{bucket}/o?upload_id={session}')])
 

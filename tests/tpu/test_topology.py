@@ -1,6 +1,6 @@
 """Tests of TPU topologies, and of the check that a TPU can reach its folders."""
 
-from typing import List, Optional
+from typing import List
 
 import pytest
 
@@ -22,6 +22,12 @@ def test_cloud_tpus__are_the_documented_types() -> None:
     assert CLOUD_TPUS['v3-32'] == ('v3-32', 32, 4, 16 << 30, 340e9, 61.5e12)
     # A device for each host and for each core.
     assert CLOUD_TPUS['v3-32'].devices == 36
+
+
+@pytest.mark.parametrize(('cores', 'hosts'), [(8, 1), (32, 4), (2048, 256), (4, 1)])
+def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(cores: int, hosts: int) -> None:
+    assert not is_emulated('node') and hosts_of(Config(tpu='node', num_shards=cores)) == hosts
+    assert hosts_of(Config(tpu='node', num_shards=cores, use_tpu=False)) == 1
 
 
 @pytest.mark.parametrize(
@@ -50,12 +56,6 @@ def test_emulated__gives_cores_and_hosts(tpu: str, cores: int, hosts: int) -> No
 def test_emulated__refuses_other_names(tpu: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         emulated(tpu)
-
-
-@pytest.mark.parametrize(('tpu', 'cores', 'hosts'), [('node', 8, 1), ('node', 32, 4), (None, 2048, 256), (None, 4, 1)])
-def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(tpu: Optional[str], cores: int, hosts: int) -> None:
-    assert not is_emulated(tpu)
-    assert hosts_of(Config(tpu=tpu, num_shards=cores)) == hosts
 
 
 @pytest.mark.parametrize(
