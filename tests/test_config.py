@@ -6,7 +6,6 @@ from typing import Any, Dict
 
 import pytest
 
-from data import dataset_info
 from inception_v3.config import Config, ConfigError, Setting, differences
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.presets import PRESETS
@@ -126,14 +125,6 @@ def test_json__of_an_earlier_version_is_read_unless_its_pixels_would_differ() ->
 
 def test_differences__have_both_values() -> None:
     assert differences(Config(), Config(train_steps=5)) == ['train_steps: 213000 -> 5']
-
-
-def test_preset_digits__agrees_with_its_data_set(digits_dir: str) -> None:
-    config, info = Config(**PRESETS['digits']), dataset_info.read(digits_dir)
-    assert info is not None
-    assert config.num_train_images == info.train_images
-    assert config.num_eval_images == info.validation_images
-    assert config.num_classes == info.num_classes
 
 
 @pytest.mark.parametrize(

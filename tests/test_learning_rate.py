@@ -165,14 +165,3 @@ def test_warm_up__without_cold_epochs_begins_one_slope_above_a_tenth() -> None:
     adj = 0.66 * 0.94**2
     expected = [0.1 * adj + (epoch + 1) * 0.18 * adj for epoch in range(6)] + [0.66 * 0.94**3]
     np.testing.assert_allclose([learning_rate(10 * epoch, config) for epoch in range(7)], expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize('schedule', ['step', 'cosine'])
-def test_warm_up__of_step_and_cosine_rises_to_the_base_rate(schedule: str) -> None:
-    config = Config(
-        schedule=schedule, use_learning_rate_warmup=True, warmup_epochs=2, num_train_images=10240, train_steps=220
-    )
-    rates = [learning_rate(step, config) for step in (0, 1, 18, 19, 20)]
-    np.testing.assert_allclose(rates, [0.66 / 20, 0.66 / 10, 0.66 * 19 / 20, 0.66, 0.66], rtol=1e-12)
-    # The cosine is half way between the end of the warm-up and the last step.
-    assert learning_rate(120, config) == pytest.approx(0.33 if schedule == 'cosine' else 0.66)
