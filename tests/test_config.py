@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 import pytest
 
-from inception_v3.config import Config, ConfigError, Setting, differences
+from inception_v3.config import Config, ConfigError, differences
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.presets import PRESETS
 from inception_v3.rules import check
@@ -136,24 +136,6 @@ def test_auxiliary_head__is_omitted_for_small_inputs(size: Any, asked: bool, has
 
 def test_eval_images__are_all_unless_a_number_is_given() -> None:
     assert [Config(eval_total_size=each).eval_images for each in (0, 7)] == [50000, 7]
-
-
-@pytest.mark.parametrize(
-    ('limits', 'allowed', 'refused', 'text'),
-    [
-        ({'lower': 1}, (1, 2), (0,), 'at least 1'),
-        ({'above': 0}, (0.001, 1e9), (0, -1), 'above 0'),
-        ({'above': 0, 'upper': 1}, (1, 0.5), (0, 1.001), 'above 0 and at most 1'),
-        ({'lower': 0.5, 'upper': 1.0}, (0.5, 1.0), (0.499, 1.001), 'at least 0.5 and at most 1'),
-        ({'choices': ('a', 'b', 'c')}, ('a', 'c'), ('d', '', 'A'), 'a, b or c'),
-        ({}, (-1, 'x', 1e30), (), ''),
-    ],
-)
-def test_setting__allows_values_within_its_limits(limits: Any, allowed: Any, refused: Any, text: str) -> None:
-    setting = Setting('group', 'help', **limits)
-    assert all(setting.allows(value) for value in allowed)
-    assert not any(setting.allows(value) for value in refused)
-    assert setting.allowed == text
 
 
 @pytest.mark.parametrize(

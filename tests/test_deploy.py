@@ -26,11 +26,6 @@ USER, HOME = 10001, '/home/trainer'
 BASES = {'cpu': ((3, 7), 'requirements.lock'), 'tpu': ((3, 10), 'deploy/requirements-tpu.lock')}
 # The image with the TensorFlow that these tests run on.
 HARDWARE = 'tpu' if tensorflow_versions.knows_tpu_vms() else 'cpu'
-# Chips per machine by accelerator and topology, of the TPUs of one machine whose generation this program runs on:
-# https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus. GKE has no v2.
-ONE_MACHINE = {('tpu-v3-device', '2x2'): 4}
-CORES_PER_CHIP = 2
-MACHINE_TYPE = 'ct3-hightpu-4t'
 
 
 def manifest() -> Any:
@@ -39,7 +34,6 @@ def manifest() -> Any:
 
 
 def pod() -> Any:
-    """Returns the pod template's specification."""
     return manifest()['spec']['template']['spec']
 
 
@@ -111,17 +105,18 @@ def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
 def test_job__requests_the_whole_tpu_that_it_uses() -> None:
     config = flags.parse(['main', *container()['args']]).config
     selector = pod()['nodeSelector']
-    assert set(selector) == {'cloud.google.com/gke-tpu-accelerator', 'cloud.google.com/gke-tpu-topology'}
-    place = (selector['cloud.google.com/gke-tpu-accelerator'], selector['cloud.google.com/gke-tpu-topology'])
-    chips = ONE_MACHINE[place]
+    assert [*selector] == ['cloud.google.com/gke-tpu-accelerator', 'cloud.google.com/gke-tpu-topology']
+    # https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus: one machine of 4 chips. GKE has no v2.
+    assert [*selector.values()] == ['tpu-v3-device', '2x2']
+    chips = 4
     # Kubernetes does not allow a request of an extended resource that differs from its limit.
     resources = container()['resources']
     assert resources['requests']['google.com/tpu'] == resources['limits']['google.com/tpu'] == chips
-    assert config.num_shards == chips * CORES_PER_CHIP == topology.CLOUD_TPUS['v3-8'].cores
+    assert config.num_shards == chips * 2 == topology.CLOUD_TPUS['v3-8'].cores
     # 96 processors and 340 GB; some of both belong to Kubernetes.
     assert resources['requests']['cpu'] < 96
     assert int(resources['limits']['memory'].replace('Gi', '')) * 2**30 < 340e9
-    assert f'--machine-type={MACHINE_TYPE} --num-nodes=0' in (ROOT / 'deploy' / 'job.yaml').read_text()
+    assert '--machine-type=ct3-hightpu-4t --num-nodes=0' in (ROOT / 'deploy' / 'job.yaml').read_text()
 
 
 def test_job__is_checked_by_the_preflight_of_its_comments() -> None:

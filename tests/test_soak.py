@@ -28,10 +28,10 @@ class Sample(NamedTuple):
 
 
 def sample(process: int) -> Sample:
-    folder = pathlib.Path(f'/proc/{process}')
-    pages = int((folder / 'statm').read_text().split()[1])
+    folder = f'/proc/{process}'
+    pages = int(pathlib.Path(folder, 'statm').read_text().split()[1])
     return Sample(
-        pages * os.sysconf('SC_PAGE_SIZE'), len(os.listdir(str(folder / 'fd'))), len(os.listdir(str(folder / 'task')))
+        pages * os.sysconf('SC_PAGE_SIZE'), len(os.listdir(f'{folder}/fd')), len(os.listdir(f'{folder}/task'))
     )
 
 

@@ -32,13 +32,7 @@ _TIMEOUT = 60
 
 
 class Watched(NamedTuple):
-    """A run in TensorBoard. The run lost its last checkpoint in a kill, and resumed with other settings.
-
-    Attributes:
-      address: the address of TensorBoard.
-      before: the configuration before the kill.
-      after: the configuration of the resumed run.
-    """
+    """A run at an address of TensorBoard, which lost its last checkpoint in a kill, and resumed with other settings."""
 
     address: str
     before: Config

@@ -115,12 +115,6 @@ def test_preprocessing__gets_groups_of_several_lanes(config: Config, tmp_path: A
     assert shape(4096, 0, 2) == (1, 1, 256)
 
 
-def test_group_for__has_at_most_a_few_steps_of_all_lanes() -> None:
-    assert ordered_records.group_for(448, 1, 1280000) == (64, 2, 7)
-    assert ordered_records.group_for(448, 1, 1280000).records == 896
-    assert max(ordered_records.group_for(batch, 1, 1280000).records for batch in range(8, 1025, 8)) == 896
-
-
 def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(
     photo_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:

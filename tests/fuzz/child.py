@@ -38,14 +38,7 @@ def run(module: str, cases: int, folder: pathlib.Path) -> None:
 
 
 def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -> Iterator[int]:
-    """The numbers of the cases.
-
-    Args:
-      folder: holds the number of the current case, for `run`.
-      cases: the number of cases.
-      seconds: time limit of a case, after which the process prints its stack and ends.
-      mebibytes: limit of the growth of the peak memory since the first case.
-    """
+    """The numbers of the cases, each limited in seconds and in the growth of the peak memory since the first case."""
     faulthandler.enable()
     before = 0
     with open(_place(folder), 'w') as place:

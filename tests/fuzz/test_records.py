@@ -37,24 +37,17 @@ def real_images() -> List[bytes]:
     """Small photographs in all common formats and variants, and some in unsupported ones."""
     photo = child.photograph()
     files = []
-    for mode, image_format, options in (
+    variants: List[Any] = [
         ('RGB', 'JPEG', {}),
         ('RGB', 'JPEG', {'progressive': True}),
         ('RGB', 'JPEG', {'subsampling': 0, 'optimize': True}),
-        ('L', 'JPEG', {}),
-        ('CMYK', 'JPEG', {}),
-        ('RGB', 'PNG', {}),
-        ('RGBA', 'PNG', {}),
-        ('L', 'PNG', {}),
-        ('LA', 'PNG', {}),
-        ('P', 'PNG', {}),
-        ('1', 'PNG', {}),
-        ('I', 'PNG', {}),
+        *((mode, 'JPEG', {}) for mode in ('L', 'CMYK')),
+        *((mode, 'PNG', {}) for mode in ('RGB', 'RGBA', 'L', 'LA', 'P', '1', 'I')),
         ('P', 'GIF', {}),
         ('P', 'GIF', {'save_all': True, 'append_images': [photo.convert('P')]}),
-        ('RGB', 'BMP', {}),
-        ('RGB', 'TIFF', {}),
-    ):
+        *(('RGB', image_format, {}) for image_format in ('BMP', 'TIFF')),
+    ]
+    for mode, image_format, options in variants:
         file = io.BytesIO()
         photo.convert(mode).save(file, image_format, **options)
         files.append(file.getvalue())
@@ -181,12 +174,7 @@ def make_file(path: str, images: List[bytes], draw: random.Random) -> None:
 
 
 class Pipelines:
-    """The preprocessing of training and evaluation, without batches: of single records, and of records in groups.
-
-    Args:
-      path: of the file that is read, each time anew.
-      good: a record that can be used.
-    """
+    """The preprocessing of training and evaluation, without batches: of single records, and of records in groups."""
 
     def __init__(self, path: str, good: bytes):
         self._graphs: List[Any] = []
