@@ -119,14 +119,6 @@ def test_job__requests_the_whole_tpu_that_it_uses() -> None:
     assert '--machine-type=ct3-hightpu-4t --num-nodes=0' in (ROOT / 'deploy' / 'job.yaml').read_text()
 
 
-def test_job__is_checked_by_the_preflight_of_its_comments() -> None:
-    text = (ROOT / 'deploy' / 'job.yaml').read_text()
-    (comment,) = re.findall(r'inception-v3 preflight ([^\\]*)\\\n# +(.*)', text)
-    of_topology, *arguments = ' '.join(comment).split()
-    assert of_topology == '--topology=v3-8'
-    assert ['--tpu=local', *arguments] == container()['args']
-
-
 def test_image__is_used_by_the_job_and_runs_the_program(monkeypatch: Any, capsys: Any) -> None:
     image = container()['image']
     # https://cloud.google.com/artifact-registry/docs/docker/names

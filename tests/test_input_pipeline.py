@@ -103,14 +103,6 @@ def test_prefetch_enabled__keeps_two_batches_ready(
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
 
-def test_max_bad_records__groups_128_records_and_prepares_one_group_ahead(config: Config, tmp_path: Any) -> None:
-    allowed = dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path))
-    InputPipeline(True, allowed)({'batch_size': 4})
-    operations = tf.get_default_graph().get_operations()
-    assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'BatchDatasetV2'] == [128, 4]
-    assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == [1, 2]
-
-
 def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> None:
     (plain, labels), *_ = read(config, False, 4)
     (transposed, same_labels), *_ = read(dataclasses.replace(config, transpose_enabled=True), False, 4)

@@ -34,12 +34,7 @@ CASES: Tuple[Tuple[Dict[str, Any], str, str, Dict[str, Any]], ...] = (
     ({'tpu': 'emulated:4'}, 'num_shards=8', '--tpu=emulated:4 has 4 cores', {'use_tpu': False}),
     (GROUPS, 'batch_norm_group_size=3', 'cores, 8 (--num_shards)', {'batch_norm_group_size': 4}),
     ({**GROUPS, 'use_tpu': False}, 'batch_norm_group_size=3', 'cores, 1 (--use_tpu=False', {'mode': 'eval'}),
-    (
-        {**GROUPS, 'batch_norm': 'averaged'},
-        'batch_norm_group_size=3',
-        'here it is averaged',
-        {'mode': 'eval'},
-    ),
+    ({**GROUPS, 'batch_norm': 'averaged'}, 'batch_norm_group_size=3', 'here it is averaged', {'mode': 'eval'}),
     (WARM_UP, 'warmup_epochs=0', '--learning_rate_decay_epochs=1', {'warmup_epochs': 1}),
     (WARM_UP, 'warmup_epochs=0', 'must be at least 1', {'learning_rate_decay_epochs': 2}),
     ({**WARM_UP, 'schedule': 'step'}, 'warmup_epochs=0', '--schedule=step', {'warmup_epochs': 1}),

@@ -40,10 +40,7 @@ case $2 in
 *) exit 1 ;;
 esac
 """
-LOCK = """absl-py==2.5.1 \\
-    --hash=sha256:aa
-    # via tensorflow
-jinja2==3.1.6 \\
+LOCK = """jinja2==3.1.6 \\
     --hash=sha256:bb \\
     --hash=sha256:cc
     # via

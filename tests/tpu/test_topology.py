@@ -9,17 +9,13 @@ from inception_v3.tpu.topology import CLOUD_TPUS, emulated, hosts_of, is_emulate
 
 
 def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() -> None:
-    assert CLOUD_TPUS['v2-8'] == ('v2-8', 8, 1, 8 << 30, 334e9, 22.5e12)
-    assert CLOUD_TPUS['v3-2048'] == ('v3-2048', 2048, 256, 16 << 30, 340e9, 61.5e12)
-    assert {topology.cores_per_host for topology in CLOUD_TPUS.values()} == {8}
-
-
-def test_cloud_tpus__are_the_documented_types() -> None:
     # https://cloud.google.com/tpu/docs/types-zones
-    v2, v3 = 'v2-8 v2-32 v2-128 v2-256 v2-512', 'v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
-    assert list(CLOUD_TPUS) == [*v2.split(), *v3.split()]
-    assert {topology.memory for name, topology in CLOUD_TPUS.items() if name.startswith('v2')} == {8 << 30}
-    assert CLOUD_TPUS['v3-32'] == ('v3-32', 32, 4, 16 << 30, 340e9, 61.5e12)
+    types = 'v2-8 v2-32 v2-128 v2-256 v2-512 v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
+    assert [*CLOUD_TPUS] == types.split()
+    for name, topology in CLOUD_TPUS.items():
+        generation = (8 << 30, 334e9, 22.5e12) if name.startswith('v2') else (16 << 30, 340e9, 61.5e12)
+        cores = int(name[3:])
+        assert topology == (name, cores, cores // 8, *generation)
     # A device for each host and for each core.
     assert CLOUD_TPUS['v3-32'].devices == 36
 
