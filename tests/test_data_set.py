@@ -45,13 +45,6 @@ def folder(tmp_path: Any) -> str:
     return str(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ('mode', 'splits'), [('train', ['train']), ('eval', ['validation']), ('train_and_eval', ['train', 'validation'])]
-)
-def test_splits_of__a_mode(mode: str, splits: List[str]) -> None:
-    assert data_set.splits_of(Config(mode=mode)) == splits
-
-
 def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> None:
     config = fitted(f'--data_dir={folder}', f'--num_train_images={MINE.train_images}')
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (10, MINE.validation_images, 3)
@@ -163,13 +156,6 @@ def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> 
     ]
     # Fake images need no files.
     data_set.check_data(Config(use_data='fake', data_dir='/no/such/folder'))
-
-
-def test_notes_on_files__ten_unused_files_are_all_named(folder: str) -> None:
-    for number in range(10):
-        open(f'{folder}/validation-{number:02d}', 'w').close()
-    (note,) = data_set.notes_on_files(Config(data_dir=folder), 'validation', [f'{folder}/validation-00000-of-00001'])
-    assert note.endswith('validation-08, validation-09')
 
 
 @pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])

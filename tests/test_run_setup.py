@@ -219,12 +219,6 @@ def test_run__2_15_has_an_environment_of_its_own(project: Project, way: str) -> 
     assert project.call('--tf=1.15', *command, TF='2.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
 
 
-def test_run__2_15_names_the_python_that_it_needs(project: Project) -> None:
-    done = project.call('--tf=2.15', 'sh', '-c', 'echo ran')
-    assert (done.returncode, done.stdout) == (2, '')
-    assert 'no working Python 3.11 found (TensorFlow 2.15 needs it): set PYTHON311=/path/to/python3.11' in done.stderr
-
-
 @pytest.mark.parametrize(
     ('version', 'message'),
     [

@@ -61,14 +61,14 @@ class Store:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
 
-    def python(self, *arguments: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
+    def python(self, *arguments: str) -> 'subprocess.CompletedProcess[str]':
         """Runs Python in a process that can reach the store."""
         return subprocess.run(
             [*self._enter, sys.executable, '-W', 'ignore', *arguments],
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=600,
         )
 
     def quick(self, module: str, *arguments: str) -> Done:
@@ -78,10 +78,6 @@ class Store:
     def quick_main(self, *flags: str) -> Done:
         """Runs the program with a network of one layer, in a process that runs many commands."""
         return self.quick(_PROGRAM, *flags)
-
-    def main(self, *flags: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
-        """Runs the program with a network of one layer."""
-        return self.python('-m', _PROGRAM, *flags, timeout=timeout)
 
 
 SMALL = [
