@@ -143,18 +143,12 @@ def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp
     assert 'accuracy unknown: this step has no evaluation' in str(origin.read(exported_path))
 
 
-def test_remove_unfinished_export__leaves_those_of_other_runs(tmp_path: Any) -> None:
-    first, second = (Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab')
-    for config in (first, second):
-        os.makedirs(os.path.join(saved_model._unfinished_folder(config), '17'))
-    saved_model.remove_unfinished_export(first)
-    assert os.listdir(str(tmp_path / 'export')) == [os.path.basename(saved_model._unfinished_folder(second))]
-
-
 def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any, monkeypatch: Any) -> None:
     config = dataclasses.replace(copied, export_dir=str(tmp_path / 'export'))
-    left = os.path.join(saved_model._unfinished_folder(config), '17')
+    another = dataclasses.replace(config, model_dir=str(tmp_path / 'another'))
+    left, of_another = (os.path.join(saved_model._unfinished_folder(each), '17') for each in (config, another))
     os.makedirs(left)
+    os.makedirs(of_another)
     present: List[bool] = []
 
     def look(*unused: Any) -> str:
@@ -163,7 +157,7 @@ def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any,
 
     monkeypatch.setattr(train_and_evaluate, 'export_saved_model', look)
     assert 'SavedModel  path' in execute(config)
-    assert present == [False]
+    assert present == [False] and os.path.exists(of_another)
 
 
 def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_path: Any) -> None:
