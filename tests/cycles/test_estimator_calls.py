@@ -29,6 +29,8 @@ from tests.support.runs import make_small_config
 class Estimator:
     """Records the arguments of its calls. Training reaches `reached`, or raises an error."""
 
+    config = None
+
     def __init__(self, model_dir: str, reached: int = 0, error: Any = None, **metrics: Any):
         self.calls: List[Dict[str, Any]] = []
         self._model_dir, self._reached, self._error, self._metrics = model_dir, reached, error, metrics
@@ -112,7 +114,7 @@ def test_training__has_the_intervals_of_the_flags(config: Config, monkeypatch: A
     def noted(name: str) -> Any:
         return lambda *given, **more: made.update({name: given}) or mock.MagicMock()
 
-    for name in ('CheckpointHook', 'StepLines', 'ProfiledSteps'):
+    for name in ('CheckpointHook', 'StepLines', 'ProfiledSteps', 'workers_of'):
         monkeypatch.setattr(train_and_evaluate, name, noted(name))
     changed = dataclasses.replace(config, save_checkpoints_secs=7, log_steps=3, profile_steps='3,5')
     run_of(changed, Estimator(str(config.model_dir), reached=4)).train(4)
