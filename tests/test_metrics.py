@@ -43,7 +43,8 @@ def test_top_5__counts_the_fifth_rank_and_not_the_sixth() -> None:
     labels = np.array([3, 4, 5])
     results = accumulate([(labels, np.tile(np.arange(7, 0, -1), [3, 1]))])
     assert (results['top_5'], results['top_1']) == (np.float32(2 / 3), 0)
-    results = accumulate([(np.array([0, 1, PADDING_LABEL]), np.tile(np.arange(7, 0, -1), [3, 1]))])
+    with tf.Graph().as_default():
+        results = accumulate([(np.array([0, 1, PADDING_LABEL]), np.tile(np.arange(7, 0, -1), [3, 1]))])
     assert results['top_1'] == 0.5
 
 
