@@ -178,8 +178,6 @@ def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: 
 
 
 # Sizes and classes of data sets that patterns or folders name.
-
-
 @pytest.fixture
 def foreign(tmp_path: pathlib.Path) -> str:
     """Folders `train` and `val` with 2 + 3 and 4 records, and other files with 6."""
@@ -281,8 +279,6 @@ def test_check_data__of_the_keys(photos: List[Photo], tmp_path: pathlib.Path) ->
 
 
 # Steps that follow from epochs.
-
-
 @pytest.mark.parametrize(
     ('epochs', 'images', 'batch', 'steps'),
     [(10, 1280000, 4096, 3125), (1, 1280000, 4096, 313), (0.1, 1000, 10, 10), (0.5, 3, 8, 1), (3, 7, 7, 3)],
@@ -343,8 +339,6 @@ def test_from_json__reads_the_step_lines_of_earlier_versions() -> None:
 
 
 # What --preset=own_images derives from the size of a data set.
-
-
 def of_images(folder: pathlib.Path, train: int, validation: int, *arguments: str) -> Config:
     """The configuration of a run on a data set of 3 classes."""
     info = DatasetInfo('flowers', 'a test', train, validation, 4, ['background', 'a', 'b', 'c'], 'f' * 64)
