@@ -166,7 +166,7 @@ def test_commands__on_a_run_of_hostile_names(
     info = dataset_info.read(data_dir)
     assert info
     texts = {'name': NAMES[1], 'source': NAMES[3], 'class_names': ['background', *names], 'fingerprint': ESCAPE}
-    info = dataclasses.replace(info, **texts)  # type: ignore[arg-type]
+    info = dataclasses.replace(info, **texts)
     (tmp_path / 'data' / 'dataset.json').write_text(json.dumps(dataclasses.asdict(info)))
     config = dataclasses.replace(finished_run.config, data_dir=data_dir, model_dir=model_dir, export_dir=None)
     (tmp_path / 'model' / 'config.json').write_text(config.to_json())
