@@ -91,7 +91,7 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
         ['apt-get', '-qq', 'install', 'python3-venv'],
         ['gcloud', 'storage', 'rsync', '--recursive', "gs://bucket/it's mine/program", '.'],
         LIST_BUCKET,
-        [*PREFLIGHT[:7], *folders],
+        [*PREFLIGHT[:6], *folders],
         [*CREATE, '--spot'],
         [*TRAIN[:6], *folders],
         DELETE,
