@@ -105,7 +105,6 @@ class Project:
         return [
             f'venv --quiet --python {python or self.python} {own}',
             f'pip sync --quiet --python {own}/bin/python --require-hashes --compile-bytecode {self.folder}/{lock}',
-            f'pip install --quiet --python {own}/bin/python --no-deps --no-build-isolation --editable {self.folder}',
         ]
 
 
@@ -122,7 +121,7 @@ def test_run__sets_up_once_and_passes_arguments_output_and_exit_code(project: Pr
     assert 'installing the packages of requirements.lock' in done.stderr
     again = project.call('sh', '-c', 'exit 0')
     assert (again.returncode, again.stdout, again.stderr) == (0, '', '')
-    assert len(project.log()) == 3
+    assert len(project.log()) == 2
 
 
 def test_run__prints_help_without_a_command(project: Project) -> None:
@@ -140,7 +139,7 @@ def test_run__changed_lock_replaces_the_environment(project: Project) -> None:
     assert not (project.folder / '.venv' / 'old').exists()
 
 
-@pytest.mark.parametrize('step', ['venv --quiet', 'pip sync', 'pip install'])
+@pytest.mark.parametrize('step', ['venv --quiet', 'pip sync'])
 def test_run__failed_set_up_runs_nothing_and_is_repaired(project: Project, step: str) -> None:
     (project.folder / 'fail').write_text(step + '\n')
     done = project.call('sh', '-c', 'echo ran')
@@ -246,7 +245,7 @@ def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project
     assert (environment / 'requirements.lock').read_text() == LACKING
     assert (environment / 'image.pth').read_text() == f'packages of {python}\n'
     assert project.call('--tf=image', 'sh', '-c', ':').stderr == ''
-    assert len(project.log()) == 3
+    assert len(project.log()) == 2
 
 
 @pytest.mark.parametrize(
