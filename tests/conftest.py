@@ -33,11 +33,7 @@ deprecation._PRINT_DEPRECATION_WARNINGS = False
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Waits until a worker of pytest-xdist has handled its first request, so that its main thread is free.
-
-    A worker handles a request that arrives while its main thread is busy in another thread, which cannot handle
-    signals.
-    """
+    """Waits until the main thread of a worker of pytest-xdist is free, which alone can handle signals."""
     time.sleep(1)
 
 
@@ -45,8 +41,7 @@ def pytest_configure_node(node: Any) -> None:
 def _default_signals() -> None:
     """Gives processes of the tests the default handling of signals that this process was started to ignore.
 
-    A shell starts a background command of a script with SIGINT and SIGQUIT ignored, and `nohup` starts one with SIGHUP
-    ignored. An ignored signal stays ignored in new processes; one that Python handles has the default handling there.
+    An ignored signal stays ignored in new processes; one that Python handles has the default handling there.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

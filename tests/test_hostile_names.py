@@ -165,25 +165,19 @@ def test_commands__on_a_run_of_hostile_names(
     names = [*READABLE, *'abcdefghij'][:10]
     info = dataset_info.read(data_dir)
     assert info
-    info = dataclasses.replace(
-        info,
-        name=NAMES[1],
-        source=NAMES[3],
-        class_names=['background', *names],
-        fingerprint=ESCAPE,
-    )
+    texts = {'name': NAMES[1], 'source': NAMES[3], 'class_names': ['background', *names], 'fingerprint': ESCAPE}
+    info = dataclasses.replace(info, **texts)
     (tmp_path / 'data' / 'dataset.json').write_text(json.dumps(dataclasses.asdict(info)))
     config = dataclasses.replace(finished_run.config, data_dir=data_dir, model_dir=model_dir, export_dir=None)
     (tmp_path / 'model' / 'config.json').write_text(config.to_json())
     for file in ('starts.jsonl', 'results.jsonl'):
         lines = [json.loads(line) for line in (tmp_path / 'model' / file).read_text().splitlines()]
         for line in lines:
-            line.update(
-                {'command': list(NAMES), 'data_set': NAMES[1], 'directory': ESCAPE} if 'command' in line else {}
-            )
+            described = {'command': list(NAMES), 'data_set': NAMES[1], 'directory': ESCAPE}
+            line.update(described if 'command' in line else {})
             line['time'] = f'{NAMES[1]}{ESCAPE}'
             if 'versions' in line:
-                line.update({'command': list(NAMES), 'data_set': NAMES[1], 'directory': ESCAPE})
+                line.update(described)
                 # A run names its classes by its own record.
                 line.update({'description': dataclasses.asdict(info), 'fingerprint': ESCAPE})
                 line['versions'].update({ESCAPE: NAMES[1], 'revision': 7, NAMES[1]: None})

@@ -8,10 +8,9 @@ import pytest
 import skimage.data
 
 from console.tensorflow_versions import tf
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.rules import check
 from preprocessing.preprocessings import preprocessing_for
 from tests.support.tiers import further
 
@@ -125,8 +124,7 @@ def test_as_evaluated__equals_the_images_of_evaluation() -> None:
 
 
 @pytest.mark.parametrize(
-    ('is_training', 'transpose'),
-    [(True, True), (False, False), further(True, False), further(False, True)],
+    ('is_training', 'transpose'), [(True, True), (False, False), further(True, False), further(False, True)]
 )
 def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
     photo_dir: str, is_training: bool, transpose: bool
@@ -158,9 +156,3 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
     assert labels.tolist() == same_labels.tolist()
     # Half a grey level.
     assert np.abs(of_bytes - of_floats).max() <= 0.5 / 255 * 2 * 1.001 + 1e-6
-
-
-def test_config__refuses_bytes_without_fast_mode() -> None:
-    with pytest.raises(ConfigError, match=r'--transfer=uint8: needs --fast_mode=True'):
-        check(Config(transfer='uint8', fast_mode=False))
-    check(Config(transfer='uint8', fast_mode=False, preprocessing='vgg'))

@@ -103,14 +103,6 @@ def test_prefetch_enabled__keeps_two_batches_ready(
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
 
-def test_max_bad_records__groups_128_records_and_prepares_one_group_ahead(config: Config, tmp_path: Any) -> None:
-    allowed = dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path))
-    InputPipeline(True, allowed)({'batch_size': 4})
-    operations = tf.get_default_graph().get_operations()
-    assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'BatchDatasetV2'] == [128, 4]
-    assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == [1, 2]
-
-
 def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> None:
     (plain, labels), *_ = read(config, False, 4)
     (transposed, same_labels), *_ = read(dataclasses.replace(config, transpose_enabled=True), False, 4)
@@ -180,30 +172,24 @@ def bad_dir(photos: List[Photo], tmp_path: Any) -> str:
     return str(tmp_path)
 
 
-def test_max_bad_records__skips_and_names_bad_records(config: Config, bad_dir: str, tmp_path: Any) -> None:
-    allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
-    folder = tmp_path / 'model' / 'bad_records' / 'validation'
-    for _ in range(2):
-        # A second pass meets the same records, which count once.
-        (_, labels), *_ = read(allowed, False, 8)
-        assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
-        assert sorted(os.listdir(folder)) == [f'validation-00000-of-00001@{position}' for position in (1, 3, 4, 6)]
-    shutil.rmtree(folder)
-    with pytest.raises(tf.errors.InvalidArgumentError, match='more bad records than may be skipped'):
-        read(dataclasses.replace(allowed, max_bad_records=3), False, 8)
-
-
-@pytest.mark.parametrize('group', [1, 3, 5, 100])
-def test_max_bad_records__skips_bad_records_in_groups_of_any_size(
+@pytest.mark.parametrize('group', [1, 3, 100])
+def test_max_bad_records__skips_and_names_bad_records(
     group: int, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(usable_records, 'GROUP_RECORDS', group)
     allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
-    (images, labels), *_ = read(allowed, False, 8)
-    assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
-    assert (images[:4] == images[0]).all() and images[0].any() and not images[4:].any()
-    names = os.listdir(tmp_path / 'model' / 'bad_records' / 'validation')
-    assert sorted(names) == [f'validation-00000-of-00001@{position}' for position in (1, 3, 4, 6)]
+    folder = tmp_path / 'model' / 'bad_records' / 'validation'
+    for _ in range(2):
+        # A second pass meets the same records, which count once.
+        (images, labels), *_ = read(allowed, False, 8)
+        assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
+        assert (images[:4] == images[0]).all() and images[0].any() and not images[4:].any()
+        assert sorted(os.listdir(folder)) == [f'validation-00000-of-00001@{position}' for position in (1, 3, 4, 6)]
+    shutil.rmtree(folder)
+    with pytest.raises(tf.errors.InvalidArgumentError, match='more bad records than may be skipped'):
+        read(dataclasses.replace(allowed, max_bad_records=3), False, 8)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        read(dataclasses.replace(allowed, max_bad_records=0), False, 8)
 
 
 @pytest.mark.parametrize('transfer', ['float', further('uint8')])
@@ -220,11 +206,6 @@ def test_max_bad_records__skips_bad_records_in_every_epoch(
     taken = read(allowed, True, 5, batches=20)
     assert [labels.tolist() for _, labels in taken] == [[1] * 5] * 20
     assert len(os.listdir(tmp_path / 'model' / 'bad_records' / 'train')) == 4
-
-
-def test_bad_records__fail_by_default(config: Config, bad_dir: str) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        read(dataclasses.replace(config, data_dir=bad_dir), False, 8)
 
 
 def test_max_bad_records__leaves_other_records_unchanged(config: Config, tmp_path: Any) -> None:

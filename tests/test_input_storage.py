@@ -1,6 +1,5 @@
 """Tests of the pipeline's storage phase: hosts' shares of the files, completeness, resuming, memory, closing."""
 
-import collections
 import dataclasses
 import io
 import os
@@ -20,21 +19,8 @@ from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.data.written_records import written
 from tests.support.graphs import type_in_1_15
-from tests.support.observations.inputs import nodes
-from tests.support.pipelines import Host, labels_of, read
+from tests.support.pipelines import Host, read
 from tests.support.tiers import further
-
-
-def test_training__has_every_record_in_an_epoch(digits_dir: str, small_config: Config) -> None:
-    # Without a shuffle of records, and with one file read at a time, the first 1,438 records are the first epoch.
-    config = dataclasses.replace(small_config, followup_shuffle_buffer_size=1, num_files_infeed=1)
-    counts = collections.Counter(labels_of(read(config, True, 1438, batches=1)))
-    labels: Dict[int, int] = collections.Counter()
-    for path in records.find_shards(digits_dir, records.TRAIN):
-        for serialized in tf.io.tf_record_iterator(path):
-            label = tf.train.Example.FromString(serialized).features.feature['image/class/label'].int64_list.value[0]
-            labels[label] += 1
-    assert counts == labels
 
 
 def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: int) -> tf.Tensor:
@@ -104,6 +90,15 @@ def compress(paths: Sequence[str]) -> None:
         with tf.io.TFRecordWriter(path, options=('', 'GZIP', 'ZLIB')[number % 3]) as writer:
             for record in serialized:
                 writer.write(record)
+
+
+def nodes(config: Config, kind: str) -> List[Any]:
+    """The operations of a kind, as 1.15 names it, in the training pipeline and its functions."""
+    with tf.Graph().as_default() as graph:
+        tf.data.make_initializable_iterator(InputPipeline(True, config)({'batch_size': 4}))
+        definition = graph.as_graph_def()
+    scopes = [definition.node, *(function.node_def for function in definition.library.function)]
+    return [node for scope in scopes for node in scope if type_in_1_15(node.op) == kind]
 
 
 @pytest.mark.parametrize('seed', [None, 3])

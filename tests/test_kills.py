@@ -34,11 +34,9 @@ class Folder:
         self._arguments += ['--save_checkpoints_secs=1', '--train_batch_size=8']
 
     def run(self, seconds: Optional[float] = None, until: Optional[str] = None) -> Optional[int]:
-        """Starts the program; returns its exit code, or None if it was killed.
+        """Starts the program, and kills it after seconds, counted from a new file whose name matches `until`.
 
-        Args:
-          seconds: the time until the kill; None for no kill.
-          until: a regular expression; `seconds` are counted from the moment when the name of a new file matches it.
+        Returns its exit code, or None if it was killed.
         """
         newest, before = self.newest(), self._names()
         program = self._launcher.start(self._arguments, str(self._log))

@@ -106,22 +106,3 @@ def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> 
     tf.get_variable('w', [])
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages .* --moving_average=False'):
         LoadEMAHook(checkpoint).begin()
-
-
-def test_load_ema_hook__needs_the_restore_operations_of_its_beginning(tmp_path: Any) -> None:
-    checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
-    tf.get_variable('w', [])
-    with tf.Session() as session, pytest.raises(AssertionError, match=r'begin\(\) comes first'):
-        LoadEMAHook(checkpoint).after_create_session(session, None)
-
-
-def test_load_ema_hook__loads_the_averages_after_the_initial_values(tmp_path: Any) -> None:
-    # As in an evaluation: the session is first initialized, or restored from the weights themselves.
-    checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
-    weight = tf.get_variable('w', initializer=3.0)
-    tf.train.get_or_create_global_step()
-    saver = tf.train.Saver()
-    scaffold = tf.train.Scaffold(saver=saver)
-    creator = tf.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=checkpoint)
-    with tf.train.MonitoredSession(creator, hooks=[LoadEMAHook(checkpoint)]) as session:
-        assert session.run(weight) == 10.0

@@ -41,16 +41,6 @@ def test_variable_getter__depends_on_seed_and_name_alone() -> None:
 
 
 @pytest.mark.parametrize('seed', [None, 0, 3])
-def test_session_config__is_made_of_the_flags_and_of_the_seed(seed: Any) -> None:
-    session = seeding.session_config(Config(seed=seed, intra_op_threads=3, log_device_placement=True))
-    assert session.allow_soft_placement and session.log_device_placement
-    assert session.intra_op_parallelism_threads == 3
-    rewriting = session.graph_options.rewrite_options
-    assert (rewriting.arithmetic_optimization == rewriting.OFF) == (seed is not None)
-    assert not seeding.session_config(Config()).log_device_placement
-
-
-@pytest.mark.parametrize('seed', [None, 0, 3])
 def test_aggregation_method__adds_gradients_in_a_fixed_order_with_a_seed(seed: Any) -> None:
     x = tf.constant(2.0)
     method = seeding.aggregation_method(Config(seed=seed))

@@ -28,10 +28,10 @@ class Sample(NamedTuple):
 
 
 def sample(process: int) -> Sample:
-    folder = pathlib.Path(f'/proc/{process}')
-    pages = int((folder / 'statm').read_text().split()[1])
+    folder = f'/proc/{process}'
+    pages = int(pathlib.Path(folder, 'statm').read_text().split()[1])
     return Sample(
-        pages * os.sysconf('SC_PAGE_SIZE'), len(os.listdir(str(folder / 'fd'))), len(os.listdir(str(folder / 'task')))
+        pages * os.sysconf('SC_PAGE_SIZE'), len(os.listdir(f'{folder}/fd')), len(os.listdir(f'{folder}/task'))
     )
 
 
@@ -58,11 +58,7 @@ def test_memory_files_and_threads__do_not_grow_over_1000_steps(digits_dir: str, 
             program.wait()
     assert program.returncode == 0, (tmp_path / 'log').read_text()
     cycle_by_cycle = [
-        Sample(
-            max(s.memory for s in of_cycle),
-            min(s.files for s in of_cycle),
-            min(s.threads for s in of_cycle),
-        )
+        Sample(max(s.memory for s in of_cycle), min(s.files for s in of_cycle), min(s.threads for s in of_cycle))
         for cycle, of_cycle in sorted(cycles.items())
         if cycle < STEPS // STEPS_PER_CYCLE
     ]

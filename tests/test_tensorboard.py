@@ -13,21 +13,16 @@ import urllib.request
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 from unittest import mock
 
-import numpy as np
 import pytest
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import first_steps
 from inception_v3.run.evaluations import read_evaluations
-from inception_v3.run.hooks.image_summaries import OUTLINE_COLOR
 from inception_v3.train_and_evaluate import Run
-from tests.support.graphs import evaluate
-from tests.support.photos import Photo
 from tests.support.runs import ONE_LAYER, forget, make_small_config
 
 pytestmark = pytest.mark.program
@@ -37,13 +32,7 @@ _TIMEOUT = 60
 
 
 class Watched(NamedTuple):
-    """A run in TensorBoard. The run lost its last checkpoint in a kill, and resumed with other settings.
-
-    Attributes:
-      address: the address of TensorBoard.
-      before: the configuration before the kill.
-      after: the configuration of the resumed run.
-    """
+    """A run at an address of TensorBoard, which lost its last checkpoint in a kill, and resumed with other settings."""
 
     address: str
     before: Config
@@ -156,47 +145,3 @@ def test_tensorboard__shows_every_training_step_once(watched: Watched) -> None:
     for first_step in first_steps.read(str(watched.before.model_dir))[:2]:
         assert losses[first_step.step - 1] == pytest.approx(first_step.loss, rel=1e-6)
     assert 'in nats' in tags['loss']['description']
-
-
-def test_tensorboard__shows_the_training_graph(watched: Watched) -> None:
-    graph = get(watched.address, 'data/plugin/graphs/graph', run='.', conceptual='false').decode()
-    assert 'name: "Layer/weights"' in graph and 'ApplyRMSProp' in graph
-
-
-def first_batch(config: Config, is_training: bool) -> Tuple[np.ndarray, np.ndarray]:
-    """Returns the first batch of the pipeline: images and labels."""
-    with tf.Graph().as_default():
-        tf.train.create_global_step()
-        iterator = tf.data.make_initializable_iterator(InputPipeline(is_training, config)({'batch_size': 4}))
-        batch = iterator.get_next()
-        with tf.Session() as session:
-            session.run(tf.global_variables_initializer())
-            session.run(iterator.initializer)
-            return session.run(batch)
-
-
-def pixels(address: str, run: str, tag: str) -> np.ndarray:
-    (image,) = json.loads(get(address, 'data/plugin/images/images', run=run, tag=tag, sample=0))
-    png = get(address, f'data/plugin/images/individualImage?{image["query"]}')
-    assert png.startswith(b'\x89PNG')
-    found = evaluate(tf.image.decode_png(png))
-    assert found.shape == (image['height'], image['width'], 3)
-    return found
-
-
-def test_tensorboard__shows_the_images_of_the_pipeline(watched: Watched, photos: List[Photo]) -> None:
-    address, tags = watched.address, tags_of(watched.address, 'images')
-    for run, kind, stage in (('.', 'train_images', 'distorted'), ('eval', 'eval_images', 'cropped')):
-        images, labels = first_batch(watched.before, is_training=run == '.')
-        names = [f'{kind}/{n:02d} label {label} ({label})' for n, label in ((1, labels[0]), (2, labels[1]))]
-        assert sorted(tags[run]) == [f'{name}, {what}' for name in names for what in ('before', stage)]
-        for name, image in zip(names, images):
-            shown = pixels(address, run, f'{name}, {stage}')
-            np.testing.assert_array_equal(shown, np.floor((image + 1) * 127.5 + 0.5))
-    whole = pixels(address, 'eval', 'eval_images/01 label 1 (1), before')
-    is_outline = (whole == OUTLINE_COLOR).all(axis=2)
-    decoded = evaluate(tf.image.decode_jpeg(photos[0].encoded))
-    np.testing.assert_array_equal(whole[~is_outline], decoded[~is_outline])
-    # The central crop: 87.5 % of 300 x 451 pixels.
-    rows, columns = np.nonzero(is_outline)
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (18, 281, 28, 422)

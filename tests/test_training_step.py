@@ -225,15 +225,3 @@ def test_training__three_steps_agree_with_an_independent_program(monkeypatch: An
     kernel = 'InceptionV3/Conv2d_2a_3x3/weights'
     values = [variables[kernel] for variables in ours['variables']]
     assert min(np.abs(after - before).max() for before, after in zip(values, values[1:])) > 0.02
-
-
-@pytest.mark.slow
-def test_bfloat16__trains_inception_v3_close_to_float32(monkeypatch: Any) -> None:
-    monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
-    exact, rounded = (
-        our_steps(dataclasses.replace(CONFIG, precision=each))['loss'] for each in ('float32', 'bfloat16')
-    )
-    # bfloat16 has a significand of 8 bits, and each step amplifies the rounding errors of the previous step.
-    np.testing.assert_allclose(rounded[:2], exact[:2], rtol=0.05)
-    np.testing.assert_allclose(rounded[2], exact[2], rtol=0.2)
-    assert (np.array(rounded) != exact).all()

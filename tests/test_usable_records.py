@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Any, List, Set, Tuple
+from typing import Any, List, Set
 
 import numpy as np
 import pytest
@@ -98,27 +98,6 @@ def test_run_without_a_usable_record__is_an_error(config: Config, tmp_path: Any)
     damaged = written(tmp_path / 'damaged', config, {*range(1, 96)})
     with pytest.raises(tf.errors.InvalidArgumentError, match=r'none of.*consecutive records can be used'):
         global_batches(damaged)
-
-
-def test_preprocessing__gets_groups_of_several_lanes(config: Config, tmp_path: Any) -> None:
-    def shape(batch: int, host: int, hosts: int) -> Tuple[int, ...]:
-        of_batch = dataclasses.replace(damaged, train_batch_size=batch)
-        dataset = InputPipeline(True, of_batch).storage(host, hosts)
-        return tuple(tf.data.get_output_shapes(dataset)[0][2].as_list())
-
-    damaged = written(tmp_path / 'damaged', config, BAD)
-    # Lanes, steps, and positions of a lane in a batch: 8 records or more of each lane, and all lanes of several steps.
-    assert shape(16, 0, 1) == (16, 8, 1)
-    assert shape(16, 1, 4) == (4, 8, 1)
-    assert shape(48, 0, 1) == (16, 3, 3)
-    assert shape(128, 0, 2) == (16, 1, 8)
-    assert shape(4096, 0, 2) == (1, 1, 256)
-
-
-def test_group_for__has_at_most_a_few_steps_of_all_lanes() -> None:
-    assert ordered_records.group_for(448, 1, 1280000) == (64, 2, 7)
-    assert ordered_records.group_for(448, 1, 1280000).records == 896
-    assert max(ordered_records.group_for(batch, 1, 1280000).records for batch in range(8, 1025, 8)) == 896
 
 
 def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import socket
 import stat
 import sys
@@ -145,36 +144,3 @@ def test_every_command__refuses_a_pipe_as_its_output(
         done = commands.run(main, *others, f'{flag}={pipe}')
         assert done.returncode == FIX and str(pipe) in done.stderr, (main.__module__, done)
         assert state(pipe) == before
-
-
-# Calls that write to a path, and what else may make them: files in a new temporary folder, whole folders, logs.
-_WRITING = re.compile(
-    r'os\.(rename|replace)\(|gfile\.(rename|copy)\(|shutil\.(move|copy\w*)\(|savefig\(\w*path|atomic_write'
-    r"|GFile\([^)]*'[wa]b?'\)|open\([^)]*'[wax]b?'[,)]|write_(text|bytes)\("
-)
-_MAY_WRITE = {
-    'console/outputs.py': 2,
-    'console/tensorflow_versions.py': 1,
-    'data/convert/cifar10/__main__.py': 1,
-    'data/convert/tar_shards.py': 1,
-    'data/convert/writing.py': 1,
-    'inception_v3/commands/export/exports.py': 1,
-    'inception_v3/commands/export/formats.py': 3,
-    'inception_v3/run/saved_model.py': 1,
-    'inception_v3/run/best_checkpoint.py': 1,
-    'inception_v3/run/files.py': 1,
-    'inception_v3/commands/predict/contact_sheet.py': 1,
-    'inception_v3/commands/weights/comparison.py': 1,
-    'studies/revnet_memory/measurement.py': 1,
-    'studies/streaming/pipelines.py': 1,
-    'studies/sweep/reuse.py': 3,
-}
-
-
-def test_outputs__are_written_by_one_module() -> None:
-    found = {
-        str(path.relative_to(ROOT)): len(_WRITING.findall(path.read_text()))
-        for package in ('console', 'data', 'inception_v3', 'preprocessing', 'studies')
-        for path in (ROOT / package).rglob('*.py')
-    }
-    assert {name: count for name, count in found.items() if count} == _MAY_WRITE

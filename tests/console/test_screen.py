@@ -1,4 +1,4 @@
-"""Tests of the screen: a live line on a terminal, plain lines elsewhere."""
+"""Tests of the screen: a live line on a terminal, plain lines elsewhere, bars, and values in messages."""
 
 import io
 import logging
@@ -6,8 +6,10 @@ from typing import Any, List
 
 import pytest
 
+from console import progress
 from console import screen as screens
 from console.log import logger
+from console.messages import shown
 from console.screen import Screen, duration, failure, set_up_logging
 
 ERASE = '\r\x1b[K'
@@ -132,3 +134,50 @@ def test_failure__is_the_first_line_of_an_error() -> None:
 )
 def test_duration__has_hours_only_if_needed(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_progress__shown_after_each_batch(monkeypatch: Any) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
+    shown: List[str] = []
+
+    class FakeScreen:
+        def update(self, text: str) -> None:
+            shown.append(text)
+
+    shower = progress.Progress(FakeScreen(), 8, 2)  # type: ignore[arg-type]
+    for _ in range(5):
+        now[0] += 10
+        shower.add()
+    assert shown == [
+        '####............ 2 of 8, 0.1 images/s, 1:00 left',
+        '########........ 4 of 8, 0.1 images/s, 0:40 left',
+    ]
+
+
+def test_bar__length_is_proportional() -> None:
+    assert progress.bar(1, 10) == '█' * 10
+    assert progress.bar(0.5, 10) == '█' * 5
+    assert progress.bar(0.54, 10) == '█' * 5 + '▍'
+    assert progress.bar(0, 10) == ''
+    assert progress.bar(0.54, 10, '#') == '#####'
+
+
+@pytest.mark.parametrize(
+    ('value', 'text'),
+    [
+        ('Käse', 'Käse'),
+        ('a\nb\x1b[K', r'a\nb\x1b[K'),
+        (b'a\xff', r'a\udcff'),
+        (None, 'None'),
+        ('a' * 80, 'a' * 80),
+        ('a' * 40 + 'b' * 41, 'a' * 40 + '...' + 'b' * 40),
+    ],
+)
+def test_shown__is_printable_and_at_most_80_characters_of_the_value(value: Any, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_shown__shortens_in_the_middle() -> None:
+    assert shown('0123456789', 6) == '012...789'
+    assert shown('0123456789', 10) == '0123456789'

@@ -1,7 +1,11 @@
-"""Functions of TensorFlow under one name in both versions."""
+"""Functions of TensorFlow under one name in both versions, and SavedModels that both serve."""
+
+import pathlib
 
 import pytest
+from tensorflow.core.protobuf import saved_model_pb2
 
+from console.tensorflow_names import make_servable_by_both
 from console.tensorflow_versions import either, tf
 from tests.support.graphs import evaluate
 
@@ -19,3 +23,21 @@ def test_either__runs_one_of_two_functions(value: int, expected: tuple) -> None:
     number = tf.placeholder_with_default(tf.constant(value), [])
     found, copies = evaluate(*either(number > 0, double, negate, number))
     assert (found, copies.tolist()) == expected
+
+
+def test_make_servable_by_both__removes_only_the_attribute_that_1_15_does_not_know(tmp_path: pathlib.Path) -> None:
+    model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
+    graph = model.meta_graphs.add().graph_def
+    for name in ('weights', 'biases'):
+        node = graph.node.add(name=name, op='VarHandleOp')
+        node.attr['shared_name'].s = name.encode()
+    expected = model.SerializeToString(deterministic=True)
+    for node in graph.node:
+        node.attr['debug_name'].s = f'{node.name}/'.encode()
+    path = tmp_path / 'saved_model.pb'
+    path.write_bytes(model.SerializeToString())
+    make_servable_by_both(str(tmp_path))
+    assert path.read_bytes() == expected
+    path.chmod(0o444)
+    make_servable_by_both(str(tmp_path))
+    assert path.read_bytes() == expected

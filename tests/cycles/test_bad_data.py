@@ -11,11 +11,9 @@ from data import record_counts, records
 from data.record_counts import FileRecords
 from data.records import DataError
 from inception_v3.config import Config
-from inception_v3.data_set import check_files
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import write_records
 from tests.support.runs import evaluations, execute
-from tests.support.tiers import further
 
 
 @pytest.fixture
@@ -30,40 +28,23 @@ def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: Lis
     outside.features.feature['image/class/label'].int64_list.value[:] = [11]
     broken = photo_example(photos[1])
     broken.features.feature['image/encoded'].bytes_list.value[:] = [photos[1].encoded[:5000]]
+    uneven = photo_example(photos[2])
+    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
     bad_dir = tmp_path / 'bad'
-    write_records(bad_dir, 'train', [good, outside.SerializeToString(), good, broken.SerializeToString()])
+    bad = [each.SerializeToString() for each in (outside, broken, uneven)]
+    write_records(bad_dir, 'train', [good, bad[0], good, *bad[1:]])
     write_records(bad_dir, 'validation', [good])
-    config = dataclasses.replace(copied, data_dir=str(bad_dir), train_steps=100, train_batch_size=2)
+    config = dataclasses.replace(
+        copied, data_dir=str(bad_dir), train_steps=100, train_batch_size=2, use_annotated_bbox=True
+    )
     with pytest.raises(DataError) as error:
         execute(config)
     message = str(error.value)
     assert 'train-00000-of-00001, record 1: label 11 is not in 0 to 10 (--num_classes=11).' in message
     assert 'train-00000-of-00001, record 3: the image (5000 bytes) cannot be decoded' in message
+    assert 'train-00000-of-00001, record 4: bounding boxes with missing corners' in message
     assert '--max_bad_records=0' in message
     assert tf.train.checkpoint_exists(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
-
-
-@pytest.mark.parametrize('use', [further(False), True])
-def test_bad_records__include_bad_boxes_only_if_training_uses_boxes(
-    copied: Config, photos: List[Photo], tmp_path: Any, use: bool
-) -> None:
-    good, outside, uneven = (photo_example(photo) for photo in photos[:3])
-    outside.features.feature['image/class/label'].int64_list.value[:] = [11]
-    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
-    contents = [example.SerializeToString() for example in (good, uneven, good, outside)]
-    write_records(tmp_path / 'bad', 'train', contents)
-    write_records(tmp_path / 'bad', 'validation', contents[:3])
-    config = dataclasses.replace(
-        copied, data_dir=str(tmp_path / 'bad'), use_annotated_bbox=use, train_steps=40, train_batch_size=2
-    )
-    with pytest.raises(DataError) as error:
-        execute(config)
-    _, *named, _ = str(error.value).splitlines()
-    path = f'{tmp_path}/bad/train-00000-of-00001'
-    corners = f'{path}, record 1: bounding boxes with missing corners: image/object/bbox/* differ in length.'
-    *others, label = named
-    assert others == [corners] * use
-    assert label.startswith(f'{path}, record 3: label 11 is not in 0 to 10 (--num_classes=11). ')
 
 
 def test_bad_records__are_named_at_the_end_if_skipped(
@@ -91,41 +72,6 @@ def test_bad_records__are_named_at_the_end_if_skipped(
     assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
 
 
-def test_run__refuses_max_bad_records_of_all_records(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
-    """With only bad records, the input pipeline would search for a good one forever."""
-    write_records(tmp_path / 'bad', 'train', [b'nonsense'] * 3)
-    config = dataclasses.replace(
-        copied, data_dir=str(tmp_path / 'bad'), mode='train', train_steps=100, max_bad_records=5
-    )
-    with pytest.raises(DataError, match='3 records, and --max_bad_records=5 allows all of them to be skipped'):
-        execute(config)
-
-
-@pytest.mark.parametrize('split', ['train', 'validation'])
-def test_run__refuses_files_without_records(copied: Config, photos: List[Photo], tmp_path: Any, split: str) -> None:
-    for name in ('train', 'validation'):
-        write_records(tmp_path / 'data', name, [] if name == split else [photo_example(photos[0]).SerializeToString()])
-    with pytest.raises(DataError, match=f'{split}-00000-of-00001: no records'):
-        execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data')))
-
-
-def test_run__refuses_fewer_files_than_hosts(photos: List[Photo], tmp_path: Any) -> None:
-    data_dir = str(tmp_path)
-    paths = [records.shard_path(data_dir, 'train', shard, 4) for shard in range(4)]
-    # Both files of the second host are empty.
-    for path, count in zip(paths, (1, 0, 1, 0)):
-        with tf.io.TFRecordWriter(path) as writer:
-            for _ in range(count):
-                writer.write(photo_example(photos[0]).SerializeToString())
-    one = Config(use_tpu=False, data_dir=data_dir)
-    check_files(one, 'train', paths)
-    two = dataclasses.replace(one, use_tpu=True, tpu='emulated:8x2', num_shards=8)
-    with pytest.raises(DataError, match='train-00001-of-00004 and the other files: no records'):
-        check_files(two, 'train', paths)
-    # A host without validation images feeds padding.
-    check_files(two, 'validation', paths)
-
-
 def test_run__names_a_file_with_fewer_records_than_were_counted(
     copied: Config, photos: List[Photo], tmp_path: Any
 ) -> None:
@@ -151,19 +97,6 @@ def test_run__names_bad_records_that_cannot_be_replaced(copied: Config, photos: 
     assert reason == '--seed=1: bad records follow each other, and none near them can replace them:'
     assert 'record 1: not a tf.train.Example' in found[0]
     assert advice == 'Repair the data, or train without --seed. The checkpoints are kept.'
-
-
-def test_run__names_files_that_are_not_read(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
-    write_records(tmp_path / 'data', 'validation', [photo_example(photos[0]).SerializeToString()])
-    for name in ('validation-00001-of-00001.gz', 'validation-00000-of-00001.bak', 'validation.txt'):
-        (tmp_path / 'data' / name).write_text('')
-    caplog.set_level('INFO')
-    execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data'), mode='eval'))
-    (note,) = [message for message in caplog.messages if 'not read' in message]
-    assert note == (
-        f'--data_dir={tmp_path}/data: not read, because not named like validation-00000-of-00001: '
-        'validation-00000-of-00001.bak, validation-00001-of-00001.gz'
-    )
 
 
 def test_run__names_a_truncated_record_file(copied: Config, photos: List[Photo], tmp_path: Any) -> None:

@@ -29,6 +29,8 @@ from tests.support.runs import make_small_config
 class Estimator:
     """Records the arguments of its calls. Training reaches `reached`, or raises an error."""
 
+    config = None
+
     def __init__(self, model_dir: str, reached: int = 0, error: Any = None, **metrics: Any):
         self.calls: List[Dict[str, Any]] = []
         self._model_dir, self._reached, self._error, self._metrics = model_dir, reached, error, metrics
@@ -104,6 +106,19 @@ def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, 
     run.train(4)
     run.train(4)
     assert drawn == [2]
+
+
+def test_training__has_the_intervals_of_the_flags(config: Config, monkeypatch: Any) -> None:
+    made: Dict[str, Any] = {}
+
+    def noted(name: str) -> Any:
+        return lambda *given, **more: made.update({name: given}) or mock.MagicMock()
+
+    for name in ('CheckpointHook', 'StepLines', 'ProfiledSteps', 'workers_of'):
+        monkeypatch.setattr(train_and_evaluate, name, noted(name))
+    changed = dataclasses.replace(config, save_checkpoints_secs=7, log_steps=3, profile_steps='3,5')
+    run_of(changed, Estimator(str(config.model_dir), reached=4)).train(4)
+    assert (made['CheckpointHook'][1], made['StepLines'][-1], made['ProfiledSteps'][0].profiled_steps) == (7, 3, (3, 5))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from console.tensorflow_versions import tf
 from data import dataset_info
 from inception_v3.config import Config, ConfigError
 from inception_v3.run.checkpoints import CheckpointError
-from inception_v3.run.failures import TrainingError
 from tests.support.processes import wait_for
 from tests.support.runs import evaluated_steps, evaluations, execute, forget
 
@@ -25,12 +24,6 @@ def test_evaluation__uses_raw_weights_without_moving_average(copied: Config) -> 
     averaged, raw_result = evaluations(raw)[-2:]
     assert raw_result.weights == 'raw'
     assert raw_result.cross_entropy != averaged.cross_entropy
-
-
-def test_evaluation__repeats_with_other_weights(copied: Config, tmp_path: Any) -> None:
-    summary = execute(dataclasses.replace(copied, moving_average=False, export_dir=str(tmp_path / 'export')))
-    assert 'raw weights of step 5' in summary
-    assert [(e.step, e.weights) for e in evaluations(copied)][-2:] == [(5, 'average'), (5, 'raw')]
 
 
 @pytest.mark.program
@@ -69,18 +62,6 @@ def test_evaluation__repeats_with_other_data_in_the_same_folder(copied: Config, 
     assert evaluated_steps(copied) == [2, 4, 5, 5, 5]
     assert evaluations(copied)[-1].fingerprint == 'f' * 64
     assert evaluations(copied)[-1].changed[1:] == (f'fingerprint: {info.fingerprint[:12]} -> ffffffffffff',)
-
-
-def test_evaluation__does_not_record_a_diverged_result(copied: Config) -> None:
-    diverging = dataclasses.replace(
-        copied, optimizer='sgd', learning_rate=1e30, train_steps=1, model_dir=f'{copied.model_dir}-new'
-    )
-    with pytest.raises(
-        TrainingError,
-        match=r'(weights are no longer finite|cross-entropy of the validation images is nan) in step 0',
-    ):
-        execute(diverging)
-    assert evaluations(diverging) == []
 
 
 def test_evaluation__reads_a_data_set_of_unexpected_size_whole(copied: Config, caplog: Any) -> None:

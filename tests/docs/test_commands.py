@@ -106,33 +106,3 @@ def test_commands__every_path_exists(command: Command) -> None:
         path = word.partition('=')[2] or word
         if '/' in path and not word.startswith('BUCKET') and not _PLACES.match(path):
             assert (ROOT / path.partition('::')[0]).exists(), path
-
-
-@pytest.mark.parametrize('command', [c for c in COMMANDS if words_of(c)[:2] == ['./run', 'pytest']], ids=str)
-def test_commands__pytest_is_given_what_it_knows(command: Command) -> None:
-    words = words_of(command)[2:]
-    options = [word for word in words if word.startswith('-')]
-    assert {option.partition('=')[0] for option in options} <= {'-m', '-n', '-s', '-k', '--max-cpu'}
-
-
-@pytest.mark.program
-@pytest.mark.parametrize('command', [c for c in COMMANDS if 'run_tpu.sh' in c.line and 'dry_run' in c.line], ids=str)
-def test_commands__run_tpu_prints_its_commands(command: Command) -> None:
-    line = f'PROJECT=my-project ZONE=us-central1-b {command.line}'
-    done = subprocess.run(line, shell=True, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=120)
-    assert done.returncode == 0
-    assert 'gcloud compute tpus tpu-vm create' in done.stdout
-
-
-@pytest.mark.program
-@pytest.mark.parametrize('command', [c for c in COMMANDS if '--list' in words_of(c)], ids=str)
-def test_commands__a_sweep_lists_its_trials(command: Command) -> None:
-    done = subprocess.run(
-        [sys.executable, '-m', 'inception_v3_tpu', *words_of(command)[2:]],
-        cwd=str(ROOT),
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0
-    assert 'python -m inception_v3.main' in done.stdout

@@ -9,6 +9,7 @@ import sys
 from typing import Any, Iterator
 
 import PIL.Image
+import pytest
 
 from benchmarks.measurement import peak_bytes
 from console.tensorflow_versions import tf
@@ -18,6 +19,12 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 def many(cases: int) -> int:
     """The number of cases of a slow test: all of them with FUZZ=all in the environment, else a quarter."""
     return cases if os.environ.get('FUZZ') == 'all' else cases // 4
+
+
+def in_tiers(few: int, cases: int) -> Any:
+    """Runs a test with a few cases in the tier `program`, and with many in the tier `slow`."""
+    marked = [pytest.param(few, marks=pytest.mark.program), pytest.param(many(cases), marks=pytest.mark.slow)]
+    return pytest.mark.parametrize('cases', marked)
 
 
 def run(module: str, cases: int, folder: pathlib.Path) -> None:
@@ -31,14 +38,7 @@ def run(module: str, cases: int, folder: pathlib.Path) -> None:
 
 
 def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -> Iterator[int]:
-    """The numbers of the cases.
-
-    Args:
-      folder: holds the number of the current case, for `run`.
-      cases: the number of cases.
-      seconds: time limit of a case, after which the process prints its stack and ends.
-      mebibytes: limit of the growth of the peak memory since the first case.
-    """
+    """The numbers of the cases, each limited in seconds and in the growth of the peak memory since the first case."""
     faulthandler.enable()
     before = 0
     with open(_place(folder), 'w') as place:

@@ -7,10 +7,10 @@ import pathlib
 import random
 import struct
 import sys
+import zlib
 from typing import Any, List, Tuple
 
 import numpy as np
-import pytest
 
 from console.tensorflow_versions import tf
 from data import checks, encoding, record_checker, records, tf_example, tfrecord
@@ -37,24 +37,17 @@ def real_images() -> List[bytes]:
     """Small photographs in all common formats and variants, and some in unsupported ones."""
     photo = child.photograph()
     files = []
-    for mode, image_format, options in (
+    variants: List[Any] = [
         ('RGB', 'JPEG', {}),
         ('RGB', 'JPEG', {'progressive': True}),
         ('RGB', 'JPEG', {'subsampling': 0, 'optimize': True}),
-        ('L', 'JPEG', {}),
-        ('CMYK', 'JPEG', {}),
-        ('RGB', 'PNG', {}),
-        ('RGBA', 'PNG', {}),
-        ('L', 'PNG', {}),
-        ('LA', 'PNG', {}),
-        ('P', 'PNG', {}),
-        ('1', 'PNG', {}),
-        ('I', 'PNG', {}),
+        *((mode, 'JPEG', {}) for mode in ('L', 'CMYK')),
+        *((mode, 'PNG', {}) for mode in ('RGB', 'RGBA', 'L', 'LA', 'P', '1', 'I')),
         ('P', 'GIF', {}),
         ('P', 'GIF', {'save_all': True, 'append_images': [photo.convert('P')]}),
-        ('RGB', 'BMP', {}),
-        ('RGB', 'TIFF', {}),
-    ):
+        *(('RGB', image_format, {}) for image_format in ('BMP', 'TIFF')),
+    ]
+    for mode, image_format, options in variants:
         file = io.BytesIO()
         photo.convert(mode).save(file, image_format, **options)
         files.append(file.getvalue())
@@ -70,7 +63,7 @@ def with_other_size(image: bytes, draw: random.Random) -> bytes:
     sides = draw.choice(SIDES), draw.choice(SIDES)
     if image.startswith(b'\x89PNG'):
         changed[16:24] = struct.pack('>II', *sides)
-        changed[29:33] = struct.pack('>I', tf_crc32(bytes(changed[12:29])))
+        changed[29:33] = struct.pack('>I', zlib.crc32(bytes(changed[12:29])))
     elif image.startswith(b'GIF'):
         at = draw.choice([6, image.find(b',', 13 + 3 * 256) + 5])
         changed[at : at + 4] = struct.pack('<HH', *(min(side, 65535) for side in sides))
@@ -79,12 +72,6 @@ def with_other_size(image: bytes, draw: random.Random) -> bytes:
         if at >= 0:
             changed[at + 5 : at + 9] = struct.pack('>HH', *(min(side, 65535) for side in sides))
     return bytes(changed)
-
-
-def tf_crc32(content: bytes) -> int:
-    import zlib
-
-    return zlib.crc32(content)
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -187,12 +174,7 @@ def make_file(path: str, images: List[bytes], draw: random.Random) -> None:
 
 
 class Pipelines:
-    """The preprocessing of training and evaluation, without batches: of single records, and of records in groups.
-
-    Args:
-      path: of the file that is read, each time anew.
-      good: a record that can be used.
-    """
+    """The preprocessing of training and evaluation, without batches: of single records, and of records in groups."""
 
     def __init__(self, path: str, good: bytes):
         self._graphs: List[Any] = []
@@ -299,14 +281,9 @@ def main(cases: int, folder: pathlib.Path) -> None:
         check(path, pipelines, checker, auditor)
 
 
-@pytest.mark.program
-def test_pipelines_checker_and_audit_agree_on_damaged_files(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 80, tmp_path)
-
-
-@pytest.mark.slow
-def test_pipelines_checker_and_audit_agree_on_many_damaged_files(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, child.many(4_000), tmp_path)
+@child.in_tiers(80, 4_000)
+def test_pipelines_checker_and_audit_agree_on_damaged_files(cases: int, tmp_path: pathlib.Path) -> None:
+    child.run(__name__, cases, tmp_path)
 
 
 if __name__ == '__main__':

@@ -13,8 +13,6 @@ import sys
 import tarfile
 from typing import Dict, List, Tuple
 
-import pytest
-
 from console.tensorflow_versions import tf
 from data import checks, records
 from data.audit.shard import ShardAuditor
@@ -41,20 +39,9 @@ SIZES = [
 KINDS = b'\x00012345678LKxgXDSVMNA\xff'
 LABELS = (b'', b'0', b'5', b'6', b'-1', b' 3 ', b'1 2', b'9' * 18, b'9' * 19, b'0' * 18, b'\xff', b'cat', b'1\n')
 PAX = (
-    ('size', '700'),
-    ('size', ' 1'),
-    ('size', ''),
-    ('size', '-1'),
-    ('size', '9' * 18),
-    ('size', '9' * 30),
-    ('path', ''),
-    ('path', 'x'),
-    ('path', 'g/7.jpg'),
-    ('path', 'a\0b.jpg'),
-    ('path', 'é.jpg'),
-    ('path', 'n' * 5000 + '.jpg'),
-    ('comment', 'a\n12 path=x.y\n'),
-    ('comment', ' path=x.jpg\n'),
+    *(('size', value) for value in ('700', ' 1', '', '-1', '9' * 18, '9' * 30)),
+    *(('path', value) for value in ('', 'x', 'g/7.jpg', 'a\0b.jpg', 'é.jpg', 'n' * 5000 + '.jpg')),
+    *(('comment', value) for value in ('a\n12 path=x.y\n', ' path=x.jpg\n')),
 )
 
 
@@ -155,12 +142,7 @@ def make_case(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
 
 
 class Reader:
-    """The input pipeline's reader, which reads the same path repeatedly, and the preprocessing of evaluation.
-
-    Args:
-      path: of the shard.
-      good: a sample that can be used.
-    """
+    """The input pipeline's reader, which reads the same path repeatedly, and the preprocessing of evaluation."""
 
     def __init__(self, path: str, good: bytes):
         def read(path: tf.Tensor) -> tf.data.Dataset:
@@ -245,14 +227,9 @@ def main(cases: int, folder: pathlib.Path) -> None:
     assert len(problems) >= (10 if cases > 1000 else 6), problems
 
 
-@pytest.mark.program
-def test_both_readers_agree_on_damaged_shards(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 120, tmp_path)
-
-
-@pytest.mark.slow
-def test_both_readers_agree_on_many_damaged_shards(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, child.many(2_000), tmp_path)
+@child.in_tiers(120, 2_000)
+def test_both_readers_agree_on_damaged_shards(cases: int, tmp_path: pathlib.Path) -> None:
+    child.run(__name__, cases, tmp_path)
 
 
 if __name__ == '__main__':

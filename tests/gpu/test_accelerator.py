@@ -1,7 +1,7 @@
 """Tests of a run's device without a TPU: requests of a GPU, and graphs for it. No test needs a GPU."""
 
 import dataclasses
-from typing import Any, Dict, List, Set
+from typing import Any, List, Set
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from inception_v3 import flags, main, model_fn
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run.summary import introduction_of, notes_of
 from inception_v3.seeding import session_config
 from inception_v3.tpu import accelerator
 from tests.support.graphs import plain_session
@@ -105,20 +104,11 @@ def transposing(function: Any) -> Any:
     return compute
 
 
-SMALL: Dict[str, Dict[str, int]] = {
-    'inception_v3': {},
-    'resnet50': {'height': 32, 'width': 48},
-    'revnet38': {'height': 32, 'width': 48},
-    'revnet56': {'height': 32, 'width': 48},
-}
-
-
 @pytest.mark.parametrize('network', ['inception_v3', *map(further, ('resnet50', 'revnet38', 'revnet56'))])
 def test_layout__nchw_computes_the_same(monkeypatch: Any, one_gpu: None, network: str) -> None:
     for name in ('conv2d', 'max_pool2d', 'avg_pool2d', 'fused_batch_norm'):
         monkeypatch.setattr(tf.nn, name, transposing(getattr(tf.nn, name)))
-    size = SMALL[network]
-    shape = [2, size.get('height', 107), size.get('width', 120), 3]
+    shape = [2, *((107, 120) if network == 'inception_v3' else (32, 48)), 3]
     images = IMAGES[: shape[0], : shape[1], : shape[2]]
     config = dataclasses.replace(CONFIG, network=network, height=shape[1], width=shape[2])
 
@@ -216,15 +206,3 @@ def test_flags__cpu_and_gpu_imply_no_tpu() -> None:
     for contradiction in (['--tpu=node'], ['--use_tpu=True'], ['--master=grpc://a']):
         with pytest.raises(flags.ConfigError, match='--accelerator=gpu: is the device of a run without a TPU'):
             use_tpu('--accelerator=gpu', *contradiction)
-
-
-@pytest.mark.parametrize(
-    ('gpus', 'device'), [(1, 'the GPU of this machine'), (4, 'GPU 0 of the 4 GPUs of this machine; a run uses one')]
-)
-def test_introduction__names_the_gpu(monkeypatch: Any, gpus: int, device: str) -> None:
-    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: gpus)
-    config = Config(use_tpu=False, use_data='fake', model_dir='m', precision='float16', seed=1)
-    assert introduction_of(config, None).splitlines()[3] == f'device    {device}, float16'
-    notes = [*notes_of(config)]
-    assert [note for note in notes if note.startswith('on a GPU, --seed')]
-    assert not [note for note in notes if 'cores of this machine are free' in note]

@@ -10,7 +10,7 @@ import pytest
 
 from inception_v3_tpu.__main__ import main
 from inception_v3_tpu.commands import COMMANDS
-from tests.test_house import PACKAGES, ROOT
+from tests.support.project import PACKAGES, ROOT
 
 # Modules that other modules start as processes, and programs to read, which are not installed.
 INTERNAL = {

@@ -14,7 +14,7 @@ import pytest
 
 import inception_v3
 from tests.support.pages import read_page
-from tests.test_house import PACKAGES, ROOT
+from tests.support.project import PACKAGES, ROOT
 
 INSTALLED = [package for package in PACKAGES if package != 'examples']
 

@@ -1,16 +1,17 @@
 """An in-memory fake of Google Cloud Storage over HTTPS, with the requests of its APIs that TensorFlow sends.
 
-It follows the documentation of the JSON and XML APIs: status codes, generations and preconditions, paged listings,
-resumable uploads with status 308, and ranges. It does not check credentials. `faults` injects errors.
+It follows the documentation of the JSON and XML APIs: status codes, paged listings,
+resumable uploads with status 308, and ranges. It checks neither credentials nor preconditions.
 """
 
+import dataclasses
 import json
 import re
 import socket
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
@@ -25,27 +26,19 @@ _BYTES = re.compile(r'bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$')
 _TIME = '2020-01-01T00:00:00.000Z'
 
 
-class _Object(NamedTuple):
-    content: bytes
-    generation: int
-
-
+@dataclasses.dataclass
 class _Upload:
     """A resumable upload in progress."""
 
-    def __init__(self, bucket: str, name: str, query: Dict[str, str]):
-        self.bucket, self.name, self.query = bucket, name, query
-        self.content = b''
-        self.lock = threading.Lock()
+    bucket: str
+    name: str
+    content: bytes = b''
 
 
-class _Response:
-    """The response to a request."""
-
-    def __init__(self, status: int, content: bytes = b'', headers: Optional[Dict[str, str]] = None):
-        self.status = status
-        self.content = content
-        self.headers = headers or {}
+class _Response(NamedTuple):
+    status: int
+    content: bytes = b''
+    headers: Iterable[Tuple[str, str]] = ()
 
 
 class _RefusedError(Exception):
@@ -54,6 +47,10 @@ class _RefusedError(Exception):
     def __init__(self, status: int):
         super().__init__(status)
         self.status = status
+
+
+def _json(value: Any, status: int = 200, headers: Iterable[Tuple[str, str]] = ()) -> _Response:
+    return _Response(status, json.dumps(value).encode(), [('Content-Type', 'application/json'), *headers])
 
 
 def _error(status: int) -> _Response:
@@ -74,10 +71,6 @@ def _refusal(status: int, operation: str) -> _Response:
     return _json({'error': {'code': 403, 'message': message, 'errors': [{'reason': 'forbidden'}]}}, 403)
 
 
-def _json(value: Any, status: int = 200, headers: Optional[Dict[str, str]] = None) -> _Response:
-    return _Response(status, json.dumps(value).encode(), {'Content-Type': 'application/json', **(headers or {})})
-
-
 class FakeGcs:
     """A server of buckets, with one thread per connection.
 
@@ -87,107 +80,95 @@ class FakeGcs:
 
     Attributes:
       faults: the injected errors, and the log of requests.
+      lock: held by who uses the other methods.
     """
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext):
-        self.faults = Faults()
-        self._lock = threading.Lock()
-        self._buckets: Dict[str, Dict[str, _Object]] = {}
-        self._uploads: Dict[str, _Upload] = {}
+        self.faults, self.lock = Faults(), threading.RLock()
+        # Contents and generations.
+        self._buckets: Dict[str, Dict[str, Tuple[bytes, int]]] = {}
+        self._uploads: List[_Upload] = []
         self._generation = 0
         self._server = _Server(listener, context, self)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Stops the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def create_bucket(self, bucket: str) -> None:
-        """Creates an empty bucket."""
-        with self._lock:
-            self._buckets[bucket] = {}
+        self._buckets[bucket] = {}
 
     def objects(self, bucket: str) -> Dict[str, bytes]:
         """The names and contents of a bucket's objects."""
-        with self._lock:
-            return {name: found.content for name, found in self._buckets[bucket].items()}
+        with self.lock:
+            return {name: content for name, (content, _) in self._buckets[bucket].items()}
 
-    def put(self, bucket: str, name: str, content: bytes, query: Optional[Dict[str, str]] = None) -> Any:
-        """Creates or replaces an object if the query's preconditions hold; returns the object's metadata."""
-        with self._lock:
-            objects = self._objects(bucket)
-            self._check_generation(objects.get(name), query or {}, 'ifGenerationMatch')
+    def put(self, bucket: str, name: str, content: bytes) -> Any:
+        """Creates or replaces an object; returns its metadata."""
+        with self.lock:
             self._generation += 1
-            objects[name] = _Object(content, self._generation)
-            return self._description(bucket, name)
+            self.contents(bucket)[name] = content, self._generation
+            return self.describe(bucket, name)
 
-    def delete(self, bucket: str, name: str, query: Dict[str, str]) -> None:
-        """Removes an object."""
-        with self._lock:
-            found = self._find(bucket, name)
-            self._check_generation(found, query, 'ifGenerationMatch')
-            del self._buckets[bucket][name]
+    def contents(self, bucket: str) -> Dict[str, Tuple[bytes, int]]:
+        """The contents and generations of a bucket's objects."""
+        if bucket not in self._buckets:
+            raise _RefusedError(404)
+        return self._buckets[bucket]
 
-    def content(self, bucket: str, name: str) -> bytes:
-        """The content of an object."""
-        with self._lock:
-            return self._find(bucket, name).content
+    def find(self, bucket: str, name: str) -> Tuple[bytes, int]:
+        found = self.contents(bucket).get(name)
+        if not found:
+            raise _RefusedError(404)
+        return found
 
     def describe(self, bucket: str, name: str) -> Any:
         """The metadata of an object."""
-        with self._lock:
-            self._find(bucket, name)
-            return self._description(bucket, name)
+        content, generation = self.find(bucket, name)
+        sizes = {'size': str(len(content)), 'generation': str(generation)}
+        return {'kind': 'storage#object', 'bucket': bucket, 'name': name, 'updated': _TIME, **sizes}
 
-    def describe_bucket(self, bucket: str) -> Any:
-        """The metadata of a bucket."""
-        with self._lock:
-            self._objects(bucket)
-        return {'kind': 'storage#bucket', 'name': bucket, 'location': 'US'}
+    def delete(self, bucket: str, name: str) -> None:
+        self.find(bucket, name)
+        del self._buckets[bucket][name]
 
-    def copy(self, source: Tuple[str, str], target: Tuple[str, str], query: Dict[str, str]) -> Any:
+    def copy(self, source: Tuple[str, str], target: Tuple[str, str]) -> Any:
         """Copies an object in a single request."""
-        with self._lock:
-            found = self._find(*source)
-            self._check_generation(found, query, 'ifSourceGenerationMatch')
-        return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': self.put(*target, found.content, query)}
+        copied = self.put(*target, self.find(*source)[0])
+        return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': copied}
 
     def list(self, bucket: str, query: Dict[str, str]) -> Any:
         """A page of the objects whose names start with a prefix. A delimiter after it groups names into folders."""
         prefix, delimiter = query.get('prefix', ''), query.get('delimiter', '')
-        with self._lock:
-            entries = {}
-            for name in self._objects(bucket):
-                if not name.startswith(prefix):
-                    continue
+        entries = {}
+        for name in self.contents(bucket):
+            if name.startswith(prefix):
                 end = name.find(delimiter, len(prefix)) if delimiter else -1
                 entry = name if end < 0 else name[: end + len(delimiter)]
-                entries[entry] = None if end >= 0 else self._description(bucket, name)
+                entries[entry] = None if end >= 0 else self.describe(bucket, name)
         # A page token is the last name of the previous page.
         names = [entry for entry in sorted(entries) if entry > query.get('pageToken', '')]
         page = names[: int(query.get('maxResults', _PAGE))]
-        items = [entries[entry] for entry in page if entries[entry]]
-        listing: Dict[str, Any] = {'kind': 'storage#objects', 'items': items}
+        listing: Dict[str, Any] = {
+            'kind': 'storage#objects',
+            'items': [entries[each] for each in page if entries[each]],
+        }
         listing['prefixes'] = [entry for entry in page if not entries[entry]]
         if len(page) < len(names):
             listing['nextPageToken'] = page[-1]
         return listing
 
-    def begin_upload(self, bucket: str, name: str, query: Dict[str, str]) -> str:
+    def begin_upload(self, bucket: str, name: str) -> int:
         """Starts a resumable upload, and returns its ID."""
-        with self._lock:
-            self._objects(bucket)
-            upload = str(len(self._uploads) + 1)
-            self._uploads[upload] = _Upload(bucket, name, query)
-            return upload
+        self.contents(bucket)
+        self._uploads.append(_Upload(bucket, name))
+        return len(self._uploads) - 1
 
     def find_upload(self, upload: str) -> _Upload:
-        """The upload with an ID."""
-        with self._lock:
-            if upload not in self._uploads:
-                raise _RefusedError(404)
-            return self._uploads[upload]
+        if int(upload) >= len(self._uploads):
+            raise _RefusedError(404)
+        return self._uploads[int(upload)]
 
     def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> _Response:
         """Receives bytes of an upload: those of a range, or all of them. The last byte creates the object."""
@@ -195,42 +176,14 @@ class FakeGcs:
         if not match:
             return _error(400)
         start, _, total = match.groups()
-        with upload.lock:
-            if start is not None:
-                if int(start) > len(upload.content):
-                    return _error(400)
-                upload.content = upload.content[: int(start)] + content
-            if total == '*' or len(upload.content) < int(total):
-                received = {'Range': f'bytes=0-{len(upload.content) - 1}'} if upload.content else {}
-                return _Response(308, headers=received)
-            return _json(self.put(upload.bucket, upload.name, upload.content, upload.query))
-
-    def _objects(self, bucket: str) -> Dict[str, _Object]:
-        if bucket not in self._buckets:
-            raise _RefusedError(404)
-        return self._buckets[bucket]
-
-    def _find(self, bucket: str, name: str) -> _Object:
-        found = self._objects(bucket).get(name)
-        if not found:
-            raise _RefusedError(404)
-        return found
-
-    def _description(self, bucket: str, name: str) -> Any:
-        found = self._buckets[bucket][name]
-        return {
-            'kind': 'storage#object',
-            'bucket': bucket,
-            'name': name,
-            'size': str(len(found.content)),
-            'generation': str(found.generation),
-            'updated': _TIME,
-        }
-
-    def _check_generation(self, found: Optional[_Object], query: Dict[str, str], condition: str) -> None:
-        """Checks a precondition on an object's generation; a missing object has generation 0."""
-        if condition in query and int(query[condition]) != (found.generation if found else 0):
-            raise _RefusedError(412)
+        if start is not None:
+            if int(start) > len(upload.content):
+                return _error(400)
+            upload.content = upload.content[: int(start)] + content
+        if total == '*' or len(upload.content) < int(total):
+            received = [('Range', f'bytes=0-{len(upload.content) - 1}')] if upload.content else []
+            return _Response(308, headers=received)
+        return _json(self.put(upload.bucket, upload.name, upload.content))
 
 
 class _Server(ThreadingHTTPServer):
@@ -273,21 +226,22 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         gcs = self.server.gcs
-        operation, path, upload = self._operation(url.path, query)
-        refusal = gcs.faults.status(operation, path)
-        try:
-            if refusal:
-                if upload and content:
-                    # As if the connection broke half way: the first half of the bytes arrives.
-                    gcs.continue_upload(upload, self._content_range(), content[: len(content) // 2])
-                response = _refusal(refusal, operation)
-            else:
-                response = self._serve(operation, path, query, upload, content)
-        except _RefusedError as error:
-            response = _error(error.status)
+        with gcs.lock:
+            operation, path, upload = self._operation(url.path, query)
+            refusal = gcs.faults.status(operation, path)
+            try:
+                if refusal:
+                    if upload and content:
+                        # As if the connection broke half way: the first half of the bytes arrives.
+                        gcs.continue_upload(upload, self._content_range(), content[: len(content) // 2])
+                    response = _refusal(refusal, operation)
+                else:
+                    response = self._serve(operation, path, query, upload, content)
+            except _RefusedError as error:
+                response = _error(error.status)
         gcs.faults.record(operation, path, response.status)
         self.send_response(response.status)
-        for name, value in response.headers.items():
+        for name, value in response.headers:
             self.send_header(name, value)
         if response.status != 204:
             self.send_header('Content-Length', str(len(response.content)))
@@ -321,26 +275,27 @@ class _Handler(BaseHTTPRequestHandler):
         gcs = self.server.gcs
         bucket, _, name = path.partition('/')
         if operation == BUCKET:
-            return _json(gcs.describe_bucket(bucket))
+            gcs.contents(bucket)
+            return _json({'kind': 'storage#bucket', 'name': bucket, 'location': 'US'})
         if operation == LIST:
             return _json(gcs.list(bucket, query))
         if operation == STAT:
             return _json(gcs.describe(bucket, name))
         if operation == DELETE:
-            gcs.delete(bucket, name, query)
+            gcs.delete(bucket, name)
             return _Response(204)
         if operation == READ:
-            return self._part(gcs.content(bucket, name))
+            return self._part(gcs.find(bucket, name)[0])
         if upload:
             return gcs.continue_upload(upload, self._content_range(), content)
         if '/rewriteTo/' in self.path:
             source: List[str] = urlsplit(self.path).path.split('/')
-            return _json(gcs.copy((source[4], unquote(source[6])), (bucket, name), query))
+            return _json(gcs.copy((source[4], unquote(source[6])), (bucket, name)))
         if query['uploadType'] == 'media':
-            return _json(gcs.put(bucket, name, content, query))
-        session = gcs.begin_upload(bucket, name, query)
+            return _json(gcs.put(bucket, name, content))
+        session = gcs.begin_upload(bucket, name)
         host = self.headers['Host']
-        return _json({}, 200, {'Location': f'https://{host}/upload/storage/v1/b/{bucket}/o?upload_id={session}'})
+        return _json({}, 200, [('Location', f'https://{host}/upload/storage/v1/b/{bucket}/o?upload_id={session}')])
 
     def _content_range(self) -> str:
         return self.headers.get('Content-Range', '')
@@ -352,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
         start, end = int(match[1]), min(int(match[2] or len(content)), len(content) - 1)
         if start >= len(content):
             return _error(416)
-        return _Response(206, content[start : end + 1], {'Content-Range': f'bytes {start}-{end}/{len(content)}'})
+        return _Response(206, content[start : end + 1], [('Content-Range', f'bytes {start}-{end}/{len(content)}')])
 
     def _body(self) -> bytes:
         if self.headers.get('Transfer-Encoding') != 'chunked':

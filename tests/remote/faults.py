@@ -3,20 +3,14 @@
 import dataclasses
 import re
 import threading
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 # The operations on files and buckets, for both stores.
 BUCKET, LIST, STAT, READ, WRITE, DELETE = OPERATIONS = ('bucket', 'list', 'stat', 'read', 'write', 'delete')
 
 
 class Access(NamedTuple):
-    """A request, and the HTTP status of its response.
-
-    Attributes:
-      operation: one of `OPERATIONS`.
-      path: `BUCKET/OBJECT`, or `BUCKET/PREFIX` of a listing.
-      status: the status of the response.
-    """
+    """A request on `BUCKET/OBJECT`, or `BUCKET/PREFIX` of a listing, and the HTTP status of its response."""
 
     operation: str
     path: str
@@ -28,14 +22,10 @@ class _Rule:
     status: int
     pattern: str
     operations: Sequence[str]
-    after: int
     times: Optional[int]
 
     def applies(self, operation: str, path: str) -> bool:
         if operation not in self.operations or not re.search(self.pattern, path) or self.times == 0:
-            return False
-        if self.after:
-            self.after -= 1
             return False
         if self.times is not None:
             self.times -= 1
@@ -50,25 +40,10 @@ class Faults:
         self._rules: List[_Rule] = []
         self._log: List[Access] = []
 
-    def add(
-        self,
-        status: int,
-        pattern: str,
-        operations: Sequence[str] = OPERATIONS,
-        after: int = 0,
-        times: Optional[int] = None,
-    ) -> None:
-        """Adds a rule: matching requests fail.
-
-        Args:
-          status: the HTTP status, such as 403.
-          pattern: a regular expression, searched for in `BUCKET/OBJECT`.
-          operations: the operations that match.
-          after: the number of matching requests that succeed before the first failure.
-          times: the number of matching requests that fail after those; None for all.
-        """
+    def add(self, status: int, pattern: str, operations: Sequence[str] = OPERATIONS, times: Any = None) -> None:
+        """Lets requests fail whose `BUCKET/OBJECT` has a pattern: `times` of them, or all for None."""
         with self._lock:
-            self._rules.append(_Rule(status, pattern, operations, after, times))
+            self._rules.append(_Rule(status, pattern, operations, times))
 
     def clear(self) -> None:
         """Removes all rules, and empties the log."""

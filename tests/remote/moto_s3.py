@@ -25,12 +25,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 class MotoS3:
-    """An S3 server in threads of this process.
-
-    Attributes:
-      faults: the injected errors, and the log of requests.
-      address: the host and port of the server.
-    """
+    """An S3 server in threads of this process."""
 
     def __init__(self) -> None:
         self.faults = Faults()

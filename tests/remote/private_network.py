@@ -28,19 +28,7 @@ class NotAllowedError(Exception):
 
 
 class PrivateNetwork:
-    """A process that keeps the namespaces alive.
-
-    Args:
-      hosts: the host names that resolve to `listener`.
-      certificates: the certificates of the trusted authorities, in PEM format.
-      folder: the folder in which the replacements of the two files are written.
-
-    Attributes:
-      listener: a listening socket on port 443 of the network.
-
-    Raises:
-      NotAllowedError: this machine does not allow namespaces.
-    """
+    """A process that keeps the namespaces alive, in which `hosts` resolve to `listener`, a socket on port 443."""
 
     def __init__(self, hosts: Sequence[str], certificates: bytes, folder: pathlib.Path):
         (folder / 'hosts').write_text(''.join(f'127.0.0.1 {host}\n' for host in ('localhost', *hosts)))

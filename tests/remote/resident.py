@@ -17,12 +17,7 @@ from tests.support.commands import Done
 
 
 class Resident:
-    """The process. It starts with the first command.
-
-    Args:
-      enter: a command line prefix.
-      environment: the process's environment variables.
-    """
+    """The process, whose command line begins with `enter`. It starts with the first command."""
 
     def __init__(self, enter: List[str], environment: Dict[str, str]):
         self._command = [*enter, sys.executable, '-W', 'ignore', '-m', 'tests.remote.resident']

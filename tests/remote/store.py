@@ -5,12 +5,10 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List
 
 from tests.remote import fake_gcs, moto_s3
-from tests.remote.fake_gcs import FakeGcs
 from tests.remote.faults import Faults
-from tests.remote.moto_s3 import MotoS3
 from tests.remote.resident import Resident
 from tests.support.commands import Done
 
@@ -28,30 +26,9 @@ def visible(environment: Dict[str, str]) -> Dict[str, str]:
 
 
 class Store:
-    """A new bucket, and functions that run commands with access to it.
+    """A new bucket, and functions that run commands with access to it; `who` is the account of error messages."""
 
-    Args:
-      scheme: 'gs' or 's3'.
-      server: the server of the bucket.
-      enter: a command line prefix that enters the server's network; may be empty.
-      environment: environment variables with the credentials and the address.
-      resident: the process for `quick`.
-
-    Attributes:
-      bucket: the name of the bucket.
-      url: the URL of the bucket, `gs://BUCKET` or `s3://BUCKET`.
-      who: the account named in error messages.
-      faults: the injected errors, and the log of requests.
-    """
-
-    def __init__(
-        self,
-        scheme: str,
-        server: Union[FakeGcs, MotoS3],
-        enter: List[str],
-        environment: Dict[str, str],
-        resident: Resident,
-    ):
+    def __init__(self, scheme: str, server: Any, enter: List[str], environment: Dict[str, str], resident: Resident):
         self._server, self._enter, self._environment, self._resident = server, enter, environment, resident
         self.scheme = scheme
         self.who = fake_gcs.ACCOUNT if scheme == 'gs' else moto_s3.ACCESS_KEY_ID
@@ -84,14 +61,14 @@ class Store:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
 
-    def python(self, *arguments: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
+    def python(self, *arguments: str) -> 'subprocess.CompletedProcess[str]':
         """Runs Python in a process that can reach the store."""
         return subprocess.run(
             [*self._enter, sys.executable, '-W', 'ignore', *arguments],
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=600,
         )
 
     def quick(self, module: str, *arguments: str) -> Done:
@@ -101,10 +78,6 @@ class Store:
     def quick_main(self, *flags: str) -> Done:
         """Runs the program with a network of one layer, in a process that runs many commands."""
         return self.quick(_PROGRAM, *flags)
-
-    def main(self, *flags: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
-        """Runs the program with a network of one layer."""
-        return self.python('-m', _PROGRAM, *flags, timeout=timeout)
 
 
 SMALL = [

@@ -52,16 +52,11 @@ def find_kind() -> str:
     return verb[0] if verb else ''
 
 
-def flags() -> Dict[str, str]:
-    return dict(word[2:].split('=', 1) for word in CALL if word.startswith('--') and '=' in word)
-
-
 def new_resource() -> Dict[str, str]:
-    given = flags()
+    given = dict(word[2:].split('=', 1) for word in CALL if word.startswith('--') and '=' in word)
     version = given.get('version', given.get('runtime-version', ''))
     resource = {'acceleratorType': given.get('accelerator-type', ''), 'state': 'CREATING'}
-    resource.update(description=given['description'], tensorflowVersion=version, runtimeVersion=version)
-    return resource
+    return {**resource, 'description': given['description'], 'tensorflowVersion': version, 'runtimeVersion': version}
 
 
 def lose_vm() -> None:
@@ -79,36 +74,37 @@ def place_of(kind: str) -> str:
     return kind.split('_')[0] if '_' in kind else 'node'
 
 
+def update(place: str, fields: Dict[str, str]) -> None:
+    write(place, json.dumps({**(json.loads(read(place)) if os.path.exists(place) else {}), **fields}))
+
+
 def fill(kind: str) -> None:
     """Does what the real command does."""
+    place = place_of(kind)
     if kind in ('create', 'queue_create'):
         lose_vm()
         os.mkdir('vm')
-        write('node', json.dumps({**json.loads(read('node')), 'state': 'READY'}))
-        if kind == 'queue_create':
-            write('queue', json.dumps({**json.loads(read('queue')), 'state': 'ACTIVE'}))
-    place = place_of(kind)
-    if kind.endswith(('delete', 'describe')) and not os.path.exists(place):
+        update('node', {'state': 'READY'})
+        if place == 'queue':
+            update('queue', {'state': 'ACTIVE'})
+    elif kind.endswith(('delete', 'describe')) and not os.path.exists(place):
         sys.exit(f"ERROR: (gcloud) NOT_FOUND: Resource '{PATHS[place]}' was not found")
-    if kind.endswith('list'):
+    elif kind.endswith('list'):
         # There are others in the zone.
         print(f'{PATHS[place]}-2', f'{PATHS[place][:-4]}another-node', 'another-node', sep='\n')
         if os.path.exists(place):
             print(PATHS[place])
-    if kind in ('delete', 'instance_delete'):
+    elif kind.endswith('delete'):
         os.remove(place)
-    if kind == 'delete':
-        lose_vm()
-    if kind == 'queue_delete':
-        os.remove('queue')
-        if os.path.exists('node'):
+        if place == 'queue' and os.path.exists('node'):
             os.remove('node')
-        lose_vm()
-    if kind.endswith('describe'):
+        if place != 'instance':
+            lose_vm()
+    elif kind.endswith('describe'):
         tpu = json.loads(read(place))
         fields = CALL[-1].split('(')[1].strip(')').split(',')
         print(*[tpu.get('state' if 'stat' in field else field.split('.')[-1], '') for field in fields], sep='\t')
-    if kind == 'checkpoint':
+    elif kind == 'checkpoint':
         print(read('checkpoint'))
 
 
@@ -152,16 +148,8 @@ def connect(todo: Dict[str, Any]) -> None:
 def save_checkpoint(todo: Dict[str, Any]) -> None:
     """Rewrites the file at every start of the program, even without a new checkpoint."""
     old = read('checkpoint').split('"')[1] if os.path.exists('checkpoint') else 'model.ckpt-0'
-    path = todo.get('saves', old)
-    write('checkpoint', f'model_checkpoint_path: "{path}"\nlast_preserved_timestamp: {time.time()}\n')
-
-
-def change_tpu(fields: Any) -> None:
-    if fields == 'gone':
-        os.remove('node')
-    elif fields:
-        tpu = json.loads(read('node')) if os.path.exists('node') else {}
-        write('node', json.dumps({**tpu, **fields}))
+    stamp = f'last_preserved_timestamp: {time.time()}'
+    write('checkpoint', f'model_checkpoint_path: "{todo.get("saves", old)}"\n{stamp}\n')
 
 
 def act(todo: Dict[str, Any], kind: str, here: str) -> None:
@@ -184,13 +172,15 @@ def act(todo: Dict[str, Any], kind: str, here: str) -> None:
     sys.stderr.write(todo.get('says', ''))
     if kind == 'main':
         save_checkpoint(todo)
-    if 'node' in todo:
-        change_tpu(todo['node'])
+    if todo.get('node') == 'gone':
+        os.remove('node')
+    elif todo.get('node'):
+        update('node', todo['node'])
     if 'queue' in todo:
-        write('queue', json.dumps({**json.loads(read('queue')), **todo['queue']}))
-    if 'node' not in todo and 'queue' not in todo and not todo.get('code'):
-        fill(kind)
+        update('queue', todo['queue'])
     if not todo.get('code'):
+        if 'node' not in todo and 'queue' not in todo:
+            fill(kind)
         if kind in ('scp', 'rsync'):
             copy(here, kind)
         if kind in ('start', 'log', 'stop'):

@@ -65,14 +65,7 @@ def test_upload__excludes_local_files(world: World) -> None:
     assert option == '--exclude'
     for path in ('.venv/bin/python', '.git/config', 'runs/digits/checkpoint', 'data/__pycache__/tree.pyc', 'data/.x'):
         assert re.match(pattern, path), path
-    for path in (
-        'run',
-        'run_tpu.sh',
-        'setup.py',
-        'requirements.lock',
-        'data/convert/digits.py',
-        'inception_v3/run/main.py',
-    ):
+    for path in ('run', 'setup.py', 'requirements.lock', 'data/convert/digits.py', 'inception_v3/run/main.py'):
         assert not re.match(pattern, path), path
 
 
@@ -81,10 +74,7 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     world: World, tmp_path: pathlib.Path, code: int
 ) -> None:
     given = ['--momentum=0.8', "--train_steps=7 '$(x)'"]
-    variables = {
-        'MODEL_DIR': "gs://bucket/it's mine",
-        'EXPORT_DIR': '',
-    }
+    variables = {'MODEL_DIR': "gs://bucket/it's mine", 'EXPORT_DIR': ''}
     world.call('--create', '--spot', *given, **variables, CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
     world.forget()
@@ -101,7 +91,7 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
         ['apt-get', '-qq', 'install', 'python3-venv'],
         ['gcloud', 'storage', 'rsync', '--recursive', "gs://bucket/it's mine/program", '.'],
         LIST_BUCKET,
-        [*PREFLIGHT[:7], *folders],
+        [*PREFLIGHT[:6], *folders],
         [*CREATE, '--spot'],
         [*TRAIN[:6], *folders],
         DELETE,

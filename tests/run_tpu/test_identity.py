@@ -1,9 +1,9 @@
-"""Tests that `run_tpu.sh` deletes the TPU that it made and no other, and uses none of another type or version."""
+"""Tests that `run_tpu.sh` checks a TPU before a run, uses none of another kind, and deletes only its own."""
 
 import os
 import signal
 import time
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_vm_of_another_start__is_kept_after_a_signal(world: World) -> None:
     assert (world.log(), world.node) == ([*CHECKS, CREATE, TRAIN], 'READY')
 
 
-@pytest.mark.parametrize('says', ['ERROR: UNAVAILABLE: no answer', 'ERROR: Connection reset by peer', ''])
+@pytest.mark.parametrize('says', ['ERROR: UNAVAILABLE: no answer', ''])
 @pytest.mark.parametrize('description', ['', 'run_tpu.sh-another-1', None])
 @pytest.mark.parametrize('before', [{}, SILENT])
 def test_failed_creation__deletes_only_what_has_its_mark(
@@ -72,10 +72,7 @@ def test_deletion_without_effect__is_repeated(world: World) -> None:
     ('fields', 'parts'),
     [
         ({'acceleratorType': 'v3-8'}, ['is a v3-8, not a v2-8', 'TPU_TYPE']),
-        (
-            {'runtimeVersion': 'tpu-vm-tf-2.14.1'},
-            ['image tpu-vm-tf-2.14.1, not tpu-vm-tf-2.15.1-se', 'TPU_VERSION'],
-        ),
+        ({'runtimeVersion': 'tpu-vm-tf-2.14.1'}, ['image tpu-vm-tf-2.14.1, not tpu-vm-tf-2.15.1-se', 'TPU_VERSION']),
         ({'runtimeVersion': 'tpu-vm-tf-2.15.1-pod-se'}, ['has image tpu-vm-tf-2.15.1-pod-se,']),
         ({'acceleratorType': 'v2-32', 'runtimeVersion': 'v2-alpha'}, ['v2-32', 'v2-alpha']),
     ],
@@ -150,3 +147,76 @@ def test_lost_temporary_folder__does_not_keep_the_vm(world: World, unwritable: b
     world.go_on()
     assert script.wait(timeout=LIMIT) == 0
     assert world.node is None
+
+
+@pytest.mark.parametrize('code', [1, 2])
+def test_failed_preflight__ends_the_run_with_its_exit_code(world: World, code: int) -> None:
+    world.script(preflight=[{'code': code, 'says': 'error: --optimizer=adam: must be sgd, momentum or RMS.\n'}])
+    done = world.call('--create')
+    assert done.returncode == code
+    assert 'must be sgd' in done.stderr and 'preflight failed' in done.stderr
+    assert world.log() == CHECKS
+
+
+@pytest.mark.parametrize('state', ['READY', 'PREEMPTED', 'CREATING'])
+def test_create__refuses_an_existing_tpu(either: World, state: str) -> None:
+    either.node = state
+    done = either.call('--create')
+    assert done.returncode == 2
+    assert f'already exists and is {state}' in done.stderr
+    assert ' '.join(either.delete) in done.stderr
+    assert (either.log(), either.node) == ([], state)
+
+
+@pytest.mark.parametrize(
+    ('state', 'part'), [(None, 'does not exist'), ('PREEMPTED', 'is PREEMPTED, and must be READY')]
+)
+def test_existing_tpu__must_be_ready(world: World, state: Optional[str], part: str) -> None:
+    if state:
+        world.node = state
+    done = world.call()
+    assert (done.returncode, world.log(), world.node) == (2, [], state)
+    assert part in done.stderr
+
+
+@pytest.mark.parametrize('answer', ['exit 0', 'echo "$@"', 'case $3 in describe) exit 1 ;; esac'])
+def test_create__goes_ahead_if_gcloud_prints_no_state(either: World, answer: str) -> None:
+    (either.bin / 'gcloud').write_text(f'#!/bin/sh\n{answer}\n')
+    done = either.call('--create', MAX_RENEWALS='2')
+    # This gcloud does not run the program of a TPU VM, and does not say that the TPU is gone.
+    is_node = either.architecture == 'node'
+    assert done.returncode == (2 if is_node else 1)
+    assert 'COULD NOT BE DELETED' in done.stderr
+    program = [either.train] if is_node else []
+    assert [call for call in either.log() if call != PAUSE] == [either.checks[1], *program]
+
+
+@pytest.mark.parametrize(('arguments', 'cloud_shell'), [((), ''), (('--create',), 'true')])
+def test_silent_failure_of_gcloud__ends_the_script(world: World, arguments: Any, cloud_shell: str) -> None:
+    world.node = 'READY'
+    world.script(describe=[SILENT])
+    done = world.call(*arguments, CLOUD_SHELL=cloud_shell)
+    assert (done.returncode, world.log(), world.node) == (1, [], 'READY')
+    assert 'whether the TPU VM node exists' in done.stderr
+
+
+@pytest.mark.parametrize('interrupted', [False, True])
+def test_tpu_that_existed_before__is_not_deleted(world: World, interrupted: bool) -> None:
+    world.node = 'READY'
+    world.script(describe=[SILENT], create=[{'code': 1, 'waits': interrupted}])
+    script = world.start('--create')
+    if interrupted:
+        world.waiting()
+        script.send_signal(signal.SIGINT)
+        world.message(script, 'waiting for gcloud')
+        world.go_on()
+    assert script.wait(timeout=LIMIT) == (130 if interrupted else 1)
+    assert (world.log(), world.node) == ([*CHECKS, CREATE], 'READY')
+    assert 'this start did not make it' in world.errors()
+
+
+def test_create__keeps_a_tpu_that_another_start_just_created(world: World) -> None:
+    world.script(create=[{'code': 1, 'node': {**OTHER}, 'says': 'ERROR: ALREADY_EXISTS: node\n'}])
+    done = world.call('--create')
+    assert (done.returncode, world.log(), world.node) == (2, [*CHECKS, CREATE], 'READY')
+    assert 'choose another TPU_NAME' in done.stderr

@@ -40,9 +40,8 @@ RENEW = [*ASK, DELETE, CREATE]
 
 # For a TPU node, the program runs on this machine.
 CLUSTER = ['--tpu=node', '--tpu_zone=us-central1-b', '--gcp_project=project']
-NODE_CREATE = ['gcloud', 'compute', 'tpus', 'create', *NODE, '--network=default', MARK, '--accelerator-type=v2-8']
-NODE_CREATE += ['--version=1.15']
-NODE_DELETE = ['gcloud', 'compute', 'tpus', 'delete', *NODE, '--quiet']
+NODE_CREATE = [*VM[:3], *CREATE[4:-1], '--version=1.15']
+NODE_DELETE = [*VM[:3], *DELETE[4:]]
 NODE_PREFLIGHT = ['./run', '--tf=1.15', 'inception-v3', 'preflight', '--topology=v2-8', *CLUSTER, *FLAGS]
 NODE_TRAIN = ['./run', '--tf=1.15', 'python', '-m', 'inception_v3.main', *CLUSTER, *FLAGS]
 

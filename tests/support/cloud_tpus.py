@@ -7,13 +7,7 @@ from console.tensorflow_versions import tf
 
 
 def found_at(machines: List[str], patch: Any, state: str = 'READY') -> List[str]:
-    """Answers every lookup of a TPU; returns a list that gets the name, zone and project of each.
-
-    Args:
-      machines: the IP addresses of the machines of the TPU.
-      patch: pytest's fixture `monkeypatch`.
-      state: the state of the TPU.
-    """
+    """Answers every lookup of a TPU with its machines; returns a list that gets the name, zone and project of each."""
     requested: List[str] = []
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver
 

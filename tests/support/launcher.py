@@ -17,11 +17,7 @@ from tests.support.one_layer_program import run
 
 
 class Program:
-    """A started program.
-
-    Args:
-      launcher: the process that started it.
-    """
+    """A program that a launcher started."""
 
     def __init__(self, launcher: 'subprocess.Popen[str]'):
         self._launcher = launcher

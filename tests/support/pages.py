@@ -5,14 +5,7 @@ from typing import Any, List
 
 
 class Page(html.parser.HTMLParser):
-    """A parsed page.
-
-    Attributes:
-      images: its embedded images, as data: URLs.
-      fetched: the URLs of other files that it loads or links to.
-      open: the elements without an end tag.
-      text: its text, in pieces.
-    """
+    """A page: its embedded images, URLs that it fetches or links to, elements without an end tag, and texts."""
 
     def __init__(self, text: str):
         super().__init__()

@@ -15,14 +15,7 @@ def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
 
 
 class Photo(NamedTuple):
-    """A photograph.
-
-    Attributes:
-      pixels: uint8 [height, width, 3], before encoding.
-      encoded: the JPEG file.
-      label: the class number.
-      boxes: float32 [boxes, 4]: ymin, xmin, ymax, xmax as fractions of the image.
-    """
+    """A photograph: uint8 pixels, their JPEG file, a label, and float32 boxes: ymin, xmin, ymax, xmax as fractions."""
 
     pixels: np.ndarray
     encoded: bytes

@@ -1,7 +1,7 @@
 """Runs without training: their files, written by the program's own functions, and their values in a report."""
 
 import os
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from console.tensorflow_versions import tf
 from data.files import write_whole
@@ -82,14 +82,10 @@ def write_events(model_dir: str, suffix: str, first: float, steps: Sequence[int]
         value = [tf.Summary.Value(tag='loss', simple_value=loss)]
         events.append(tf.Event(wall_time=first + index, step=step, summary=tf.Summary(value=value)))
     path = os.path.join(model_dir, f'events.out.tfevents.{int(first)}.{suffix}')
-    _write_records(path, events)
+    with tf.io.TFRecordWriter(path) as writer:
+        for event in events:
+            writer.write(event.SerializeToString())
     return path
 
 
 _START = tf.SessionLog(status=tf.SessionLog.START)
-
-
-def _write_records(path: str, events: List[Any]) -> None:
-    with tf.io.TFRecordWriter(path) as writer:
-        for event in events:
-            writer.write(event.SerializeToString())

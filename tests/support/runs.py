@@ -64,13 +64,7 @@ class FinishedRun(NamedTuple):
 
 
 def one_layer_run(tmp_path_factory: Any, name: str, config: Config) -> FinishedRun:
-    """Executes a run of one layer once per session, for reading only; see `shared.once`.
-
-    Args:
-      tmp_path_factory: the fixture of pytest.
-      name: the name of the folder, unique in the session.
-      config: of the run. It gets the folders `model` and `export`.
-    """
+    """Executes a run of one layer once per session, for reading only, in the folders `model` and `export` of `name`."""
 
     def make(folder: str) -> None:
         # Fixtures of a wider scope than one test are set up before the fixture `one_layer`.

@@ -8,18 +8,9 @@ from typing import Any, Callable
 
 
 def once(tmp_path_factory: Any, name: str, make: Callable[[str], Any]) -> str:
-    """Makes a folder once per session: the first process makes it, and the others wait for it.
+    """Makes a folder once per session, and returns its path: the first process makes it, the others wait for it.
 
-    Tests only read the folder, or copy it.
-
-    Args:
-      tmp_path_factory: the fixture of pytest.
-      name: the folder's name, unique in the session.
-      make: fills the folder at a path, where it stays: a run records the paths of its folders. If it fails, the
-        process that wants the folder next tries again with an empty one.
-
-    Returns:
-      The folder's path.
+    Tests only read the folder, or copy it. If `make` fails, the next process tries again with an empty folder.
     """
     root = Path(tmp_path_factory.getbasetemp())
     if 'PYTEST_XDIST_WORKER' in os.environ:

@@ -13,7 +13,6 @@ from tensorflow.python.framework import kernels
 
 from console.errors import FIX, RETRY
 from console.screen import Screen
-from console.tensorflow_names import knows_tpu_vms
 from console.tensorflow_versions import tf
 from inception_v3 import seeding, train_and_evaluate
 from inception_v3.config import Config
@@ -51,10 +50,6 @@ def refusal(cores: int = 8) -> TpuError:
     with pytest.raises(TpuError) as error:
         check_local(cores, SESSION_CONFIG)
     return error.value
-
-
-def test_versions__only_2_15_knows_tpu_vms() -> None:
-    assert knows_tpu_vms() == IS_2_15
 
 
 def test_local__of_1_15_or_without_a_tpu_is_refused_at_once(tmp_path: pathlib.Path, monkeypatch: Any) -> None:

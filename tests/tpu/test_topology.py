@@ -1,6 +1,6 @@
 """Tests of TPU topologies, and of the check that a TPU can reach its folders."""
 
-from typing import List, Optional
+from typing import List
 
 import pytest
 
@@ -9,19 +9,21 @@ from inception_v3.tpu.topology import CLOUD_TPUS, emulated, hosts_of, is_emulate
 
 
 def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() -> None:
-    assert CLOUD_TPUS['v2-8'] == ('v2-8', 8, 1, 8 << 30, 334e9, 22.5e12)
-    assert CLOUD_TPUS['v3-2048'] == ('v3-2048', 2048, 256, 16 << 30, 340e9, 61.5e12)
-    assert {topology.cores_per_host for topology in CLOUD_TPUS.values()} == {8}
-
-
-def test_cloud_tpus__are_the_documented_types() -> None:
     # https://cloud.google.com/tpu/docs/types-zones
-    v2, v3 = 'v2-8 v2-32 v2-128 v2-256 v2-512', 'v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
-    assert list(CLOUD_TPUS) == [*v2.split(), *v3.split()]
-    assert {topology.memory for name, topology in CLOUD_TPUS.items() if name.startswith('v2')} == {8 << 30}
-    assert CLOUD_TPUS['v3-32'] == ('v3-32', 32, 4, 16 << 30, 340e9, 61.5e12)
+    types = 'v2-8 v2-32 v2-128 v2-256 v2-512 v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
+    assert [*CLOUD_TPUS] == types.split()
+    for name, topology in CLOUD_TPUS.items():
+        generation = (8 << 30, 334e9, 22.5e12) if name.startswith('v2') else (16 << 30, 340e9, 61.5e12)
+        cores = int(name[3:])
+        assert topology == (name, cores, cores // 8, *generation)
     # A device for each host and for each core.
     assert CLOUD_TPUS['v3-32'].devices == 36
+
+
+@pytest.mark.parametrize(('cores', 'hosts'), [(8, 1), (32, 4), (2048, 256), (4, 1)])
+def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(cores: int, hosts: int) -> None:
+    assert not is_emulated('node') and hosts_of(Config(tpu='node', num_shards=cores)) == hosts
+    assert hosts_of(Config(tpu='node', num_shards=cores, use_tpu=False)) == 1
 
 
 @pytest.mark.parametrize(
@@ -50,12 +52,6 @@ def test_emulated__gives_cores_and_hosts(tpu: str, cores: int, hosts: int) -> No
 def test_emulated__refuses_other_names(tpu: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         emulated(tpu)
-
-
-@pytest.mark.parametrize(('tpu', 'cores', 'hosts'), [('node', 8, 1), ('node', 32, 4), (None, 2048, 256), (None, 4, 1)])
-def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(tpu: Optional[str], cores: int, hosts: int) -> None:
-    assert not is_emulated(tpu)
-    assert hosts_of(Config(tpu=tpu, num_shards=cores)) == hosts
 
 
 @pytest.mark.parametrize(

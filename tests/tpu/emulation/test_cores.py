@@ -156,10 +156,7 @@ class TestEstimator:
                 return api.TPUEstimatorSpec(
                     mode,
                     loss=loss,
-                    eval_metrics=(
-                        lambda x: {'mean': tf.metrics.mean(x), 'first': tf.metrics.mean(x[0])},
-                        [features],
-                    ),
+                    eval_metrics=(lambda x: {'mean': tf.metrics.mean(x), 'first': tf.metrics.mean(x[0])}, [features]),
                 )
             optimizer = tf.tpu.CrossShardOptimizer(tf.train.GradientDescentOptimizer(1.0))
             with tf.control_dependencies([seen.assign_add(tf.reduce_sum(features))]):
@@ -183,12 +180,7 @@ class TestEstimator:
         )
         batch = 2 * described.cores
         estimator = EmulatedTPUEstimator(
-            described,
-            config,
-            model_fn=model_fn,
-            use_tpu=True,
-            train_batch_size=batch,
-            eval_batch_size=batch,
+            described, config, model_fn=model_fn, use_tpu=True, train_batch_size=batch, eval_batch_size=batch
         )
         slices.evaluate_on_all_hosts(estimator)
         return estimator

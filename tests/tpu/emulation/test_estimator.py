@@ -3,16 +3,14 @@
 import dataclasses
 import os
 import shutil
-from typing import Any, Dict, List
+from typing import Any, Dict
 from unittest import mock
 
 import numpy as np
 import pytest
-from tensorflow.python.framework import tensor_util
 
 from console.tensorflow_versions import tf
-from data import records
-from inception_v3 import estimator, main
+from inception_v3 import main
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input.evaluation_shares import images_of_hosts
@@ -22,7 +20,6 @@ from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.evaluations import read_evaluations
 from inception_v3.tpu import slices, topology
-from inception_v3.tpu.emulation.estimator import notice
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import ONE_LAYER, make_small_config
 from tests.support.tiers import further
@@ -122,59 +119,6 @@ def test_synchronized_cores__train_like_one_device(one_device: Config) -> None:
         assert typical_difference(alone, local, end) > 5 * difference, end
 
 
-class _InputsBuiltError(Exception):
-    """Stops a test after the inputs, instead of building the network."""
-
-
-def constant(tensor: tf.Tensor) -> Any:
-    return tensor_util.constant_value(tensor)
-
-
-# The number of files is a multiple of the number of hosts, or not, or equal to it.
-@pytest.mark.parametrize(
-    ('hosts', 'files'),
-    [
-        (1, 67),
-        (3, 67),
-        *(pytest.param(hosts, 67, marks=pytest.mark.slow) for hosts in (8, 33, 64)),
-        *(pytest.param(hosts, 2 * hosts, marks=pytest.mark.slow) for hosts in (16, 32)),
-    ],
-)
-def test_hosts__read_disjoint_and_complete_shares_of_the_files(
-    tmp_path: Any, monkeypatch: Any, hosts: int, files: int
-) -> None:
-    data_dir = tmp_path / 'data'
-    data_dir.mkdir()
-    paths = [records.shard_path(str(data_dir), records.TRAIN, shard, files) for shard in range(files)]
-    for path in paths:
-        open(path, 'wb').close()
-    config = make_small_config(
-        str(data_dir),
-        use_tpu=True,
-        tpu=f'emulated:{hosts}x{hosts}',
-        num_shards=hosts,
-        train_batch_size=hosts,
-        eval_batch_size=hosts,
-        model_dir=str(tmp_path / 'run'),
-    )
-    shares: Dict[str, List[str]] = {}
-
-    def record_shares(features: Any, labels: Any, mode: str, params: Any) -> None:
-        for operation in tf.get_default_graph().get_operations():
-            if operation.type == 'ShardDataset':
-                listed = constant(operation.inputs[0].op.inputs[0])
-                share = listed[constant(operation.inputs[2]) :: constant(operation.inputs[1])]
-                shares[operation.device] = [path.decode() for path in share]
-        raise _InputsBuiltError
-
-    monkeypatch.setattr(estimator, 'inception_model_fn', record_shares)
-    with pytest.raises(_InputsBuiltError):
-        make_estimator(config).train(InputPipeline(True, config), max_steps=1)
-    assert len(shares) == hosts, 'each host has its own device'
-    assert sorted(path for share in shares.values() for path in share) == paths, 'disjoint and complete'
-    assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
-
-
 @pytest.fixture(scope='module')
 def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
     """A run on one device that has learned to classify some digits."""
@@ -232,18 +176,6 @@ def test_emulated_cores__train_with_bytes_as_one_device_does(
         np.testing.assert_allclose(several[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
     # The rounding to bytes has an effect, so the cores did receive bytes.
     assert largest_difference(one, floats, '/weights') > 10 * largest_difference(one, several, '/weights')
-
-
-@pytest.mark.parametrize(
-    ('tpu', 'counts'),
-    [
-        ('emulated:1', '1 core on 1 host,'),
-        ('emulated:8', '8 cores on 1 host,'),
-        ('emulated:8x2', '8 cores on 2 hosts,'),
-    ],
-)
-def test_notice__counts_cores_and_hosts(tpu: str, counts: str) -> None:
-    assert f'THE TPU IS EMULATED: {counts}' in notice(topology.emulated(tpu))
 
 
 @pytest.mark.both

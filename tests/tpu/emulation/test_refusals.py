@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -53,41 +53,9 @@ def numbers(
     return input_fn
 
 
-def py_func(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.py_func(lambda y: y, [x], tf.float32), x.shape)  # culprit
-
-
-def numpy_function(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.numpy_function(lambda y: y, [x], tf.float32), x.shape)  # culprit
-
-
-def py_function(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.py_function(tf.sin, [x], tf.float32), x.shape)  # culprit
-
-
-def print_v2(x: tf.Tensor) -> tf.Tensor:
+def printed(x: tf.Tensor) -> tf.Tensor:
     with tf.control_dependencies([tf.print('x', x)]):  # culprit
         return tf.identity(x)
-
-
-def print_v1(x: tf.Tensor) -> tf.Tensor:
-    return tf.Print(x, [x])  # culprit
-
-
-def string(x: tf.Tensor) -> tf.Tensor:
-    return x + tf.cast(tf.strings.length(tf.as_string(x)), tf.float32)  # culprit
-
-
-def placeholder(x: tf.Tensor) -> tf.Tensor:
-    return x + tf.placeholder(tf.float32, [])  # culprit
-
-
-def inside_a_function(x: tf.Tensor) -> tf.Tensor:
-    return tf.function(lambda y: tf.Print(y, [y]))(x)  # culprit
-
-
-def inside_a_branch(x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0, lambda: tf.Print(x, [x]), lambda: x)  # culprit
 
 
 def summary(x: tf.Tensor) -> tf.Tensor:
@@ -101,23 +69,22 @@ def no_resource(x: tf.Tensor) -> tf.Tensor:
         return tf.identity(x)
 
 
-@pytest.mark.parametrize(
-    ('step', 'kind'),
-    [
-        (py_func, 'PyFunc'),
-        (numpy_function, 'PyFunc'),
-        (py_function, 'EagerPyFunc'),
-        (print_v2, 'PrintV2'),
-        (print_v1, 'Print'),
-        (string, 'AsString'),
-        (placeholder, 'Placeholder'),
-        (inside_a_function, 'Print'),
-        (inside_a_branch, 'Print'),
-        (summary, 'ScalarSummary'),
-        (no_resource, 'AssignAdd'),
-    ],
+REFUSED: Tuple[Tuple[str, Step], ...] = (
+    ('PyFunc', lambda x: tf.reshape(tf.py_func(lambda y: y, [x], tf.float32), x.shape)),  # culprit
+    ('EagerPyFunc', lambda x: tf.reshape(tf.py_function(tf.sin, [x], tf.float32), x.shape)),  # culprit
+    ('AsString', lambda x: x + tf.cast(tf.strings.length(tf.as_string(x)), tf.float32)),  # culprit
+    ('Placeholder', lambda x: x + tf.placeholder(tf.float32, [])),  # culprit
+    # Inside a function and a branch.
+    ('Print', lambda x: tf.function(lambda y: tf.Print(y, [y]))(x)),  # culprit
+    ('Print', lambda x: tf.cond(x[0] > 0, lambda: tf.Print(x, [x]), lambda: x)),  # culprit
+    ('PrintV2', printed),
+    ('ScalarSummary', summary),
+    ('AssignAdd', no_resource),
 )
-def test_step__refused_with_operation_and_line(tmp_path: Any, step: Step, kind: str) -> None:
+
+
+@pytest.mark.parametrize(('kind', 'step'), REFUSED)
+def test_step__refused_with_operation_and_line(tmp_path: Any, kind: str, step: Step) -> None:
     lines, first = inspect.getsourcelines(step)
     (offset,) = [number for number, text in enumerate(lines) if text.endswith('# culprit\n')]
     with pytest.raises(UnsupportedError, match="A TPU refuses the model function's step:") as refused:

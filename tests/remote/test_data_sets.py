@@ -1,4 +1,4 @@
-"""Tests of runs from tar shards in a remote store."""
+"""Tests of runs from tar shards, and from data sets of other names and keys, in a remote store."""
 
 import json
 import pathlib
@@ -9,6 +9,8 @@ import pytest
 from data.convert.tar_shards import conversion as tar_shards
 from tests.remote.faults import READ
 from tests.remote.store import SMALL, Store, complaint
+from tests.support.foreign_records import FOREIGN, write_foreign
+from tests.support.photos import Photo
 
 
 @pytest.fixture(scope='module')
@@ -70,3 +72,23 @@ def test_shard_denied_during_a_run__is_not_treated_as_a_shorter_shard(store: Sto
     assert f'{store.url}/data/{split}-00001-of-00002.tar' in message and store.who in message
     store.faults.clear()
     assert 'images' not in store.objects().get('model/results.jsonl', b'').decode()
+
+
+@pytest.mark.program
+def test_foreign_data_set__by_folder_and_pattern(store: Store, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    write_foreign(tmp_path / 'train' / 'some', photos[:3])
+    (tmp_path / 'train' / 'README').write_text('no records')
+    for number in range(2):
+        write_foreign(tmp_path / 'tests' / f'part-{number}', photos[2 * number : 2 * number + 2])
+    for folder in ('train', 'tests'):
+        store.upload(str(tmp_path / folder), f'data/{folder}')
+    data_dir = f'{store.url}/data'
+    keys = [f'--{name}={value}' for name, value in FOREIGN.items()]
+    arguments = [*SMALL, *keys, '--num_classes=6', f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
+    done = store.quick_main(*arguments, '--train_steps=1', '--eval_files=*s/part-{0..1}')
+    assert done.returncode == 0, done.stderr
+    assert '--eval_files=*s/part-{0..1}: 4 records' in done.stderr
+    (recorded,) = store.objects()['model/results.jsonl'].decode().splitlines()
+    assert json.loads(recorded)['images'] == 4
+    message = complaint(store.quick_main(*arguments, '--eval_files=tests/part-{0..3}'))
+    assert f'2 of 4 files are missing: {data_dir}/tests/part-2, {data_dir}/tests/part-3.' in message
