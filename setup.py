@@ -17,7 +17,9 @@ EXTRAS = {
     'demo': SCIKIT_LEARN,
     'test': [
         'hypothesis',
-        *('moto[s3]==4.2.14', 'flask', 'flask-cors'),  # S3 on this machine; moto[server] would add 30 packages.
+        'moto[s3]==4.2.14',
+        'flask',
+        'flask-cors',  # S3 on this machine; moto[server] would add 30 packages.
         'pytest',
         'pytest-timeout',
         'pytest-xdist',

@@ -15,10 +15,25 @@ from preprocessing.decoding import MAX_PIXELS
 EXTENSIONS = ('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.webp', '.tif', '.tiff', '.heic', '.heif')
 # Names of folders and files that systems add, without regard to upper and lower case.
 _SYSTEM_NAMES = {
-    *('__macosx', 'network trash folder', 'temporary items', 'icon\r'),  # macOS
-    *('thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'recycler', 'system volume information'),  # Windows
-    *('@eadir', '@recycle', '@recently-snapshot', '#recycle', '#snapshot', '@tmp', '~snapshot'),  # network drives
-    *('lost+found', '__pycache__'),
+    '__macosx',
+    'network trash folder',
+    'temporary items',
+    'icon\r',  # macOS
+    'thumbs.db',
+    'ehthumbs.db',
+    'desktop.ini',
+    '$recycle.bin',
+    'recycler',
+    'system volume information',  # Windows
+    '@eadir',
+    '@recycle',
+    '@recently-snapshot',
+    '#recycle',
+    '#snapshot',
+    '@tmp',
+    '~snapshot',  # network drives
+    'lost+found',
+    '__pycache__',
 }
 NOT_AN_IMAGE, UNRECOGNIZED = 'not an image', 'in no format that is known as one of images'
 # Larger than any file of an image with at most MAX_PIXELS pixels.
@@ -39,7 +54,7 @@ class UnreadableError(ValueError):
     """An image file cannot be used; the message gives the reason."""
 
 
-class Found(NamedTuple):
+class ImageFiles(NamedTuple):
     """The files that a user's arguments name.
 
     Attributes:
@@ -54,7 +69,7 @@ class Found(NamedTuple):
     skipped: List[str]
 
 
-def find(names: Sequence[str]) -> Found:
+def find(names: Sequence[str]) -> ImageFiles:
     """Finds the image files that arguments name.
 
     A folder stands for all image files below it; hidden files and folders are skipped. A file that is named directly,
@@ -63,7 +78,7 @@ def find(names: Sequence[str]) -> Found:
     Args:
       names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
     """
-    found = Found([], {}, [])
+    found = ImageFiles([], {}, [])
     for name in names:
         if remote.is_remote(name):
             _add_problem(name, 'remote images are not supported; copy it to this machine first', found)
@@ -78,12 +93,12 @@ def find(names: Sequence[str]) -> Found:
     return found._replace(paths=list(dict.fromkeys(found.paths)))
 
 
-def _add_problem(path: str, reason: str, found: Found) -> None:
+def _add_problem(path: str, reason: str, found: ImageFiles) -> None:
     found.paths.append(path)
     found.problems[path] = reason
 
 
-def _add_matches(pattern: str, found: Found) -> None:
+def _add_matches(pattern: str, found: ImageFiles) -> None:
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
         _add_problem(pattern, 'no file matches this pattern', found)
@@ -94,7 +109,7 @@ def _add_matches(pattern: str, found: Found) -> None:
             _add_folder(path, found)
 
 
-def _add_folder(folder: str, found: Found) -> None:
+def _add_folder(folder: str, found: ImageFiles) -> None:
     images = 0
 
     def report(error: OSError) -> None:

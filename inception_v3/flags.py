@@ -55,7 +55,7 @@ OwnFlags = Mapping[str, OwnFlag]
 NO_FLAGS: OwnFlags = types.MappingProxyType({})
 
 
-class Given(NamedTuple):
+class ParsedFlags(NamedTuple):
     """A parsed command line, before its values are checked against each other.
 
     Attributes:
@@ -79,10 +79,10 @@ class CommandLine(NamedTuple):
     Attributes:
       config: the preset, changed by the flags that were given.
       given: the names of the fields that flags set; these override the sizes in a data set's description.
-      preset: as in `Given`.
-      verbose: as in `Given`.
-      help: as in `Given`; if it is not empty, `config` is the default.
-      own: as in `Given`.
+      preset: as in `ParsedFlags`.
+      verbose: as in `ParsedFlags`.
+      help: as in `ParsedFlags`; if it is not empty, `config` is the default.
+      own: as in `ParsedFlags`.
     """
 
     config: Config
@@ -140,7 +140,7 @@ def _defined(own_flags: OwnFlags) -> flags.FlagValues:
     return values
 
 
-def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
+def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
     """Parses a command line without checking its values against each other.
 
     Args:
@@ -173,7 +173,7 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
         raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
-    return Given(
+    return ParsedFlags(
         fields={
             field.name: _value(values[field.name]) for field in dataclasses.fields(Config) if values[field.name].present
         },
@@ -206,7 +206,7 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     return CommandLine(config, frozenset(given.fields), *given[1:])
 
 
-def with_preset(given: Given) -> Dict[str, Any]:
+def with_preset(given: ParsedFlags) -> Dict[str, Any]:
     """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
 
     A preset's options that the chosen network does not take are left out, and its epochs if steps are given. Steps that
@@ -257,7 +257,9 @@ def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
     return implied
 
 
-def help_text(program: str, purpose: str, asked: Union[Given, CommandLine], own_flags: OwnFlags = NO_FLAGS) -> str:
+def help_text(
+    program: str, purpose: str, asked: Union[ParsedFlags, CommandLine], own_flags: OwnFlags = NO_FLAGS
+) -> str:
     """The text that `--help`, `--helpshort`, `--helpfull` or `--version` prints.
 
     Args:

@@ -17,8 +17,18 @@ CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 _QUANTILE = 1.959964
 # Settings of a run that say nothing about the model.
 _OF_PLACE = {
-    *('model_dir', 'data_dir', 'export_dir', 'tpu', 'master', 'tpu_zone', 'gcp_project', 'mode', 'use_tpu'),
-    *('accelerator', 'layout', 'intra_op_threads'),
+    'model_dir',
+    'data_dir',
+    'export_dir',
+    'tpu',
+    'master',
+    'tpu_zone',
+    'gcp_project',
+    'mode',
+    'use_tpu',
+    'accelerator',
+    'layout',
+    'intra_op_threads',
 }
 _LIMITS = (
     'The accuracy holds for images like those of the data set, prepared as described.',

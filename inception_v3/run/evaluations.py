@@ -16,9 +16,24 @@ RESULTS_FILE = 'results.jsonl'
 
 # The fields of a configuration that change the result of an evaluation.
 DECIDING = (
-    *('use_data', 'data_dir', 'data_format', 'eval_files', 'image_key', 'label_key', 'label_offset', 'num_classes'),
-    *('num_eval_images', 'eval_total_size', 'max_bad_records'),
-    *('preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'precision', 'transfer'),
+    'use_data',
+    'data_dir',
+    'data_format',
+    'eval_files',
+    'image_key',
+    'label_key',
+    'label_offset',
+    'num_classes',
+    'num_eval_images',
+    'eval_total_size',
+    'max_bad_records',
+    'preprocessing',
+    'height',
+    'width',
+    'network',
+    'depth_multiplier',
+    'precision',
+    'transfer',
     'moving_average',
 )
 

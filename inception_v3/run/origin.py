@@ -22,8 +22,18 @@ EXTRA = 'assets.extra'
 _FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
 SETTINGS = (
-    *('num_classes', 'preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'transfer', 'moving_average'),
-    *('zero_init_last_scale', 'auxiliary_head', 'batch_norm', 'precision'),
+    'num_classes',
+    'preprocessing',
+    'height',
+    'width',
+    'network',
+    'depth_multiplier',
+    'transfer',
+    'moving_average',
+    'zero_init_last_scale',
+    'auxiliary_head',
+    'batch_norm',
+    'precision',
 )
 # The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
 _AS_VIEWED = 'images_as_viewed'

@@ -23,9 +23,17 @@ _KERNELS = 'XLA_CPU_JIT'
 _TPU_ONLY = frozenset(
     [
         # The sum over the cores, and the queues from and to the host.
-        *('CrossReplicaSum', 'InfeedDequeueTuple', 'OutfeedEnqueueTuple', 'TPUReplicateMetadata'),
+        'CrossReplicaSum',
+        'InfeedDequeueTuple',
+        'OutfeedEnqueueTuple',
+        'TPUReplicateMetadata',
         # The loop over steps, which the TPU's compiler converts to a function before XLA sees it.
-        *('Enter', 'Exit', 'LoopCond', 'Merge', 'NextIteration', 'Switch'),
+        'Enter',
+        'Exit',
+        'LoopCond',
+        'Merge',
+        'NextIteration',
+        'Switch',
     ]
 )
 # Operations that call Python in the process that built the graph; a TPU's hosts have no Python.

@@ -13,7 +13,7 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import image_files
 from data.convert.intake import Intake
-from data.image_files import Found, UnreadableError, listed, show, why_undecodable
+from data.image_files import ImageFiles, UnreadableError, listed, show, why_undecodable
 from data.read_ahead import in_order
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands.features import graph_2015
@@ -172,7 +172,7 @@ class Extracted(NamedTuple):
     unreadable: int
 
 
-def find(names: Sequence[str]) -> Found:
+def find(names: Sequence[str]) -> ImageFiles:
     """Finds the image files that arguments name, and reports files that are no images.
 
     Raises:
@@ -186,7 +186,7 @@ def find(names: Sequence[str]) -> Found:
     return found
 
 
-def extract(extractor: Extractor, found: Found, batch_size: int, screen: Screen) -> Extracted:
+def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Screen) -> Extracted:
     """Extracts the features of image files, and reports those that cannot be read.
 
     Threads, one per core, read and prepare files while the network runs.
@@ -219,7 +219,7 @@ def extract(extractor: Extractor, found: Found, batch_size: int, screen: Screen)
 
 
 def _batches(
-    extractor: Extractor, found: Found, batch_size: int, screen: Screen
+    extractor: Extractor, found: ImageFiles, batch_size: int, screen: Screen
 ) -> Iterator[Tuple[List[str], Dict[str, np.ndarray]]]:
     """The paths and the outputs of each batch with images that can be read."""
     progress = Progress(screen, len(found.paths), batch_size)

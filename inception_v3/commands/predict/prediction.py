@@ -17,7 +17,7 @@ from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
 from data import image_files
 from data.convert.intake import Intake
-from data.image_files import Found, UnreadableError, listed, show
+from data.image_files import ImageFiles, UnreadableError, listed, show
 from data.read_ahead import in_order
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.predict.classifier import Classifier
@@ -70,7 +70,7 @@ class Prediction(NamedTuple):
 
 
 def predict(
-    model: Classifier, found: Found, top: int, batch_size: int, thumbnails: Optional[Thumbnails] = None
+    model: Classifier, found: ImageFiles, top: int, batch_size: int, thumbnails: Optional[Thumbnails] = None
 ) -> Iterator[Prediction]:
     """Classifies image files, in their order.
 

@@ -43,7 +43,7 @@ _LARGE_BATCH = 4096
 _LONGEST_MESSAGE = 1000
 
 
-def check(tpu: Topology, line: flags.Given, with_xla: bool, screen: Screen) -> Report:
+def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen) -> Report:
     """Runs every check of a run that needs no TPU.
 
     Args:
@@ -112,7 +112,7 @@ def _describe(tpu: Topology, report: Report) -> None:
     report.add('software', 'command', command, f'{where}: {command}')
 
 
-def _configuration(tpu: Topology, line: flags.Given, report: Report) -> Optional[Config]:
+def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Optional[Config]:
     """Returns the run's configuration on this TPU. If it is not valid, reports every problem and returns None."""
     fields = {**flags.with_preset(line), 'use_tpu': True, 'num_shards': tpu.cores}
     for name, why in (

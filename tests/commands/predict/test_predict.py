@@ -19,7 +19,7 @@ import skimage.data
 
 from console import program
 from console.screen import Screen
-from data.image_files import Found
+from data.image_files import ImageFiles
 from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.commands.thumbnails import Thumbnails
@@ -184,7 +184,7 @@ def predictions(folder: pathlib.Path, images: int, top: int, batch_size: int, **
     PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
     for number in range(images):
         (folder / f'{number}.jpg').write_bytes(file.getvalue() + b'%d' % number)
-    found = Found([str(folder / f'{number}.jpg') for number in range(images)], {}, [])
+    found = ImageFiles([str(folder / f'{number}.jpg') for number in range(images)], {}, [])
     model = Classifier('fake', None, ['zero', 'one'], 0, number_of, lambda batch: [np.array([n, 0]) for n in batch])
     return [*prediction.predict(model._replace(**changes), found, top, batch_size)]
 

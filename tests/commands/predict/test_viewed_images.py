@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from data.image_files import Found
+from data.image_files import ImageFiles
 from inception_v3.commands.export import __main__ as export
 from inception_v3.commands.predict import classifier, prediction
 from inception_v3.run import saved_model
@@ -60,7 +60,7 @@ def folder(tmp_path: Any) -> Any:
 def predictions(model: str, folder: Any) -> Tuple[Dict[str, np.ndarray], Dict[str, str]]:
     """The probabilities of each image in a folder, and the problems of the others, by name."""
     loaded = classifier.load(model)
-    files = Found(sorted(str(path) for path in pathlib.Path(folder).iterdir()), {}, [])
+    files = ImageFiles(sorted(str(path) for path in pathlib.Path(folder).iterdir()), {}, [])
     found, problems = {}, {}
     try:
         for each in prediction.predict(loaded, files, 11, 4):
