@@ -32,6 +32,7 @@ class Images(NamedTuple):
 IMAGES: Mapping[str, Images] = {
     'inception': Images((2.0,) * 3, (-1.0,) * 3),
     'imagenet': Images(tuple(1 / d for d in _DEVIATION), tuple(-m / d for m, d in zip(_MEAN, _DEVIATION))),
+    'cifar': Images((2.0,) * 3, (-1.0,) * 3),
     'vgg': Images((255.0,) * 3, tuple(-mean for mean in CHANNEL_MEANS)),
 }
 
@@ -90,7 +91,6 @@ def change_images(values: Values, architecture: Architecture, old: str, new: str
     """
     if old == new:
         return values
-    check_range(old)
     scale = np.divide(IMAGES[old].scale, IMAGES[new].scale)
     shift = np.subtract(IMAGES[old].shift, np.multiply(scale, IMAGES[new].shift))
     if pads and np.abs(shift).max() > _NEGLIGIBLE:
@@ -118,15 +118,6 @@ def fold_images(
         f'{first}/weights': changed.astype(np.float32),
         f'{first}/BatchNorm/moving_mean': np.asarray(mean, np.float32),
     }
-
-
-def check_range(images: str) -> None:
-    """Raises ChangeError for images whose pixels are changed by the mean and the deviation of each image."""
-    if images not in IMAGES:
-        raise ChangeError(
-            f'the run had --preprocessing={images}, which has no fixed range of pixels: other frameworks would give '
-            'the network other images. --to=npz and --to=slim write the weights as they are.'
-        )
 
 
 def without(values: Values, scopes: Sequence[str]) -> Values:

@@ -17,7 +17,7 @@ from data.image_files import UnreadableError, why_undecodable
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands.weights import keras_files, torch_forward, writing
 from inception_v3.commands.weights.architecture import Architecture, inception
-from inception_v3.commands.weights.changes import IMAGES, check_range
+from inception_v3.commands.weights.changes import IMAGES
 from inception_v3.commands.weights.foreign import KERAS, OURS, TORCH, Weights
 from inception_v3.config import Config
 from inception_v3.input import infeed
@@ -154,8 +154,6 @@ def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
     """Images in another range of `changes.IMAGES`."""
     if old == new:
         return images
-    for each in (old, new):
-        check_range(each)
     pixels = (images - np.array(IMAGES[old].shift)) / np.array(IMAGES[old].scale)
     return (pixels * np.array(IMAGES[new].scale) + np.array(IMAGES[new].shift)).astype(np.float32)
 
