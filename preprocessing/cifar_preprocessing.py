@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Optional
 from console.tensorflow_versions import tf
 from preprocessing.decoding import Crop
 from preprocessing.geometry import BILINEAR, apply_resize
-from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform
+from preprocessing.steps import Preprocessing
 
 
 class Settings(NamedTuple):

@@ -22,8 +22,8 @@ from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
 from preprocessing.finishing import WHITE, apply_flip
 from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_resize
-from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform, uses_generators
+from preprocessing.steps import Preprocessing
 
 MIN_OBJECT_COVERED = 0.1
 CROP_AREA_MIN = 0.05

@@ -4,7 +4,7 @@ from typing import Any, Dict, Type
 
 from preprocessing.cifar_preprocessing import CifarPreprocessing
 from preprocessing.inception_preprocessing import InceptionPreprocessing
-from preprocessing.preprocessing import Preprocessing
+from preprocessing.steps import Preprocessing
 from preprocessing.vgg_preprocessing import VggPreprocessing
 
 # By the values of --preprocessing.

@@ -9,8 +9,8 @@ from console.tensorflow_versions import tf
 from preprocessing.decoding import Crop
 from preprocessing.finishing import CHANNEL_MEANS
 from preprocessing.geometry import sample
-from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform
+from preprocessing.steps import Preprocessing
 
 # The range of the smaller side after resizing, in pixels, for crops of this size.
 CROP_SIZE = 299
