@@ -41,7 +41,7 @@ def words_of(command: Command) -> List[str]:
 def program_of(words: Sequence[str]) -> str:
     """The name of `./run inception-v3 NAME …`, or the module of `./run python -m MODULE …`; otherwise empty."""
     if words[:2] == ['./run', 'inception-v3']:
-        return words[2]
+        return '' if words[2].startswith('-') else words[2]
     return words[3] if words[:3] == ['./run', 'python', '-m'] else ''
 
 
