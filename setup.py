@@ -94,7 +94,6 @@ setup(
         f'tensorflow>=2.15,<2.16; {WITH_2_15}',  # 2.16 removed Estimator.
         'absl-py',
         'numpy',
-        'pillow',  # Reads the EXIF orientation of images.
         'jinja2',  # Pages, such as those of predict --html.
     ],
     extras_require=EXTRAS,

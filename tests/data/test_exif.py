@@ -1,6 +1,7 @@
 """Tests of EXIF orientations: all values in all formats, against Pillow, and damaged EXIF data."""
 
 import random
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -22,25 +23,53 @@ def rotated(kind: str, value: int) -> bytes:
 
 
 @pytest.mark.parametrize('value', range(1, 9))
+@pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'WEBP'])
+def test_orientation__is_read_from_every_format(kind: str, value: int) -> None:
+    assert exif.orientation(rotated(kind, value)) == value
+
+
+@pytest.mark.parametrize('value', range(1, 9))
 def test_upright__turns_as_pillow_does(value: int) -> None:
-    for kind in ('JPEG', 'PNG', 'WEBP'):
-        assert exif.orientation(rotated(kind, value)) == value
+    block = SMALL.getexif()
+    block[ORIENTATION_TAG] = value
     image = SMALL.copy()
     image.getexif()[ORIENTATION_TAG] = value
     expected = np.asarray(PIL.ImageOps.exif_transpose(image))
     np.testing.assert_array_equal(exif.upright(np.asarray(SMALL), value), expected)
 
 
-def with_orientation(jpeg: bytes, value: int) -> bytes:
-    """A JPEG file with an EXIF orientation."""
-    content = b'Exif\0\0MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1' + bytes([0, value, 0, 0])
+def with_block(block: bytes, jpeg: bytes = SMALL_JPEG) -> bytes:
+    """A JPEG file with an EXIF block."""
+    content = b'Exif\0\0' + block
     return jpeg[:2] + b'\xff\xe1' + (len(content) + 2).to_bytes(2, 'big') + content + jpeg[2:]
 
 
-@pytest.mark.parametrize(('value', 'expected'), [(6, 6), (0, 1), (9, 1)])
-def test_orientation__is_1_to_8(value: int, expected: int) -> None:
-    assert exif.orientation(with_orientation(SMALL_JPEG, value)) == expected
-    assert exif.orientation(SMALL_JPEG) == 1
+def with_orientation(jpeg: bytes, value: int) -> bytes:
+    """A JPEG file with an EXIF orientation."""
+    return with_block(entry(bytes([0, value, 0, 0])), jpeg)
+
+
+def entry(value: bytes, kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1') -> bytes:
+    return b'MM\0*\0\0\0\x08\0\1\x01\x12' + kind + count + value
+
+
+@pytest.mark.parametrize(
+    ('block', 'expected'),
+    [
+        (entry(b'\0\6\0\0'), 6),
+        (b'II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\x08\0\0\0', 8),
+        (entry(b'\0\0\0\0'), 1),
+        (entry(b'\0\x09\0\0'), 1),
+        (entry(b'\0\6\0\0', kind=b'\0\4'), 1),
+        (entry(b'\0\6\0\0', count=b'\xff\xff\xff\xff'), 1),
+        (b'MM\0*\xff\xff\xff\xff', 1),
+        (b'MM\0*\0\0\0\x08\xff\xff', 1),
+        (b'XX', 1),
+        (b'', 1),
+    ],
+)
+def test_orientation__of_unusual_blocks(block: bytes, expected: int) -> None:
+    assert exif.orientation(with_block(block)) == expected
 
 
 @pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'WEBP'])
@@ -49,8 +78,20 @@ def test_orientation__of_damaged_files_is_a_value_and_no_error(kind: str) -> Non
     source = random.Random(1)
     for cut in range(0, min(len(whole), 300)):
         assert exif.orientation(whole[:cut]) in range(1, 9)
-    for _ in range(500):
+    for _ in range(2000):
         spoilt = bytearray(whole)
         for _ in range(3):
             spoilt[source.randrange(min(len(whole), 150))] = source.randrange(256)
         assert exif.orientation(bytes(spoilt)) in range(1, 9)
+
+
+@pytest.mark.parametrize('length', [4, 5])
+def test_orientation__follows_a_webp_chunk_of_odd_length(length: int) -> None:
+    chunks = [(b'VP8X', bytes(length)), (b'EXIF', entry(b'\0\6\0\0'))]
+    content = b''.join(name + len(data).to_bytes(4, 'little') + data + bytes(len(data) % 2) for name, data in chunks)
+    assert exif.orientation(b'RIFF' + (4 + len(content)).to_bytes(4, 'little') + b'WEBP' + content) == 6
+
+
+def test_orientation__of_a_thumbnail_inside_a_jpeg_is_ignored() -> None:
+    nested: Any = b'Exif\0\0' + entry(b'\0\6\0\0')
+    assert exif.orientation(saved(SMALL, 'JPEG', comment=nested)) == 1
