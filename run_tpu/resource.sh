@@ -47,7 +47,8 @@ is_gone() {
   path="projects/($(printf '%s' "$PROJECT" | sed 's/[.]/[.]/g')|[0-9]+)/$path/$TPU_NAME"
   grep -qE "(^|[^/[:alnum:]])${path}['\"]? (was |is )?not found" "$errors" || return 1
   list "$1" || return 1
-  if said 'did not succeed|unreachable'; then return 1; fi
+  # A list that lacks a zone, or may lack something, proves nothing.
+  if said 'zone|region|location|incomplete|partial|did not|unreachable|respond|denied|unavailable'; then return 1; fi
   # In a trap, bash takes a return without a number for the exit code before the trap.
   if ! grep -qE "(^|/)$TPU_NAME([[:space:]]|\$)" "$output"; then return 0; fi
   echo "gcloud lists $TPU_NAME, but does not describe it" >"$errors"
@@ -168,9 +169,12 @@ create_it() {
   return 1
 }
 
+# An error of the operation, not of the request, comes when the resource may be on its way.
 creation_failed() {
   cat "$errors" >&2
-  if is_lasting || [ "$kind" = refused ]; then denied=1; fi
+  if is_lasting || [ "$kind" = refused ]; then
+    if said 'polling|operation'; then kind=passing; else denied=1; fi
+  fi
 }
 
 # Creates the TPU and waits until it is ready.
@@ -224,6 +228,9 @@ await() {
 # Whether the resource that ask_for found was made by this start: no other start has its description.
 is_ours() { [ "$description" = "$mark" ]; }
 
+# Whether gcloud did not say whose a resource is that this start has certainly made.
+is_unnamed() { [ -n "$sure" ] && [ -z "$description" ]; }
+
 # Ends the script if the TPU that ask_for found is not the one that this start made.
 must_be_ours() {
   if [ -z "$made" ] || is_ours; then return; fi
@@ -256,6 +263,10 @@ delete_it() {
         continue
         ;;
     esac
+    if [ -z "$dry_run" ] && is_unnamed; then
+      say "$TPU_NAME: gcloud does not say whether this start made it; asking again"
+      continue
+    fi
     if [ -z "$dry_run" ] && ! is_ours; then
       say "$TPU_NAME: this start did not make it, and does not delete it. If it is yours: $(erase show "$made")"
       made=

@@ -42,7 +42,12 @@ def test_deletion__is_not_believed_of_another_answer(world: World, name: str) ->
 
 @pytest.mark.parametrize(
     'answer',
-    [{'code': 1, 'says': 'ERROR: 503\n'}, {'prints': NODE}, {'says': 'WARNING: Some requests did not succeed\n'}],
+    [
+        {'code': 1, 'says': 'ERROR: 503\n'},
+        {'prints': NODE},
+        {'says': 'WARNING: Some requests did not succeed\n'},
+        {'says': 'WARNING: The following zones did not respond: us-central1-b. List results may be incomplete.\n'},
+    ],
 )
 def test_deletion__is_confirmed_by_the_list(world: World, answer: Any) -> None:
     missing = {'code': 1, 'says': NOT_FOUND}
@@ -50,6 +55,14 @@ def test_deletion__is_confirmed_by_the_list(world: World, answer: Any) -> None:
     done = world.call('--create')
     assert (done.returncode, world.node) == (2, 'READY')
     assert 'COULD NOT BE DELETED' in done.stderr
+
+
+def test_deletion__is_confirmed_by_a_list_beside_other_warnings(world: World) -> None:
+    warning = {
+        'says': 'WARNING: Python 3.7 is no longer officially supported by the Google Cloud CLI\nListed 0 items.\n'
+    }
+    world.script(list=[warning] * 99)
+    assert (world.call('--create').returncode, world.node) == (0, None)
 
 
 @pytest.mark.parametrize('queued', [False, True])
