@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 import uuid
-from typing import Iterator, Union
+from typing import Iterable, Iterator, Union
 
 from console.errors import CommandError
 from console.messages import shown
@@ -46,6 +46,18 @@ def replaceable(path: str) -> str:
             f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {_KINDS[kind]}, and only files are replaced.'
         )
     return real
+
+
+def check_is_no_input(path: str, inputs: Iterable[str]) -> None:
+    """Checks that an output does not replace one of the files that the command reads.
+
+    Raises:
+      OutputError: it would.
+    """
+    if os.path.realpath(path) in map(os.path.realpath, inputs):
+        raise OutputError(
+            f'{shown(path, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name another.'
+        )
 
 
 def move(unfinished: str, path: str) -> None:

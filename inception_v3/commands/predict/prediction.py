@@ -12,7 +12,7 @@ import numpy as np
 
 from console.errors import DONE, FIX
 from console.messages import shown
-from console.outputs import replaceable
+from console.outputs import check_is_no_input, replaceable
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
 from data import image_files
@@ -141,9 +141,10 @@ def lines_of(prediction: Prediction) -> List[str]:
 
 def perform(arguments: argparse.Namespace, screen: Screen) -> int:
     """Classifies the images that a command line names, and returns the exit code."""
+    found = image_files.find(arguments.images)
     if arguments.html:
         replaceable(arguments.html)
-    found = image_files.find(arguments.images)
+        check_is_no_input(arguments.html, found.paths)
     if found.skipped:
         _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
     with contextlib.ExitStack() as stack:

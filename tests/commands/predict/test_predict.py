@@ -266,6 +266,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         ((image, model, f'--html={empty}'), f'{empty}: cannot be written: it is a folder'),
         ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: is a folder'),
         ((image, model, '--html='), '--html=: must be the path of a file.'),
+        ((image, model, f'--html={image}'), f'{image}: is one of the files to read, and would be replaced'),
         ((image, model, '--top=0'), '--top: 0: must be a whole number, at least 1'),
         ((image, model, '--batch_size=-1'), '--batch_size: -1: must be a whole number, at least 1'),
         ((image,), '--model'),
