@@ -54,9 +54,9 @@ def check_is_no_input(path: str, inputs: Iterable[str]) -> None:
     Raises:
       OutputError: it would.
     """
-    if os.path.realpath(path) in map(os.path.realpath, inputs):
+    if os.path.realpath(path) in {os.path.realpath(each) for each in inputs}:
         raise OutputError(
-            f'{shown(path, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name another.'
+            f'{shown(path, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name another file.'
         )
 
 
