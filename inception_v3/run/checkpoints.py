@@ -40,8 +40,8 @@ class DamagedError(CheckpointError):
 
     def __init__(self, checkpoint: str, reason: str):
         super().__init__(
-            f'{checkpoint}: is damaged ({reason}). Add --skip_damaged_checkpoints to resume from the newest undamaged '
-            'checkpoint.'
+            f'{checkpoint}: is damaged ({reason}). With --skip_damaged_checkpoints, training resumes from the newest '
+            'undamaged checkpoint.'
         )
 
 

@@ -1,5 +1,6 @@
 """Classifiers of encoded images: the network of a checkpoint, or a SavedModel, with the preprocessing of evaluation."""
 
+import dataclasses
 import os
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
@@ -15,7 +16,7 @@ from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
 from inception_v3.run import origin, trained_data, trained_model
 from inception_v3.run.files import CONFIG_FILE
-from inception_v3.run.memory.estimate import bytes_per_image
+from inception_v3.run.memory.estimate import bytes_per_image, check_fits
 from inception_v3.run.origin import Origin
 from inception_v3.run.trained_model import TrainedModel
 from preprocessing.resizing import resize_decoded
@@ -69,6 +70,8 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
       DataError: the description of the run's data set cannot be read.
     """
     config = model.config
+    # One image must fit, whatever sizes the run's configuration claims.
+    check_fits(dataclasses.replace(config, mode='eval', eval_batch_size=1, use_tpu=False), eval_flag='batch_size')
     learned = trained_data.of_checkpoint(config, model.checkpoint)
     if not learned.class_names:
         logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')

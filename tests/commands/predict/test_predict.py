@@ -252,6 +252,8 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
     with open(os.path.join(damaged, 'model.ckpt-5.data-00000-of-00001'), 'r+b') as file:
         file.truncate(100)
     (broken / 'saved_model.pb').write_bytes(b'no protocol buffer')
+    huge = pathlib.Path(shutil.copytree(model_dir, str(tmp_path / 'huge')), 'config.json')
+    huge.write_text(json.dumps({**json.loads(huge.read_text()), 'height': 10_000_000}))
     cases = [
         ((image, f'--model={tmp_path}/none'), f'--model={tmp_path}/none: no such folder.'),
         ((image, f'--model={images}'), 'is neither the model_dir of a run, nor a SavedModel'),
@@ -259,6 +261,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         ((image, f'--model={begun}'), f'{begun}: contains no checkpoint.'),
         ((image, f'--model={bare}'), 'config.json: is missing or empty'),
         ((image, f'--model={damaged}'), 'is damaged'),
+        ((image, f'--model={huge.parent}'), 'GiB'),
         ((image, f'--model={broken}'), f'--model={broken}: the SavedModel cannot be read'),
         ((str(empty), model), 'no images in this folder'),
         (('nothing.jpg', model), 'nothing.jpg: no such file or folder'),
