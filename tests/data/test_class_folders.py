@@ -63,6 +63,14 @@ def test_test_images_beside_validation_images_are_left_out(tmp_path: pathlib.Pat
     assert images.left_out == [(f'{tmp_path}/test/{name}/test.jpg', reason) for name in ('cat', 'dog')]
 
 
+def test_splits_of_one_class_are_known_by_a_word_of_their_names(tmp_path: pathlib.Path) -> None:
+    paths = ['fruits_training/apple/1.jpg', 'fruits_testing/apple/2.jpg']
+    assert found(plant(tmp_path, paths)) == [
+        ['apple: fruits_training/apple/1.jpg'],
+        ['apple: fruits_testing/apple/2.jpg'],
+    ]
+
+
 def test_splits_inside_of_the_classes(tmp_path: pathlib.Path) -> None:
     paths = ['cat/train/1.jpg', 'cat/test/2.jpg', 'dog/train/3.jpg', 'dog/test/4.jpg', 'dog/deep/train/5.txt']
     assert found(plant(tmp_path, paths)) == [
@@ -113,6 +121,10 @@ def test_classes(paths: List[str], classes: List[str], tmp_path: pathlib.Path) -
             '{}/test: its images are in no class folders. To convert {}/train alone',
         ),
         (['train/1.jpg', 'test/2.jpg'], '{}/train: its images are in no class folders. '),
+        (
+            ['images/train/cat/1.jpg', 'images/val/cat/2.jpg', 'images/val/dog/3.jpg', 'preview/4.jpg'],
+            '{}/images: has folders that look like splits, train, val, and there are images beside it. ',
+        ),
     ],
 )
 def test_ambiguous_folders_are_refused(paths: List[str], said: str, tmp_path: pathlib.Path) -> None:

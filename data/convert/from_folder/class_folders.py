@@ -227,6 +227,7 @@ def _splits(tree: Folder, no_splits: bool) -> List[Folder]:
     if not _is_pair(kinds.values()):
         if _is_split_in_classes(below.values()):
             return _split_in_classes(whole)
+        _refuse_inner_splits(folders.values(), sorted(folders))
         alike = _alike(folders)
         kinds.update({name: kinds[name] or _kind_in(name) for name in alike})
         suspects = alike or [name for name in kinds if kinds[name] and not folders[name].has_own_images()]
@@ -270,8 +271,9 @@ def _alike(folders: Dict[str, Folder]) -> List[str]:
     outer = {_nfc(name).casefold() for name in folders}
     counts: Counter[str] = collections.Counter(each for names in (outer, *inner.values()) for each in names)
     shared = {each for each, count in counts.items() if count > 1}
-    # One subfolder of the same name in each class, such as `images`, is usual.
-    core = [names for names in inner.values() if len(names) > 1 and 2 * len(names & shared) > len(names)]
+    # One subfolder of the same name in each class, such as `images`, is usual; unless the names are those of splits.
+    is_pair = _is_pair([_kind_in(name) for name in inner])
+    core = [names for names in inner.values() if (len(names) > 1 or is_pair) and 2 * len(names & shared) > len(names)]
     of_core = shared & {each for names in core for each in names}
     return [name for name, names in inner.items() if names & of_core]
 
@@ -282,6 +284,17 @@ def _is_split_in_classes(classes: Iterable[Folder]) -> bool:
     kinds = [_SPLIT_NAMES.get(name.casefold(), '') for name, _ in inner]
     is_only_there = not any(one.has_own_images() for one in classes) and all(each.has_own_images() for _, each in inner)
     return is_only_there and '' not in kinds and _is_pair(kinds)
+
+
+def _refuse_inner_splits(classes: Iterable[Folder], names: Sequence[str]) -> None:
+    """Refuses a folder of splits beside other folders with images: it would become a class."""
+    for one in classes:
+        inner = [_SPLIT_NAMES.get(name.casefold(), '') for name in one.filled()]
+        if not one.has_own_images() and '' not in inner and _is_pair(inner):
+            raise DataError(
+                f'{show(one.path)}: has folders that look like splits, {listed(sorted(one.filled()))}, and there are '
+                f'images beside it. Name that folder. If {listed(names)} are the classes, add --no_splits.'
+            )
 
 
 def _split_in_classes(whole: Folder) -> List[Folder]:
