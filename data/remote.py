@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 from typing import Iterator, List, Optional, Type
 
 from console.errors import CommandError, RetryableError
@@ -21,8 +22,6 @@ ENDED_EARLY = 'could not be read beyond byte'
 
 GS, S3 = 'gs://', 's3://'
 LIST, READ, WRITE, DELETE = 'list', 'read', 'write', 'delete'
-
-# The permission for each action on s3://.
 _S3_ACTIONS = {LIST: 's3:ListBucket', READ: 's3:GetObject', WRITE: 's3:PutObject', DELETE: 's3:DeleteObject'}
 
 _PLACE = re.compile(r'(gs|s3)://[^\s\'",;()\[\]]+')
@@ -118,8 +117,7 @@ def names_in(folder: str) -> Optional[List[str]]:
         except tf.errors.NotFoundError:
             if not is_remote(folder):
                 return None
-            # listdir also raises this error if listing is denied; glob then raises the right one. If only access to
-            # the bucket's description is denied, glob can list the folder.
+            # listdir raises this error for a denied listing, too; glob raises the right one, or lists the folder.
             return sorted(os.path.basename(path) for path in tf.io.gfile.glob(os.path.join(folder, '*'))) or None
 
 
@@ -151,6 +149,8 @@ def size(path: str) -> int:
 def check_readable(path: str) -> None:
     """Checks that a file can be read: reads its first byte, if it has one. Raises errors as `size`."""
     expected = size(path)
+    if not is_remote(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+        raise RemoteError(f'{path}: is a named pipe; reading it would wait for a writer. Remove it.')
     with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
         if expected and not file.read(1):
             raise RemoteError(_hidden(path))

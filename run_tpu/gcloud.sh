@@ -1,7 +1,15 @@
 # shellcheck shell=sh
 # Messages, and running gcloud: time limits, output, and the reasons of failures.
 
-say() { printf 'run_tpu.sh: %s\n' "$*" >&2; }
+# Control characters, which a variable may hold, do not reach the terminal.
+say() {
+  case $* in
+    *[[:cntrl:]]*)
+      printf 'run_tpu.sh: %s\n' "$*" | LC_ALL=C sed "s/[$(printf '\001-\010\013-\037\177')]/?/g" >&2
+      ;;
+    *) printf 'run_tpu.sh: %s\n' "$*" >&2 ;;
+  esac
+}
 
 # For an error that the user must fix.
 fail() {

@@ -102,6 +102,12 @@ WRONG: Tuple[Any, ...] = (
 )
 
 
+def test_named_pipe_in_place_of_a_file__is_not_waited_for(tmp_path: Any) -> None:
+    os.mkfifo(str(tmp_path / 'config.json'))
+    with pytest.raises(CommandError, match=r'config\.json: is a named pipe'):
+        read_config(str(tmp_path))
+
+
 @pytest.mark.parametrize('name', VALID)
 def test_json__with_a_wrong_or_a_missing_field_is_ignored_or_one_message(name: str, tmp_path: Any) -> None:
     for field in VALID[name]:

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import os
 import re
+import sys
 from typing import Any, Callable, Dict, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
@@ -132,6 +133,8 @@ def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: st
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
             converter.representative_dataset = lambda: ([image[np.newaxis]] for image in images)
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        # TensorFlow 1.15 looks for its converter, a program beside Python, in PATH.
+        os.environ['PATH'] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get('PATH', os.defpath)])
         try:
             content = converter.convert()
         # The converters of the two versions raise different errors for an operation that they lack.
