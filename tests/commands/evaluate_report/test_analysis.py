@@ -234,7 +234,9 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     assert 'top-1|50.00%|top-5|75.00%|cross-entropy, nats|1.2500' in text and 'A note.' in text
     values = json.loads(report.json())
     assert [(c['name'], c['top_1']) for c in values['classes'][4:6]] == [('dog', None), (None, None)]
-    assert (values['mistakes'][0]['position'], len(values['bins']), values['evaluation']['step']) == (2, 15, 5)
+    # The two surest mistakes are equally sure, but for rounding.
+    assert {mistake['position'] for mistake in values['mistakes'][:2]} == {1, 2}
+    assert (len(values['bins']), values['evaluation']['step']) == (15, 5)
     for look in (drawing.LIGHT, drawing.DARK):
         corners = [pixels_of(png)[0, 0].tolist() for png in report.figures(look).values()]
         assert corners == [[int(look.paper[at : at + 2], 16) for at in (1, 3, 5)]] * 2
