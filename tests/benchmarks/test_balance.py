@@ -64,7 +64,7 @@ def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: s
     assert code == 0, err
     result = json.loads(out)
     assert result['cores'] == len(os.sched_getaffinity(0)) and result['host_images'] == 64
-    assert 0.2 < result['cpu_ms_per_image'] < 100
+    assert 0 < result['cpu_ms_per_image'] < 100
     assert result['host_ms'] == pytest.approx(64 * result['cpu_ms_per_image'] / result['cores'])
     assert [*result['shares']] == ['storage', 'preprocessing', 'transfer']
     assert sum(result['shares'].values()) == pytest.approx(1) and min(result['shares'].values()) >= 0
