@@ -10,8 +10,8 @@ import configparser
 import contextlib
 import json
 import os
+import pathlib
 import re
-import stat
 from typing import Iterator, List, Optional, Type
 
 from console.errors import CommandError, RetryableError
@@ -149,7 +149,7 @@ def size(path: str) -> int:
 def check_readable(path: str) -> None:
     """Checks that a file can be read: reads its first byte, if it has one. Raises errors as `size`."""
     expected = size(path)
-    if not is_remote(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+    if not is_remote(path) and pathlib.Path(path).is_fifo():
         raise RemoteError(f'{path}: is a named pipe; reading it would wait for a writer. Remove it.')
     with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
         if expected and not file.read(1):

@@ -1,5 +1,6 @@
 """Places where trials run: what a place is, and this machine, where each trial is a process."""
 
+import abc
 import ctypes
 import os
 import signal
@@ -22,42 +23,42 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-class RunningTrial:
+class RunningTrial(abc.ABC):
     """A trial that has been started."""
 
+    @abc.abstractmethod
     def poll(self) -> Optional[Outcome]:
         """The outcome, once the trial has ended and it is written; None before."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def stop(self) -> None:
         """Asks the trial to save a checkpoint and end."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def kill(self) -> None:
         """Ends the trial at once."""
-        raise NotImplementedError
 
 
-class Place:
+class Place(abc.ABC):
     """A place where trials run; a context manager, which releases it."""
 
     @property
+    @abc.abstractmethod
     def slots(self) -> int:
         """The number of trials that can run at the same time now."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def start(self, trial: Trial) -> RunningTrial:
         """Starts a trial.
 
         Raises:
           OSError: the trial's folder cannot be written to, or the trial cannot be started.
         """
-        raise NotImplementedError
 
     def __enter__(self) -> 'Place':
         return self
 
-    def __exit__(self, *unused: object) -> None:
+    def __exit__(self, *unused: object) -> None:  # noqa: B027  This machine has nothing to release.
         pass
 
 
