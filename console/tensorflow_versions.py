@@ -5,6 +5,7 @@ only the interface of version 2 has: summaries with descriptions, and the class 
 are for what the two versions keep in different places, and data sets need; `tensorflow_names` has the others.
 """
 
+import sys
 from typing import Any, Callable
 
 from console import log, tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
@@ -15,6 +16,9 @@ import tensorflow.compat.v2 as tf2  # isort: skip  # noqa: F401
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
 log.settle_tensorflow()
+if sys.modules.get('boto3', sys) is None:
+    # Others may load it from now on.
+    del sys.modules['boto3']
 
 # Whether integers are converted to floats with vector instructions: 300 x 320 x 3 bytes in 40 µs instead of 409.
 CASTS_IN_VECTORS = not tf.__version__.startswith('1.')

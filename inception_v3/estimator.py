@@ -220,7 +220,13 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     ) -> Any:
         # Hooks look for the training loss here.
         tf.add_to_collection(tf.GraphKeys.LOSSES, estimator_spec.loss)
-        session = _Session(estimator_spec.scaffold, self._session_config, checkpoint_dir=self.model_dir)
+        config = tf.ConfigProto()
+        config.CopyFrom(self._session_config)
+        if not config.device_count.get('GPU'):
+            # On a CPU, TensorFlow's graph optimizer makes no training step faster (docs/measurements.md). It works
+            # through the whole graph for each different request to the session: to initialize, save, train, …
+            config.graph_options.rewrite_options.disable_meta_optimizer = True
+        session = _Session(estimator_spec.scaffold, config, checkpoint_dir=self.model_dir)
         self._training = _Graph(
             tf.get_default_graph(), session, [*estimator_spec.training_hooks], estimator_spec.train_op
         )

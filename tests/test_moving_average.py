@@ -44,8 +44,18 @@ def test_moving_average__covers_trainable_and_collected_variables() -> None:
     collections = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.MOVING_AVERAGE_VARIABLES]
     extra = tf.get_variable('extra', [2], trainable=False, collections=collections)
     moving_average.update_averages(Config(), tf.constant(1))
-    averaged = {v.op.name for v in tf.global_variables() if v.op.name.endswith('/ExponentialMovingAverage')}
-    assert averaged == {f'{v.op.name}/ExponentialMovingAverage' for v in (trainable, extra)}
+    averaged = {v.op.name: v for v in tf.global_variables() if v.op.name.endswith('/ExponentialMovingAverage')}
+    assert {*averaged} == {f'{v.op.name}/ExponentialMovingAverage' for v in (trainable, extra)}
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        # Not the initializer's value, which would be drawn a second time.
+        values = session.run([trainable, averaged['trainable/ExponentialMovingAverage']])
+        assert values[0].any() and (values[0] == values[1]).all()
+        # Nothing initializes the weight again.
+        session.run(trainable.assign([3.0, 4.0]))
+        session.run(averaged['extra/ExponentialMovingAverage'])
+        session.run(averaged['trainable/ExponentialMovingAverage'])
+        assert session.run(trainable).tolist() == [3.0, 4.0]
 
 
 def write_checkpoint(path: str, weight: float, average: Any) -> str:
