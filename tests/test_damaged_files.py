@@ -18,9 +18,8 @@ from data.convert.imagenet import shards as imagenet_shards
 from inception_v3.commands.fid import samples
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
-from inception_v3.run import evaluations, first_steps, origin, starts, trainer_lock
+from inception_v3.run import profile, evaluations, first_steps, origin, starts, trainer_lock
 from inception_v3.run.files import read_config
-from inception_v3.run.profiling import profile
 from inception_v3.run.trainer_lock import LockedError, TrainerLock
 from studies.revnet_memory import published
 from studies.revnet_memory import report as revnet_report
