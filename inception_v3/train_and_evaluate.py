@@ -5,9 +5,7 @@ best so far. In the end, the run exports a SavedModel. A command that follows an
 """
 
 import contextlib
-import functools
 import math
-import os
 import re
 import time
 from typing import Any, Dict, List, Optional
@@ -15,7 +13,6 @@ from typing import Any, Dict, List, Optional
 from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data.dataset_info import DatasetInfo
 from data.records import VALIDATION, DataError
 from data.sources import source_of
 from inception_v3.config import Config
@@ -26,36 +23,30 @@ from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run import best_checkpoint, checkpoints, digests, failures, trained_data
-from inception_v3.run.evaluations import (
-    Evaluation,
-    append_evaluation,
-    changed_since_training,
-    read_evaluations,
-    shows_top_5,
-)
+from inception_v3.run import best_checkpoint, checkpoints, failures, history
 from inception_v3.run.failures import DivergedError, InterruptedTrainingError, TrainingError
 from inception_v3.run.files import check_writable, now
-from inception_v3.run.hooks.divergence import DivergenceWatcher
-from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
+from inception_v3.run.history import (
+    Evaluation,
+)
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
-from inception_v3.run.hooks.recording import FirstStepsRecorder, StartRecorder
-from inception_v3.run.hooks.recovery import RecoveryLimitHook, without_recovery
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
-from inception_v3.run.hooks.skipped_steps import SkippedSteps
-from inception_v3.run.hooks.step import StepHook
+from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
 from inception_v3.run.hooks.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
-from inception_v3.run.hooks.termination import Termination
-from inception_v3.run.leftovers import remove_leftovers
+from inception_v3.run.hooks.watchers import (
+    DivergenceWatcher,
+    FirstStepsRecorder,
+    SkippedSteps,
+    StartRecorder,
+    StepHook,
+    Watcher,
+)
 from inception_v3.run.memory.estimate import check_fits
-from inception_v3.run.saved_model import export_saved_model, remove_unfinished_export
 from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu import accelerator, slices, topology
 from inception_v3.tpu.addresses import check_answers
-from inception_v3.weights import sources
-from inception_v3.weights.beginning import BeginHook, origin_of
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
 _CHECK_INTERVAL = 60
@@ -107,13 +98,16 @@ class Run:
         config = self._config
         self._throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
         self._step_lines: Optional[StepLines] = None
-        # The weights to begin from, until they are assigned.
-        self._source: Optional[sources.Source] = None
+        # Of the first cycle: assigns the weights of --init_from.
+        self._begin_hooks: List[tf.estimator.SessionRunHook] = []
         self._start = StartRecorder(config, self._data_set)
         self._summaries = TrainingSummaries(config, self._class_names)
-        self._profiled: List[ProfiledSteps] = []
+        self._profiled: List[Any] = []
         if config.profile_steps:
-            self._profiled = [ProfiledSteps(config, workers_of(config, self._estimator.config))]
+            from inception_v3.run.hooks import profiler
+
+            workers = profiler.workers_of(config, self._estimator.config)
+            self._profiled = [profiler.ProfiledSteps(config, workers)]
         # Without emulation, a TPU's variables are too large to fetch after each step.
         has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
@@ -254,7 +248,7 @@ class Run:
             not_finite = DivergedError('The weights are no longer finite', last, done)
             raise failures.diverged(not_finite, self._config, self.began_at)
         finally:
-            self._source = None
+            self._begin_hooks = []
             self._termination.steps_to_lose(False)
             for profiled in self._profiled:
                 profiled.abandon()
@@ -279,11 +273,10 @@ class Run:
     def _training_hooks(self, divergence: DivergenceWatcher) -> List[tf.estimator.SessionRunHook]:
         """The hooks of a cycle. A session calls them in this order at each event."""
         config = self._config
-        latest = functools.partial(checkpoints.latest_checkpoint, self._model_dir)
-        checkpoint = latest()
+        checkpoint = checkpoints.latest_checkpoint(self._model_dir)
         if checkpoint:
             logger.info('resuming from %s', checkpoint)
-        watchers = [
+        watchers: List[Watcher] = [
             TrainingProgress(
                 self._screen,
                 self._throughput,
@@ -310,7 +303,7 @@ class Run:
             # Before everything that writes: model_dir may belong to another trainer by now.
             self._lock.hook(),
             # Before the watchers and the first checkpoint.
-            *([BeginHook(config, self._source, lambda: latest() is not None)] if self._source else []),
+            *self._begin_hooks,
             RecoveryLimitHook(lambda: failures.check_reachable(config)),
             StepHook(watchers),
             # After the divergence watcher: a step that it refuses is not saved.
@@ -364,13 +357,15 @@ class Run:
         """
         begun, config = time.monotonic(), self._config
         if config.mode == 'eval':
-            trained_data.check(config, self._data_set, checkpoint)
-        digest = digests.of_index(checkpoint)
+            history.check_data_set(config, self._data_set, checkpoint)
+        digest = history.digest_of_index(checkpoint)
         metrics = self._metrics_of(checkpoint)
-        evaluation = evaluation_of(config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun)
+        evaluation = history.evaluation_of(
+            config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun
+        )
         self._screen.clear()
         self._check_evaluation(evaluation, checkpoint)
-        append_evaluation(self._model_dir, evaluation)
+        history.append_evaluation(self._model_dir, evaluation)
         self._evaluation_summaries.write(evaluation)
         self._log(evaluation)
         self._keep_if_best(checkpoint, evaluation)
@@ -419,7 +414,7 @@ class Run:
             'step %d: top-1 %.2f %%%s, cross-entropy %.4f, %d images, %s weights',
             evaluation.step,
             100 * evaluation.top_1,
-            f', top-5 {100 * evaluation.top_5:.2f} %' if shows_top_5(config.num_classes) else '',
+            f', top-5 {100 * evaluation.top_5:.2f} %' if history.shows_top_5(config.num_classes) else '',
             evaluation.cross_entropy,
             evaluation.images,
             evaluation.weights,
@@ -442,9 +437,9 @@ class Run:
         """
         config = self._config
         fingerprint = self._data_set.fingerprint if self._data_set else ''
-        changed = changed_since_training(config, self._data_set, checkpoint)
-        same = (digests.of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
-        matching = [each for each in read_evaluations(self._model_dir) if each.digest and each.identity == same]
+        changed = history.changed_since_training(config, self._data_set, checkpoint)
+        same = (history.digest_of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
+        matching = [each for each in history.read_evaluations(self._model_dir) if each.digest and each.identity == same]
         return matching[-1] if matching else None
 
     # Beginning and end.
@@ -461,6 +456,8 @@ class Run:
         if config.mode != 'eval':
             self._prepare_folder()
             if config.export_dir:
+                from inception_v3.run.saved_model import remove_unfinished_export
+
                 remove_unfinished_export(config)
         if config.keep_best:
             # A damaged best checkpoint is reported now, not after hours of training.
@@ -482,26 +479,32 @@ class Run:
             weights to begin from cannot be read.
         """
         config = self._config
-        remove_leftovers(self._model_dir)
+        checkpoints.remove_leftovers(self._model_dir)
         if config.skip_damaged_checkpoints:
             checkpoints.skip_damaged(self._model_dir)
         checkpoint = checkpoints.latest_checkpoint(self._model_dir)
         if checkpoint and not config.skip_damaged_checkpoints:
             checkpoints.check_undamaged(checkpoint)
         if checkpoint:
-            trained_data.check(config, self._data_set, checkpoint)
+            history.check_data_set(config, self._data_set, checkpoint)
         if config.init_from and checkpoint:
             logger.info('--init_from=%s: is not read, because the run has %s', config.init_from, checkpoint)
         elif config.init_from:
-            self._source = sources.read(config.init_from)
-            self._start.begins_from(origin_of(self._source, config))
+            from inception_v3.weights import beginning, sources
+
+            source = sources.read(config.init_from)
+            self._start.weights = beginning.origin_of(source, config)
+            has_checkpoint = lambda: checkpoints.latest_checkpoint(self._model_dir) is not None  # noqa: E731
+            self._begin_hooks = [beginning.BeginHook(config, source, has_checkpoint)]
 
     def _export(self) -> str:
+        from inception_v3.run.saved_model import export_saved_model
+
         checkpoint = checkpoints.newest_checkpoint(self._model_dir)
         if self._config.moving_average:
             checkpoints.check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
-        estimator, names = self._estimator, trained_data.of_checkpoint(self._config, checkpoint).class_names
+        estimator, names = self._estimator, history.trained_data_of(self._config, checkpoint).class_names
         if [*names] != [*self._class_names]:
             estimator = make_estimator(self._config, names, writes=False)
         with failures.refusals_explained():
@@ -510,44 +513,9 @@ class Run:
         return path
 
 
-def evaluation_of(
-    config: Config,
-    data_set: Optional[DatasetInfo],
-    checkpoint: str,
-    digest: str,
-    metrics: Dict[str, Any],
-    seconds: float,
-) -> Evaluation:
-    """The record of an evaluation that ends now.
-
-    Args:
-      config: of the evaluation.
-      data_set: the description of its data set.
-      checkpoint: the path of the evaluated checkpoint.
-      digest: `digests.of_index` of the checkpoint, taken before the evaluation.
-      metrics: the values of `metrics.evaluation_metrics`, by name.
-      seconds: the duration of the evaluation.
-    """
-    return Evaluation(
-        step=checkpoints.step_of(checkpoint),
-        checkpoint=os.path.basename(checkpoint),
-        weights=config.evaluated_weights,
-        top_1=float(metrics['top_1']),
-        top_5=float(metrics['top_5']),
-        cross_entropy=float(metrics['cross_entropy']),
-        images=int(metrics['images']),
-        seconds=round(seconds, 3),
-        time=now(),
-        changed=changed_since_training(config, data_set, checkpoint),
-        data_set=data_set.name if data_set else '',
-        fingerprint=data_set.fingerprint if data_set else '',
-        digest=digest,
-    )
-
-
 def most_accurate(model_dir: str, last: Evaluation) -> Evaluation:
     """The first recorded evaluation with the best top-1 among those that can be compared with the last one."""
     # Checkpoints of an earlier run in this folder may have had the same steps, or later ones.
-    of_step = {each.step: each for each in read_evaluations(model_dir) if each.step <= last.step}
-    comparable = [each for each in of_step.values() if not best_checkpoint.differences_of_kind(last, each)]
+    of_step = {each.step: each for each in history.read_evaluations(model_dir) if each.step <= last.step}
+    comparable = [each for each in of_step.values() if not last.differences_of_kind(each)]
     return max(comparable, key=lambda each: each.top_1, default=last)

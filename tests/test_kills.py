@@ -12,7 +12,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.run.checkpoints import check_undamaged
-from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run.history import read_evaluations
 from tests.support import launcher
 
 KILLS = int(os.environ.get('KILLS', 20))

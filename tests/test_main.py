@@ -13,7 +13,7 @@ import pytest
 from console.log import logger
 from inception_v3 import data_set, main, train_and_evaluate
 from inception_v3.config import Config
-from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.hooks.stopping import Termination
 from tests.support.photos import Photo
 from tests.support.processes import wait_for
 

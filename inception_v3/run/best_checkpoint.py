@@ -17,22 +17,19 @@ with the copy as --model_dir; training in RUN itself resumes from the newest che
 import json
 import os
 import re
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3.run.checkpoints import CheckpointError, is_complete, latest_checkpoint
-from inception_v3.run.evaluations import Evaluation, evaluations_in
 from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE
-from inception_v3.run.starts import STARTS_FILE
+from inception_v3.run.history import STARTS_FILE, Evaluation, evaluations_in
 
 _LIST = 'checkpoint'
 EVALUATION_FILE = 'evaluation.json'
 _VERSION = re.compile(r'step-\d+(-again)?')
-# Evaluations can be compared only if these fields are equal.
-_KIND = ('weights', 'images', 'data_set', 'fingerprint', 'changed')
 
 
 class Best(NamedTuple):
@@ -79,7 +76,7 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     folder = os.path.join(model_dir, BEST_FOLDER)
     best = read(model_dir)
     if best:
-        different = differences_of_kind(best.evaluation, evaluation)
+        different = best.evaluation.differences_of_kind(evaluation)
         if different:
             logger.info(
                 'step %d cannot be compared with the best checkpoint, step %d, because the evaluations differ: %s. '
@@ -110,12 +107,6 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     write_whole(os.path.join(folder, _LIST), state)
     logger.info('step %d is the best so far; kept in %s', evaluation.step, folder)
     _remove_versions(folder, except_for=version)
-
-
-def differences_of_kind(old: Evaluation, new: Evaluation) -> List[str]:
-    """The differences that make two evaluations incomparable, each as `name: old -> new`."""
-    pairs = [(name, getattr(old, name), getattr(new, name)) for name in _KIND]
-    return [f'{name}: {before or "none"} -> {after or "none"}' for name, before, after in pairs if before != after]
 
 
 def _write_version(folder: str, checkpoint: str, evaluation: Evaluation) -> None:

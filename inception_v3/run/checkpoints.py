@@ -28,6 +28,12 @@ _KEPT = 5
 # a crash, those that are not in the list are removed.
 _NOTE = 'saving.unfinished'
 
+# Temporary names that TensorFlow and this program give to files until these are complete, and names of probe files.
+_UNFINISHED = re.compile(
+    r'.+\.unfinished|\.probe-\d+|model\.ckpt-\d+_temp_[0-9a-f]+/?|'
+    r'(checkpoint|graph\.pbtxt|trainer\.json|saving\.unfinished|model\.ckpt-\d+\.meta)\.tmp[0-9a-f]+'
+)
+
 # The folder in model_dir for checkpoints that were skipped.
 PASSED_OVER = 'passed_over'
 
@@ -239,11 +245,21 @@ def set_aside(model_dir: str, step: int) -> None:
         outputs.move(os.path.join(model_dir, name), os.path.join(folder, name))
 
 
-def remove_unfinished(model_dir: str) -> List[str]:
-    """Removes checkpoints that were being written or removed when a run was killed; returns the names of the files."""
+def remove_leftovers(model_dir: str) -> None:
+    """Removes the unfinished files of a killed run, among them checkpoints that were being written or removed.
+
+    The caller must hold the folder's lock. Complete checkpoints that are not in the list stay.
+    """
     noted = (remote.read(os.path.join(model_dir, _NOTE)) or b'').decode(errors='replace').split()
     listed = _names_in_list(model_dir)
-    return [file for name in noted if name not in listed for file in _remove(model_dir, name)]
+    removed = [file for name in noted if name not in listed for file in _remove(model_dir, name)]
+    for name in remote.names_in(model_dir) or []:
+        if _UNFINISHED.fullmatch(name):
+            path = os.path.join(model_dir, name)
+            (tf.io.gfile.rmtree if '_temp_' in name else tf.io.gfile.remove)(path)
+            removed.append(name)
+    if removed:
+        logger.info('removed unfinished files of a killed run from %s: %s', model_dir, ', '.join(removed))
 
 
 def step_before(model_dir: str, step: int) -> Optional[int]:

@@ -20,9 +20,15 @@ from inception_v3.config import Config
 from inception_v3.fitting import splits_of
 from inception_v3.input import usable_records
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.checkpoints import PASSED_OVER, latest_checkpoint, set_aside, step_before, step_of
+from inception_v3.run.checkpoints import (
+    PASSED_OVER,
+    latest_checkpoint,
+    remove_leftovers,
+    set_aside,
+    step_before,
+    step_of,
+)
 from inception_v3.run.files import check_writable
-from inception_v3.run.leftovers import remove_leftovers
 from inception_v3.run.skipped_records import checker_of
 from inception_v3.tpu.refusals import refusals_explained as refusals_explained
 

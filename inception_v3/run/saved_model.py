@@ -11,7 +11,7 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from inception_v3.run import card, origin, trained_data
+from inception_v3.run import card, history, origin
 from preprocessing.viewing import resize_as_viewed
 
 # For readers of model cards.
@@ -72,7 +72,7 @@ def export_saved_model(
         config,
         own,
         'not verified (inception-v3 export)',
-        trained_data.of_checkpoint(config, checkpoint),
+        history.trained_data_of(config, checkpoint),
         class_names,
     )
     # Another export may have ended in the same second.

@@ -8,7 +8,7 @@ from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.moving_average import averaging_saver
-from inception_v3.run import starts
+from inception_v3.run import history
 from inception_v3.run.checkpoints import (
     CheckpointError,
     check_fits,
@@ -102,7 +102,7 @@ def _from_here(config: Config, model_dir: str) -> str:
     if remote.is_remote(data_dir) or os.path.isabs(data_dir) or (data_dir and os.path.exists(data_dir)):
         return data_dir
     # The run of a folder `best` is around it.
-    recorded = starts.read(model_dir) or starts.read(os.path.dirname(model_dir.rstrip('/')))
+    recorded = history.read_starts(model_dir) or history.read_starts(os.path.dirname(model_dir.rstrip('/')))
     directories = [start.directory for start in recorded]
     if data_dir:
         candidates = [os.path.join(directory, data_dir) for directory in reversed(directories)]

@@ -11,7 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
-from inception_v3.run import starts
+from inception_v3.run import history
 from inception_v3.run.checkpoints import step_of
 from tests.support.runs import FinishedRun, all_steps, evaluated_steps, evaluations, execute
 
@@ -48,7 +48,7 @@ def test_run__records_its_configuration_and_start(finished_run: FinishedRun) -> 
     with open(os.path.join(str(config.model_dir), 'config.json')) as file:
         assert Config.from_json(file.read()) == config
     # One command is one start, although it has three cycles.
-    (start,) = starts.read(str(config.model_dir))
+    (start,) = history.read_starts(str(config.model_dir))
     assert (start.step, start.checkpoint) == (0, '')
     assert start.versions['tensorflow'] == tf.__version__
 

@@ -7,7 +7,7 @@ from console.log import logger
 from console.messages import counted
 from console.screen import Screen, duration
 from console.tensorflow_versions import tf
-from inception_v3.run.hooks.step import Step, Watcher
+from inception_v3.run.hooks.watchers import Step, Watcher
 
 # Weight of the latest images/s in the smoothed rate.
 _NEWEST = 0.05

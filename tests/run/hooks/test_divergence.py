@@ -16,8 +16,7 @@ from inception_v3.config import Config
 from inception_v3.run import checkpoints
 from inception_v3.run.failures import DivergedError, TrainingError
 from inception_v3.run.hooks import saving
-from inception_v3.run.hooks.divergence import DivergenceWatcher
-from inception_v3.run.hooks.step import Step
+from inception_v3.run.hooks.watchers import DivergenceWatcher, Step
 from inception_v3.train_and_evaluate import Run
 from tests.support.runs import make_small_config
 

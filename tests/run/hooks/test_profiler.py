@@ -14,7 +14,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.run import profile
 from inception_v3.run.hooks import profiler
 from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
-from inception_v3.run.hooks.step import Step
+from inception_v3.run.hooks.watchers import Step
 from tests.support.runs import make_small_config
 
 
@@ -54,7 +54,9 @@ def traced(monkeypatch: Any) -> List[Any]:
     monkeypatch.setattr(profiler, 'stop', lambda folder, writes=True: calls.append(writes))
     monkeypatch.setattr(profiler, 'trace_workers', lambda *arguments: calls.append(arguments))
     monkeypatch.setattr(profiler, 'newest', lambda folder: 'last')
-    monkeypatch.setattr(ProfiledSteps, '_write', lambda self, profiled, cpu: calls.append([call.step for call in profiled]))
+    monkeypatch.setattr(
+        ProfiledSteps, '_write', lambda self, profiled, cpu: calls.append([call.step for call in profiled])
+    )
     return calls
 
 

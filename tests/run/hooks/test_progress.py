@@ -12,7 +12,7 @@ from console.log import logger
 from console.screen import Screen, duration
 from inception_v3.run.hooks import progress as progress_module
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
-from inception_v3.run.hooks.step import Step
+from inception_v3.run.hooks.watchers import Step
 from tests.support.processes import wait_for
 
 

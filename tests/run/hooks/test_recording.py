@@ -5,9 +5,8 @@ from typing import Any, List
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3.run import digests, first_steps
-from inception_v3.run.hooks.recording import FirstStepsRecorder
-from inception_v3.run.hooks.step import Step
+from inception_v3.run import history
+from inception_v3.run.hooks.watchers import FirstStepsRecorder, Step
 
 
 def record(recorder: FirstStepsRecorder, begin: int, steps: List[int]) -> None:
@@ -26,16 +25,16 @@ def test_first_steps_recorder__records_ten_steps_over_all_cycles(tmp_path: Any) 
     recorder = FirstStepsRecorder(str(tmp_path))
     record(recorder, 0, [1, 2, 3])
     record(recorder, 3, [*range(4, 13)])
-    found = first_steps.read(str(tmp_path))
+    found = history.read_first_steps(str(tmp_path))
     assert [(each.step, each.loss) for each in found] == [(step, step / 2) for step in range(1, 11)]
-    assert found[6].digest == digests.of_values({'x': np.float32(7)})
+    assert found[6].digest == history.digest_of_values({'x': np.float32(7)})
 
 
 def test_first_steps_recorder__records_nothing_of_a_resumed_run(tmp_path: Any) -> None:
     recorder = FirstStepsRecorder(str(tmp_path))
     record(recorder, 5, [6, 7])
-    assert first_steps.read(str(tmp_path)) == []
+    assert history.read_first_steps(str(tmp_path)) == []
     # A session that was lost, and began again with the initial variables.
     record(recorder, 0, [1, 2])
     record(recorder, 0, [1])
-    assert [each.step for each in first_steps.read(str(tmp_path))] == [1]
+    assert [each.step for each in history.read_first_steps(str(tmp_path))] == [1]

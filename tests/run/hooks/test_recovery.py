@@ -6,7 +6,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.run.failures import TrainingError
-from inception_v3.run.hooks.recovery import RecoveryLimitHook, without_recovery
+from inception_v3.run.hooks.stopping import RecoveryLimitHook, without_recovery
 
 
 class Interruption(tf.estimator.SessionRunHook):

@@ -10,10 +10,9 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import train_and_evaluate
 from inception_v3.run.failures import DivergedError
-from inception_v3.run.hooks.divergence import DivergenceWatcher
-from inception_v3.run.hooks.recovery import RecoveryLimitHook
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
-from inception_v3.run.hooks.step import StepHook
+from inception_v3.run.hooks.stopping import RecoveryLimitHook
+from inception_v3.run.hooks.watchers import DivergenceWatcher, StepHook
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.runs import execute, make_small_config
 

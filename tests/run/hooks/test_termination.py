@@ -18,8 +18,8 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run.failures import DiskError
-from inception_v3.run.hooks import termination as termination_module
-from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.hooks import stopping
+from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.trainer_lock import CLAIM_FILE
 from inception_v3.train_and_evaluate import Run
 from tests.support.processes import wait_for
@@ -120,8 +120,9 @@ def test_termination__ends_at_once_on_a_later_second_signal(
     ended: List[CommandError], monkeypatch: Any, first: signal.Signals, second: signal.Signals, error: Any
 ) -> None:
     # A launcher forwards the signal that its whole process group has received; a person presses Ctrl-C again.
-    assert termination_module._SAME_REQUEST[signal.SIGINT] <= 0.5
-    monkeypatch.setitem(termination_module._SAME_REQUEST, second, 60.0)
+    name, kind, seconds = stopping._SIGNALS[second]
+    assert seconds <= (0.5 if second == signal.SIGINT else 60)
+    monkeypatch.setitem(stopping._SIGNALS, second, (name, kind, 60.0))
     with Termination(ended.append) as termination:
         termination.steps_to_lose(True)
         terminate(first)
@@ -129,7 +130,7 @@ def test_termination__ends_at_once_on_a_later_second_signal(
         terminate(second)
         time.sleep(0.2)
         assert not ended
-        monkeypatch.setitem(termination_module._SAME_REQUEST, second, 0.0)
+        monkeypatch.setitem(stopping._SIGNALS, second, (name, kind, 0.0))
         terminate(second)
         wait_for(lambda: bool(ended))
     assert isinstance(ended[0], error)

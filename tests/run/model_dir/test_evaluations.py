@@ -9,14 +9,14 @@ import pytest
 
 from inception_v3.config import Config, ConfigError
 from inception_v3.run import files
-from inception_v3.run.evaluations import (
+from inception_v3.run.files import check_writable
+from inception_v3.run.history import (
     RESULTS_FILE,
     append_evaluation,
     changed_since_training,
     read_evaluations,
     read_unchanged,
 )
-from inception_v3.run.files import check_writable
 from inception_v3.run.summary import summary_of
 from tests.support.evaluations import DIGITS, EVALUATION
 

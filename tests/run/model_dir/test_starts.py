@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 from inception_v3.config import Config
-from inception_v3.run import source, starts
-from inception_v3.run.hooks.recording import StartRecorder
+from inception_v3.run import history, source
+from inception_v3.run.hooks.watchers import StartRecorder
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS
 
@@ -22,7 +22,7 @@ def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_
     first.graph_built()
     save_step(str(tmp_path), 3)
     first.graph_built()
-    (start,) = starts.read(str(tmp_path))
+    (start,) = history.read_starts(str(tmp_path))
     assert (start.step, start.checkpoint) == (0, '')
     assert start.config == {'model_dir': str(tmp_path), 'train_steps': 7}
     assert (start.data_set, start.fingerprint) == ('digits', '0123456789abcdef')
@@ -35,7 +35,7 @@ def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_
         file.write('{"step": 3, "check')
     changed = dataclasses.replace(config, train_steps=9)
     StartRecorder(changed, None).graph_built()
-    again, second = starts.read(str(tmp_path))
+    again, second = history.read_starts(str(tmp_path))
     assert again == start
     assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
     assert (second.config['train_steps'], second.data_set, second.fingerprint) == (9, '', '')
