@@ -45,7 +45,7 @@ from inception_v3.run.memory.estimate import check_fits
 from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
-from inception_v3.tpu import accelerator, slices, topology
+from inception_v3.tpu import slices, topology
 from inception_v3.tpu.addresses import check_answers
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
@@ -87,15 +87,7 @@ class Run:
         self._lock = TrainerLock(self._model_dir, now())
         self._bad_records = BadRecords(config, splits_of(config))
         self._evaluation_summaries = EvaluationSummaries(config, self._class_names)
-        self._make_watchers()
-        check_data(config)
-        check_fits(config)
-        for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
-            logger.info(note)
-
-    def _make_watchers(self) -> None:
-        """Makes the watchers that keep their state over all cycles; the other hooks are made for each cycle."""
-        config = self._config
+        # Watchers that keep their state over all cycles; the other hooks are made for each cycle.
         self._throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
         self._step_lines: Optional[StepLines] = None
         # Of the first cycle: assigns the weights of --init_from.
@@ -111,6 +103,10 @@ class Run:
         # Without emulation, a TPU's variables are too large to fetch after each step.
         has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
+        check_data(config)
+        check_fits(config)
+        for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
+            logger.info(note)
 
     def execute(self) -> str:
         """Checks, then trains, evaluates or both, as `--mode` says, exports with `--export_dir`; returns the summary.
@@ -174,7 +170,8 @@ class Run:
         if not recorded:
             return self.evaluate(checkpoint)
         # The earlier command may have been killed between recording and keeping.
-        self._keep_if_best(checkpoint, recorded)
+        if self._config.keep_best:
+            best_checkpoint.keep(self._model_dir, checkpoint, recorded)
         return recorded
 
     def _follow(self) -> Optional[Evaluation]:
@@ -261,14 +258,7 @@ class Run:
         if config.image_summaries:
             self._summaries.draw_images(self.began_at)
         if config.log_steps:
-            self._step_lines = StepLines(
-                'TPU:0' if config.use_tpu else 'GPU:0' if accelerator.on_gpu(config) else 'CPU:0',
-                config.replicas,
-                config.train_batch_size,
-                config.num_train_images,
-                self.began_at,
-                config.log_steps,
-            )
+            self._step_lines = StepLines(config, self.began_at)
 
     def _training_hooks(self, divergence: DivergenceWatcher) -> List[tf.estimator.SessionRunHook]:
         """The hooks of a cycle. A session calls them in this order at each event."""
@@ -277,15 +267,7 @@ class Run:
         if checkpoint:
             logger.info('resuming from %s', checkpoint)
         watchers: List[Watcher] = [
-            TrainingProgress(
-                self._screen,
-                self._throughput,
-                config.train_steps,
-                config.train_batch_size,
-                self._step_lines,
-                steps_per_eval=config.train_steps_per_eval if config.mode == 'train_and_eval' else 0,
-                exports=bool(config.export_dir),
-            ),
+            TrainingProgress(self._screen, self._throughput, config, self._step_lines),
             # Records when the graph is built: after the check that the checkpoint fits, before the session begins.
             self._start,
             # Before the divergence watcher stops training: provenance --verify compares a diverged step, too.
@@ -368,7 +350,8 @@ class Run:
         history.append_evaluation(self._model_dir, evaluation)
         self._evaluation_summaries.write(evaluation)
         self._log(evaluation)
-        self._keep_if_best(checkpoint, evaluation)
+        if config.keep_best:
+            best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
         return evaluation
 
     def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
@@ -424,11 +407,6 @@ class Run:
         if evaluation.images + self._bad_records.count(VALIDATION) != config.eval_images:
             flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
             logger.info('%d images were expected (--%s)', config.eval_images, flag)
-
-    def _keep_if_best(self, checkpoint: str, evaluation: Evaluation) -> None:
-        """With `--keep_best`, keeps the checkpoint if it has the best top-1 so far."""
-        if self._config.keep_best:
-            best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
 
     def recorded(self, checkpoint: str) -> Optional[Evaluation]:
         """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any.

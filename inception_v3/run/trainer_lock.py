@@ -107,9 +107,9 @@ class TrainerLock:
         self._renewing = threading.Lock()
 
     def __enter__(self) -> 'TrainerLock':
-        if not remote.is_remote(self._model_dir):
-            self._lock_folder()
         try:
+            if not remote.is_remote(self._model_dir):
+                self._lock_folder()
             other = self._foreign_claim()
             if other:
                 self._refuse_unless_expired(other)
@@ -117,7 +117,7 @@ class TrainerLock:
             # If two trainers write at the same moment, the last one wins.
             other = self._foreign_claim()
             if other:
-                raise LockedError(self._in_use(other))
+                raise self._in_use(other)
         except BaseException:
             self._unlock_folder()
             raise
@@ -132,8 +132,7 @@ class TrainerLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._unlock_folder()
-            raise LockedError(self._in_use(self._foreign_claim()))
+            raise self._in_use(self._foreign_claim())
         except OSError:
             # Network file systems may not support such locks.
             self._unlock_folder()
@@ -152,25 +151,23 @@ class TrainerLock:
         if claim.machine == self._claim.machine:
             # A file lock on a local folder has already excluded all other trainers, also in the same process.
             if self._descriptor is None and claim.birth and _birth(claim.process) == claim.birth:
-                raise LockedError(self._in_use(claim))
+                raise self._in_use(claim)
             return
         left = claim.renewed + STALE_AFTER - time.time()
         if left > STALE_AFTER + _CLOCKS_DIFFER_AT_MOST:
-            raise LockedError(
-                f'{self._in_use(claim)} It renewed its lock {left - STALE_AFTER:.0f} seconds after the time of this '
-                f'machine: the clock of {shown(claim.host)} or of this machine is wrong. Set it right; if that '
-                f'process has ended, remove {self._path}.'
+            raise self._in_use(
+                claim,
+                f' It renewed its lock {left - STALE_AFTER:.0f} seconds after the time of this machine: the clock of '
+                f'{shown(claim.host)} or of this machine is wrong. Set it right; if that process has ended, remove '
+                f'{self._path}.',
             )
         if left > 0:
-            raise LockedError(
-                f'{self._in_use(claim)} If that process has ended, its lock expires in {left:.0f} seconds.'
-            )
+            raise self._in_use(claim, f' If that process has ended, its lock expires in {left:.0f} seconds.')
 
-    def _in_use(self, claim: Optional[Claim]) -> str:
-        who = 'another process'
-        if claim:
-            who = f'process {claim.process} on {shown(claim.host)}, since {shown(claim.since)}'
-        return f'--model_dir={self._model_dir}: in use by {who}. Wait until it ends, or use another folder.'
+    def _in_use(self, claim: Optional[Claim], more: str = '') -> LockedError:
+        who = f'process {claim.process} on {shown(claim.host)}, since {shown(claim.since)}' if claim else 'a process'
+        where = f'--model_dir={self._model_dir}: in use by {who}'
+        return LockedError(f'{where}. Wait until it ends, or use another folder.{more}')
 
     def _write(self) -> None:
         now = time.time()
@@ -205,9 +202,7 @@ class TrainerLock:
             with contextlib.suppress(tf.errors.OpError, remote.RemoteError):
                 self._overtaken_by = self._foreign_claim()
         if self._overtaken_by:
-            raise LockedError(
-                f'{self._in_use(self._overtaken_by)} It took over the lock, which this run did not renew in time.'
-            )
+            raise self._in_use(self._overtaken_by, ' It took over the lock, which this run did not renew in time.')
 
     def release(self) -> None:
         """Releases the lock. May be called from any thread, and more than once."""

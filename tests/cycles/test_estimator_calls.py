@@ -124,7 +124,11 @@ def test_training__has_the_intervals_of_the_flags(config: Config, monkeypatch: A
         monkeypatch.setattr(module, name, noted(name))
     changed = dataclasses.replace(config, save_checkpoints_secs=7, log_steps=3, profile_steps='3,5')
     run_of(changed, Estimator(str(config.model_dir), reached=4)).train(4)
-    assert (made['CheckpointHook'][1], made['StepLines'][-1], made['ProfiledSteps'][0].profiled_steps) == (7, 3, (3, 5))
+    assert (made['CheckpointHook'][1], made['StepLines'][0].log_steps, made['ProfiledSteps'][0].profiled_steps) == (
+        7,
+        3,
+        (3, 5),
+    )
 
 
 @pytest.mark.parametrize(
