@@ -23,7 +23,7 @@ from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run import best_checkpoint, checkpoints, failures, history
+from inception_v3.run import checkpoints, failures, history
 from inception_v3.run.failures import DivergedError, InterruptedTrainingError, TrainingError
 from inception_v3.run.files import check_writable, now
 from inception_v3.run.history import (
@@ -87,6 +87,11 @@ class Run:
         self._lock = TrainerLock(self._model_dir, now())
         self._bad_records = BadRecords(config, splits_of(config))
         self._evaluation_summaries = EvaluationSummaries(config, self._class_names)
+        self._best: Any = None
+        if config.keep_best:
+            from inception_v3.run import best_checkpoint
+
+            self._best = best_checkpoint
         # Watchers that keep their state over all cycles; the other hooks are made for each cycle.
         self._throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
         self._step_lines: Optional[StepLines] = None
@@ -135,7 +140,7 @@ class Run:
                     evaluation = self._train_and_evaluate()
             if config.export_dir:
                 export = self._export()
-            best = best_checkpoint.read(self._model_dir) if config.keep_best else None
+            best = self._best.read(self._model_dir) if self._best else None
         self._bad_records.log()
         return summary_of(
             config,
@@ -170,8 +175,8 @@ class Run:
         if not recorded:
             return self.evaluate(checkpoint)
         # The earlier command may have been killed between recording and keeping.
-        if self._config.keep_best:
-            best_checkpoint.keep(self._model_dir, checkpoint, recorded)
+        if self._best:
+            self._best.keep(self._model_dir, checkpoint, recorded)
         return recorded
 
     def _follow(self) -> Optional[Evaluation]:
@@ -350,8 +355,8 @@ class Run:
         history.append_evaluation(self._model_dir, evaluation)
         self._evaluation_summaries.write(evaluation)
         self._log(evaluation)
-        if config.keep_best:
-            best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
+        if self._best:
+            self._best.keep(self._model_dir, checkpoint, evaluation)
         return evaluation
 
     def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
@@ -437,9 +442,9 @@ class Run:
                 from inception_v3.run.saved_model import remove_unfinished_export
 
                 remove_unfinished_export(config)
-        if config.keep_best:
+        if self._best:
             # A damaged best checkpoint is reported now, not after hours of training.
-            best_checkpoint.read(self._model_dir)
+            self._best.read(self._model_dir)
         if not config.use_tpu or config.is_emulated:
             protection.enter_context(without_recovery())
         if isinstance(self._estimator, LocalEstimator):

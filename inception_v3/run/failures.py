@@ -5,7 +5,7 @@ import itertools
 import os
 import re
 import shutil
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from absl import app
 
@@ -14,11 +14,11 @@ from console.log import logger
 from console.messages import printable
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import order, record_checker, records, remote, tf_example
+from data import remote
+from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.fitting import splits_of
-from inception_v3.input import usable_records
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.checkpoints import (
     PASSED_OVER,
@@ -29,7 +29,6 @@ from inception_v3.run.checkpoints import (
     step_of,
 )
 from inception_v3.run.files import check_writable
-from inception_v3.run.skipped_records import checker_of
 from inception_v3.tpu.refusals import refusals_explained as refusals_explained
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG; and for ENOENT, EACCES, EIO and ESTALE, after the file's path.
@@ -39,7 +38,6 @@ _UNREADABLE = re.compile(
 )
 # The operation that reports the errors of the input pipeline.
 _INPUT_OPERATION = 'IteratorGetNext'
-_FEWER_RECORDS = re.compile(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]')
 # Bad records that one message lists.
 _LISTED_AT_MOST = 10
 
@@ -154,12 +152,7 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
 def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[None]:
     """Names the record that made the input pipeline fail.
 
-    The failed operation does not say which record it read, so the files are searched for it.
-
-    Args:
-      config: of the run.
-      splits: the splits that the pipeline reads.
-      screen: shows the progress of the search.
+    The failed operation does not say which record it read, so the files of the splits are searched for it.
 
     Raises:
       DataError: in place of the failure.
@@ -168,36 +161,44 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
         yield
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         screen.clear()
-        is_of_input = any(text in error.message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
-        if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in error.message:
-            raise
-        fewer = _FEWER_RECORDS.search(error.message)
-        if fewer:
-            raise records.DataError(
-                f'{fewer.group(1)}: {order.FEWER_RECORDS}: it has changed, or is truncated. Check the data set with '
-                'inception-v3 audit, and remove .records.json beside it, which the next run writes anew. The '
-                'checkpoints are kept.'
-            )
-        logger.info('a record cannot be used; searching for it')
-        at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
-        found = list(itertools.islice(_bad_records(config, splits, screen), at_most))
+        text = _bad_records(error.message, config, splits, screen)
         screen.clear()
-        if not found:
+        if not text:
             raise
-        reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
-        advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
-        if usable_records.NONE_USABLE in error.message:
-            reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
-            advice = 'Repair the data, or train without --seed.'
-        lines = [*map(str, found[:_LISTED_AT_MOST]), *(['and more.'] if len(found) > _LISTED_AT_MOST else [])]
-        raise records.DataError('\n'.join([reason, *lines, f'{advice} The checkpoints are kept.']))
+        raise DataError(f'{text} The checkpoints are kept.')
 
 
-def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
+def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Screen) -> str:
+    """The bad records behind an error of TensorFlow, each with its problem; empty if there are none."""
+    from data import order, tf_example
+    from inception_v3.input import usable_records
+    from inception_v3.run.skipped_records import checker_of
+
+    is_of_input = any(text in message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
+    if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in message:
+        return ''
+    fewer = re.search(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]', message)
+    if fewer:
+        return (
+            f'{fewer.group(1)}: {order.FEWER_RECORDS}: it has changed, or is truncated. Check the data set with '
+            'inception-v3 audit, and remove .records.json beside it, which the next run writes anew.'
+        )
+    logger.info('a record cannot be used; searching for it')
+    found: List[str] = []
+    at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
     for split in splits:
         paths = source_of(config).find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
-            yield from checker.search(paths, screen.update)
+            found += map(str, itertools.islice(checker.search(paths, screen.update), at_most - len(found)))
+    if not found:
+        return ''
+    reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
+    advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
+    if usable_records.NONE_USABLE in message:
+        reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
+        advice = 'Repair the data, or train without --seed.'
+    more = ['and more.'] if len(found) > _LISTED_AT_MOST else []
+    return '\n'.join([reason, *found[:_LISTED_AT_MOST], *more, advice])
 
 
 def check_reachable(config: Config) -> None:

@@ -17,7 +17,6 @@ from inception_v3.run import history
 from inception_v3.run.checkpoints import latest_step
 from inception_v3.run.failures import InterruptedTrainingError, TrainingError
 from inception_v3.run.history import append_evaluation, read_evaluations
-from inception_v3.run.hooks import profiler
 from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
@@ -107,28 +106,6 @@ def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, 
     run.train(4)
     run.train(4)
     assert drawn == [2]
-
-
-def test_training__has_the_intervals_of_the_flags(config: Config, monkeypatch: Any) -> None:
-    made: Dict[str, Any] = {}
-
-    def noted(name: str) -> Any:
-        return lambda *given, **more: made.update({name: given}) or mock.MagicMock()
-
-    for module, name in (
-        (train_and_evaluate, 'CheckpointHook'),
-        (train_and_evaluate, 'StepLines'),
-        (profiler, 'ProfiledSteps'),
-        (profiler, 'workers_of'),
-    ):
-        monkeypatch.setattr(module, name, noted(name))
-    changed = dataclasses.replace(config, save_checkpoints_secs=7, log_steps=3, profile_steps='3,5')
-    run_of(changed, Estimator(str(config.model_dir), reached=4)).train(4)
-    assert (made['CheckpointHook'][1], made['StepLines'][0].log_steps, made['ProfiledSteps'][0].profiled_steps) == (
-        7,
-        3,
-        (3, 5),
-    )
 
 
 @pytest.mark.parametrize(

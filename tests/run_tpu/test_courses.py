@@ -78,6 +78,7 @@ LISTS = (
     {'says': 'WARNING: Some requests did not succeed\n'},
     {'says': 'WARNING: The following zones did not respond: us-central1-b. Results may be incomplete.\n'},
 )
+MARKS: Tuple[Dict[str, str], ...] = ({'description': ''}, {'description': ANOTHER}, {})
 KEPT = 'COULD NOT BE DELETED|COSTS MONEY'
 RAN, AGAIN, RENEWED = 'create train', ' checkpoint pause train', ' checkpoint pause delete create'
 
@@ -141,7 +142,7 @@ DELETIONS: Dict[str, Tuple[Dict[str, Any], Course]] = {
             Course(1, 'create' if foreign else 'create delete', '', 'READY' if foreign else None),
         )
         for says in ('ERROR: UNAVAILABLE: no answer', '')
-        for foreign in ({'description': ''}, {'description': ANOTHER}, {})
+        for foreign in MARKS
         for before in ({}, SILENT)
     },
 }

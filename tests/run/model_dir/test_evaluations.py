@@ -93,20 +93,15 @@ def test_summary__has_a_line_for_each_known_value() -> None:
     assert summary_of(config, None, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
 
 
-def test_summary__of_five_classes_and_the_background_has_no_top_5() -> None:
+def test_summary__shows_top_5_max_accuracy_total_time_and_the_data_set_if_known() -> None:
+    config = Config(model_dir='m', data_dir='d')
     for num_classes, is_shown in ((6, False), (7, True)):
-        config = Config(model_dir='m', data_dir='d', num_classes=num_classes)
-        assert ('top-5' in summary_of(config, DIGITS, EVALUATION, None, None, None)) == is_shown
-
-
-def test_summary__shows_max_accuracy_and_total_time_on_request() -> None:
-    summary = summary_of(Config(model_dir='m'), DIGITS, None, None, None, None, 3725.4, EVALUATION)
+        few = dataclasses.replace(config, num_classes=num_classes)
+        assert ('top-5' in summary_of(few, DIGITS, EVALUATION, None, None, None)) == is_shown
+    summary = summary_of(config, DIGITS, None, None, None, None, 3725.4, EVALUATION)
     assert summary.splitlines()[:2] == ['Max Accuracy  75.00% at step 7', 'total time    1:02:05']
-
-
-def test_summary__names_the_data_set() -> None:
-    config = Config(model_dir='runs/m', data_dir='my/data')
-    unnumbered = dataclasses.replace(DIGITS, fingerprint='')
-    assert summary_of(config, unnumbered, None, None, None, None).startswith('data set  digits\n')
-    fake = dataclasses.replace(config, use_data='fake')
-    assert summary_of(fake, None, None, None, None, None).startswith('data set  random images\n')
+    for changed, data_set, name in (
+        (config, dataclasses.replace(DIGITS, fingerprint=''), 'digits'),
+        (dataclasses.replace(config, use_data='fake'), None, 'random images'),
+    ):
+        assert summary_of(changed, data_set, None, None, None, None).startswith(f'data set  {name}\n')

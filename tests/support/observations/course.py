@@ -13,7 +13,7 @@ from data import records
 from data.sources import source_of
 from inception_v3 import epochs, train_and_evaluate
 from inception_v3.config import Config, ConfigError
-from inception_v3.run import checkpoints, history, saved_model
+from inception_v3.run import best_checkpoint, checkpoints, history, saved_model
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import Evaluation
 from inception_v3.run.hooks import image_summaries, profiler
@@ -45,7 +45,7 @@ def parts(config: Config, patch: Any) -> List[Any]:
     patch.setattr(Run, 'evaluate', evaluation)
     patch.setattr(Run, 'train', train)
     patch.setattr(checkpoints, 'skip_damaged', lambda model_dir: done.append('skip damaged checkpoints'))
-    patch.setattr(train_and_evaluate.best_checkpoint, 'read', best)
+    patch.setattr(best_checkpoint, 'read', best)
     patch.setattr(checkpoints, 'latest_step', lambda model_dir: step[0])
     patch.setattr(saved_model, 'export_saved_model', lambda _, c, *rest: done.append(f'export to {c.export_dir}'))
     patch.setattr(tf.train, 'checkpoints_iterator', follow)

@@ -1,18 +1,20 @@
-"""Tests of the hook that reads step, loss and time once for all watchers, and of the order of training's hooks."""
+"""Tests of the hook that reads step, loss and time once for all watchers, of the order of hooks, and of first steps."""
 
 import dataclasses
 import pathlib
 from typing import Any, List
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import train_and_evaluate
+from inception_v3.run import history
 from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
-from inception_v3.run.hooks.watchers import DivergenceWatcher, StepHook
+from inception_v3.run.hooks.watchers import DivergenceWatcher, FirstStepsRecorder, Step, StepHook
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.runs import execute, make_small_config
 
@@ -85,3 +87,34 @@ def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one
     record_call('checkpoint', CheckpointHook, 'after_run')
     execute(dataclasses.replace(config, train_steps=2, seed=1))
     assert order == ['fits', 'start', 'recovery', 'lock', 'first steps', 'divergence', 'summaries', 'checkpoint']
+
+
+def record_steps(recorder: FirstStepsRecorder, begin: int, steps: List[int]) -> None:
+    """Runs a session whose only variable has the number of the step."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_variable('x', initializer=tf.constant(0.0), use_resource=True)
+        recorder.graph_built()
+        recorder.session_began(session, begin, 0.0)
+        for step in steps:
+            session.run(variable.initializer)
+            variable.load(float(step), session)
+            recorder.step_done(session, Step(step, step / 2, 0.0))
+
+
+def test_first_steps_recorder__records_ten_steps_over_all_cycles(tmp_path: Any) -> None:
+    recorder = FirstStepsRecorder(str(tmp_path))
+    record_steps(recorder, 0, [1, 2, 3])
+    record_steps(recorder, 3, [*range(4, 13)])
+    found = history.read_first_steps(str(tmp_path))
+    assert [(each.step, each.loss) for each in found] == [(step, step / 2) for step in range(1, 11)]
+    assert found[6].digest == history.digest_of_values({'x': np.float32(7)})
+
+
+def test_first_steps_recorder__records_nothing_of_a_resumed_run(tmp_path: Any) -> None:
+    recorder = FirstStepsRecorder(str(tmp_path))
+    record_steps(recorder, 5, [6, 7])
+    assert history.read_first_steps(str(tmp_path)) == []
+    # A session that was lost, and began again with the initial variables.
+    record_steps(recorder, 0, [1, 2])
+    record_steps(recorder, 0, [1])
+    assert [each.step for each in history.read_first_steps(str(tmp_path))] == [1]
