@@ -265,12 +265,7 @@ _STATISTICS_IMAGES = 1280
 
 
 def own_images(config: Config, given: FrozenSet[str]) -> Dict[str, Any]:
-    """The values of the preset own_images that follow from the number of images, of fields that no flag set.
-
-    Args:
-      config: with the numbers of images of the data set.
-      given: the names of the fields that flags set; the other values follow from them.
-    """
+    """The values of the preset own_images that follow from the number of images, and from fields that flags set."""
     images = config.num_train_images
     found: Dict[str, Any] = {}
 

@@ -28,15 +28,7 @@ _STEP_EPOCHS = re.compile('[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*')
 
 
 def check(config: Config, given: AbstractSet[str] = frozenset()) -> None:
-    """Checks values against each other.
-
-    Args:
-      config: a configuration, whose values are each allowed.
-      given: the names of the flags that were given.
-
-    Raises:
-      ConfigError: values contradict each other. The message has a line per contradiction.
-    """
+    """Raises a ConfigError with a line for each contradiction of values; `given` are the flags that were given."""
     problems = [*contradictions(config, given)]
     if problems:
         raise ConfigError('\n'.join(problems))
@@ -352,12 +344,7 @@ def _of_given(config: Config, given: AbstractSet[str]) -> Iterator[str]:
 
 
 def problems_with_data_set(config: Config, given: AbstractSet[str]) -> Iterator[str]:
-    """Messages about flags that contradict the size of the data set, a line each.
-
-    Args:
-      config: the configuration, with the sizes of the data set.
-      given: the names of the flags that were given.
-    """
+    """Messages about flags that contradict the sizes of the data set, which the configuration has."""
     if config.mode != 'train' and config.eval_total_size > config.num_eval_images and 'eval_total_size' in given:
         yield (
             f'--eval_total_size={config.eval_total_size}: there are {config.num_eval_images:,} validation images '

@@ -57,11 +57,6 @@ _NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
 class Run:
     """One command's run in its model_dir, which may be new, or hold a run to resume.
 
-    Args:
-      config: of the run.
-      screen: shows the progress.
-      termination: may end training early.
-
     Attributes:
       began_at: the step at which this command began to train; None before.
     """
@@ -314,12 +309,7 @@ class Run:
             )
 
     def _is_finished(self) -> bool:
-        """Whether the newest checkpoint has all steps.
-
-        Raises:
-          CheckpointError: the checkpoint does not fit the network. Training checks this itself, but no training follows
-            here.
-        """
+        """Whether the newest checkpoint has all steps. It must fit the network, which no training checks then."""
         config = self._config
         checkpoint = checkpoints.latest_checkpoint(self._model_dir)
         if not checkpoint or checkpoints.step_of(checkpoint) < config.train_steps:

@@ -62,16 +62,7 @@ def read(model_dir: str) -> Optional[Best]:
 def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     """Keeps a checkpoint if its top-1 accuracy is higher than the kept one's. On a tie, the kept one stays.
 
-    Only one process at a time may call this for a model_dir.
-
-    Args:
-      model_dir: the folder of the run.
-      checkpoint: the path of the checkpoint.
-      evaluation: the evaluation of the checkpoint.
-
-    Raises:
-      CheckpointError, RemoteError: as in `read`.
-      tf.errors.OpError, RemoteError: the checkpoint cannot be copied. The old version stays.
+    Only one process at a time may call this for a model_dir. If the checkpoint cannot be copied, the old version stays.
     """
     folder = os.path.join(model_dir, BEST_FOLDER)
     best = read(model_dir)

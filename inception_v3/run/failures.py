@@ -85,11 +85,7 @@ def what_is_kept(model_dir: str) -> str:
 
 @contextlib.contextmanager
 def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
-    """Adds the cause of a remote file's failure, and the kept checkpoint, to its message.
-
-    Raises:
-      RemoteError: in place of the failure.
-    """
+    """Raises a RemoteError that names the cause of a remote file's failure, and the kept checkpoint."""
     model_dir = str(config.model_dir)
     try:
         yield
@@ -106,10 +102,9 @@ def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
-    """Names a full disk or a vanished folder, and removes half-written files; the caller has locked model_dir.
+    """Raises a DiskError about a full disk or a vanished folder, and removes half-written files.
 
-    Raises:
-      DiskError: in place of the failure.
+    The caller has locked model_dir.
     """
     model_dir = str(config.model_dir)
     try:
@@ -125,13 +120,7 @@ def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
 
 
 def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
-    """The cause of a failure if it lies in a local disk, with its flag; None if it does not.
-
-    Args:
-      error: any exception.
-      model_dir: the run's folder, which existed when the run began.
-      export_dir: the folder for exports, if there is one.
-    """
+    """The cause of a failure if it lies in a local disk, with its flag; None if it does not."""
     if not remote.is_remote(model_dir) and not os.path.isdir(model_dir):
         return (
             f'--model_dir={model_dir}: the folder has vanished since the run began. Restore it, or mount its disk '
@@ -202,11 +191,7 @@ def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Sc
 
 
 def check_reachable(config: Config) -> None:
-    """Reads a record file of each split, and writes to model_dir: the files that a session depends on.
-
-    Raises:
-      CommandError: a file cannot be read or written.
-    """
+    """Reads a record file of each split, and writes to model_dir; raises CommandError if it cannot."""
     if config.use_data == 'real':
         for split in splits_of(config):
             remote.check_readable(source_of(config).find(split)[0])
@@ -217,12 +202,7 @@ def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> T
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
     The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
-    command began with is kept, too.
-
-    Args:
-      error: the evidence.
-      config: of the run.
-      began_at: the step at which this command began to train; None if it has not.
+    command began with, at step `began_at`, is kept, too.
     """
     model_dir, step, removed = str(config.model_dir), error.steps_before, ''
     newest = latest_checkpoint(model_dir)

@@ -68,11 +68,7 @@ def digest_of_index(checkpoint: str) -> str:
 
 
 def digest_of_checkpoint(checkpoint: str) -> str:
-    """The digest of all variables in a checkpoint. It equals `digest_of_values` of the variables when they were saved.
-
-    Raises:
-      tf.errors.OpError: the checkpoint cannot be read, or is damaged.
-    """
+    """The digest of all variables in a checkpoint. It equals `digest_of_values` of what was saved."""
     reader = tf.train.load_checkpoint(checkpoint)
     return digest_of_values({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
 
@@ -90,15 +86,13 @@ class Start(NamedTuple):
       command: the program and its arguments.
       directory: the working directory, the base of relative paths.
       config: the fields of the configuration that differ from their defaults.
-      data_set: the name of the data set in `dataset.json`; empty without that file.
-      fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
+      data_set, fingerprint: of `dataset.json`; empty without that file.
       versions: the versions of everything that a result depends on (`source.versions`).
       host: the `name` of the machine, its `processor`, and the number of `cores` that this process may use.
       weights: with `--init_from` at step 0, the weights that the run begins from: their `path`, `kind` and `step`, the
         `values` (average or raw), and the `digest` of all variables there; else None.
-      description: the content of `dataset.json`, with the names of the classes; None without that file.
-      samples: the samples of the record files, by split (`data_set.samples_of`); None of runs that an
-        earlier version started.
+      description: the content of `dataset.json`; None without that file.
+      samples: the samples of the record files, by split (`data_set.samples_of`); None of runs of earlier versions.
     """
 
     step: int
@@ -209,13 +203,7 @@ def starts_before(checkpoint: str) -> List[Start]:
 def write_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> None:
     """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
 
-    If `config.json` exists, it is replaced, and the differences are logged: users may resume with more steps, for
-    example.
-
-    Args:
-      config: the configuration of the run.
-      data_set: the description of the data set, if it has one.
-      weights: the origin of the weights that the run begins from, as in `Start`; None without them.
+    An old `config.json` is replaced, and the differences are logged: users may resume with more steps, for example.
     """
     model_dir = str(config.model_dir)
     path = os.path.join(model_dir, CONFIG_FILE)
@@ -272,8 +260,7 @@ class Evaluation(NamedTuple):
       seconds: the duration, including the time to build the graph.
       time: the end of the evaluation in UTC, ISO 8601.
       changed: the settings and the properties of the data set that differ from training's, as `name: old -> new`.
-      data_set: the name of the data set in `dataset.json`; empty without that file.
-      fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
+      data_set, fingerprint: of `dataset.json`; empty without that file.
       digest: of the checkpoint (`digest_of_index`); empty of an evaluation by an earlier version.
     """
 
@@ -311,16 +298,7 @@ def evaluation_of(
     metrics: Dict[str, Any],
     seconds: float,
 ) -> Evaluation:
-    """The record of an evaluation that ends now.
-
-    Args:
-      config: of the evaluation.
-      data_set: the description of its data set.
-      checkpoint: the path of the evaluated checkpoint.
-      digest: `digest_of_index` of the checkpoint, taken before the evaluation.
-      metrics: the values of `metrics.evaluation_metrics`, by name.
-      seconds: the duration of the evaluation.
-    """
+    """The record of an evaluation that ends now; `digest` is that of the checkpoint before it."""
     return Evaluation(
         step=step_of(checkpoint),
         checkpoint=os.path.basename(checkpoint),
@@ -400,10 +378,6 @@ class TrainedData(NamedTuple):
 def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
     """The data set that a checkpoint has learned. Where nothing is recorded, it is the one that `config` names.
 
-    Args:
-      config: of its run, or of an evaluation of it.
-      checkpoint: the path of the checkpoint.
-
     Raises:
       DataError: nothing is recorded, and the description of the present data set cannot be read.
     """
@@ -430,14 +404,7 @@ def _other_data(config: Config, checkpoint: str, changes: Sequence[str]) -> str:
 def changes_between(
     start: Start, config: Config, present: Optional[DatasetInfo], with_samples: bool = True
 ) -> Tuple[str, ...]:
-    """The differences of a data set from that of a start, each as `name: old -> new`. What is unknown does not differ.
-
-    Args:
-      start: the start of training.
-      config: of the command that reads the data set.
-      present: the description of the data set.
-      with_samples: compare the record files, too.
-    """
+    """The differences of a data set from that of a start, each as `name: old -> new`. The unknown does not differ."""
     old, new = start.config.get('use_data', 'real'), config.use_data
     if old != new:
         return (f'use_data: {old} -> {new}',)
@@ -468,11 +435,6 @@ def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, 
 
 def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> None:
     """Checks that training resumes on the data set of its checkpoint, and that evaluation has the same classes.
-
-    Args:
-      config: of the command.
-      present: the description of its data set.
-      checkpoint: the path of the checkpoint to resume or to evaluate.
 
     Raises:
       ConfigError: they are others, and `--allow_other_data_set` is not given.

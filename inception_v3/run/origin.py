@@ -79,13 +79,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) -> Origin:
-    """The origin of a checkpoint.
-
-    Args:
-      config: of its run, or of an evaluation of it.
-      checkpoint: the path of the checkpoint.
-      class_names: the names that a SavedModel of it gives to the classes.
-    """
+    """The origin of a checkpoint, whose SavedModel has these names of classes; `config` is that of its run."""
     model_dir, step, weights = str(config.model_dir), step_of(checkpoint), config.evaluated_weights
     digest = history.digest_of_index(checkpoint)
     # The folder `best` has the evaluation beside its checkpoint.

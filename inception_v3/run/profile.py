@@ -66,13 +66,9 @@ class Event(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The time of an event in which no event that it contains is running.
+    """The pieces of an event's time in which no event that it contains is running, and their phase.
 
-    Attributes:
-      phase: one of the four phases.
-      name: the type of the operation or data set.
-      on_host: whether a thread of the host does it, not a device.
-      spans: the start and the end of each piece.
+    The name is the type of the operation or data set; `on_host` tells the work of a thread from that of a device.
     """
 
     phase: str
@@ -192,14 +188,8 @@ def read(model_dir: str) -> Profile:
 def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: Dict[str, Any]) -> Profile:
     """Computes the profile of the steps between `bounds`, and writes its page and its numbers to a folder.
 
-    Args:
-      folder: the folder.
-      events: of the trace.
-      bounds: the times of the trace, in milliseconds, at which the profiled steps begin and end.
-      about: the attributes of `Profile` that are not measured in the trace, and `first` and `last`.
-
-    Raises:
-      RemoteError: a file cannot be written.
+    The bounds are the times of the trace, in milliseconds, at which the profiled steps begin and end. `about` has the
+    attributes of `Profile` that are not measured in the trace.
     """
     begin, end, steps = bounds[0], bounds[-1], about['last'] - about['first'] + 1
     works = works_of(events, begin, end)

@@ -42,18 +42,10 @@ def export_saved_model(
     one of the same checkpoint and settings, it is not made again.
 
     The signature `image_bytes` takes `image_bytes`, a batch of JPEG, PNG or one-frame GIF files (string [batch]), as
-    viewers show them. It returns `classes`
-    (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the data set names its classes,
-    `class_names` (string [batch], UTF-8), the names of `classes`.
+    viewers show them. It returns `classes` (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the
+    data set names its classes, `class_names` (string [batch], UTF-8), the names of `classes`.
 
-    Args:
-      estimator: the run's estimator.
-      config: the run's configuration, with `export_dir`.
-      checkpoint: path of the checkpoint.
-      class_names: the names that the estimator gives to the classes.
-
-    Returns:
-      The path of the SavedModel, a folder in `export_dir` named by a time stamp.
+    Returns the path of the SavedModel, a folder in `export_dir` named by a time stamp.
     """
     own = origin.origin_of(config, checkpoint, class_names)
     existing = origin.exported(str(config.export_dir), own)

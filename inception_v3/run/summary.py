@@ -90,17 +90,9 @@ def summary_of(
     seconds: Optional[float] = None,
     most_accurate: Optional[Evaluation] = None,
 ) -> str:
-    """The summary at the end of a run: a name and a value per line.
+    """The summary at the end of a run, a name and a value per line; what is None is left out.
 
-    Args:
-      config: of the run.
-      data_set: the description of its data set.
-      evaluation: the last evaluation.
-      images_per_second: the speed of training.
-      export: the folder of the new SavedModel.
-      best: the evaluation of the checkpoint in model_dir/best.
-      seconds: the duration of the command.
-      most_accurate: the evaluation with the best top-1.
+    `evaluation` is the last one, `best` that of the checkpoint in model_dir/best, `export` the new SavedModel's folder.
     """
     rows = []
     if evaluation:

@@ -22,13 +22,7 @@ from inception_v3.run.files import CONFIG_FILE, read_config
 
 
 class TrainedModel(NamedTuple):
-    """A checkpoint of a run.
-
-    Attributes:
-      checkpoint: path of the checkpoint.
-      step: global step of the checkpoint.
-      config: the run's configuration, with this machine's CPU as the device.
-    """
+    """A run's checkpoint and its step, and the run's configuration with this machine's CPU as the device."""
 
     checkpoint: str
     step: int
@@ -40,11 +34,7 @@ class TrainedModel(NamedTuple):
         return 'average' if self.config.moving_average else 'raw'
 
     def restore(self, session: tf.Session) -> None:
-        """Restores the weights that are evaluated into the variables of the current graph.
-
-        Raises:
-          CheckpointError: the checkpoint is damaged, does not fit the graph, or lacks the averaged weights.
-        """
+        """Restores the weights that are evaluated into the variables of the current graph, which they must fit."""
         check_undamaged(self.checkpoint)
         check_fits(self.checkpoint)
         if self.config.moving_average:
@@ -54,11 +44,9 @@ class TrainedModel(NamedTuple):
 
 
 def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
-    """Finds a checkpoint of a run.
+    """Finds a checkpoint, by its name in a model_dir or by its path, or the newest.
 
-    Args:
-      model_dir: model_dir of the run, or the folder `best` in it.
-      checkpoint: name of the checkpoint in `model_dir`, or its path; None for the newest.
+    The model_dir may be the folder `best` of a run.
 
     Raises:
       CheckpointError: there is no such checkpoint, or it cannot be read.

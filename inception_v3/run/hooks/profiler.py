@@ -143,11 +143,8 @@ class ProfiledSteps(Watcher):
     """Traces the steps of `--profile_steps`, and writes their profile to model_dir.
 
     It reads the clock and the profiler, and changes neither the graph nor the session: the weights of a run are the
-    same with and without it. A failure of the profiler is logged; training continues.
-
-    Args:
-      config: of the run.
-      workers: traces these over the network; without any, this process is traced.
+    same with and without it. A failure of the profiler is logged; training continues. Without workers to trace over the
+    network, this process is traced.
     """
 
     def __init__(self, config: Config, workers: Sequence[str] = ()):

@@ -71,11 +71,7 @@ class StepLines:
       by the seconds of training since then. Evaluations between cycles do not count. The first step of a cycle does,
       although it also builds kernels and fills the input pipeline.
 
-    An epoch ends with the first session call after its last image was used.
-
-    Args:
-      config: of the run.
-      step: the number of steps done before this command.
+    An epoch ends with the first session call after its last image was used. The command begins at `step`.
     """
 
     def __init__(self, config: Config, step: int):
@@ -90,14 +86,7 @@ class StepLines:
         self._time = now
 
     def visit(self, done: Step, text: str, rate: Optional[float], rest: str) -> None:
-        """Logs a session call.
-
-        Args:
-          done: its step and time.
-          text: the step and the loss, as text.
-          rate: images per second of all cores, smoothed.
-          rest: this rate and the time left, as text.
-        """
+        """Logs a session call: `text` has its step and loss, `rest` the rate of all cores and the time left."""
         config, replicas, before = self._config, self._config.replicas, self._step
         # The step decreases if the session was lost and restored from a checkpoint.
         self._images += max(0, done.step - before) * config.train_batch_size

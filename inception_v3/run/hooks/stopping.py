@@ -139,8 +139,7 @@ def without_recovery() -> Iterator[None]:
 class RecoveryLimitHook(tf.estimator.SessionRunHook):
     """Stops a run whose sessions are interrupted again and again before the next checkpoint.
 
-    Args:
-      check: raises an error if the run's files cannot be read or written.
+    Before, it calls `check`, which raises an error if the run's files cannot be read or written.
     """
 
     def __init__(self, check: Callable[[], None]):
@@ -149,11 +148,7 @@ class RecoveryLimitHook(tf.estimator.SessionRunHook):
         self._sessions = 0
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
-        """Counts the sessions that begin at the same step.
-
-        Raises:
-          InterruptedTrainingError: there were too many, although the run's files can be used.
-        """
+        """Counts the sessions that begin at the same step."""
         step = int(session.run(tf.train.get_global_step()))
         self._sessions = self._sessions + 1 if step == self._step else 1
         self._step = step

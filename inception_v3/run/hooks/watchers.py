@@ -154,11 +154,7 @@ class DivergenceWatcher(Watcher):
         self.steps_before = begin
 
     def step_done(self, session: tf.Session, done: Step) -> None:
-        """Checks the loss.
-
-        Raises:
-          DivergedError: it is not finite, or too large.
-        """
+        """Raises DivergedError if the loss is not finite, or too large."""
         if not math.isfinite(done.loss):
             raise DivergedError('The loss is no longer finite', done.step - 1, self.steps_before)
         if done.loss > self._limit:

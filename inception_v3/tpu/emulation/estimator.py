@@ -29,10 +29,7 @@ def notice(topology: Topology) -> str:
 class EmulatedTPUEstimator(tf.estimator.tpu.TPUEstimator):
     """A TPUEstimator that trains and evaluates on a TPU emulated by this machine's CPU.
 
-    Args:
-      topology: the topology of the TPU.
-      config: the `RunConfig`, without an address; the emulated devices and their job are added to it.
-      **arguments: the other arguments of TPUEstimator.
+    The `RunConfig` has no address; the emulated devices and their job are added to it.
     """
 
     def __init__(self, topology: Topology, config: Any, **arguments: Any):
