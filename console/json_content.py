@@ -16,8 +16,8 @@ _LARGEST_FLOAT = sys.float_info.max
 def from_json(content: Union[str, bytes], make: Callable[[Any], _Record]) -> _Record:
     """Makes a value from JSON, whatever a file contains; bytes are UTF-8.
 
-    `make` may use what was parsed as if it had the right types. If it fails, or the content is no JSON, a ValueError has
-    the reason.
+    `make` may use what was parsed as if it had the right types. If it fails, or the content is no JSON, a
+    ValueError has the reason.
     """
     try:
         return make(json.loads(content.decode('utf-8-sig') if isinstance(content, bytes) else content))
