@@ -269,7 +269,7 @@ QUEUES: Dict[str, Tuple[Dict[str, Any], Course]] = {
     **{
         f'of another start {description!r}': (
             {'queue_create': [failed('ERROR: reset', queue={'description': description})]},
-            Course(1, 'queue_create'),
+            Course(1, 'queue_create', '', 'CREATING'),
         )
         for description in ('', ANOTHER)
     },
@@ -398,7 +398,7 @@ def test_existing_tpu__is_never_replaced(either: World) -> None:
     either.node = 'READY'
     # The program of a TPU node can run without it, until it connects.
     on_node = either.architecture == 'node'
-    log = f'train{AGAIN * 2}' if on_node else f'train{AGAIN} checkpoint pause'
+    log = f'train{AGAIN * 2}' if on_node else f'train{AGAIN} checkpoint pause checkpoint'
     expected = Course(0 if on_node else 1, log, '', 'PREEMPTED')
     follow(either, {'main': [failed(), lost(), {}]}, expected, '', MAX_RESTARTS='2')
 
