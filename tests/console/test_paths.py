@@ -44,21 +44,6 @@ def test_flags__expand_every_path(home: str, tmp_path: Any) -> None:
     assert flags.read(['main', '--flagfile=~/flags.txt'], own).own['plot'] == f'{home}/p.png'
 
 
-COMMANDS = {
-    'inception_v3.main': ['--preset=digits', '--data_dir=~/absent', '--model_dir=~/m'],
-    'inception_v3.commands.predict.__main__': ['~/absent', '--model=~/m'],
-    'inception_v3.commands.features.__main__': ['~/absent', '--model=~/m', '--out=~/o.npz'],
-    'inception_v3.commands.fid.__main__': ['~/absent', '--weights=~/w.pb'],
-    'inception_v3.commands.evaluate_report.__main__': ['~/absent'],
-    'inception_v3.commands.provenance.__main__': ['~/absent'],
-    'data.convert.from_folder.__main__': ['~/absent', '~/out'],
-    'data.audit.__main__': ['~/absent'],
-    'data.convert.tar_shards.__main__': ['list', '~/absent'],
-    'data.convert.cifar10.__main__': ['~/absent', '--data_dir=~/out'],
-    'studies.compare': ['~/absent', '~/b', '--out=~/o'],
-}
-
-
 def test_every_parser_expands_the_home_folder() -> None:
     folders = ('console', 'data', 'inception_v3', 'benchmarks', 'studies', 'docs')
     sources = {path: path.read_text() for folder in folders for path in (ROOT / folder).rglob('*.py')}

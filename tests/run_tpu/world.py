@@ -37,7 +37,6 @@ PREFLIGHT = ['./run', '--tf=2.15', 'inception-v3', 'preflight', '--topology=v2-8
 TRAIN = ['./run', '--tf=image', 'python', '-m', 'inception_v3.main', '--tpu=local', *FLAGS]
 CHECKS = [LIST_BUCKET, PREFLIGHT]
 RESTART = [*ASK, TRAIN]
-RENEW = [*ASK, DELETE, CREATE]
 
 QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
 QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']
