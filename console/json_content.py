@@ -30,11 +30,7 @@ def from_json(content: Union[str, bytes], make: Callable[[Any], _Record]) -> _Re
 
 
 def record(kind: Type[_Record], values: Any) -> _Record:
-    """Makes a NamedTuple from the object of its fields in JSON.
-
-    Raises:
-      TypeError: a field is missing or unknown, or has another type than it is declared with.
-    """
+    """Makes a NamedTuple from the object of its fields in JSON; a wrong, missing or unknown field is a TypeError."""
     made = kind(**values)
     for name, hint in get_type_hints(kind).items():
         if not fits(getattr(made, name), hint):

@@ -28,8 +28,7 @@ class OutputError(CommandError):
 def replaceable(path: str) -> str:
     """The path of the file that an output makes or replaces. A symbolic link is followed, and its target replaced.
 
-    Raises:
-      OutputError: something exists there that is no regular file, or the path cannot be followed.
+    Anything else there than a regular file is an OutputError, and so is a path that cannot be followed.
     """
     if '://' in path:
         return path

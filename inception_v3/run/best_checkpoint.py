@@ -40,11 +40,7 @@ class Best(NamedTuple):
 
 
 def read(model_dir: str) -> Optional[Best]:
-    """The best checkpoint in a run's model_dir; None if there is none yet.
-
-    Raises:
-      CheckpointError: the best checkpoint or its evaluation is damaged.
-    """
+    """The best checkpoint in a run's model_dir, which must be undamaged; None if there is none yet."""
     folder = os.path.join(model_dir, BEST_FOLDER)
     checkpoint = latest_checkpoint(folder)
     if not checkpoint:

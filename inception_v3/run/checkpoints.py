@@ -81,12 +81,7 @@ def check_holds_averages(checkpoint: str) -> None:
 
 
 def check_fits(checkpoint: str) -> None:
-    """Checks that a checkpoint has the variables of the current graph, in the same shapes; not those of loss scaling.
-
-    Raises:
-      CheckpointError: variables are missing or have other shapes, because the network or the number of classes differs;
-        or the checkpoint cannot be read.
-    """
+    """Raises CheckpointError unless a checkpoint has the current graph's variables, but for those of loss scaling."""
     stored = _reader(checkpoint).get_variable_to_shape_map()
     optional = {v.op.name for v in tf.get_collection(loss_scale.VARIABLES)}
     wanted: Dict[str, List[int]] = {
@@ -138,8 +133,7 @@ def check_undamaged(checkpoint: str) -> None:
     """Reads a whole checkpoint, which verifies its checksums (in 0.3 s, of 434 MB), and checks that values are finite.
 
     Raises:
-      DamagedError: a file is damaged or missing.
-      NotFiniteError: a value is not finite.
+      DamagedError: a file is damaged or missing; NotFiniteError: a value is not finite.
       CheckpointError: it is not a checkpoint of a training run.
     """
     if not is_complete(checkpoint):

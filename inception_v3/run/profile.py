@@ -158,12 +158,7 @@ class Profile(NamedTuple):
 
 
 def read(model_dir: str) -> Profile:
-    """Reads the profile in a model_dir.
-
-    Raises:
-      ProfileError: there is none, it is damaged, or another version of this program wrote it.
-      RemoteError: the file cannot be read.
-    """
+    """Reads the profile in a model_dir; raises ProfileError without an undamaged one of this format."""
     path = os.path.join(model_dir, JSON_FILE)
     text = files.text_of(path)
     again = 'Profile some steps of a run with --profile_steps=A,B.'

@@ -84,15 +84,7 @@ def _claim_in(path: str) -> Optional[Claim]:
 
 
 class TrainerLock:
-    """A context manager that locks a folder for training.
-
-    Args:
-      model_dir: the folder, which must exist.
-      since: the start of the run, as text.
-
-    Raises:
-      LockedError: another process holds the lock.
-    """
+    """A context manager that locks an existing folder for training, or raises LockedError; the run began at `since`."""
 
     def __init__(self, model_dir: str, since: str):
         self._model_dir = model_dir
@@ -190,12 +182,9 @@ class TrainerLock:
         return _LockHook(self)
 
     def check(self) -> None:
-        """Checks that this process still holds the lock.
+        """Raises LockedError if another process has taken over the lock.
 
         Usually the thread that renews it knows. After a suspension, it may not have looked yet.
-
-        Raises:
-          LockedError: another process has taken it over.
         """
         if not self._overtaken_by and time.time() - self._known_at > STALE_AFTER:
             self._known_at = time.time()

@@ -18,10 +18,8 @@ _NEWEST = 0.05
 class Throughput:
     """Images per second of a command's training steps, over all its cycles, and the seconds outside of the steps.
 
-    The first step of each cycle does not count: it builds the graph's kernels and fills the input pipeline.
-
-    Args:
-      graphs_in_pause: the graphs that are built between two cycles: that of evaluation and, on a TPU, that of training.
+    The first step of each cycle does not count: it builds the graph's kernels and fills the input pipeline. Between two
+    cycles, the graph of evaluation is built and, on a TPU, that of training.
     """
 
     def __init__(self, graphs_in_pause: int = 2) -> None:
