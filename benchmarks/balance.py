@@ -104,7 +104,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, float, int, int]:
     """The numbers in a run's profile: the cost, a step's time on the device, the images of a host, and the hosts."""
-    from inception_v3.run.profiling import profile as profiles
+    from inception_v3.run import profile as profiles
 
     flag = f'--profile={shown(own["profile"])}'
     needless = [name for name in ('step_ms', 'hosts', 'cpu_ms_per_image') if own[name] is not None]

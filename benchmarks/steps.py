@@ -21,7 +21,7 @@ from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.run.hooks.step import Step, StepHook, Watcher
+from inception_v3.run.hooks.watchers import Step, StepHook, Watcher
 from inception_v3.tpu import accelerator
 
 

@@ -35,13 +35,7 @@ def folder(text: str) -> str:
 
 
 def number_of(number_type: type, least: float, most: float = float('inf')) -> Callable[[str], Any]:
-    """A type for argparse: a finite number within bounds.
-
-    Args:
-      number_type: int or float.
-      least: the smallest value allowed.
-      most: the largest value allowed.
-    """
+    """A type for argparse: a finite int or float within bounds."""
 
     def parse(text: str) -> Any:
         try:

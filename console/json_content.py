@@ -14,14 +14,10 @@ _LARGEST_FLOAT = sys.float_info.max
 
 
 def from_json(content: Union[str, bytes], make: Callable[[Any], _Record]) -> _Record:
-    """Makes a value from JSON, whatever a file contains.
+    """Makes a value from JSON, whatever a file contains; bytes are UTF-8.
 
-    Args:
-      content: the content of the file; bytes are UTF-8.
-      make: makes the value from what was parsed; may use that as if it had the right types.
-
-    Raises:
-      ValueError: the content is not JSON, or `make` fails. The text is the reason.
+    `make` may use what was parsed as if it had the right types. If it fails, or the content is no JSON, a
+    ValueError has the reason.
     """
     try:
         return make(json.loads(content.decode('utf-8-sig') if isinstance(content, bytes) else content))
@@ -34,11 +30,7 @@ def from_json(content: Union[str, bytes], make: Callable[[Any], _Record]) -> _Re
 
 
 def record(kind: Type[_Record], values: Any) -> _Record:
-    """Makes a NamedTuple from the object of its fields in JSON.
-
-    Raises:
-      TypeError: a field is missing or unknown, or has another type than it is declared with.
-    """
+    """Makes a NamedTuple from the object of its fields in JSON; a wrong, missing or unknown field is a TypeError."""
     made = kind(**values)
     for name, hint in get_type_hints(kind).items():
         if not fits(getattr(made, name), hint):

@@ -9,9 +9,7 @@ _CHARACTERS = 80
 def printable(text: str, kept: str = '') -> str:
     """A text with escape sequences for what does not print: newlines, controls of terminals, bidi controls, surrogates.
 
-    Args:
-      text: from a file, or with parts from files.
-      kept: the characters that stay although they do not print.
+    The characters `kept` stay.
     """
     if text.isprintable():
         return text

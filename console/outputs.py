@@ -28,8 +28,7 @@ class OutputError(CommandError):
 def replaceable(path: str) -> str:
     """The path of the file that an output makes or replaces. A symbolic link is followed, and its target replaced.
 
-    Raises:
-      OutputError: something exists there that is no regular file, or the path cannot be followed.
+    Anything else there than a regular file is an OutputError, and so is a path that cannot be followed.
     """
     if '://' in path:
         return path
@@ -49,11 +48,7 @@ def replaceable(path: str) -> str:
 
 
 def check_is_no_input(path: str, inputs: Iterable[str]) -> None:
-    """Checks that an output does not replace one of the files that the command reads.
-
-    Raises:
-      OutputError: it would.
-    """
+    """Raises OutputError if an output would replace one of the files that the command reads."""
     if os.path.realpath(path) in {os.path.realpath(each) for each in inputs}:
         raise OutputError(
             f'{shown(path, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name another file.'
@@ -61,12 +56,7 @@ def check_is_no_input(path: str, inputs: Iterable[str]) -> None:
 
 
 def move(unfinished: str, path: str) -> None:
-    """Renames a complete file to its path, local or remote.
-
-    Raises:
-      OutputError: as `replaceable`.
-      tf.errors.OpError: it cannot be renamed.
-    """
+    """Renames a complete file to its path, local or remote, which must be `replaceable`."""
     tf.io.gfile.rename(unfinished, replaceable(path), overwrite=True)
 
 
@@ -74,13 +64,7 @@ def move(unfinished: str, path: str) -> None:
 def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
     """Yields a path to write an output to. Then the file is moved to its own path, or removed if the block fails.
 
-    Args:
-      path: of the output, local or remote.
-      work_dir: the folder of the unfinished file; by default, that of the output.
-
-    Raises:
-      OutputError: as `replaceable`.
-      tf.errors.OpError: the file cannot be renamed.
+    The path, local or remote, must be `replaceable`. The unfinished file is in `work_dir`, or beside the output.
     """
     real = replaceable(path)
     # Several processes of a conversion may write the same file. Elsewhere, the next writer replaces a leftover file.

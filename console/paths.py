@@ -12,10 +12,8 @@ _WORD = re.compile(r'(-{1,2}\w[\w-]*=)?(~.*)', re.DOTALL)
 def expanded(argv: Optional[Sequence[str]] = None) -> List[str]:
     """The words of a command line, with the home folder in place of a leading `~` or `~user` of a word or a value.
 
-    A `~` elsewhere, and the name of an unknown user, stay as they are: `./~` names a file `~`.
-
-    Args:
-      argv: the words; None for this process's, without the program's name.
+    A `~` elsewhere, and the name of an unknown user, stay as they are: `./~` names a file `~`. By default, they are
+    the words of this process without the program's name.
     """
     return [_expanded(word) for word in (sys.argv[1:] if argv is None else argv)]
 

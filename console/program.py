@@ -19,14 +19,7 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
 
     Messages go to standard error and begin with `error: `. Errors of TensorFlow and of the system are shown in one
     line, or with a traceback if the command has called `set_up_logging(screen, verbose=True)`. Any other exception is
-    a defect of this program and is not caught.
-
-    Args:
-      command: called with the screen.
-      on_interrupt: printed when Ctrl-C ends the command.
-
-    Returns:
-      The exit code, as `console.errors` lists them.
+    a defect of this program and is not caught. Returns the exit code, as `console.errors` lists them.
     """
     screen = Screen(sys.stderr)
     set_up_logging(screen, verbose=False)

@@ -10,13 +10,7 @@ _BAR = 16
 
 
 def bar(fraction: float, width: int, steps: str = EIGHTHS) -> str:
-    """Draws a bar for a fraction of 1.
-
-    Args:
-      fraction: in [0, 1].
-      width: characters of the bar for 1.
-      steps: characters that fill increasing parts of a cell; the last one fills it completely.
-    """
+    """Draws a bar for a fraction of 1, which has `width` cells; `steps` fill increasing parts of a cell."""
     whole, rest = divmod(round(fraction * width * len(steps)), len(steps))
     return steps[-1] * whole + (steps[rest - 1] if rest else '')
 

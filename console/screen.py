@@ -18,11 +18,7 @@ _ERASE_LINE = '\r\x1b[K'
 
 
 class Printable:
-    """A text stream that shows escape sequences in place of what a terminal would obey; see `messages.printable`.
-
-    Attributes:
-      raw: the stream to write to, for programs that control the terminal.
-    """
+    """A text stream that shows escape sequences in place of what a terminal would obey; `raw` is the stream itself."""
 
     def __init__(self, raw: TextIO):
         self.raw = raw
@@ -52,9 +48,6 @@ class _Formatter(logging.Formatter):
 class Screen(logging.Handler):
     """Shows log lines, and on a terminal one live line below them.
 
-    Args:
-      stream: the stream to write to; standard error for a command.
-
     Attributes:
       verbose: whether errors are shown with their tracebacks; None for a command without `--verbose`.
     """
@@ -78,12 +71,7 @@ class Screen(logging.Handler):
             self._stream.flush()
 
     def update(self, text: str, at_once: bool = False) -> None:
-        """Updates the live line, or writes a plain line, unless the last update is too recent.
-
-        Args:
-          text: the text to show.
-          at_once: show the text even if the last update is recent.
-        """
+        """Updates the live line, or writes a plain line, unless the last update is too recent (and not `at_once`)."""
         now = time.monotonic()
         interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
         if not at_once and self._shown_at is not None and now - self._shown_at < interval:
@@ -151,13 +139,9 @@ def _terminal_width(stream: TextIO) -> int:
 
 
 def set_up_logging(screen: Screen, verbose: bool) -> None:
-    """Shows this program's log, and TensorFlow's only if `verbose`.
+    """Shows this program's log; TensorFlow's, Python's warnings and tracebacks only if `verbose`.
 
     TensorFlow logs errors that it also raises. Without `verbose`, only the raised error is shown.
-
-    Args:
-      screen: shows the log lines.
-      verbose: also show TensorFlow's log, Python's warnings, and tracebacks.
     """
     screen.verbose = verbose
     screen.setFormatter(_Formatter('%(asctime)s %(message)s', '%H:%M:%S'))

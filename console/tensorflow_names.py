@@ -73,13 +73,9 @@ def make_servable_by_both(saved_model: str) -> None:
 
 @contextlib.contextmanager
 def checkpoint_errors() -> Iterator[None]:
-    """Context manager in which reading a damaged checkpoint raises the errors of 1.15.
+    """Context manager in which reading a damaged checkpoint raises OutOfRangeError or DataLossError, as in 1.15.
 
     The reader of 2.15 is bound to Python by another tool, which has other types for them.
-
-    Raises:
-      tf.errors.OutOfRangeError: a file is too short.
-      tf.errors.DataLossError: a file is damaged otherwise.
     """
     try:
         yield

@@ -39,13 +39,8 @@ def mapped_by_the_requesting_thread(dataset: tf.data.Dataset, function: Callable
 def either(condition: tf.Tensor, yes: Callable[..., Any], no: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     """Returns the results of `yes` if a condition holds, else those of `no`.
 
-    Unlike `tf.cond`, it spends no time on the operations of the other function, which `tf.cond` marks one by one.
-
-    Args:
-      condition: bool scalar.
-      yes: a function of the arguments that returns a structure of tensors, and uses no other tensors.
-      no: a function with results of the same structure, types and ranks.
-      arguments: tensors.
+    Unlike `tf.cond`, it spends no time on the operations of the other function, which `tf.cond` marks one by one. Both
+    are functions of the arguments alone, with results of the same structure, types and ranks.
     """
     signature = [tf.TensorSpec(each.shape, each.dtype) for each in arguments]
     branches = [tf.function(each, signature, autograph=False).get_concrete_function() for each in (yes, no)]

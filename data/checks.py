@@ -7,19 +7,14 @@ import concurrent.futures
 import itertools
 import os
 import re
-from typing import Callable, Dict, List, Optional, Sequence, Type
+from typing import Callable, List, Optional, Sequence, Type
 
 from console.tensorflow_versions import tf
 from data import compression, record_checker, record_counts, records, remote, tfrecord, tfrecord_files
 from data.record_checker import RecordChecker
 from data.records import DataError
 from data.sources import FOLDERS, Source
-from data.tar import shard
-from data.tar.layout import Problem
-from data.tar.shard import SampleChecker, Shard
 
-# By the values of --data_format.
-CHECKERS: Dict[str, Type[RecordChecker]] = {'tfrecord': RecordChecker, 'tar': SampleChecker}
 _COUNTED = re.compile(r'(.*)-(\d+)-of-(\d+)(.*)', re.DOTALL)
 _NUMBERED = re.compile(r'(.*-)(\d+)(\.tar)?')
 # The largest TFRecord data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
@@ -27,11 +22,20 @@ _LARGEST_CHECKED = 16 << 30
 _THREADS = 32
 
 
+def checker_of(data_format: str) -> Type[RecordChecker]:
+    """The class of the checkers of a format."""
+    if data_format != 'tar':
+        return RecordChecker
+    from data.tar.shard import SampleChecker
+
+    return SampleChecker
+
+
 def checker(
     source: Source, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor], with_boxes: bool
 ) -> RecordChecker:
     """A checker of a source's records; the other arguments are those of `RecordChecker`."""
-    return CHECKERS[source.data_format](num_classes, decode, with_boxes, source.fields)
+    return checker_of(source.data_format)(num_classes, decode, with_boxes, source.fields)
 
 
 def check(source: Source, paths: Sequence[str], skipped: int) -> None:
@@ -42,8 +46,14 @@ def check(source: Source, paths: Sequence[str], skipped: int) -> None:
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
     check_not_empty(source.data_format, paths, skipped)
-    if not skipped:
-        (shard if source.data_format == 'tar' else record_checker).check_keys(paths[0], source.fields)
+    if skipped:
+        return
+    if source.data_format == 'tar':
+        from data.tar import shard
+
+        shard.check_keys(paths[0], source.fields)
+    else:
+        record_checker.check_keys(paths[0], source.fields)
 
 
 def missing(source: Source, split: str, paths: Sequence[str]) -> List[str]:
@@ -105,6 +115,8 @@ def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) ->
     if data_format == 'tfrecord':
         check_lengths(paths)
         return
+    from data.tar import shard
+
     for path, size in zip(paths, records.sizes_of(paths)):
         problem = shard.size_problem(path, size)
         if problem:
@@ -132,7 +144,10 @@ def _count_first_records(path: str, at_most: int) -> int:
 
 
 def _count_first_samples(path: str, at_most: int) -> int:
-    with Shard(path) as content:
+    from data.tar import shard
+    from data.tar.layout import Problem
+
+    with shard.Shard(path) as content:
         first = [*itertools.islice(shard.with_note(path, content.everything()), at_most)]
     if first and first[0].problem is Problem.DAMAGED:
         advice = record_checker.advice_on(compression.head_of(path))

@@ -5,8 +5,6 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 from console.tensorflow_versions import tf
 from data import records, tf_example, tfrecord
 from data.tar import files as tar_files
-from data.tar import reader as tar_reader
-from data.tar.layout import label_of
 from data.tf_example import Fields
 
 
@@ -45,6 +43,25 @@ def _count_samples(paths: Sequence[str]) -> List[int]:
     return records.count_each(paths, count)
 
 
+# Only runs on tar shards read them.
+def _tar_is_read_whole(path: str) -> bool:
+    from data.tar import reader
+
+    return reader.is_read_whole(path)
+
+
+def _tar_reader(any_path: str, ahead: int, paths: Sequence[str], fields: Fields) -> Callable[..., tf.data.Dataset]:
+    from data.tar import layout, reader
+
+    return reader.reader(any_path, ahead, layout.label_of(fields.label))
+
+
+def _tar_parse(serialized: tf.Tensor, with_boxes: bool, fields: Fields) -> tf_example.ParsedRecord:
+    from data.tar import reader
+
+    return reader.parse(serialized, fields.label_offset)
+
+
 # By the values of --data_format.
 FORMATS: Dict[str, Format] = {
     'tfrecord': Format(
@@ -60,9 +77,9 @@ FORMATS: Dict[str, Format] = {
         tar_files.shard_path,
         tar_files.find_shards,
         _count_samples,
-        tar_reader.is_read_whole,
+        _tar_is_read_whole,
         records.sizes_of,
-        lambda any_path, ahead, paths, fields: tar_reader.reader(any_path, ahead, label_of(fields.label)),
-        lambda serialized, with_boxes, fields: tar_reader.parse(serialized, fields.label_offset),
+        _tar_reader,
+        _tar_parse,
     ),
 }

@@ -4,20 +4,21 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence
 
 from console.log import logger
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import checks, dataset_info, order, records, remote
-from data.convert import digits
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import FILE_FLAGS, source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import SIZES, fit, splits_of
-from inception_v3.flags import CommandLine
 from inception_v3.tpu import topology
+
+if TYPE_CHECKING:
+    from inception_v3.flags import CommandLine
 
 # The largest number of files in one message.
 _NAMED_AT_MOST = 10
@@ -25,8 +26,10 @@ _NAMED_AT_MOST = 10
 _SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
 
 
-def makes_digits(command_line: CommandLine) -> bool:
+def makes_digits(command_line: 'CommandLine') -> bool:
     """Whether the run makes its data set first: the digits preset does, unless `--data_dir` names another."""
+    from data.convert import digits
+
     is_own = command_line.preset == 'digits' and not {'data_dir', *FILE_FLAGS.values()} & command_line.given
     return is_own and command_line.config.use_data == 'real' and not digits.is_built(command_line.config.data_dir)
 
@@ -129,7 +132,7 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
     )
 
 
-def fit_to_data_set(command_line: CommandLine) -> Config:
+def fit_to_data_set(command_line: 'CommandLine') -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set's description.
 
     The digits preset makes its data set first, unless `--data_dir` names another.
@@ -147,6 +150,8 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
             'random images with --use_data=fake.'
         )
     if makes_digits(command_line):
+        from data.convert import digits
+
         made = digits.build_if_missing(config.data_dir)
         if made:
             images = made.train_images, made.validation_images
@@ -155,7 +160,7 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     return fit(command_line, description, counted(command_line, description))
 
 
-def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Dict[str, int]:
+def counted(command_line: 'CommandLine', description: Optional[DatasetInfo]) -> Dict[str, int]:
     """The numbers of records of the splits whose size neither a flag nor the description gives, by split.
 
     Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's.

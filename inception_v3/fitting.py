@@ -1,15 +1,15 @@
 """Fits a configuration to its data set: a pure function of a command line and of the data set's description."""
 
 import dataclasses
-from typing import List, Mapping, Optional
+from typing import TYPE_CHECKING, List, Mapping, Optional
 
 from data.dataset_info import DatasetInfo
 from data.records import TRAIN, VALIDATION
-from inception_v3 import rules
 from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import steps_of_epochs
-from inception_v3.flags import CommandLine
-from inception_v3.presets import own_images
+
+if TYPE_CHECKING:
+    from inception_v3.flags import CommandLine
 
 # The flag of the size of each split, and the name of its images.
 SIZES = {TRAIN: ('num_train_images', 'training'), VALIDATION: ('num_eval_images', 'validation')}
@@ -24,7 +24,7 @@ def splits_of(config: Config) -> List[str]:
     }[config.mode]
 
 
-def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: Mapping[str, int]) -> Config:
+def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts: Mapping[str, int]) -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set.
 
     With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset
@@ -38,6 +38,9 @@ def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: M
     Raises:
       ConfigError: flags contradict the description, each other, or the preset.
     """
+    # A run takes its configuration as it is, and needs neither.
+    from inception_v3 import presets, rules
+
     config, given, preset = command_line.config, command_line.given, command_line.preset
     if config.use_data == 'real':
         is_foreign = 'num_classes' in given and all(
@@ -57,7 +60,7 @@ def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: M
         classes = config.num_classes if 'num_classes' in given or not description else description.num_classes
         config = dataclasses.replace(config, num_classes=classes, **sizes)
         if preset == 'own_images':
-            config = dataclasses.replace(config, **own_images(config, given))
+            config = dataclasses.replace(config, **presets.own_images(config, given))
     config = dataclasses.replace(config, **steps_of_epochs(vars(config)))
     rules.check(config, given)
     problems: List[str] = [*rules.problems_with_data_set(config, given)]
@@ -69,7 +72,7 @@ def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: M
 
 
 def _images(
-    command_line: CommandLine, split: str, description: Optional[DatasetInfo], counts: Mapping[str, int]
+    command_line: 'CommandLine', split: str, description: Optional[DatasetInfo], counts: Mapping[str, int]
 ) -> int:
     """The number of images of a split: the given one, or that of the description, or the number of records.
 

@@ -38,13 +38,7 @@ _HELP_FLAGS = {
 
 
 class OwnFlag(NamedTuple):
-    """A flag of one command that is not a field of `Config`.
-
-    Attributes:
-      type: int, float, bool or str.
-      default: its value if it is not given.
-      help: a phrase for `--help`.
-    """
+    """A flag of one command that is not a field of `Config`. Its type is int, float, bool or str."""
 
     type: type
     default: Any
@@ -79,10 +73,7 @@ class CommandLine(NamedTuple):
     Attributes:
       config: the preset, changed by the flags that were given.
       given: the names of the fields that flags set; these override the sizes in a data set's description.
-      preset: as in `ParsedFlags`.
-      verbose: as in `ParsedFlags`.
-      help: as in `ParsedFlags`; if it is not empty, `config` is the default.
-      own: as in `ParsedFlags`.
+      preset, verbose, help, own: as in `ParsedFlags`. With a help flag, `config` is the default.
     """
 
     config: Config
@@ -190,15 +181,7 @@ def _value(flag: flags.Flag) -> Any:
 
 
 def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
-    """Parses a command line.
-
-    Args:
-      argv: as for `read`.
-      own_flags: as for `read`.
-
-    Raises:
-      ConfigError: as `read`, or a value that is not allowed, or values that contradict each other.
-    """
+    """Parses a command line, as `read` does, and checks its values, alone and against each other."""
     given = read(argv, own_flags)
     config = Config() if given.help else Config(**with_preset(given))
     if not given.help:
@@ -260,14 +243,7 @@ def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
 def help_text(
     program: str, purpose: str, asked: Union[ParsedFlags, CommandLine], own_flags: OwnFlags = NO_FLAGS
 ) -> str:
-    """The text that `--help`, `--helpshort`, `--helpfull` or `--version` prints.
-
-    Args:
-      program: the name of the command.
-      purpose: a sentence, and other text to print first.
-      asked: the command line, with the help flag and the preset.
-      own_flags: the command's own flags, by name.
-    """
+    """The text that `--help`, `--helpshort`, `--helpfull` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
         return f'inception-v3 {inception_v3.__version__}'
     parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']

@@ -32,8 +32,8 @@ def main(argv: Sequence[str]) -> int:
         set_up_logging(screen, command_line.verbose)
         # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
         from inception_v3.data_set import fit_to_data_set
-        from inception_v3.run.hooks.termination import Termination
-        from inception_v3.run.starts import with_settled_threads
+        from inception_v3.run.history import with_settled_threads
+        from inception_v3.run.hooks.stopping import Termination
         from inception_v3.train_and_evaluate import Run
 
         config = with_settled_threads(fit_to_data_set(command_line))

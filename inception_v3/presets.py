@@ -112,33 +112,38 @@ _REVNET_IMAGENET: Dict[str, Any] = {
     'train_steps_per_eval': 5000,
 }
 
+# Goyal et al., "Accurate, Large Minibatch SGD", section 5.1.
+_RESNET: Dict[str, Any] = {
+    'network': 'resnet50',
+    'zero_init_last_scale': True,
+    # In float32, 128 images need an estimated 7.4 GiB of the 8 GiB of a v2 core.
+    'precision': 'bfloat16',
+    'optimizer': 'momentum',
+    'weight_decay': 1e-4,
+    'moving_average': False,
+    'batch_norm_decay': 0.9,
+    'learning_rate': 0.1,
+    'use_learning_rate_warmup': True,
+}
+
 PRESETS: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
     'imagenet_large_batch': _imagenet_in_batches_of(4096),
     # Fewer steps between evaluations would leave initial values in the averages of the first one.
     'imagenet_batch_8192': _imagenet_in_batches_of(8192, train_steps_per_eval=1000),
     'imagenet_batch_16384': _imagenet_in_batches_of(16384, train_steps_per_eval=1000),
-    # Goyal et al., "Accurate, Large Minibatch SGD", section 5.1, plus label smoothing. Their training images are
-    # cropped at random and flipped; their colours are not distorted.
+    # The same section, plus label smoothing. Its training images are cropped at random and flipped; their colours are
+    # not distorted.
     'resnet50_imagenet': {
-        'network': 'resnet50',
-        'zero_init_last_scale': True,
+        **_RESNET,
         'height': 224,
         'width': 224,
         'crop_area_min': 0.08,
         'brightness_distortion_range': 0.0,
         'cb_distortion_range': 0.0,
         'cr_distortion_range': 0.0,
-        # In float32, 128 images need an estimated 7.4 GiB of the 8 GiB of a v2 core.
-        'precision': 'bfloat16',
-        'optimizer': 'momentum',
-        'weight_decay': 1e-4,
-        'moving_average': False,
-        'batch_norm_decay': 0.9,
         'schedule': 'step',
-        'learning_rate': 0.1,
         'learning_rate_decay': 0.1,
-        'use_learning_rate_warmup': True,
         'warmup_epochs': 5,
         'train_steps': 112603,
         'train_steps_per_eval': 1252,
@@ -149,6 +154,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     # resnet50_imagenet, except for a cosine schedule after one epoch of warm-up. An epoch has 312.5 steps: evaluations
     # come at its end, or up to five steps later.
     'cifar10_stream': {
+        **_RESNET,
         'data_format': 'tar',
         'num_train_images': 1280000,
         'num_eval_images': 50000,
@@ -158,19 +164,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'eval_batch_size': 2048,
         'num_files_infeed': 8,
         'followup_shuffle_buffer_size': 10000,
-        'network': 'resnet50',
-        'zero_init_last_scale': True,
         'preprocessing': 'cifar',
         'height': 32,
         'width': 32,
-        'precision': 'bfloat16',
-        'optimizer': 'momentum',
-        'weight_decay': 1e-4,
-        'moving_average': False,
-        'batch_norm_decay': 0.9,
         'schedule': 'cosine',
-        'learning_rate': 0.1,
-        'use_learning_rate_warmup': True,
         'warmup_epochs': 1,
         # The steps are those of the published number of images; the epochs hold for any other.
         'train_steps': 3125,
@@ -265,12 +262,7 @@ _STATISTICS_IMAGES = 1280
 
 
 def own_images(config: Config, given: FrozenSet[str]) -> Dict[str, Any]:
-    """The values of the preset own_images that follow from the number of images, of fields that no flag set.
-
-    Args:
-      config: with the numbers of images of the data set.
-      given: the names of the fields that flags set; the other values follow from them.
-    """
+    """The values of the preset own_images that follow from the number of images, and from fields that flags set."""
     images = config.num_train_images
     found: Dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Values that contradict each other: one rule per function, with a message that says what to change.
+"""Values that contradict each other: a function per subject, with messages that say what to change.
 
 `check` is called when a command line is parsed, and again when its configuration is fitted to the data set. Rules about
 one value alone are the bounds in `config`. Only flags that were given can contradict each other by having no effect:
@@ -8,7 +8,7 @@ defaults and the values of a preset are never refused for that.
 import dataclasses
 import os
 import re
-from typing import AbstractSet, Callable, Iterable, Iterator, Tuple
+from typing import AbstractSet, Callable, Iterator, Tuple
 
 from console.messages import shown
 from data.braces import PatternError, expand
@@ -28,15 +28,7 @@ _STEP_EPOCHS = re.compile('[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*')
 
 
 def check(config: Config, given: AbstractSet[str] = frozenset()) -> None:
-    """Checks values against each other.
-
-    Args:
-      config: a configuration, whose values are each allowed.
-      given: the names of the flags that were given.
-
-    Raises:
-      ConfigError: values contradict each other. The message has a line per contradiction.
-    """
+    """Raises a ConfigError with a line for each contradiction of values; `given` are the flags that were given."""
     problems = [*contradictions(config, given)]
     if problems:
         raise ConfigError('\n'.join(problems))
@@ -44,9 +36,9 @@ def check(config: Config, given: AbstractSet[str] = frozenset()) -> None:
 
 def contradictions(config: Config, given: AbstractSet[str] = frozenset()) -> Iterator[str]:
     """Messages about values that contradict each other, a line each; arguments as of `check`."""
-    for rule in _RULES:
+    for rule in (_tpu, _accelerator, _network, _schedule, _folders, _records, _images, _profile_steps, _weights):
         yield from rule(config)
-    for rule_of_given in _RULES_OF_GIVEN:
+    for rule_of_given in (_without_effect, _of_given):
         yield from rule_of_given(config, given)
 
 
@@ -55,36 +47,39 @@ def _text(value: object) -> str:
     return shown(value, _LONGEST)
 
 
-def _batch_sizes(config: Config) -> Iterable[str]:
-    if not config.use_tpu:
-        return
-    for name in ('train_batch_size', 'eval_batch_size'):
+def _tpu(config: Config) -> Iterator[str]:
+    cores, tpu, master = config.num_shards, f'--tpu={_text(config.tpu)}', f'--master={_text(config.master)}'
+    for name in ('train_batch_size', 'eval_batch_size') if config.use_tpu else ():
         size = getattr(config, name)
-        if size % config.num_shards:
-            near = max(1, round(size / config.num_shards)) * config.num_shards
+        if size % cores:
+            near = max(1, round(size / cores)) * cores
             yield (
-                f'--{name}={size}: must be a multiple of the number of TPU cores, '
-                f'--num_shards={config.num_shards}; the nearest is {near}.'
+                f'--{name}={size}: must be a multiple of the number of TPU cores, --num_shards={cores}; the nearest is '
+                f'{near}.'
             )
-
-
-def _address(config: Config) -> Iterable[str]:
     if config.master and not config.master.startswith('grpc://'):
-        yield f'--master={_text(config.master)}: must be an address that begins with grpc://.'
-    if config.master and config.tpu and not topology.is_emulated(config.tpu):
-        yield f'--master={_text(config.master)}: replaces --tpu; leave out --tpu={_text(config.tpu)}.'
-
-
-def _local_tpu(config: Config) -> Iterable[str]:
-    cores = topology.CORES_PER_HOST
-    if config.tpu == topology.LOCAL and config.use_tpu and config.num_shards != cores:
+        yield f'{master}: must be an address that begins with grpc://.'
+    if config.tpu == topology.LOCAL and config.use_tpu and cores != topology.CORES_PER_HOST:
         yield (
-            f'--num_shards={config.num_shards}: --tpu=local is the TPU of one machine, which has {cores} cores. Name a '
-            'slice with --tpu=NAME.'
+            f'--num_shards={cores}: --tpu=local is the TPU of one machine, which has {topology.CORES_PER_HOST} cores. '
+            'Name a slice with --tpu=NAME.'
         )
+    if not topology.is_emulated(config.tpu):
+        if config.master and config.tpu:
+            yield f'{master}: replaces --tpu; leave out {tpu}.'
+        return
+    try:
+        emulated = topology.emulated(str(config.tpu)).cores
+    except ValueError as error:
+        yield f'{tpu}: {error}.'
+        return
+    if config.use_tpu and cores != emulated:
+        yield f'--num_shards={cores}: {tpu} has {emulated} cores.'
+    if config.master:
+        yield f'{master}: an emulated TPU, {tpu}, has no address.'
 
 
-def _accelerator(config: Config) -> Iterable[str]:
+def _accelerator(config: Config) -> Iterator[str]:
     if config.accelerator != 'auto' and config.use_tpu:
         tpu = f' and --tpu={_text(config.tpu)}' if config.tpu else ''
         yield (
@@ -100,133 +95,96 @@ def _accelerator(config: Config) -> Iterable[str]:
         yield '--layout=NCHW: needs --batch_norm=local; a run on a GPU has one core, whose own moments are used.'
 
 
-def _emulated_tpu(config: Config) -> Iterable[str]:
-    if not topology.is_emulated(config.tpu):
-        return
-    try:
-        cores = topology.emulated(str(config.tpu)).cores
-    except ValueError as error:
-        yield f'--tpu={_text(config.tpu)}: {error}.'
-        return
-    if config.use_tpu and config.num_shards != cores:
-        yield f'--num_shards={config.num_shards}: --tpu={_text(config.tpu)} has {cores} cores.'
-    if config.master:
-        yield f'--master={_text(config.master)}: an emulated TPU, --tpu={_text(config.tpu)}, has no address.'
-
-
-def _batch_norm_groups(config: Config) -> Iterable[str]:
-    # Evaluation ignores the groups, so it may run on another number of cores.
-    if not config.batch_norm_group_size or config.mode == 'eval':
-        return
-    size, replicas = config.batch_norm_group_size, config.replicas
-    if config.batch_norm != 'synchronized':
-        yield f'--batch_norm_group_size={size}: needs --batch_norm=synchronized; here it is {config.batch_norm}.'
-    elif replicas % size:
-        yield (
-            f'--batch_norm_group_size={size}: must divide the number of cores, {replicas} '
-            f'({"--num_shards" if config.use_tpu else "--use_tpu=False has one"}).'
-        )
-
-
-def _warm_up(config: Config) -> Iterable[str]:
-    if not config.use_learning_rate_warmup:
-        return
-    if config.schedule == 'exponential' and config.warmup_epochs + config.learning_rate_decay_epochs < 2:
-        other = f'--learning_rate_decay_epochs={config.learning_rate_decay_epochs}'
-    elif config.schedule != 'exponential' and config.warmup_epochs < 1:
-        other = f'--schedule={config.schedule}'
-    else:
-        return
-    yield f'--warmup_epochs={config.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and {other}.'
-
-
-def _step_epochs(config: Config) -> Iterable[str]:
-    is_list = _STEP_EPOCHS.fullmatch(config.step_epochs)
-    if not is_list or [*config.steps_down] != sorted({*config.steps_down}):
-        yield f'--step_epochs={shown(config.step_epochs)}: must be increasing epochs from 1, such as 30,60,80.'
-
-
-def _image_size(config: Config) -> Iterable[str]:
-    smallest = LIMITS[config.network].min_size
+def _network(config: Config) -> Iterator[str]:
+    limits, size = LIMITS[config.network], config.batch_norm_group_size
     for name in ('height', 'width'):
-        if getattr(config, name) < smallest:
-            yield f'--{name}={getattr(config, name)}: must be at least {smallest} with --network={config.network}.'
-
-
-def _network_options(config: Config) -> Iterable[str]:
-    """A network without an option accepts the option's default and False, because neither changes the network."""
+        pixels = getattr(config, name)
+        if pixels < limits.min_size:
+            yield f'--{name}={pixels}: must be at least {limits.min_size} with --network={config.network}.'
+    # A network without an option accepts the option's default and False, because neither changes the network.
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    for name in sorted({*OPTIONS} & {*defaults} - LIMITS[config.network].options):
+    for name in sorted({*OPTIONS} & {*defaults} - limits.options):
         value = getattr(config, name)
         if value is not False and value != defaults[name]:
             yield (
                 f'--{name}={value}: --network={config.network} has no {OPTIONS[name]}. Leave the flag out; '
                 f'it is allowed with {_able(name)}.'
             )
-
-
-def _transfer(config: Config) -> Iterable[str]:
-    if config.transfer == 'uint8' and config.preprocessing == 'inception' and not config.fast_mode:
+    # Evaluation ignores the groups, so it may run on another number of cores.
+    if size and config.mode != 'eval' and config.batch_norm != 'synchronized':
+        yield f'--batch_norm_group_size={size}: needs --batch_norm=synchronized; here it is {config.batch_norm}.'
+    elif size and config.mode != 'eval' and config.replicas % size:
         yield (
-            '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
-            'which bytes cannot hold.'
+            f'--batch_norm_group_size={size}: must divide the number of cores, {config.replicas} '
+            f'({"--num_shards" if config.use_tpu else "--use_tpu=False has one"}).'
         )
 
 
-def _folders(config: Config) -> Iterable[str]:
-    if not config.model_dir:
-        return
-    if {*config.model_dir} & {*_GLOB_CHARACTERS}:
-        yield f'--model_dir={_text(config.model_dir)}: must not contain any of the characters * ? [.'
-    if config.data_dir and os.path.normpath(config.model_dir) == os.path.normpath(config.data_dir):
-        yield f'--model_dir={_text(config.model_dir)}: must not be --data_dir; keep checkpoints apart from the records.'
+def _schedule(config: Config) -> Iterator[str]:
+    is_exponential, other = config.schedule == 'exponential', f'--schedule={config.schedule}'
+    if is_exponential:
+        other = f'--learning_rate_decay_epochs={config.learning_rate_decay_epochs}'
+    rises = config.warmup_epochs + (config.learning_rate_decay_epochs - 1 if is_exponential else 0) >= 1
+    if config.use_learning_rate_warmup and not rises:
+        yield f'--warmup_epochs={config.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and {other}.'
+    if not _STEP_EPOCHS.fullmatch(config.step_epochs) or [*config.steps_down] != sorted({*config.steps_down}):
+        yield f'--step_epochs={shown(config.step_epochs)}: must be increasing epochs from 1, such as 30,60,80.'
 
 
-def _export_folder(config: Config) -> Iterable[str]:
-    for flag in ('model_dir', 'data_dir'):
-        folder = getattr(config, flag)
-        if folder and config.export_dir and os.path.normpath(folder) == os.path.normpath(config.export_dir):
+def _folders(config: Config) -> Iterator[str]:
+    model_dir, export_dir = config.model_dir or '', config.export_dir or ''
+    own, data, export = (os.path.normpath(each) if each else '' for each in (model_dir, config.data_dir, export_dir))
+    if {*model_dir} & {*_GLOB_CHARACTERS}:
+        yield f'--model_dir={_text(model_dir)}: must not contain any of the characters * ? [.'
+    if own and own == data:
+        yield f'--model_dir={_text(model_dir)}: must not be --data_dir; keep checkpoints apart from the records.'
+    for flag, folder in (('model_dir', own), ('data_dir', data)):
+        if export and export == folder:
             yield (
-                f'--export_dir={_text(config.export_dir)}: must not be --{flag}; give SavedModels a folder of '
-                'their own, such as a subfolder.'
+                f'--export_dir={_text(export_dir)}: must not be --{flag}; give SavedModels a folder of their own, such '
+                'as a subfolder.'
             )
+    if config.max_bad_records and not model_dir:
+        yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
 
 
-def _bounding_boxes(config: Config) -> Iterable[str]:
+def _records(config: Config) -> Iterator[str]:
     if config.use_annotated_bbox and config.data_format == 'tar':
         yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
-
-
-def _records(config: Config) -> Iterable[str]:
     for flag in ('train_files', 'eval_files'):
         try:
             expand(getattr(config, flag) or '-', flag)
         except PatternError as error:
             yield str(error)
-    defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    for flag in ('image_key', 'label_key'):
-        value = getattr(config, flag)
-        if not value:
-            yield f'--{flag}=: must be a key of the records, such as {defaults[flag]}.'
-        elif (
-            value != defaults[flag]
-            and config.data_format == 'tar'
-            and (flag == 'image_key' or (label_of(value) == DOCUMENTED_LABEL and value != LABEL_EXTENSION))
-        ):
+    is_tar, label = config.data_format == 'tar', config.label_key
+    # A label that is neither the documented one nor another file or a key of JSON beside the image.
+    is_of_tar = label_of(label) != DOCUMENTED_LABEL or label == LABEL_EXTENSION
+    for flag, key, default, fits in (
+        ('image_key', config.image_key, Config.image_key, not is_tar),
+        ('label_key', label, Config.label_key, not is_tar or is_of_tar),
+    ):
+        if not key:
+            yield f'--{flag}=: must be a key of the records, such as {default}.'
+        elif key != default and not fits:
             yield (
-                f'--{flag}={_text(value)}: is for TFRecord files; the files of a tar shard are KEY.jpg and KEY.cls. '
+                f'--{flag}={_text(key)}: is for TFRecord files; the files of a tar shard are KEY.jpg and KEY.cls. '
                 '--label_key=txt names KEY.txt as the label, --label_key=json:NAME a whole number in KEY.json.'
             )
-    if config.image_key and config.image_key == config.label_key:
-        yield f'--label_key={_text(config.label_key)}: must not be --image_key.'
+    if config.image_key and config.image_key == label:
+        yield f'--label_key={_text(label)}: must not be --image_key.'
 
 
-def _image_summaries(config: Config) -> Iterable[str]:
+def _images(config: Config) -> Iterator[str]:
+    if config.transfer == 'uint8' and config.preprocessing == 'inception' and not config.fast_mode:
+        yield (
+            '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
+            'which bytes cannot hold.'
+        )
     if config.image_summaries and config.use_data == 'fake':
         yield f'--image_summaries={config.image_summaries}: needs --use_data=real; fake images are noise.'
 
 
-def _profile_steps(config: Config) -> Iterable[str]:
+def _profile_steps(config: Config) -> Iterator[str]:
     if not config.profile_steps:
         return
     flag = f'--profile_steps={shown(config.profile_steps)}'
@@ -234,6 +192,7 @@ def _profile_steps(config: Config) -> Iterable[str]:
         yield f'{flag}: must be the first and the last step, counted from 1, such as 101,110.'
         return
     first, last = config.profiled_steps
+    per_eval = config.train_steps_per_eval
     if last < first:
         yield f'{flag}: the first step must not come after the last.'
     elif last - first >= _MOST_PROFILED_STEPS:
@@ -242,16 +201,13 @@ def _profile_steps(config: Config) -> Iterable[str]:
         yield f'{flag}: needs training; here --mode=eval.'
     elif last > config.train_steps:
         yield f'{flag}: must end by --train_steps={config.train_steps}.'
-    elif config.mode == 'train_and_eval' and (first - 1) // config.train_steps_per_eval != (
-        (last - 1) // config.train_steps_per_eval
-    ):
+    elif config.mode == 'train_and_eval' and (first - 1) // per_eval != (last - 1) // per_eval:
         yield (
-            f'{flag}: must not contain an evaluation; there is one after every '
-            f'--train_steps_per_eval={config.train_steps_per_eval} steps.'
+            f'{flag}: must not contain an evaluation; there is one after every --train_steps_per_eval={per_eval} steps.'
         )
 
 
-def _weights(config: Config) -> Iterable[str]:
+def _weights(config: Config) -> Iterator[str]:
     if config.init_except and not config.init_from:
         yield f'--init_except={_text(config.init_except)}: needs --init_from, the weights to begin from.'
     own = os.path.normpath(config.model_dir or '')
@@ -264,11 +220,6 @@ def _weights(config: Config) -> Iterable[str]:
         value = getattr(config, name)
         if value and not all(part.strip(' /') for part in value.split(',')):
             yield f'--{name}={_text(value)}: must be names of scopes, separated by commas, such as Logits,AuxLogits.'
-
-
-def _bad_records(config: Config) -> Iterable[str]:
-    if config.max_bad_records and not config.model_dir:
-        yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
 
 
 # Flags that take effect only with some values of another flag: that flag, the condition, and the remedy.
@@ -365,23 +316,17 @@ def _without_effect(config: Config, given: AbstractSet[str]) -> Iterator[str]:
                 )
 
 
-def _steps_and_epochs(config: Config, given: AbstractSet[str]) -> Iterator[str]:
+def _of_given(config: Config, given: AbstractSet[str]) -> Iterator[str]:
     for steps, epochs in EPOCHS.items():
         if {steps, epochs} <= given and getattr(config, epochs):
             yield (
                 f'{_flag(epochs, config)}: replaces --{steps}, which follows from the number of training images; here '
                 f'{_flag(steps, config)}. Leave out one of the two.'
             )
-
-
-def _meaningless(config: Config, given: AbstractSet[str]) -> Iterator[str]:
     for name, (value, consequence) in _MEANINGLESS.items():
         is_off = name == 'moving_average_decay' and not config.moving_average
         if name in given and getattr(config, name) == value and not is_off:
             yield f'--{name}={value:g}: must be below {value:g}; {consequence}.'
-
-
-def _auxiliary_head(config: Config, given: AbstractSet[str]) -> Iterator[str]:
     smallest = LIMITS[config.network].auxiliary_head_min_size
     are_given = 'auxiliary_head' in given and {'height', 'width'} & given
     if are_given and config.auxiliary_head and smallest > min(config.height, config.width):
@@ -389,9 +334,6 @@ def _auxiliary_head(config: Config, given: AbstractSet[str]) -> Iterator[str]:
             f'--auxiliary_head=True: needs images of at least {smallest} x {smallest} pixels; --height='
             f'{config.height} and --width={config.width} are too small. Leave one of the flags out.'
         )
-
-
-def _cores_of_cloud_tpus(config: Config, given: AbstractSet[str]) -> Iterator[str]:
     sizes = sorted({each.cores for each in topology.CLOUD_TPUS.values()})
     names_tpu = config.use_tpu and bool(config.master or config.tpu) and not config.is_emulated
     if 'num_shards' in given and names_tpu and config.num_shards not in sizes:
@@ -402,12 +344,7 @@ def _cores_of_cloud_tpus(config: Config, given: AbstractSet[str]) -> Iterator[st
 
 
 def problems_with_data_set(config: Config, given: AbstractSet[str]) -> Iterator[str]:
-    """Messages about flags that contradict the size of the data set, a line each.
-
-    Args:
-      config: the configuration, with the sizes of the data set.
-      given: the names of the flags that were given.
-    """
+    """Messages about flags that contradict the sizes of the data set, which the configuration has."""
     if config.mode != 'train' and config.eval_total_size > config.num_eval_images and 'eval_total_size' in given:
         yield (
             f'--eval_total_size={config.eval_total_size}: there are {config.num_eval_images:,} validation images '
@@ -430,33 +367,3 @@ def _able(option: str) -> str:
 
 def _flag(name: str, config: Config) -> str:
     return f'--{name}={shown(getattr(config, name))}'
-
-
-_RULES: Tuple[Callable[[Config], Iterable[str]], ...] = (
-    _batch_sizes,
-    _address,
-    _accelerator,
-    _emulated_tpu,
-    _local_tpu,
-    _batch_norm_groups,
-    _warm_up,
-    _step_epochs,
-    _image_size,
-    _network_options,
-    _transfer,
-    _folders,
-    _export_folder,
-    _bounding_boxes,
-    _records,
-    _image_summaries,
-    _profile_steps,
-    _weights,
-    _bad_records,
-)
-_RULES_OF_GIVEN: Tuple[Callable[[Config, AbstractSet[str]], Iterable[str]], ...] = (
-    _without_effect,
-    _steps_and_epochs,
-    _meaningless,
-    _auxiliary_head,
-    _cores_of_cloud_tpus,
-)

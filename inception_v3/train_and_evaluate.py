@@ -5,9 +5,7 @@ best so far. In the end, the run exports a SavedModel. A command that follows an
 """
 
 import contextlib
-import functools
 import math
-import os
 import re
 import time
 from typing import Any, Dict, List, Optional
@@ -15,7 +13,6 @@ from typing import Any, Dict, List, Optional
 from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data.dataset_info import DatasetInfo
 from data.records import VALIDATION, DataError
 from data.sources import source_of
 from inception_v3.config import Config
@@ -26,36 +23,30 @@ from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run import best_checkpoint, checkpoints, digests, failures, trained_data
-from inception_v3.run.evaluations import (
-    Evaluation,
-    append_evaluation,
-    changed_since_training,
-    read_evaluations,
-    shows_top_5,
-)
+from inception_v3.run import checkpoints, failures, history
 from inception_v3.run.failures import DivergedError, InterruptedTrainingError, TrainingError
 from inception_v3.run.files import check_writable, now
-from inception_v3.run.hooks.divergence import DivergenceWatcher
-from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
+from inception_v3.run.history import (
+    Evaluation,
+)
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
-from inception_v3.run.hooks.recording import FirstStepsRecorder, StartRecorder
-from inception_v3.run.hooks.recovery import RecoveryLimitHook, without_recovery
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
-from inception_v3.run.hooks.skipped_steps import SkippedSteps
-from inception_v3.run.hooks.step import StepHook
+from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
 from inception_v3.run.hooks.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
-from inception_v3.run.hooks.termination import Termination
-from inception_v3.run.leftovers import remove_leftovers
+from inception_v3.run.hooks.watchers import (
+    DivergenceWatcher,
+    FirstStepsRecorder,
+    SkippedSteps,
+    StartRecorder,
+    StepHook,
+    Watcher,
+)
 from inception_v3.run.memory.estimate import check_fits
-from inception_v3.run.saved_model import export_saved_model, remove_unfinished_export
 from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
-from inception_v3.tpu import accelerator, slices, topology
+from inception_v3.tpu import slices, topology
 from inception_v3.tpu.addresses import check_answers
-from inception_v3.weights import sources
-from inception_v3.weights.beginning import BeginHook, origin_of
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
 _CHECK_INTERVAL = 60
@@ -65,11 +56,6 @@ _NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
 
 class Run:
     """One command's run in its model_dir, which may be new, or hold a run to resume.
-
-    Args:
-      config: of the run.
-      screen: shows the progress.
-      termination: may end training early.
 
     Attributes:
       began_at: the step at which this command began to train; None before.
@@ -96,27 +82,31 @@ class Run:
         self._lock = TrainerLock(self._model_dir, now())
         self._bad_records = BadRecords(config, splits_of(config))
         self._evaluation_summaries = EvaluationSummaries(config, self._class_names)
-        self._make_watchers()
+        self._best: Any = None
+        if config.keep_best:
+            from inception_v3.run import best_checkpoint
+
+            self._best = best_checkpoint
+        # Watchers that keep their state over all cycles; the other hooks are made for each cycle.
+        self._throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
+        self._step_lines: Optional[StepLines] = None
+        # Of the first cycle: assigns the weights of --init_from.
+        self._begin_hooks: List[tf.estimator.SessionRunHook] = []
+        self._start = StartRecorder(config, self._data_set)
+        self._summaries = TrainingSummaries(config, self._class_names)
+        self._profiled: List[Any] = []
+        if config.profile_steps:
+            from inception_v3.run.hooks import profiler
+
+            workers = profiler.workers_of(config, self._estimator.config)
+            self._profiled = [profiler.ProfiledSteps(config, workers)]
+        # Without emulation, a TPU's variables are too large to fetch after each step.
+        has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
+        self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
         check_data(config)
         check_fits(config)
         for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
             logger.info(note)
-
-    def _make_watchers(self) -> None:
-        """Makes the watchers that keep their state over all cycles; the other hooks are made for each cycle."""
-        config = self._config
-        self._throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
-        self._step_lines: Optional[StepLines] = None
-        # The weights to begin from, until they are assigned.
-        self._source: Optional[sources.Source] = None
-        self._start = StartRecorder(config, self._data_set)
-        self._summaries = TrainingSummaries(config, self._class_names)
-        self._profiled: List[ProfiledSteps] = []
-        if config.profile_steps:
-            self._profiled = [ProfiledSteps(config, workers_of(config, self._estimator.config))]
-        # Without emulation, a TPU's variables are too large to fetch after each step.
-        has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
-        self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
 
     def execute(self) -> str:
         """Checks, then trains, evaluates or both, as `--mode` says, exports with `--export_dir`; returns the summary.
@@ -145,7 +135,7 @@ class Run:
                     evaluation = self._train_and_evaluate()
             if config.export_dir:
                 export = self._export()
-            best = best_checkpoint.read(self._model_dir) if config.keep_best else None
+            best = self._best.read(self._model_dir) if self._best else None
         self._bad_records.log()
         return summary_of(
             config,
@@ -180,7 +170,8 @@ class Run:
         if not recorded:
             return self.evaluate(checkpoint)
         # The earlier command may have been killed between recording and keeping.
-        self._keep_if_best(checkpoint, recorded)
+        if self._best:
+            self._best.keep(self._model_dir, checkpoint, recorded)
         return recorded
 
     def _follow(self) -> Optional[Evaluation]:
@@ -254,7 +245,7 @@ class Run:
             not_finite = DivergedError('The weights are no longer finite', last, done)
             raise failures.diverged(not_finite, self._config, self.began_at)
         finally:
-            self._source = None
+            self._begin_hooks = []
             self._termination.steps_to_lose(False)
             for profiled in self._profiled:
                 profiled.abandon()
@@ -267,32 +258,16 @@ class Run:
         if config.image_summaries:
             self._summaries.draw_images(self.began_at)
         if config.log_steps:
-            self._step_lines = StepLines(
-                'TPU:0' if config.use_tpu else 'GPU:0' if accelerator.on_gpu(config) else 'CPU:0',
-                config.replicas,
-                config.train_batch_size,
-                config.num_train_images,
-                self.began_at,
-                config.log_steps,
-            )
+            self._step_lines = StepLines(config, self.began_at)
 
     def _training_hooks(self, divergence: DivergenceWatcher) -> List[tf.estimator.SessionRunHook]:
         """The hooks of a cycle. A session calls them in this order at each event."""
         config = self._config
-        latest = functools.partial(checkpoints.latest_checkpoint, self._model_dir)
-        checkpoint = latest()
+        checkpoint = checkpoints.latest_checkpoint(self._model_dir)
         if checkpoint:
             logger.info('resuming from %s', checkpoint)
-        watchers = [
-            TrainingProgress(
-                self._screen,
-                self._throughput,
-                config.train_steps,
-                config.train_batch_size,
-                self._step_lines,
-                steps_per_eval=config.train_steps_per_eval if config.mode == 'train_and_eval' else 0,
-                exports=bool(config.export_dir),
-            ),
+        watchers: List[Watcher] = [
+            TrainingProgress(self._screen, self._throughput, config, self._step_lines),
             # Records when the graph is built: after the check that the checkpoint fits, before the session begins.
             self._start,
             # Before the divergence watcher stops training: provenance --verify compares a diverged step, too.
@@ -310,7 +285,7 @@ class Run:
             # Before everything that writes: model_dir may belong to another trainer by now.
             self._lock.hook(),
             # Before the watchers and the first checkpoint.
-            *([BeginHook(config, self._source, lambda: latest() is not None)] if self._source else []),
+            *self._begin_hooks,
             RecoveryLimitHook(lambda: failures.check_reachable(config)),
             StepHook(watchers),
             # After the divergence watcher: a step that it refuses is not saved.
@@ -334,12 +309,7 @@ class Run:
             )
 
     def _is_finished(self) -> bool:
-        """Whether the newest checkpoint has all steps.
-
-        Raises:
-          CheckpointError: the checkpoint does not fit the network. Training checks this itself, but no training follows
-            here.
-        """
+        """Whether the newest checkpoint has all steps. It must fit the network, which no training checks then."""
         config = self._config
         checkpoint = checkpoints.latest_checkpoint(self._model_dir)
         if not checkpoint or checkpoints.step_of(checkpoint) < config.train_steps:
@@ -364,16 +334,19 @@ class Run:
         """
         begun, config = time.monotonic(), self._config
         if config.mode == 'eval':
-            trained_data.check(config, self._data_set, checkpoint)
-        digest = digests.of_index(checkpoint)
+            history.check_data_set(config, self._data_set, checkpoint)
+        digest = history.digest_of_index(checkpoint)
         metrics = self._metrics_of(checkpoint)
-        evaluation = evaluation_of(config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun)
+        evaluation = history.evaluation_of(
+            config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun
+        )
         self._screen.clear()
         self._check_evaluation(evaluation, checkpoint)
-        append_evaluation(self._model_dir, evaluation)
+        history.append_evaluation(self._model_dir, evaluation)
         self._evaluation_summaries.write(evaluation)
         self._log(evaluation)
-        self._keep_if_best(checkpoint, evaluation)
+        if self._best:
+            self._best.keep(self._model_dir, checkpoint, evaluation)
         return evaluation
 
     def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
@@ -419,7 +392,7 @@ class Run:
             'step %d: top-1 %.2f %%%s, cross-entropy %.4f, %d images, %s weights',
             evaluation.step,
             100 * evaluation.top_1,
-            f', top-5 {100 * evaluation.top_5:.2f} %' if shows_top_5(config.num_classes) else '',
+            f', top-5 {100 * evaluation.top_5:.2f} %' if history.shows_top_5(config.num_classes) else '',
             evaluation.cross_entropy,
             evaluation.images,
             evaluation.weights,
@@ -430,11 +403,6 @@ class Run:
             flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
             logger.info('%d images were expected (--%s)', config.eval_images, flag)
 
-    def _keep_if_best(self, checkpoint: str, evaluation: Evaluation) -> None:
-        """With `--keep_best`, keeps the checkpoint if it has the best top-1 so far."""
-        if self._config.keep_best:
-            best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
-
     def recorded(self, checkpoint: str) -> Optional[Evaluation]:
         """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any.
 
@@ -442,9 +410,9 @@ class Run:
         """
         config = self._config
         fingerprint = self._data_set.fingerprint if self._data_set else ''
-        changed = changed_since_training(config, self._data_set, checkpoint)
-        same = (digests.of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
-        matching = [each for each in read_evaluations(self._model_dir) if each.digest and each.identity == same]
+        changed = history.changed_since_training(config, self._data_set, checkpoint)
+        same = (history.digest_of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
+        matching = [each for each in history.read_evaluations(self._model_dir) if each.digest and each.identity == same]
         return matching[-1] if matching else None
 
     # Beginning and end.
@@ -461,10 +429,12 @@ class Run:
         if config.mode != 'eval':
             self._prepare_folder()
             if config.export_dir:
+                from inception_v3.run.saved_model import remove_unfinished_export
+
                 remove_unfinished_export(config)
-        if config.keep_best:
+        if self._best:
             # A damaged best checkpoint is reported now, not after hours of training.
-            best_checkpoint.read(self._model_dir)
+            self._best.read(self._model_dir)
         if not config.use_tpu or config.is_emulated:
             protection.enter_context(without_recovery())
         if isinstance(self._estimator, LocalEstimator):
@@ -482,26 +452,32 @@ class Run:
             weights to begin from cannot be read.
         """
         config = self._config
-        remove_leftovers(self._model_dir)
+        checkpoints.remove_leftovers(self._model_dir)
         if config.skip_damaged_checkpoints:
             checkpoints.skip_damaged(self._model_dir)
         checkpoint = checkpoints.latest_checkpoint(self._model_dir)
         if checkpoint and not config.skip_damaged_checkpoints:
             checkpoints.check_undamaged(checkpoint)
         if checkpoint:
-            trained_data.check(config, self._data_set, checkpoint)
+            history.check_data_set(config, self._data_set, checkpoint)
         if config.init_from and checkpoint:
             logger.info('--init_from=%s: is not read, because the run has %s', config.init_from, checkpoint)
         elif config.init_from:
-            self._source = sources.read(config.init_from)
-            self._start.begins_from(origin_of(self._source, config))
+            from inception_v3.weights import beginning, sources
+
+            source = sources.read(config.init_from)
+            self._start.weights = beginning.origin_of(source, config)
+            has_checkpoint = lambda: checkpoints.latest_checkpoint(self._model_dir) is not None  # noqa: E731
+            self._begin_hooks = [beginning.BeginHook(config, source, has_checkpoint)]
 
     def _export(self) -> str:
+        from inception_v3.run.saved_model import export_saved_model
+
         checkpoint = checkpoints.newest_checkpoint(self._model_dir)
         if self._config.moving_average:
             checkpoints.check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
-        estimator, names = self._estimator, trained_data.of_checkpoint(self._config, checkpoint).class_names
+        estimator, names = self._estimator, history.trained_data_of(self._config, checkpoint).class_names
         if [*names] != [*self._class_names]:
             estimator = make_estimator(self._config, names, writes=False)
         with failures.refusals_explained():
@@ -510,44 +486,9 @@ class Run:
         return path
 
 
-def evaluation_of(
-    config: Config,
-    data_set: Optional[DatasetInfo],
-    checkpoint: str,
-    digest: str,
-    metrics: Dict[str, Any],
-    seconds: float,
-) -> Evaluation:
-    """The record of an evaluation that ends now.
-
-    Args:
-      config: of the evaluation.
-      data_set: the description of its data set.
-      checkpoint: the path of the evaluated checkpoint.
-      digest: `digests.of_index` of the checkpoint, taken before the evaluation.
-      metrics: the values of `metrics.evaluation_metrics`, by name.
-      seconds: the duration of the evaluation.
-    """
-    return Evaluation(
-        step=checkpoints.step_of(checkpoint),
-        checkpoint=os.path.basename(checkpoint),
-        weights=config.evaluated_weights,
-        top_1=float(metrics['top_1']),
-        top_5=float(metrics['top_5']),
-        cross_entropy=float(metrics['cross_entropy']),
-        images=int(metrics['images']),
-        seconds=round(seconds, 3),
-        time=now(),
-        changed=changed_since_training(config, data_set, checkpoint),
-        data_set=data_set.name if data_set else '',
-        fingerprint=data_set.fingerprint if data_set else '',
-        digest=digest,
-    )
-
-
 def most_accurate(model_dir: str, last: Evaluation) -> Evaluation:
     """The first recorded evaluation with the best top-1 among those that can be compared with the last one."""
     # Checkpoints of an earlier run in this folder may have had the same steps, or later ones.
-    of_step = {each.step: each for each in read_evaluations(model_dir) if each.step <= last.step}
-    comparable = [each for each in of_step.values() if not best_checkpoint.differences_of_kind(last, each)]
+    of_step = {each.step: each for each in history.read_evaluations(model_dir) if each.step <= last.step}
+    comparable = [each for each in of_step.values() if not last.differences_of_kind(each)]
     return max(comparable, key=lambda each: each.top_1, default=last)

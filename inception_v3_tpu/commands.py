@@ -8,12 +8,7 @@ PROGRAM = 'inception-v3'
 
 
 class Command(NamedTuple):
-    """A command.
-
-    Attributes:
-      module: the module that `python -m` runs.
-      summary: a line for `--help`.
-    """
+    """The module that `python -m` runs, and a line for `--help`."""
 
     module: str
     summary: str
@@ -69,10 +64,6 @@ COMMANDS: Dict[str, Command] = {name: command for group in GROUPS.values() for n
 
 
 def run(name: str, arguments: Sequence[str]) -> None:
-    """Runs a command like `python -m`, in this process.
-
-    Raises:
-      SystemExit: the command has ended.
-    """
+    """Runs a command like `python -m`, in this process, which it ends."""
     sys.argv = [f'{PROGRAM} {name}', *arguments]
     runpy.run_module(COMMANDS[name].module, run_name='__main__')

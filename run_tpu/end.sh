@@ -76,18 +76,10 @@ clean_up() {
 # Every end of the script but SIGKILL cleans up.
 set_traps() {
   trap clean_up EXIT
-  trap 'exit 129' HUP
-  trap 'exit 130' INT
-  trap 'exit 131' QUIT
-  trap 'exit 134' ABRT
-  trap 'exit 138' USR1
-  trap 'exit 140' USR2
-  trap 'exit 141' PIPE
-  trap 'exit 142' ALRM
-  trap 'exit 75' TERM
-  trap 'exit 152' XCPU
-  trap 'exit 153' XFSZ
-  trap 'exit 154' VTALRM
+  for end in HUP:129 INT:130 QUIT:131 ABRT:134 USR1:138 USR2:140 PIPE:141 ALRM:142 TERM:75 XCPU:152 XFSZ:153 VTALRM:154; do
+    # shellcheck disable=SC2064  # The code is known now.
+    trap "exit ${end#*:}" "${end%:*}"
+  done
   # A stopped script could not delete the TPU.
   trap '' TSTP TTIN TTOU
 }

@@ -16,7 +16,7 @@ from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.presets import PRESETS
 from inception_v3.run import best_checkpoint
-from inception_v3.run.evaluations import append_evaluation, read_evaluations
+from inception_v3.run.history import append_evaluation, read_evaluations
 from inception_v3.tpu import topology
 from inception_v3.train_and_evaluate import most_accurate
 from tests.support.evaluations import EVALUATION

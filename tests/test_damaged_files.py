@@ -18,9 +18,8 @@ from data.convert.imagenet import shards as imagenet_shards
 from inception_v3.commands.fid import samples
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
-from inception_v3.run import evaluations, first_steps, origin, starts, trainer_lock
+from inception_v3.run import history, origin, profile, trainer_lock
 from inception_v3.run.files import read_config
-from inception_v3.run.profiling import profile
 from inception_v3.run.trainer_lock import LockedError, TrainerLock
 from studies.revnet_memory import published
 from studies.revnet_memory import report as revnet_report
@@ -50,9 +49,9 @@ def _read_text(read: Callable[[str], Any]) -> Callable[[str], Any]:
 READERS: Dict[str, Callable[[str], Any]] = {
     'trainer.json': _lock,
     'config.json': read_config,
-    'starts.jsonl': starts.read,
-    'results.jsonl': evaluations.read_evaluations,
-    'first_steps.json': first_steps.read,
+    'starts.jsonl': history.read_starts,
+    'results.jsonl': history.read_evaluations,
+    'first_steps.json': history.read_first_steps,
     profile.JSON_FILE: profile.read,
     origin._FILE: origin.read,
     'dataset.json': dataset_info.read,

@@ -12,7 +12,7 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import evaluations, origin
+from inception_v3.run import history, origin
 from inception_v3.weights.sources import AVERAGE
 from preprocessing.resizing import resize_for_eval
 from tests.support.observations import course, device, inputs, rate, step, weights
@@ -210,7 +210,7 @@ def test_flags_that_change_evaluated_pixels_distinguish_evaluations_and_exports(
     assert {'preprocessing', 'height', 'width', 'precision', 'transfer'} <= changing
     # The padding of evaluation is cut off again.
     changing.discard('crop_padding')
-    assert changing <= {*evaluations.DECIDING} and changing <= {*origin.SETTINGS}
+    assert changing <= {*history.DECIDING} and changing <= {*origin.SETTINGS}
 
 
 @pytest.mark.parametrize('flag', sorted(EFFECTS))

@@ -29,9 +29,9 @@ from inception_v3.commands.predict import __main__ as predict
 from inception_v3.commands.preflight import __main__ as preflight
 from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.run import card
+from inception_v3.run.history import TrainedData
 from inception_v3.run.origin import Origin
 from inception_v3.run.summary import introduction_of, summary_of
-from inception_v3.run.trained_data import TrainedData
 from preprocessing import show
 from studies import compare
 from tests.support import commands

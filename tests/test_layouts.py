@@ -126,25 +126,17 @@ def one_core(config: Config, tmp_path_factory: Any) -> Values:
         return train(on_cores(config, tmp_path_factory.mktemp('one-core'), '1'), 3)
 
 
-def check_weights(layouts: List[str], config: Config, one_core: Values, model_dir: Any) -> None:
-    """Trains a step on each layout, with one layout all three, and compares the weights with those of one core."""
-    for step, layout in enumerate(layouts, 4 - len(layouts)):
-        values = train(on_cores(config, model_dir, layout), step)
-    for name, value in one_core.items():
-        np.testing.assert_allclose(values[name], value, rtol=1e-6, atol=1e-6, err_msg=name)
+MANY = [['2'], ['8x2'], ['4'], ['16x4'], ['8x2', '4', '16x4'], ['1', '16x4', '2']]
 
 
-@pytest.mark.both
-@pytest.mark.program
+@pytest.mark.parametrize(
+    'layouts', [further(['1', '8x2', '2']), *(pytest.param(each, marks=pytest.mark.slow) for each in MANY)]
+)
 def test_weights__are_the_same_on_other_cores_and_hosts_also_if_they_change(
-    config: Config, one_core: Values, tmp_path: Any, one_layer: None
-) -> None:
-    check_weights(['1', '8x2', '2'], config, one_core, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('layouts', [['2'], ['8x2'], ['4'], ['16x4'], ['8x2', '4', '16x4'], ['1', '16x4', '2']])
-def test_weights__are_the_same_on_many_layouts(
     layouts: List[str], config: Config, one_core: Values, tmp_path: Any, one_layer: None
 ) -> None:
-    check_weights(layouts, config, one_core, tmp_path)
+    # A step on each layout, with one layout all three.
+    for step, layout in enumerate(layouts, 4 - len(layouts)):
+        values = train(on_cores(config, tmp_path, layout), step)
+    for name, value in one_core.items():
+        np.testing.assert_allclose(values[name], value, rtol=1e-6, atol=1e-6, err_msg=name)

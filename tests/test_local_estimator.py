@@ -13,7 +13,7 @@ from inception_v3 import estimator as estimator_module
 from inception_v3 import seeding
 from inception_v3.estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run.history import read_evaluations
 from tests.cycles.test_training import read_events
 from tests.support.runs import execute, make_small_config
 from tests.test_repeatability import differing

@@ -13,7 +13,7 @@ import pytest
 from console.log import logger
 from inception_v3 import data_set, main, train_and_evaluate
 from inception_v3.config import Config
-from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.hooks.stopping import Termination
 from tests.support.photos import Photo
 from tests.support.processes import wait_for
 
@@ -133,17 +133,6 @@ def test_main__ends_at_a_signal_before_training_even_if_it_was_ignored(
         signal.signal(number, before)
     assert codes == [code]
     assert f'error: ended by {name}; the same command resumes from the last checkpoint' in err
-
-
-def test_main__leaves_the_last_step_to_training_at_sigterm(capsys: Any, monkeypatch: Any) -> None:
-    def execute(termination: Termination) -> str:
-        termination.steps_to_lose(True)
-        os.kill(os.getpid(), signal.SIGTERM)
-        wait_for(lambda: bool(termination.request))
-        return 'saved'
-
-    replace_run(monkeypatch, execute)
-    assert run(capsys, *FAKE)[:2] == (0, 'saved\n')
 
 
 def test_main__ends_with_130_at_ctrl_c_while_it_prepares(capsys: Any, monkeypatch: Any) -> None:

@@ -17,7 +17,7 @@ from data.convert import writing
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.run import starts
+from inception_v3.run import history
 from inception_v3.train_and_evaluate import Run
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import make_small_config
@@ -119,16 +119,16 @@ def test_seed__resumes_across_cycles_of_training_and_evaluation(photo_config: Co
 def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Config) -> None:
     config = dataclasses.replace(photo_config, intra_op_threads=0)
     cores = len(os.sched_getaffinity(0))
-    assert starts.with_settled_threads(config).intra_op_threads == cores
-    assert starts.with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
+    assert history.with_settled_threads(config).intra_op_threads == cores
+    assert history.with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
     # As the first start of a run on a machine with one more core.
     tf.io.gfile.makedirs(str(config.model_dir))
-    starts.record(dataclasses.replace(config, intra_op_threads=cores + 1), None)
-    assert starts.with_settled_threads(config).intra_op_threads == cores + 1
-    assert starts.with_settled_threads(photo_config).intra_op_threads == 2
+    history.write_start(dataclasses.replace(config, intra_op_threads=cores + 1), None)
+    assert history.with_settled_threads(config).intra_op_threads == cores + 1
+    assert history.with_settled_threads(photo_config).intra_op_threads == 2
     # The number of threads of a start without a seed does not count.
-    starts.record(dataclasses.replace(config, seed=None, intra_op_threads=cores + 2), None)
-    assert starts.with_settled_threads(config).intra_op_threads == cores
+    history.write_start(dataclasses.replace(config, seed=None, intra_op_threads=cores + 2), None)
+    assert history.with_settled_threads(config).intra_op_threads == cores
     session = make_estimator(photo_config).config.session_config
     assert session.intra_op_parallelism_threads == 2
 

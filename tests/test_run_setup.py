@@ -139,25 +139,17 @@ def test_run__changed_lock_replaces_the_environment(project: Project) -> None:
     assert not (project.folder / '.venv' / 'old').exists()
 
 
-@pytest.mark.parametrize('step', ['venv --quiet', 'pip sync'])
-def test_run__failed_set_up_runs_nothing_and_is_repaired(project: Project, step: str) -> None:
-    (project.folder / 'fail').write_text(step + '\n')
-    done = project.call('sh', '-c', 'echo ran')
-    assert done.returncode != 0 and not done.stdout
-    (project.folder / 'fail').unlink()
-    (project.folder / 'log').unlink()
-    assert project.call('sh', '-c', 'echo ran').stdout == 'ran\n'
-    assert project.log() == project.set_up()
-
-
-def test_run__killed_set_up_is_repaired(project: Project) -> None:
-    (project.folder / 'wait').touch()
+@pytest.mark.parametrize('step', ['venv --quiet', 'pip sync', ''])
+def test_run__failed_or_killed_set_up_runs_nothing_and_is_repaired(project: Project, step: str) -> None:
+    hindrance = project.folder / ('fail' if step else 'wait')
+    hindrance.write_text(step + '\n')
     started = project.start('sh', '-c', 'echo ran')
-    wait_for(project.log)
-    os.killpg(started.pid, signal.SIGKILL)
-    assert started.communicate(timeout=LIMIT)[0] == ''
-    for name in ('wait', 'log'):
-        (project.folder / name).unlink()
+    if not step:
+        wait_for(project.log)
+        os.killpg(started.pid, signal.SIGKILL)
+    assert started.communicate(timeout=LIMIT)[0] == '' and started.returncode != 0
+    hindrance.unlink()
+    (project.folder / 'log').unlink()
     assert project.call('sh', '-c', 'echo ran').stdout == 'ran\n'
     assert project.log() == project.set_up()
 

@@ -20,8 +20,8 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import first_steps
-from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run import history
+from inception_v3.run.history import read_evaluations
 from inception_v3.train_and_evaluate import Run
 from tests.support.runs import ONE_LAYER, forget, make_small_config
 
@@ -142,6 +142,6 @@ def test_tensorboard__shows_every_training_step_once(watched: Watched) -> None:
     assert [step for step, speed in curve(address, '.', 'images_per_second') if speed > 0] == [1, 3]
     losses = dict(curve(address, '.', 'loss'))
     assert losses.keys() == {0, 1, 2, 3}
-    for first_step in first_steps.read(str(watched.before.model_dir))[:2]:
+    for first_step in history.read_first_steps(str(watched.before.model_dir))[:2]:
         assert losses[first_step.step - 1] == pytest.approx(first_step.loss, rel=1e-6)
     assert 'in nats' in tags['loss']['description']

@@ -11,7 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.run import first_steps
+from inception_v3.run import history
 from tests.support.one_version import VERSIONS, command
 from tests.support.runs import make_small_config
 
@@ -90,7 +90,7 @@ def test_versions__train_alike_and_take_over_from_each_other(seeded: Config, tmp
             serving.append(('serve', {**paths, 'data_dir': seeded.data_dir}))
         # The second step: of its own run, and of the other version's.
         perform(version, tmp_path, *(train(name, train_steps=2) for name in (version, f'{other}-resumed')), *serving)
-    losses = [first_steps.read(str(tmp_path / version))[0].loss for version in VERSIONS]
+    losses = [history.read_first_steps(str(tmp_path / version))[0].loss for version in VERSIONS]
     assert losses[1] == pytest.approx(losses[0], rel=2e-6)
     initial = [values_of(tmp_path / version, 0) for version in VERSIONS]
     assert distance(*initial) == 0

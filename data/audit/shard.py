@@ -11,7 +11,7 @@ import numpy as np
 from console import native_messages
 from console.messages import shown
 from data import exif, records
-from data.checks import CHECKERS
+from data.checks import checker_of
 from data.convert.intake import damage_in
 from data.convert.split import digest
 from data.entries import ENTRIES, Entry
@@ -91,7 +91,7 @@ class ShardAuditor:
         self._num_classes = num_classes
         self._decode = decode
         self._progress = progress
-        self._checker = CHECKERS[data_format](num_classes, decode_image, False, fields)
+        self._checker = checker_of(data_format)(num_classes, decode_image, False, fields)
 
     def audit(self, path: str) -> FileContent:
         """Reads one file; its problems are part of the result."""

@@ -17,22 +17,19 @@ with the copy as --model_dir; training in RUN itself resumes from the newest che
 import json
 import os
 import re
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3.run.checkpoints import CheckpointError, is_complete, latest_checkpoint
-from inception_v3.run.evaluations import Evaluation, evaluations_in
 from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE
-from inception_v3.run.starts import STARTS_FILE
+from inception_v3.run.history import STARTS_FILE, Evaluation, evaluations_in
 
 _LIST = 'checkpoint'
 EVALUATION_FILE = 'evaluation.json'
 _VERSION = re.compile(r'step-\d+(-again)?')
-# Evaluations can be compared only if these fields are equal.
-_KIND = ('weights', 'images', 'data_set', 'fingerprint', 'changed')
 
 
 class Best(NamedTuple):
@@ -43,11 +40,7 @@ class Best(NamedTuple):
 
 
 def read(model_dir: str) -> Optional[Best]:
-    """The best checkpoint in a run's model_dir; None if there is none yet.
-
-    Raises:
-      CheckpointError: the best checkpoint or its evaluation is damaged.
-    """
+    """The best checkpoint in a run's model_dir, which must be undamaged; None if there is none yet."""
     folder = os.path.join(model_dir, BEST_FOLDER)
     checkpoint = latest_checkpoint(folder)
     if not checkpoint:
@@ -65,21 +58,12 @@ def read(model_dir: str) -> Optional[Best]:
 def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     """Keeps a checkpoint if its top-1 accuracy is higher than the kept one's. On a tie, the kept one stays.
 
-    Only one process at a time may call this for a model_dir.
-
-    Args:
-      model_dir: the folder of the run.
-      checkpoint: the path of the checkpoint.
-      evaluation: the evaluation of the checkpoint.
-
-    Raises:
-      CheckpointError, RemoteError: as in `read`.
-      tf.errors.OpError, RemoteError: the checkpoint cannot be copied. The old version stays.
+    Only one process at a time may call this for a model_dir. If the checkpoint cannot be copied, the old version stays.
     """
     folder = os.path.join(model_dir, BEST_FOLDER)
     best = read(model_dir)
     if best:
-        different = differences_of_kind(best.evaluation, evaluation)
+        different = best.evaluation.differences_of_kind(evaluation)
         if different:
             logger.info(
                 'step %d cannot be compared with the best checkpoint, step %d, because the evaluations differ: %s. '
@@ -110,12 +94,6 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     write_whole(os.path.join(folder, _LIST), state)
     logger.info('step %d is the best so far; kept in %s', evaluation.step, folder)
     _remove_versions(folder, except_for=version)
-
-
-def differences_of_kind(old: Evaluation, new: Evaluation) -> List[str]:
-    """The differences that make two evaluations incomparable, each as `name: old -> new`."""
-    pairs = [(name, getattr(old, name), getattr(new, name)) for name in _KIND]
-    return [f'{name}: {before or "none"} -> {after or "none"}' for name, before, after in pairs if before != after]
 
 
 def _write_version(folder: str, checkpoint: str, evaluation: Evaluation) -> None:

@@ -8,9 +8,8 @@ from console.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
 from data.files import write_whole
 from inception_v3.config import Config
+from inception_v3.run.history import TrainedData, not_default
 from inception_v3.run.origin import Origin
-from inception_v3.run.starts import not_default
-from inception_v3.run.trained_data import TrainedData
 
 CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.
@@ -75,16 +74,7 @@ def write(
 
 
 def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:
-    """The card in Markdown.
-
-    Args:
-      name: of the format.
-      contents: the files and their purposes, a line each.
-      config: of the run.
-      own: the origin of the weights.
-      verified: the result of the export's verification, or that there was none.
-      learned: the data set of the checkpoint.
-    """
+    """The card in Markdown, of an export in the format `name`; `contents` are its files and their purposes."""
     has_background = not learned.class_names or is_background(learned.class_names[0])
     averages = 'moving averages of the weights' if own.weights == 'average' else 'weights as trained, not averages'
     accuracy = 'this step has no evaluation'

@@ -5,7 +5,7 @@ import itertools
 import os
 import re
 import shutil
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from absl import app
 
@@ -14,16 +14,21 @@ from console.log import logger
 from console.messages import printable
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import order, record_checker, records, remote, tf_example
+from data import remote
+from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.fitting import splits_of
-from inception_v3.input import usable_records
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.checkpoints import PASSED_OVER, latest_checkpoint, set_aside, step_before, step_of
+from inception_v3.run.checkpoints import (
+    PASSED_OVER,
+    latest_checkpoint,
+    remove_leftovers,
+    set_aside,
+    step_before,
+    step_of,
+)
 from inception_v3.run.files import check_writable
-from inception_v3.run.leftovers import remove_leftovers
-from inception_v3.run.skipped_records import checker_of
 from inception_v3.tpu.refusals import refusals_explained as refusals_explained
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG; and for ENOENT, EACCES, EIO and ESTALE, after the file's path.
@@ -33,7 +38,6 @@ _UNREADABLE = re.compile(
 )
 # The operation that reports the errors of the input pipeline.
 _INPUT_OPERATION = 'IteratorGetNext'
-_FEWER_RECORDS = re.compile(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]')
 # Bad records that one message lists.
 _LISTED_AT_MOST = 10
 
@@ -81,11 +85,7 @@ def what_is_kept(model_dir: str) -> str:
 
 @contextlib.contextmanager
 def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
-    """Adds the cause of a remote file's failure, and the kept checkpoint, to its message.
-
-    Raises:
-      RemoteError: in place of the failure.
-    """
+    """Raises a RemoteError that names the cause of a remote file's failure, and the kept checkpoint."""
     model_dir = str(config.model_dir)
     try:
         yield
@@ -102,10 +102,9 @@ def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
-    """Names a full disk or a vanished folder, and removes half-written files; the caller has locked model_dir.
+    """Raises a DiskError about a full disk or a vanished folder, and removes half-written files.
 
-    Raises:
-      DiskError: in place of the failure.
+    The caller has locked model_dir.
     """
     model_dir = str(config.model_dir)
     try:
@@ -121,13 +120,7 @@ def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
 
 
 def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
-    """The cause of a failure if it lies in a local disk, with its flag; None if it does not.
-
-    Args:
-      error: any exception.
-      model_dir: the run's folder, which existed when the run began.
-      export_dir: the folder for exports, if there is one.
-    """
+    """The cause of a failure if it lies in a local disk, with its flag; None if it does not."""
     if not remote.is_remote(model_dir) and not os.path.isdir(model_dir):
         return (
             f'--model_dir={model_dir}: the folder has vanished since the run began. Restore it, or mount its disk '
@@ -148,12 +141,7 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
 def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[None]:
     """Names the record that made the input pipeline fail.
 
-    The failed operation does not say which record it read, so the files are searched for it.
-
-    Args:
-      config: of the run.
-      splits: the splits that the pipeline reads.
-      screen: shows the progress of the search.
+    The failed operation does not say which record it read, so the files of the splits are searched for it.
 
     Raises:
       DataError: in place of the failure.
@@ -162,44 +150,48 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
         yield
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         screen.clear()
-        is_of_input = any(text in error.message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
-        if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in error.message:
-            raise
-        fewer = _FEWER_RECORDS.search(error.message)
-        if fewer:
-            raise records.DataError(
-                f'{fewer.group(1)}: {order.FEWER_RECORDS}: it has changed, or is truncated. Check the data set with '
-                'inception-v3 audit, and remove .records.json beside it, which the next run writes anew. The '
-                'checkpoints are kept.'
-            )
-        logger.info('a record cannot be used; searching for it')
-        at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
-        found = list(itertools.islice(_bad_records(config, splits, screen), at_most))
+        text = _bad_records(error.message, config, splits, screen)
         screen.clear()
-        if not found:
+        if not text:
             raise
-        reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
-        advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
-        if usable_records.NONE_USABLE in error.message:
-            reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
-            advice = 'Repair the data, or train without --seed.'
-        lines = [*map(str, found[:_LISTED_AT_MOST]), *(['and more.'] if len(found) > _LISTED_AT_MOST else [])]
-        raise records.DataError('\n'.join([reason, *lines, f'{advice} The checkpoints are kept.']))
+        raise DataError(f'{text} The checkpoints are kept.')
 
 
-def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
+def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Screen) -> str:
+    """The bad records behind an error of TensorFlow, each with its problem; empty if there are none."""
+    from data import order, tf_example
+    from inception_v3.input import usable_records
+    from inception_v3.run.skipped_records import checker_of
+
+    is_of_input = any(text in message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
+    if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in message:
+        return ''
+    fewer = re.search(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]', message)
+    if fewer:
+        return (
+            f'{fewer.group(1)}: {order.FEWER_RECORDS}: it has changed, or is truncated. Check the data set with '
+            'inception-v3 audit, and remove .records.json beside it, which the next run writes anew.'
+        )
+    logger.info('a record cannot be used; searching for it')
+    found: List[str] = []
+    at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
     for split in splits:
         paths = source_of(config).find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
-            yield from checker.search(paths, screen.update)
+            found += map(str, itertools.islice(checker.search(paths, screen.update), at_most - len(found)))
+    if not found:
+        return ''
+    reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
+    advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
+    if usable_records.NONE_USABLE in message:
+        reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
+        advice = 'Repair the data, or train without --seed.'
+    more = ['and more.'] if len(found) > _LISTED_AT_MOST else []
+    return '\n'.join([reason, *found[:_LISTED_AT_MOST], *more, advice])
 
 
 def check_reachable(config: Config) -> None:
-    """Reads a record file of each split, and writes to model_dir: the files that a session depends on.
-
-    Raises:
-      CommandError: a file cannot be read or written.
-    """
+    """Reads a record file of each split, and writes to model_dir; raises CommandError if it cannot."""
     if config.use_data == 'real':
         for split in splits_of(config):
             remote.check_readable(source_of(config).find(split)[0])
@@ -210,12 +202,7 @@ def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> T
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
     The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
-    command began with is kept, too.
-
-    Args:
-      error: the evidence.
-      config: of the run.
-      began_at: the step at which this command began to train; None if it has not.
+    command began with, at step `began_at`, is kept, too.
     """
     model_dir, step, removed = str(config.model_dir), error.steps_before, ''
     newest = latest_checkpoint(model_dir)

@@ -17,13 +17,9 @@ def now() -> str:
 
 
 def check_writable(flag: str, folder: str) -> None:
-    """Creates a folder, and checks that files in it can be written, read and removed.
+    """Creates the folder that a flag names, and checks that files in it can be written, read and removed.
 
     A run calls this before it spends hours on results for this folder.
-
-    Args:
-      flag: the flag that names the folder.
-      folder: the path of the folder.
 
     Raises:
       ConfigError: a file cannot be written, read or removed there.

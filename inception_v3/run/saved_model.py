@@ -11,7 +11,7 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from inception_v3.run import card, origin, trained_data
+from inception_v3.run import card, history, origin
 from preprocessing.viewing import resize_as_viewed
 
 # For readers of model cards.
@@ -42,18 +42,10 @@ def export_saved_model(
     one of the same checkpoint and settings, it is not made again.
 
     The signature `image_bytes` takes `image_bytes`, a batch of JPEG, PNG or one-frame GIF files (string [batch]), as
-    viewers show them. It returns `classes`
-    (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the data set names its classes,
-    `class_names` (string [batch], UTF-8), the names of `classes`.
+    viewers show them. It returns `classes` (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the
+    data set names its classes, `class_names` (string [batch], UTF-8), the names of `classes`.
 
-    Args:
-      estimator: the run's estimator.
-      config: the run's configuration, with `export_dir`.
-      checkpoint: path of the checkpoint.
-      class_names: the names that the estimator gives to the classes.
-
-    Returns:
-      The path of the SavedModel, a folder in `export_dir` named by a time stamp.
+    Returns the path of the SavedModel, a folder in `export_dir` named by a time stamp.
     """
     own = origin.origin_of(config, checkpoint, class_names)
     existing = origin.exported(str(config.export_dir), own)
@@ -72,7 +64,7 @@ def export_saved_model(
         config,
         own,
         'not verified (inception-v3 export)',
-        trained_data.of_checkpoint(config, checkpoint),
+        history.trained_data_of(config, checkpoint),
         class_names,
     )
     # Another export may have ended in the same second.

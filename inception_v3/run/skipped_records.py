@@ -23,12 +23,7 @@ def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
 
 
 class BadRecords:
-    """The records that the commands of a run have skipped.
-
-    Args:
-      config: the run's configuration.
-      splits: the splits that the run reads.
-    """
+    """The records, of the splits that a run reads, that its commands have skipped."""
 
     def __init__(self, config: Config, splits: Sequence[str]):
         self._config = config

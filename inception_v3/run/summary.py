@@ -11,12 +11,11 @@ from data.sources import source_of
 from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
-from inception_v3.run.evaluations import Evaluation, shows_top_5
 from inception_v3.run.files import BEST_FOLDER
+from inception_v3.run.history import Evaluation, shows_top_5
 from inception_v3.run.memory.estimate import sizes_for
 from inception_v3.run.slow_averages import warnings_of
 from inception_v3.tpu import accelerator, topology
-from inception_v3.tpu.emulation.estimator import notice
 
 # Multiplications of the forward pass per second of training on a core: 2.6e9 for the digits, more for large networks.
 _PRODUCTS_PER_SECOND = 3e9
@@ -27,6 +26,8 @@ _DIGITS_SHOWN = 12
 def notes_of(config: Config) -> Iterator[str]:
     """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head."""
     if config.is_emulated:
+        from inception_v3.tpu.emulation.estimator import notice
+
         yield notice(topology.emulated(str(config.tpu)))
     if config.mode == 'eval':
         return
@@ -89,17 +90,9 @@ def summary_of(
     seconds: Optional[float] = None,
     most_accurate: Optional[Evaluation] = None,
 ) -> str:
-    """The summary at the end of a run: a name and a value per line.
+    """The summary at the end of a run, a name and a value per line; what is None is left out.
 
-    Args:
-      config: of the run.
-      data_set: the description of its data set.
-      evaluation: the last evaluation.
-      images_per_second: the speed of training.
-      export: the folder of the new SavedModel.
-      best: the evaluation of the checkpoint in model_dir/best.
-      seconds: the duration of the command.
-      most_accurate: the evaluation with the best top-1.
+    `evaluation` is the last one, `best` that of the checkpoint in model_dir/best, `export` the new SavedModel's folder.
     """
     rows = []
     if evaluation:

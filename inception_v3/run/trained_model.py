@@ -8,7 +8,7 @@ from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.moving_average import averaging_saver
-from inception_v3.run import starts
+from inception_v3.run import history
 from inception_v3.run.checkpoints import (
     CheckpointError,
     check_fits,
@@ -22,13 +22,7 @@ from inception_v3.run.files import CONFIG_FILE, read_config
 
 
 class TrainedModel(NamedTuple):
-    """A checkpoint of a run.
-
-    Attributes:
-      checkpoint: path of the checkpoint.
-      step: global step of the checkpoint.
-      config: the run's configuration, with this machine's CPU as the device.
-    """
+    """A run's checkpoint and its step, and the run's configuration with this machine's CPU as the device."""
 
     checkpoint: str
     step: int
@@ -40,11 +34,7 @@ class TrainedModel(NamedTuple):
         return 'average' if self.config.moving_average else 'raw'
 
     def restore(self, session: tf.Session) -> None:
-        """Restores the weights that are evaluated into the variables of the current graph.
-
-        Raises:
-          CheckpointError: the checkpoint is damaged, does not fit the graph, or lacks the averaged weights.
-        """
+        """Restores the weights that are evaluated into the variables of the current graph, which they must fit."""
         check_undamaged(self.checkpoint)
         check_fits(self.checkpoint)
         if self.config.moving_average:
@@ -54,11 +44,9 @@ class TrainedModel(NamedTuple):
 
 
 def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
-    """Finds a checkpoint of a run.
+    """Finds a checkpoint, by its name in a model_dir or by its path, or the newest.
 
-    Args:
-      model_dir: model_dir of the run, or the folder `best` in it.
-      checkpoint: name of the checkpoint in `model_dir`, or its path; None for the newest.
+    The model_dir may be the folder `best` of a run.
 
     Raises:
       CheckpointError: there is no such checkpoint, or it cannot be read.
@@ -102,7 +90,7 @@ def _from_here(config: Config, model_dir: str) -> str:
     if remote.is_remote(data_dir) or os.path.isabs(data_dir) or (data_dir and os.path.exists(data_dir)):
         return data_dir
     # The run of a folder `best` is around it.
-    recorded = starts.read(model_dir) or starts.read(os.path.dirname(model_dir.rstrip('/')))
+    recorded = history.read_starts(model_dir) or history.read_starts(os.path.dirname(model_dir.rstrip('/')))
     directories = [start.directory for start in recorded]
     if data_dir:
         candidates = [os.path.join(directory, data_dir) for directory in reversed(directories)]

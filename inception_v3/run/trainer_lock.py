@@ -84,15 +84,7 @@ def _claim_in(path: str) -> Optional[Claim]:
 
 
 class TrainerLock:
-    """A context manager that locks a folder for training.
-
-    Args:
-      model_dir: the folder, which must exist.
-      since: the start of the run, as text.
-
-    Raises:
-      LockedError: another process holds the lock.
-    """
+    """A context manager that locks an existing folder for training, or raises LockedError; the run began at `since`."""
 
     def __init__(self, model_dir: str, since: str):
         self._model_dir = model_dir
@@ -107,9 +99,9 @@ class TrainerLock:
         self._renewing = threading.Lock()
 
     def __enter__(self) -> 'TrainerLock':
-        if not remote.is_remote(self._model_dir):
-            self._lock_folder()
         try:
+            if not remote.is_remote(self._model_dir):
+                self._lock_folder()
             other = self._foreign_claim()
             if other:
                 self._refuse_unless_expired(other)
@@ -117,7 +109,7 @@ class TrainerLock:
             # If two trainers write at the same moment, the last one wins.
             other = self._foreign_claim()
             if other:
-                raise LockedError(self._in_use(other))
+                raise self._in_use(other)
         except BaseException:
             self._unlock_folder()
             raise
@@ -132,8 +124,7 @@ class TrainerLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._unlock_folder()
-            raise LockedError(self._in_use(self._foreign_claim()))
+            raise self._in_use(self._foreign_claim())
         except OSError:
             # Network file systems may not support such locks.
             self._unlock_folder()
@@ -152,25 +143,23 @@ class TrainerLock:
         if claim.machine == self._claim.machine:
             # A file lock on a local folder has already excluded all other trainers, also in the same process.
             if self._descriptor is None and claim.birth and _birth(claim.process) == claim.birth:
-                raise LockedError(self._in_use(claim))
+                raise self._in_use(claim)
             return
         left = claim.renewed + STALE_AFTER - time.time()
         if left > STALE_AFTER + _CLOCKS_DIFFER_AT_MOST:
-            raise LockedError(
-                f'{self._in_use(claim)} It renewed its lock {left - STALE_AFTER:.0f} seconds after the time of this '
-                f'machine: the clock of {shown(claim.host)} or of this machine is wrong. Set it right; if that '
-                f'process has ended, remove {self._path}.'
+            raise self._in_use(
+                claim,
+                f' It renewed its lock {left - STALE_AFTER:.0f} seconds after the time of this machine: the clock of '
+                f'{shown(claim.host)} or of this machine is wrong. Set it right; if that process has ended, remove '
+                f'{self._path}.',
             )
         if left > 0:
-            raise LockedError(
-                f'{self._in_use(claim)} If that process has ended, its lock expires in {left:.0f} seconds.'
-            )
+            raise self._in_use(claim, f' If that process has ended, its lock expires in {left:.0f} seconds.')
 
-    def _in_use(self, claim: Optional[Claim]) -> str:
-        who = 'another process'
-        if claim:
-            who = f'process {claim.process} on {shown(claim.host)}, since {shown(claim.since)}'
-        return f'--model_dir={self._model_dir}: in use by {who}. Wait until it ends, or use another folder.'
+    def _in_use(self, claim: Optional[Claim], more: str = '') -> LockedError:
+        who = f'process {claim.process} on {shown(claim.host)}, since {shown(claim.since)}' if claim else 'a process'
+        where = f'--model_dir={self._model_dir}: in use by {who}'
+        return LockedError(f'{where}. Wait until it ends, or use another folder.{more}')
 
     def _write(self) -> None:
         now = time.time()
@@ -193,21 +182,16 @@ class TrainerLock:
         return _LockHook(self)
 
     def check(self) -> None:
-        """Checks that this process still holds the lock.
+        """Raises LockedError if another process has taken over the lock.
 
         Usually the thread that renews it knows. After a suspension, it may not have looked yet.
-
-        Raises:
-          LockedError: another process has taken it over.
         """
         if not self._overtaken_by and time.time() - self._known_at > STALE_AFTER:
             self._known_at = time.time()
             with contextlib.suppress(tf.errors.OpError, remote.RemoteError):
                 self._overtaken_by = self._foreign_claim()
         if self._overtaken_by:
-            raise LockedError(
-                f'{self._in_use(self._overtaken_by)} It took over the lock, which this run did not renew in time.'
-            )
+            raise self._in_use(self._overtaken_by, ' It took over the lock, which this run did not renew in time.')
 
     def release(self) -> None:
         """Releases the lock. May be called from any thread, and more than once."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.evaluations import shows_top_5
+from inception_v3.run.history import shows_top_5
 from studies.report import statistics
 from studies.report.runs import METRICS, Case, Comparison, Run, TrainingPoint
 from studies.report.statistics import Difference, Estimate, Summary

@@ -10,10 +10,9 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.run import starts
-from inception_v3.run.evaluations import Evaluation, read_unchanged
+from inception_v3.run import history
 from inception_v3.run.files import recorded_config
-from inception_v3.run.starts import Start
+from inception_v3.run.history import Evaluation, Start, read_unchanged
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
       planned: the command line that will start it, if known.
     """
     config = recorded_config(model_dir)
-    started = starts.read(model_dir)
+    started = history.read_starts(model_dir)
     return Run(
         name=name,
         model_dir=model_dir,

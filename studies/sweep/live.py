@@ -13,7 +13,7 @@ from rich.text import Text
 
 from console.messages import shown
 from console.screen import raw
-from inception_v3.run.evaluations import RESULTS_FILE, Evaluation
+from inception_v3.run.history import RESULTS_FILE, Evaluation
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 

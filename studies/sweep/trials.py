@@ -19,8 +19,8 @@ from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.epochs import steps_of_epochs
 from inception_v3.presets import PRESETS, own_images
-from inception_v3.run.evaluations import Evaluation, read_unchanged
 from inception_v3.run.files import now, read_config, recorded_config
+from inception_v3.run.history import Evaluation, read_unchanged
 from studies.study import Study, StudyError
 
 TRIALS_FOLDER = 'trials'

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import pytest
 
 from benchmarks import balance, measurement, pipelines
-from inception_v3.run.profiling.profile import Profile
+from inception_v3.run.profile import Profile
 
 
 def test_balance__slow_host_by_hand() -> None:

@@ -1,11 +1,10 @@
 """Tests of `~` in the paths of all command lines."""
 
-import importlib
 import os
 import pathlib
 import pwd
 import sys
-from typing import Any, List
+from typing import Any
 
 import pytest
 
@@ -43,39 +42,6 @@ def test_flags__expand_every_path(home: str, tmp_path: Any) -> None:
     own = {'plot': flags.OwnFlag(str, None, 'a path')}
     (tmp_path / 'flags.txt').write_text('--plot=~/p.png\n')
     assert flags.read(['main', '--flagfile=~/flags.txt'], own).own['plot'] == f'{home}/p.png'
-
-
-COMMANDS = {
-    'inception_v3.main': ['--preset=digits', '--data_dir=~/absent', '--model_dir=~/m'],
-    'inception_v3.commands.predict.__main__': ['~/absent', '--model=~/m'],
-    'inception_v3.commands.features.__main__': ['~/absent', '--model=~/m', '--out=~/o.npz'],
-    'inception_v3.commands.fid.__main__': ['~/absent', '--weights=~/w.pb'],
-    'inception_v3.commands.evaluate_report.__main__': ['~/absent'],
-    'inception_v3.commands.provenance.__main__': ['~/absent'],
-    'data.convert.from_folder.__main__': ['~/absent', '~/out'],
-    'data.audit.__main__': ['~/absent'],
-    'data.convert.tar_shards.__main__': ['list', '~/absent'],
-    'data.convert.cifar10.__main__': ['~/absent', '--data_dir=~/out'],
-    'studies.compare': ['~/absent', '~/b', '--out=~/o'],
-}
-
-
-@pytest.mark.parametrize('module', sorted(COMMANDS))
-def test_commands__expand_the_home_folder(module: str, home: str, capsys: Any, monkeypatch: Any) -> None:
-    argv = COMMANDS[module]
-    monkeypatch.setattr(sys, 'argv', [module, *argv])
-    main = importlib.import_module(module).main
-    takes_argv: List[str] = [*main.__code__.co_varnames[: main.__code__.co_argcount]]
-    try:
-        if not takes_argv:
-            main()
-        else:
-            main(sys.argv if module == 'inception_v3.main' else argv)
-    except SystemExit:
-        pass
-    out, err = capsys.readouterr()
-    assert f'{home}/absent' in out + err and '~' not in err
-    assert not (pathlib.Path(home) / '~').exists()
 
 
 def test_every_parser_expands_the_home_folder() -> None:

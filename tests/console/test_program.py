@@ -47,7 +47,10 @@ def test_program_run__an_error_for_the_user_is_its_message_and_exit_code(
     assert (captured.out, captured.err) == ('', 'error: text\n')
 
 
-def test_program_run__ctrl_c_is_exit_code_130_with_the_commands_message(capsys: Any) -> None:
+def test_program_run__exit_codes_of_commands_defects_and_ctrl_c(capsys: Any) -> None:
+    assert (program.run(lambda screen: None), program.run(lambda screen: 2)) == (0, 2)
+    with pytest.raises(ZeroDivisionError):
+        program.run(raising(ZeroDivisionError()))
     assert program.run(raising(KeyboardInterrupt()), on_interrupt='nothing was written') == 130
     assert capsys.readouterr().err == 'error: nothing was written\n'
 
@@ -71,16 +74,6 @@ def test_program_run__verbose_shows_the_traceback_of_a_system_error() -> None:
             program.run(command)
     finally:
         set_up_logging(Screen(sys.stderr), verbose=False)
-
-
-def test_program_run__a_defect_is_not_caught() -> None:
-    with pytest.raises(ZeroDivisionError):
-        program.run(raising(ZeroDivisionError()))
-
-
-def test_program_run__the_commands_own_exit_code_is_returned() -> None:
-    assert program.run(lambda screen: None) == 0
-    assert program.run(lambda screen: 2) == 2
 
 
 @pytest.mark.program

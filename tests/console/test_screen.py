@@ -10,7 +10,7 @@ from console import progress
 from console import screen as screens
 from console.log import logger
 from console.messages import shown
-from console.screen import Screen, duration, failure, set_up_logging
+from console.screen import Screen, duration, set_up_logging
 
 ERASE = '\r\x1b[K'
 
@@ -124,10 +124,6 @@ def test_set_up_logging__shows_the_log_of_tensorflow_only_if_verbose(verbose: bo
     assert [line.split()[1] for line in written(stream).splitlines()] == ['ours', *(['theirs'] if verbose else [])]
 
 
-def test_failure__is_the_first_line_of_an_error() -> None:
-    assert failure(OSError('No space left\nat node x')) == 'No space left'
-
-
 @pytest.mark.parametrize(
     ('seconds', 'text'),
     [(0, '0:00'), (59.4, '0:59'), (59.6, '1:00'), (3599.4, '59:59'), (3600, '1:00:00'), (36610, '10:10:10')],
@@ -176,8 +172,3 @@ def test_bar__length_is_proportional() -> None:
 )
 def test_shown__is_printable_and_at_most_80_characters_of_the_value(value: Any, text: str) -> None:
     assert shown(value) == text
-
-
-def test_shown__shortens_in_the_middle() -> None:
-    assert shown('0123456789', 6) == '012...789'
-    assert shown('0123456789', 10) == '0123456789'

@@ -14,8 +14,8 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run import checkpoints, trainer_lock
 from inception_v3.run.checkpoints import CheckpointError, step_of
-from inception_v3.run.evaluations import Evaluation, append_evaluation
-from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.history import Evaluation, append_evaluation
+from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.skipped_records import BadRecords
 from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import save_step

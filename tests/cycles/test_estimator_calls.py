@@ -13,13 +13,13 @@ from data.records import DataError
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run import digests
+from inception_v3.run import history
 from inception_v3.run.checkpoints import latest_step
-from inception_v3.run.evaluations import append_evaluation, read_evaluations
 from inception_v3.run.failures import InterruptedTrainingError, TrainingError
+from inception_v3.run.history import append_evaluation, read_evaluations
 from inception_v3.run.hooks.progress import EvaluationProgress
-from inception_v3.run.hooks.recovery import RecoveryLimitHook
 from inception_v3.run.hooks.saving import CheckpointFitsHook
+from inception_v3.run.hooks.stopping import RecoveryLimitHook
 from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
@@ -108,19 +108,6 @@ def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, 
     assert drawn == [2]
 
 
-def test_training__has_the_intervals_of_the_flags(config: Config, monkeypatch: Any) -> None:
-    made: Dict[str, Any] = {}
-
-    def noted(name: str) -> Any:
-        return lambda *given, **more: made.update({name: given}) or mock.MagicMock()
-
-    for name in ('CheckpointHook', 'StepLines', 'ProfiledSteps', 'workers_of'):
-        monkeypatch.setattr(train_and_evaluate, name, noted(name))
-    changed = dataclasses.replace(config, save_checkpoints_secs=7, log_steps=3, profile_steps='3,5')
-    run_of(changed, Estimator(str(config.model_dir), reached=4)).train(4)
-    assert (made['CheckpointHook'][1], made['StepLines'][-1], made['ProfiledSteps'][0].profiled_steps) == (7, 3, (3, 5))
-
-
 @pytest.mark.parametrize(
     ('changes', 'count'),
     [
@@ -189,7 +176,7 @@ def test_evaluation__records_no_useless_result(
 def test_recorded_evaluation__has_the_same_digest_weights_and_images(config: Config) -> None:
     model_dir = str(config.model_dir)
     save_step(model_dir, 7)
-    recorded = EVALUATION._replace(images=359, digest=digests.of_index(f'{model_dir}/model.ckpt-7'))
+    recorded = EVALUATION._replace(images=359, digest=history.digest_of_index(f'{model_dir}/model.ckpt-7'))
     others: List[Dict[str, Any]] = [{'weights': 'raw'}, {'images': 8}, {'fingerprint': 'f'}]
     # Other weights of the same step, and an evaluation by a version that recorded no digests.
     others += [{'digest': 'd'}, {'digest': ''}]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.run import origin, saved_model
 from inception_v3.run.checkpoints import CheckpointError
@@ -155,7 +154,7 @@ def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any,
         present.append(os.path.exists(left))
         return 'path'
 
-    monkeypatch.setattr(train_and_evaluate, 'export_saved_model', look)
+    monkeypatch.setattr(saved_model, 'export_saved_model', look)
     assert 'SavedModel  path' in execute(config)
     assert present == [False] and os.path.exists(of_another)
 

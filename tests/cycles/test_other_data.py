@@ -19,7 +19,7 @@ from inception_v3.commands.predict import classifier
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
-from inception_v3.run import origin, starts, trained_data
+from inception_v3.run import history, origin
 from inception_v3.train_and_evaluate import most_accurate
 from tests.support.runs import evaluated_steps, evaluations, execute
 
@@ -73,7 +73,7 @@ def test_resumption__is_refused_on_a_data_set_of_other_classes(own: Config) -> N
     for config in (longer, dataclasses.replace(longer, mode='train'), own):
         with pytest.raises(ConfigError, match=f'{message}fingerprint: {fingerprint[:12]} -> f{{12}}\\. .* --model_dir'):
             execute(config)
-    assert evaluated_steps(own) == [2, 4, 5] and len(starts.read(str(own.model_dir))) == 1
+    assert evaluated_steps(own) == [2, 4, 5] and len(history.read_starts(str(own.model_dir))) == 1
 
 
 @pytest.mark.program
@@ -82,11 +82,11 @@ def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, cap
     fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
     execute(dataclasses.replace(longer, allow_other_data_set=True))
     assert 'warning: ' in caplog.text
-    old, new = starts.read(str(own.model_dir))
+    old, new = history.read_starts(str(own.model_dir))
     assert (old.fingerprint, new.fingerprint) == (fingerprint, 'f' * 64)
     assert new.config['allow_other_data_set'] is True and new.info and new.info.class_names[1] == 'bird'
     # The checkpoint of step 5 has learned the digits; that of step 6 the birds.
-    before, now = (trained_data.of_checkpoint(own, f'{own.model_dir}/model.ckpt-{step}') for step in (5, 6))
+    before, now = (history.trained_data_of(own, f'{own.model_dir}/model.ckpt-{step}') for step in (5, 6))
     assert (before.class_names[1], before.earlier, now.class_names[1], now.note) == ('0', (), 'bird', '')
     assert [each.partition(':')[0] for each in now.earlier] == ['digits'] and fingerprint in now.earlier[0]
     # The run now belongs to the birds.
@@ -105,13 +105,13 @@ def test_resumption__without_a_description_compares_the_files(own: Config) -> No
     os.remove(f'{own.data_dir}/dataset.json')
     rewrite_starts(own, description=None, data_set='', fingerprint='')
     checkpoint = f'{own.model_dir}/model.ckpt-5'
-    trained_data.check(own, None, checkpoint)
+    history.check_data_set(own, None, checkpoint)
     one, other = sorted(pathlib.Path(own.data_dir).glob('train-*'))[:2]
     one.write_bytes(other.read_bytes())
     with pytest.raises(ConfigError, match=' has learned: train files: '):
-        trained_data.check(own, None, checkpoint)
+        history.check_data_set(own, None, checkpoint)
     with pytest.raises(ConfigError, match=' has learned: use_data: real -> fake'):
-        trained_data.check(dataclasses.replace(own, use_data='fake'), None, checkpoint)
+        history.check_data_set(dataclasses.replace(own, use_data='fake'), None, checkpoint)
 
 
 def test_resumption__of_an_earlier_version_compares_what_it_recorded(own: Config, caplog: Any) -> None:
@@ -124,7 +124,7 @@ def test_resumption__of_an_earlier_version_compares_what_it_recorded(own: Config
     ):
         execute(longer)
     rewrite_starts(own, description=None, samples=None, fingerprint='')
-    trained_data.check(longer, dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5')
+    history.check_data_set(longer, dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5')
     assert '5 has no record of its data set, which cannot be compared' in caplog.text
 
 
@@ -137,7 +137,7 @@ def test_resumption__from_a_copy_of_the_best_checkpoint_knows_its_data(own: Conf
     # Earlier versions kept the record beside the other checkpoints alone.
     os.remove(f'{own.model_dir}/best/step-5/starts.jsonl')
     best = f'{own.model_dir}/best/step-5/model.ckpt-5'
-    assert trained_data.of_checkpoint(own, best).class_names[1] == '0'
+    assert history.trained_data_of(own, best).class_names[1] == '0'
 
 
 def test_samples__are_those_of_the_content(own: Config, tmp_path: Any) -> None:
@@ -206,7 +206,7 @@ def test_names__are_those_of_the_run(own: Config) -> None:
         assert model.class_names == info.class_names
         assert 'data_set: digits -> birds' in str(model) and f'{info.fingerprint[:12]} -> ffffffffffff' in str(model)
     with pytest.raises(ConfigError, match=f' has learned: {BIRDS}'):
-        trained_data.check(
+        history.check_data_set(
             dataclasses.replace(own, mode='eval'), dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5'
         )
     # The data set may be gone.
@@ -218,13 +218,13 @@ def test_names__are_those_of_the_run(own: Config) -> None:
 def test_names__of_an_earlier_version_are_those_of_the_same_data_set_alone(own: Config) -> None:
     checkpoint = f'{own.model_dir}/model.ckpt-5'
     rewrite_starts(own, description=None, samples=None)
-    same = trained_data.of_checkpoint(own, checkpoint)
+    same = history.trained_data_of(own, checkpoint)
     assert (same.class_names[1], same.note) == ('0', '')
     rename_classes(own)
-    other = trained_data.of_checkpoint(own, checkpoint)
+    other = history.trained_data_of(own, checkpoint)
     assert other.class_names == [] and 'fingerprint: ' in other.note
     os.remove(f'{own.model_dir}/starts.jsonl')
-    unknown = trained_data.of_checkpoint(own, checkpoint)
+    unknown = history.trained_data_of(own, checkpoint)
     assert unknown.class_names[1] == 'bird' and 'has no record of its classes' in unknown.note
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
-from inception_v3.run import starts
 from inception_v3.run.checkpoints import step_of
-from tests.support.runs import FinishedRun, all_steps, evaluated_steps, evaluations, execute
+from tests.support.runs import FinishedRun, all_steps, evaluated_steps, execute
 
 IMAGES = 359
 
@@ -41,28 +40,6 @@ def test_results__are_json_lines_with_the_documented_keys(finished_run: Finished
         for name in ('top_1', 'top_5'):
             assert line[name] * IMAGES == pytest.approx(round(line[name] * IMAGES), abs=1e-3)
         assert line['cross_entropy'] > 0
-
-
-def test_run__records_its_configuration_and_start(finished_run: FinishedRun) -> None:
-    config = finished_run.config
-    with open(os.path.join(str(config.model_dir), 'config.json')) as file:
-        assert Config.from_json(file.read()) == config
-    # One command is one start, although it has three cycles.
-    (start,) = starts.read(str(config.model_dir))
-    assert (start.step, start.checkpoint) == (0, '')
-    assert start.versions['tensorflow'] == tf.__version__
-
-
-def test_summary__names_results_and_paths(finished_run: FinishedRun) -> None:
-    config, summary = finished_run
-    last = evaluations(config)[-1]
-    lines = {line.split('  ')[0]: line for line in summary.splitlines()}
-    assert f'{last.top_1:.2%}' in lines['top-1']
-    assert f'{last.top_5:.2%}' in lines['top-5']
-    assert '359 images, average weights of step 5' in lines['evaluated']
-    assert 'images/s' in lines['training']
-    assert str(config.model_dir) in lines['results']
-    assert str(config.export_dir) in lines['SavedModel']
 
 
 def read_events(folder: str) -> Dict[str, Dict[int, float]]:

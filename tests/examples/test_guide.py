@@ -13,7 +13,7 @@ from examples import guide
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.presets import PRESETS
-from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run.history import read_evaluations
 from tests.support.runs import ONE_LAYER, execute
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import flags, main, model_fn
+from inception_v3 import main, model_fn
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
@@ -195,14 +195,3 @@ def test_gpu__asked_for_but_not_visible_is_refused(
     message = capsys.readouterr().err
     assert all(part in message for part in [f'error: {flag}: ', tf.__version__, *parts]), message
     assert not model_dir.exists()
-
-
-def test_flags__cpu_and_gpu_imply_no_tpu() -> None:
-    def use_tpu(*arguments: str) -> bool:
-        return flags.parse(['main', *arguments]).config.use_tpu
-
-    assert not use_tpu('--accelerator=gpu') and not use_tpu('--accelerator=cpu')
-    assert use_tpu('--accelerator=auto') and use_tpu()
-    for contradiction in (['--tpu=node'], ['--use_tpu=True'], ['--master=grpc://a']):
-        with pytest.raises(flags.ConfigError, match='--accelerator=gpu: is the device of a run without a TPU'):
-            use_tpu('--accelerator=gpu', *contradiction)

@@ -12,8 +12,7 @@ from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.optimizers import make_optimizer
 from inception_v3.run.hooks.saving import CheckpointFitsHook
-from inception_v3.run.hooks.skipped_steps import SkippedSteps
-from inception_v3.run.hooks.step import StepHook
+from inception_v3.run.hooks.watchers import SkippedSteps, StepHook
 from tests.support.checkpoints import saved_variables
 
 RATE = 0.5

@@ -7,21 +7,21 @@ import shutil
 import signal
 import subprocess
 import tarfile
-from typing import Any, Dict, List
+from typing import List
 
 import pytest
 
 from tests.run_tpu.world import (
+    BROKEN,
     CHECKS,
     CREATE,
     DELETE,
     FLAGS,
     LIMIT,
-    MARK,
     NODE,
-    OTHER,
     PAUSE,
-    RENEW,
+    QUEUE_CREATE,
+    QUEUE_DELETE,
     RESTART,
     ROOT,
     TRAIN,
@@ -32,11 +32,6 @@ from tests.run_tpu.world import (
 from tests.support.processes import text_of, wait_for
 
 pytestmark = pytest.mark.program
-BROKEN = {'code': 1, 'says': 'ERROR: [/usr/bin/ssh] exited with return code [255].\n'}
-QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
-QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']
-QUEUE_CREATE += ['--runtime-version=tpu-vm-tf-2.15.1-se', '--spot']
-QUEUE_DELETE = [*QUEUE, 'delete', *NODE, '--force', '--quiet']
 
 
 def on_vm(world: World, action: str) -> List[List[str]]:
@@ -111,12 +106,6 @@ def test_broken_connection__neither_loses_nor_repeats_the_log(world: World) -> N
     assert str(BROKEN['says']) in done.stderr
 
 
-def test_state_that_was_cut_off__is_not_taken(world: World) -> None:
-    # The exit code 134 looks like 1 if the connection breaks before its last digits.
-    world.script(main=[{'code': 134}], log=[{'cut': -len('34.\n')}])
-    assert world.call('--create', MAX_RESTARTS='0').returncode == 134
-
-
 def test_running_program__shows_its_log(world: World) -> None:
     # Attempts to reconnect are counted from the last answer.
     world.script(main=[{'prints': 'step 1', 'waits': True, 'says': 'step 2\n'}], log=[BROKEN, {}, BROKEN])
@@ -128,29 +117,6 @@ def test_running_program__shows_its_log(world: World) -> None:
     assert text_of(str(world.folder / 'stdout')) == 'step 1\nstep 2\n'
     # Only the first of these commands is shown.
     assert len(on_vm(world, 'log')) > 3 and world.errors().count('on_vm.sh log') == 1
-
-
-def test_lost_connection__ends_the_run_and_deletes_the_vm(world: World) -> None:
-    world.script(main=[{'waits': True}], log=[BROKEN] * 9)
-    done = world.call('--create', MAX_RENEWALS='3')
-    assert (done.returncode, world.node) == (1, None)
-    assert 'stopped: no connection to node in 3 attempts' in done.stderr
-    assert world.log() == [*CHECKS, CREATE, TRAIN, PAUSE, PAUSE, DELETE]
-
-
-@pytest.mark.parametrize('moment', ['start', 'log'])
-def test_preempted_vm__is_replaced_and_the_program_started_there(world: World, moment: str) -> None:
-    # Google Cloud takes the TPU VM while the script connects; the program dies with it.
-    taken = {**BROKEN, 'node': {'state': 'PREEMPTED'}}
-    world.script(**{moment: [taken]}, main=[{'waits': True}, {}] if moment == 'log' else [])
-    done = world.call('--create', '--spot')
-    assert (done.returncode, world.node) == (0, None), done.stderr
-    create = [*CREATE, '--spot']
-    ran = [TRAIN] if moment == 'log' else []
-    assert world.log() == [*CHECKS, create, *ran, *RENEW[:-1], create, TRAIN, DELETE]
-    # Its disk is new.
-    assert len([call for call in world.log(every=True) if 'scp' in call]) == 2
-    assert 'node is PREEMPTED' in done.stderr
 
 
 def test_restarted_vm__starts_the_program_again(world: World) -> None:
@@ -165,28 +131,6 @@ def test_restarted_vm__starts_the_program_again(world: World) -> None:
     assert 'the program is gone' in world.errors()
     # Its disk is kept.
     assert len([call for call in world.log(every=True) if 'scp' in call]) == 1
-
-
-@pytest.mark.parametrize('kind', ['scp', 'start'])
-def test_new_vm__is_given_time_to_accept_connections(world: World, kind: str) -> None:
-    refused = {'code': 1, 'says': 'root@10.0.0.2: Permission denied (publickey).\n'}
-    world.script(**{kind: [refused, BROKEN]})
-    done = world.call('--create')
-    assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, PAUSE, PAUSE, TRAIN, DELETE])
-    world.forget()
-
-    world.script(**{kind: [refused] * 10})
-    done = world.call('--create')
-    assert (done.returncode, world.node) == (1, None)
-    assert world.log() == [*CHECKS, CREATE, *[PAUSE] * 9, DELETE]
-    assert 'cannot be reached in 10 attempts' in done.stderr and 'allows TCP port 22' in done.stderr
-
-
-def test_start__is_not_done_twice(world: World) -> None:
-    # The connection breaks after the program was started, and gcloud, then the script, repeat the command.
-    world.script(start=[{'cut': 0}, {'cut': 0, 'again': True}])
-    done = world.call('--create')
-    assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN, PAUSE, DELETE])
 
 
 def test_program_of_another_start__is_left_alone(world: World) -> None:
@@ -247,18 +191,6 @@ def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reac
         assert subprocess.call(['kill', '-0', str(program)], stderr=subprocess.DEVNULL) != 0
 
 
-@pytest.mark.parametrize('queued', [False, True])
-def test_vm_of_another_start__is_not_connected_to_again(world: World, queued: bool) -> None:
-    world.script(log=[{**BROKEN, 'node': {**OTHER, 'runtimeVersion': 'tpu-vm-tf-2.15.1-se'}}])
-    done = world.call('--create', *(['--queued', '--spot'] if queued else []))
-    assert done.returncode == 2
-    assert 'was made by another start' in done.stderr
-    # The queued resource is that of this start.
-    calls = [QUEUE_CREATE, TRAIN, QUEUE_DELETE] if queued else [CREATE, TRAIN]
-    assert world.log() == [*CHECKS, *calls]
-    assert (len(on_vm(world, 'log')), on_vm(world, 'stop')) == (1, [])
-
-
 def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
     script = tmp_path / '.run_tpu' / 'run_tpu' / 'on_vm.sh'
     script.parent.mkdir(parents=True)
@@ -303,23 +235,6 @@ def test_queue__is_waited_for_and_deleted_with_its_vm(world: World) -> None:
     assert world.node is None and not (world.folder / 'queue').exists()
 
 
-@pytest.mark.parametrize('state', ['FAILED', 'SUSPENDED'])
-def test_refused_queue__ends_the_run(world: World, state: str) -> None:
-    world.script(queue_create=[{'queue': {'state': state}, 'node': 'gone'}])
-    done = world.call('--create', '--queued', '--spot')
-    assert (done.returncode, world.log()) == (1, [*CHECKS, QUEUE_CREATE, QUEUE_DELETE])
-    assert f'node is {state} after its creation' in done.stderr
-    assert not (world.folder / 'queue').exists()
-
-
-def test_preempted_vm_of_a_queue__is_queued_again(world: World) -> None:
-    world.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}, {}])
-    done = world.call('--create', '--queued', '--spot')
-    assert (done.returncode, world.node) == (0, None), done.stderr
-    again = [*RESTART[:2], QUEUE_DELETE, QUEUE_CREATE, TRAIN]
-    assert world.log() == [*CHECKS, QUEUE_CREATE, TRAIN, *again, QUEUE_DELETE]
-
-
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
 def test_interrupted_queue__is_deleted(world: World, number: signal.Signals) -> None:
     world.script(queue_create=[{'queue': {'state': 'WAITING_FOR_RESOURCES'}, 'node': 'gone'}])
@@ -328,17 +243,3 @@ def test_interrupted_queue__is_deleted(world: World, number: signal.Signals) -> 
     script.send_signal(number)
     assert script.wait(timeout=LIMIT) == 128 + number
     assert world.log()[-1] == QUEUE_DELETE and not (world.folder / 'queue').exists()
-
-
-@pytest.mark.parametrize(
-    ('place', 'fields', 'part'),
-    [
-        ('node', {}, 'this TPU VM already exists and is READY'),
-        ('queue', {'state': 'ACTIVE', 'description': 'run_tpu.sh-another-1'}, 'already exists and is ACTIVE'),
-    ],
-)
-def test_queue_or_vm_of_another_start__is_kept(world: World, place: str, fields: Dict[str, Any], part: str) -> None:
-    (world.folder / place).write_text(json.dumps({**OTHER, **fields}))
-    done = world.call('--create', '--queued', '--spot')
-    assert (done.returncode, world.log()) == (2, [])
-    assert part in done.stderr and (world.folder / place).exists()

@@ -23,6 +23,7 @@ CHECKPOINT = ['gcloud', 'storage', 'cat', 'gs://bucket/inception_v3/checkpoint']
 PAUSE = ['sleep', '0']
 ASK = [CHECKPOINT, PAUSE]
 NOT_FOUND = "ERROR: (gcloud) NOT_FOUND: Resource 'projects/project/locations/us-central1-b/nodes/node' was not found\n"
+NAMES = ('preflight', 'create', 'delete', 'ls')
 SILENT = {'code': 1}  # A failure without a message.
 OTHER = {'state': 'READY', 'acceleratorType': 'v2-8', 'description': ''}
 
@@ -36,7 +37,12 @@ PREFLIGHT = ['./run', '--tf=2.15', 'inception-v3', 'preflight', '--topology=v2-8
 TRAIN = ['./run', '--tf=image', 'python', '-m', 'inception_v3.main', '--tpu=local', *FLAGS]
 CHECKS = [LIST_BUCKET, PREFLIGHT]
 RESTART = [*ASK, TRAIN]
-RENEW = [*ASK, DELETE, CREATE]
+
+QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
+QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']
+QUEUE_CREATE += ['--runtime-version=tpu-vm-tf-2.15.1-se', '--spot']
+QUEUE_DELETE = [*QUEUE, 'delete', *NODE, '--force', '--quiet']
+BROKEN = {'code': 1, 'says': 'ERROR: [/usr/bin/ssh] exited with return code [255].\n'}
 
 # For a TPU node, the program runs on this machine.
 CLUSTER = ['--tpu=node', '--tpu_zone=us-central1-b', '--gcp_project=project']
@@ -111,9 +117,12 @@ class World:
 
     def existing_node(self, **fields: str) -> None:
         """Makes a node that another start created."""
-        versions = {'tensorflowVersion': '1.15', 'runtimeVersion': 'tpu-vm-tf-2.15.1-se'}
-        (self.folder / 'node').write_text(json.dumps({**OTHER, **versions, **fields}))
+        self.existing('node', **{'tensorflowVersion': '1.15', 'runtimeVersion': 'tpu-vm-tf-2.15.1-se', **fields})
         (self.folder / 'vm').mkdir(exist_ok=True)
+
+    def existing(self, place: str, **fields: Any) -> None:
+        """Makes a resource of another start."""
+        (self.folder / place).write_text(json.dumps({**OTHER, **fields}))
 
     def start(
         self, *arguments: str, shell: Sequence[str] = ('/bin/sh',), output: Optional[int] = None, **environment: Any
@@ -143,6 +152,17 @@ class World:
         """The commands that ran, in order; if `every`, also those that ask for a TPU, copy to it or connect to it."""
         calls = [unmarked(json.loads(line)) for line in text_of(str(self.folder / 'log')).splitlines()]
         return [call for call in calls if every or not {'describe', 'list', 'scp', 'ssh'} & set(call)]
+
+    @property
+    def course(self) -> str:
+        """The names of the commands that ran, in order, with those of queued resources marked."""
+
+        def name_of(call: Sequence[str]) -> str:
+            words = [('sleep', 'pause'), ('main', 'train'), ('cat', 'checkpoint'), *((each, each) for each in NAMES)]
+            found = next(name for word, name in words if any(part.endswith(word) for part in call[:6]))
+            return f'queue_{found}' if 'queued-resources' in call else found
+
+        return ' '.join(map(name_of, self.log()))
 
     def forget(self) -> None:
         """Empties the log and lets the next command that waits, wait."""

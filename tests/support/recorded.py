@@ -7,9 +7,9 @@ from console.tensorflow_versions import tf
 from data.files import write_whole
 from data.json_lines import append_line
 from inception_v3.config import Config
-from inception_v3.run import starts
-from inception_v3.run.evaluations import Evaluation, append_evaluation
+from inception_v3.run import history
 from inception_v3.run.files import CONFIG_FILE
+from inception_v3.run.history import Evaluation, append_evaluation
 from studies.report.runs import Case, Run, TrainingPoint
 
 OF_300_STEPS = Config(train_steps=300)
@@ -69,8 +69,8 @@ def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> 
     """Writes config.json, starts.jsonl and results.jsonl of a run."""
     tf.io.gfile.makedirs(model_dir)
     write_whole(os.path.join(model_dir, CONFIG_FILE), config.to_json())
-    started = starts.this_start(config, None)._asdict()
-    append_line(os.path.join(model_dir, starts.STARTS_FILE), started)
+    started = history.this_start(config, None)._asdict()
+    append_line(os.path.join(model_dir, history.STARTS_FILE), started)
     for each in evaluations:
         append_evaluation(model_dir, each)
 

@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import FIX
 from console.tensorflow_versions import tf
-from inception_v3.run import digests
+from inception_v3.run import history
 from inception_v3.run.checkpoints import CheckpointError
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
@@ -25,7 +25,7 @@ def test_read__takes_a_model_dir_or_a_checkpoint(finished_run: FinishedRun) -> N
     assert newest.has_averages and newest.config == finished_run.config
     np.testing.assert_equal(newest.values, saved_variables(model_dir))
     # The digest that provenance shows.
-    assert newest.digest == digests.of_checkpoint(newest.path)
+    assert newest.digest == history.digest_of_checkpoint(newest.path)
     older = sources.read(os.path.join(model_dir, 'model.ckpt-2'))
     assert older.step == 2 and older.digest != newest.digest
 

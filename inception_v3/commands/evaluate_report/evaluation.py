@@ -22,14 +22,13 @@ from inception_v3.data_set import check_files, description_of, is_counted
 from inception_v3.input import device_images
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run import digests, trained_data, trained_model
-from inception_v3.run.evaluations import RESULTS_FILE, Evaluation, read_evaluations
+from inception_v3.run import history, trained_model
 from inception_v3.run.failures import TrainingError, bad_records_explained
 from inception_v3.run.files import check_writable
+from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
 from inception_v3.run.memory.estimate import check_fits
 from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.trained_model import TrainedModel
-from inception_v3.train_and_evaluate import evaluation_of
 from preprocessing.preprocessings import preprocessing_for
 
 # The batches of a TPU run do not fit into the memory of a laptop.
@@ -85,7 +84,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
     screen.update(f'preparing to evaluate {model.checkpoint}')
-    digest = digests.of_index(model.checkpoint)
+    digest = history.digest_of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
@@ -101,7 +100,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
     evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
-    learned = trained_data.of_checkpoint(model.config, model.checkpoint)
+    learned = history.trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
     report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)

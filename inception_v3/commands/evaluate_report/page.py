@@ -19,7 +19,7 @@ from inception_v3.commands import drawing
 from inception_v3.commands.drawing import Look
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
 from inception_v3.commands.thumbnails import Thumbnails
-from inception_v3.run.evaluations import Evaluation, shows_top_5
+from inception_v3.run.history import Evaluation, shows_top_5
 
 JSON_FILE = 'report.json'
 _PAIRS_SHOWN = 20

@@ -20,7 +20,7 @@ from inception_v3.commands.export import prepare
 from inception_v3.commands.export.formats import FORMATS, ExportError, of_variables
 from inception_v3.commands.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
 from inception_v3.config import ConfigError
-from inception_v3.run import card, origin, trained_data, trained_model
+from inception_v3.run import card, history, origin, trained_model
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.files import check_writable
 
@@ -41,7 +41,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config
-    learned = trained_data.of_checkpoint(config, model.checkpoint)
+    learned = history.trained_data_of(config, model.checkpoint)
     if learned.note:
         logger.info('warning: %s', learned.note)
     is_calibrated = any(each.is_calibrated for each in formats.values())
@@ -147,7 +147,7 @@ def _right(logits: np.ndarray, labels: np.ndarray) -> int:
     return int((logits.max(axis=1) == logits[np.arange(len(labels)), labels]).sum())
 
 
-def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: trained_data.TrainedData) -> None:
+def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: history.TrainedData) -> None:
     """Writes what stands beside an export."""
     config = network.config
     contents = [

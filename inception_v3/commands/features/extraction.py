@@ -23,7 +23,7 @@ from inception_v3.input import infeed
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import digests, trained_model
+from inception_v3.run import history, trained_model
 from inception_v3.run.memory.estimate import bytes_per_image, check_batch
 from inception_v3.weights.model_dir import digest_of_values, is_complete
 from preprocessing.decoding import decode_image
@@ -105,7 +105,7 @@ def of_run(path: str, layer: str) -> Extractor:
         outputs = {FEATURES: Endpoints(graph).features(layer)}
         session = tf.Session(graph=graph)
         model.restore(session)
-        return Extractor(checkpoint, digests.of_checkpoint(checkpoint), session, encoded, image, images, outputs)
+        return Extractor(checkpoint, history.digest_of_checkpoint(checkpoint), session, encoded, image, images, outputs)
 
 
 def of_2015(path: str, layer: str) -> Extractor:

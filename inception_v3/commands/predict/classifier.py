@@ -14,7 +14,7 @@ from data.image_files import UnreadableError, why_undecodable
 from inception_v3.config import ConfigError
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from inception_v3.run import origin, trained_data, trained_model
+from inception_v3.run import history, origin, trained_model
 from inception_v3.run.files import CONFIG_FILE
 from inception_v3.run.memory.estimate import bytes_per_image, check_fits
 from inception_v3.run.origin import Origin
@@ -72,7 +72,7 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
     config = model.config
     # One image must fit, whatever sizes the run's configuration claims.
     check_fits(dataclasses.replace(config, mode='eval', eval_batch_size=1, use_tpu=False), eval_flag='batch_size')
-    learned = trained_data.of_checkpoint(config, model.checkpoint)
+    learned = history.trained_data_of(config, model.checkpoint)
     if not learned.class_names:
         logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
     with tf.Graph().as_default() as graph:

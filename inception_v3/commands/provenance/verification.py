@@ -10,9 +10,8 @@ from console import processes
 from console.errors import CommandError
 from data import remote
 from inception_v3.config import Config
-from inception_v3.run import first_steps, starts
-from inception_v3.run.first_steps import Step
-from inception_v3.run.starts import Start
+from inception_v3.run import history
+from inception_v3.run.history import FirstStep, Start
 
 
 class CannotVerifyError(CommandError):
@@ -30,7 +29,7 @@ class Verification(NamedTuple):
     """
 
     compared: List[int]
-    different: Optional[Tuple[Step, Step]]
+    different: Optional[Tuple[FirstStep, FirstStep]]
     old_start: Start
     new_start: Start
 
@@ -45,9 +44,9 @@ def verify(model_dir: str, steps: Optional[int]) -> Verification:
     Raises:
       CannotVerifyError: the run cannot be repeated; the message gives the reason.
     """
-    all_starts, recorded = starts.read(model_dir), first_steps.read(model_dir)
+    all_starts, recorded = history.read_starts(model_dir), history.read_first_steps(model_dir)
     if not all_starts:
-        path = os.path.join(model_dir, starts.STARTS_FILE)
+        path = os.path.join(model_dir, history.STARTS_FILE)
         raise CannotVerifyError(f'{path}: contains no start of training; name the model_dir of a run.')
     # A run that was killed before its first checkpoint starts at step 0 again.
     from_zero = [start for start in all_starts if start.step == 0]
@@ -61,7 +60,7 @@ def verify(model_dir: str, steps: Optional[int]) -> Verification:
     elif config.use_tpu and not config.is_emulated:
         reason = 'the run was on a TPU. Only runs on the CPU and on emulated cores can be verified.'
     elif not recorded:
-        reason = f'{first_steps.FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'
+        reason = f'{history.FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'
     elif steps and steps > recorded[-1].step:
         reason = f'--steps={steps}: the run recorded only its first {recorded[-1].step} steps.'
     if reason:
@@ -69,8 +68,8 @@ def verify(model_dir: str, steps: Optional[int]) -> Verification:
     last = next(step.step for step in recorded if step.step >= (steps or recorded[-1].step))
     with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
         _run(_repetition_of(config, start.directory, folder, last))
-        repeated = {step.step: step for step in first_steps.read(folder)}
-        (new_start,) = starts.read(folder)
+        repeated = {step.step: step for step in history.read_first_steps(folder)}
+        (new_start,) = history.read_starts(folder)
     pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated and step.step <= last]
     # Compared as text, so that a loss of NaN equals itself.
     different = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), None)

@@ -17,7 +17,7 @@ from inception_v3.commands.weights.changes import change_images, without
 from inception_v3.commands.weights.choices import TARGETS
 from inception_v3.commands.weights.foreign import Weights
 from inception_v3.config import Config
-from inception_v3.run import starts
+from inception_v3.run import history
 from inception_v3.run.checkpoints import PREFIX
 from inception_v3.weights.model_dir import LIST_FILE, latest_checkpoint
 from inception_v3.weights.patterns import HEAD
@@ -172,7 +172,7 @@ def import_into(
     write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
     # The data set names the classes of the weights, as it does of weights that a run trains.
     if weights.num_classes:
-        starts.record(config, info)
+        history.write_start(config, info)
     # The list comes last: with it, the folder is complete.
     write_whole(os.path.join(model_dir, LIST_FILE), f'model_checkpoint_path: "{PREFIX}-0"\n')
     changed = [name for name in _SETTINGS if getattr(config, name) != getattr(Config(), name)]

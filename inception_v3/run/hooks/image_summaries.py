@@ -32,14 +32,8 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
     The input pipeline's own functions make them in a separate graph, so the training graph stays the same. The tags are
     `train_images/NUMBER LABEL, before` and `…, distorted`, or `eval_images/…, before` and `…, cropped`.
 
-    Args:
-      config: of the run.
-      is_training: distort the images as training does at `step`; otherwise prepare them as evaluation does.
-      class_names: by label; empty if the labels have no names.
-      step: the number of completed steps.
-
-    Raises:
-      tf.errors.InvalidArgumentError, tf.errors.DataLossError: a record cannot be used, as in the input pipeline.
+    In training, the images are distorted as after `step` completed steps. A record that cannot be used is an error, as
+    in the input pipeline.
     """
     if config.seed is None:
         # Any records will do. Filling the usual shuffle buffer would read a thousand records to show a few.

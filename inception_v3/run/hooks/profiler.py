@@ -1,29 +1,43 @@
-"""Profiles the steps of `--profile_steps`."""
+"""Profiles the steps of `--profile_steps` with TensorFlow's profiler, whose interface differs between the versions.
+
+1.15 writes a `Trace`, which the Profile page of its own TensorBoard shows. 2.15 writes an `XSpace`, which TensorBoard
+shows with the package tensorboard-plugin-profile. Both are in `plugins/profile` of model_dir.
+"""
 
 import contextlib
 import os
 import threading
 import time
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Sequence
 
-from console import tensorflow_profiler
 from console.log import logger
 from console.tensorflow_versions import tf
 from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.run import profile
 from inception_v3.run.files import now
-from inception_v3.run.hooks.step import Step, Watcher
-from inception_v3.run.profiling import profile
+from inception_v3.run.hooks.watchers import Step, Watcher
+from inception_v3.run.profile import Event
 from inception_v3.tpu import topology
 
+try:
+    from tensorflow.python.profiler import profiler_client
+    from tensorflow.python.profiler import profiler_v2 as profiler
+except ImportError:
+    from tensorflow.python.eager import profiler, profiler_client
+_IS_1 = tf.__version__.startswith('1.')
+_HOST = '/host:CPU'
 # The port of a TPU worker's profiler, beside that of its sessions:
 # https://www.tensorflow.org/api_docs/python/tf/profiler/experimental/client/trace
 _SESSIONS_PORT, _PROFILER_PORT = ':8470', ':8466'
-_GRPC = 'grpc://'
 # Milliseconds to trace a TPU for, as long as no step has been timed.
 _UNTIMED_TRACE = 2000
 # Seconds to wait for the trace of a TPU's workers after its steps.
 _PATIENCE = 60
+
+
+class ProfilerError(Exception):
+    """The profiler cannot be started or stopped, or the trace cannot be read."""
 
 
 def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> List[str]:
@@ -35,22 +49,107 @@ def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> List[s
         return []
     jobs = run_config.cluster_spec.as_dict() if run_config.cluster_spec else {}
     tasks = [task for job in jobs.values() for task in job] or [run_config.master]
-    return [address.replace(_GRPC, '').replace(_SESSIONS_PORT, _PROFILER_PORT) for address in tasks]
+    return [address.replace('grpc://', '').replace(_SESSIONS_PORT, _PROFILER_PORT) for address in tasks]
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Raises ProfilerError in place of TensorFlow's errors; that of 1.15 for a second profile has no class in 2.15."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (tf.errors.OpError, RuntimeError)) or 'ProfilerAlreadyRunning' in type(error).__name__:
+            raise ProfilerError(getattr(error, 'message', '') or str(error))
+        raise
+
+
+def start(folder: str) -> None:
+    """Starts to trace this process; `stop` writes the trace to the folder."""
+    with _explained():
+        profiler.start() if _IS_1 else profiler.start(folder)
+
+
+def stop(folder: str, writes: bool = True) -> None:
+    """Stops tracing, and writes the trace or discards it."""
+    with _explained():
+        if not _IS_1:
+            profiler.stop(writes)
+            return
+        trace = profiler.stop()
+        if writes:
+            profiler.save(folder, trace)
+
+
+def trace_workers(addresses: Sequence[str], folder: str, milliseconds: int) -> None:
+    """Traces the processes of other machines, at their profilers' addresses, and waits for the end.
+
+    The workers must be able to write to the folder.
+    """
+    trace = profiler_client.start_tracing if _IS_1 else profiler_client.trace
+    with _explained():
+        trace(addresses[0], folder, milliseconds, ','.join(addresses))
+
+
+def newest(folder: str) -> str:
+    """The folder of the newest trace in a model_dir; empty if there is none."""
+    parent = os.path.join(folder, 'plugins', 'profile')
+    names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
+    return os.path.join(parent, names[-1].rstrip('/')) if names else ''
+
+
+def events_in(trace: str) -> List[Event]:
+    """The events of the traces in the folder that `newest` names."""
+    found: List[Event] = []
+    with _explained():
+        for name in sorted(tf.io.gfile.listdir(trace)):
+            read = _events_of_trace if name.endswith('trace') else _events_of_xspace
+            if name.endswith(('trace', '.xplane.pb')):
+                with tf.io.gfile.GFile(os.path.join(trace, name), 'rb') as file:
+                    found += read(file.read())
+    if not found:
+        raise ProfilerError(f'{trace}: the trace is empty')
+    return found
+
+
+def _event(device: str, thread: str, name: str, start: float, picoseconds: int) -> Event:
+    return Event('' if device == _HOST else device, thread, name, start, start + picoseconds / 1e9)
+
+
+def _events_of_trace(content: bytes) -> Iterator[Event]:
+    from tensorflow.core.protobuf import trace_events_pb2
+
+    trace = trace_events_pb2.Trace.FromString(content)
+    for event in trace.trace_events:
+        device = trace.devices[event.device_id]
+        thread = f'{device.resources[event.resource_id].name}/{event.resource_id}'
+        # The name itself is the type of an operation alone.
+        name = event.args.get('long name', event.name)
+        yield _event(device.name, thread, name, event.timestamp_ps / 1e9, event.duration_ps)
+
+
+def _events_of_xspace(content: bytes) -> Iterator[Event]:
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    for plane in xplane_pb2.XSpace.FromString(content).planes:
+        for line in plane.lines if plane.name.startswith((_HOST, '/device:')) else ():
+            for event in line.events:
+                # Arguments follow a number sign.
+                name = plane.event_metadata[event.metadata_id].name.split('#')[0]
+                start = line.timestamp_ns / 1e6 + event.offset_ps / 1e9
+                yield _event(plane.name, line.name or str(line.id), name, start, event.duration_ps)
 
 
 class ProfiledSteps(Watcher):
     """Traces the steps of `--profile_steps`, and writes their profile to model_dir.
 
     It reads the clock and the profiler, and changes neither the graph nor the session: the weights of a run are the
-    same with and without it. A failure of the profiler is logged; training continues.
-
-    Args:
-      config: of the run.
-      workers: traces these over the network; without any, this process is traced.
+    same with and without it. A failure of the profiler is logged; training continues. Without workers to trace over the
+    network, this process is traced.
     """
 
-    def __init__(self, config: Config, workers: Optional[List[str]] = None):
+    def __init__(self, config: Config, workers: Sequence[str] = ()):
         self._config = config
+        self._flag = f'--profile_steps={config.profile_steps}'
         self._folder = str(config.model_dir)
         self._first, self._last = config.profiled_steps
         self._per_call = config.iterations if config.use_tpu else 1
@@ -64,81 +163,60 @@ class ProfiledSteps(Watcher):
 
     def session_began(self, session: Any, begin: int, now: float) -> None:
         """Starts the profile if its first step comes next; logs if all of its steps are done already."""
-        if self._has_ended:
-            return
-        flag = f'--profile_steps={self._config.profile_steps}'
-        if begin >= self._last:
+        if begin >= self._last and not self._has_ended:
             self._has_ended = True
-            logger.info('%s: nothing is profiled; the run is at step %d already', flag, begin)
-            return
-        if begin >= self._first:
-            logger.info(
-                '%s: the profile begins with step %d, because the run resumes after step %d', flag, begin + 1, begin
-            )
+            logger.info('%s: nothing is profiled; the run is at step %d already', self._flag, begin)
+        elif begin >= self._first and not self._has_ended:
+            text = '%s: the profile begins with step %d, because the run resumes after step %d'
+            logger.info(text, self._flag, begin + 1, begin)
         self._before = []
         self._start_if_next(Step(begin, 0.0, now))
 
     def step_done(self, session: Any, done: Step) -> None:
         """Starts the profile before its first step, and writes it after its last one."""
-        if self._has_ended:
-            return
-        if not self._calls:
+        if self._calls:
+            self._calls.append(done)
+            if done.step >= self._last:
+                self._finish()
+        elif not self._has_ended:
             self._before.append(done)
             self._start_if_next(done)
-            return
-        self._calls.append(done)
-        if done.step >= self._last:
-            self._finish()
 
     def session_ended(self) -> None:
         """Writes a profile of the steps that were done, if training ends before the last step.
 
         If none was done, because an evaluation comes before the first, the next session starts the profile again.
         """
-        if self._has_ended or not self._calls:
-            return
         if len(self._calls) > 1:
             self._finish()
-            return
-        self._discard()
-        self._calls, self._tracing = [], None
+        elif self._calls:
+            self._discard()
 
     def abandon(self) -> None:
         """Discards an unfinished profile, after an error of training."""
-        if self._has_ended or not self._calls:
-            return
-        logger.info(
-            '--profile_steps=%s: training ended during the profile, which is discarded', self._config.profile_steps
-        )
-        self._has_ended = True
-        self._discard()
-
-    def _discard(self) -> None:
-        if self._tracing:
-            self._tracing.join(_PATIENCE)
-        else:
-            with self._failures_logged():
-                tensorflow_profiler.stop(self._folder, writes=False)
+        if self._calls:
+            logger.info('%s: training ended during the profile, which is discarded', self._flag)
+            self._has_ended = True
+            self._discard()
 
     def _start_if_next(self, done: Step) -> None:
-        if done.step + self._per_call < self._first:
+        if self._has_ended or done.step + self._per_call < self._first:
             return
         with self._failures_logged():
             if self._workers:
                 self._tracing = threading.Thread(target=self._trace, daemon=True)
                 self._tracing.start()
             else:
-                tensorflow_profiler.start(self._folder)
+                start(self._folder)
             self._cpu = time.process_time()
             self._calls = [done._replace(time=time.monotonic())]
 
     def _trace(self) -> None:
         """Traces the workers, on a thread of its own, for about as long as the steps take."""
-        steps = max(self._per_call, self._last - self._first + 1)
         usual = self._usual_ms()
+        steps = max(self._per_call, self._last - self._first + 1)
         with self._failures_logged():
-            duration = max(1, round(usual * steps)) if usual else _UNTIMED_TRACE
-            tensorflow_profiler.trace_workers(self._workers or [], self._folder, duration)
+            trace_workers(self._workers, self._folder, max(1, round(usual * steps)) if usual else _UNTIMED_TRACE)
 
     def _usual_ms(self) -> Optional[float]:
         # The first call of a session builds kernels and fills the pipeline.
@@ -147,24 +225,30 @@ class ProfiledSteps(Watcher):
             return None
         return 1000 * (timed[-1].time - timed[0].time) / (timed[-1].step - timed[0].step)
 
-    def _finish(self) -> None:
-        cpu = time.process_time() - self._cpu
-        self._has_ended = True
+    def _discard(self) -> None:
+        self._calls = []
         with self._failures_logged():
             if self._tracing:
                 self._tracing.join(_PATIENCE)
-                for run in tensorflow_profiler.runs(self._folder)[-1:]:
-                    logger.info(
-                        'the trace of the TPU is in %s: tensorboard --logdir=%s, page Profile', run, self._folder
-                    )
-                return
-            tensorflow_profiler.stop(self._folder)
-            self._write(cpu)
+            else:
+                stop(self._folder, writes=False)
 
-    def _write(self, cpu: float) -> None:
-        config, calls = self._config, self._calls
-        steps = calls[-1].step - calls[0].step
-        events = tensorflow_profiler.events(tensorflow_profiler.runs(self._folder)[-1])
+    def _finish(self) -> None:
+        cpu, calls = time.process_time() - self._cpu, self._calls
+        self._has_ended, self._calls = True, []
+        with self._failures_logged():
+            if self._tracing:
+                self._tracing.join(_PATIENCE)
+                trace = newest(self._folder)
+                if trace:
+                    logger.info('the trace of the TPU is in %s: tensorboard --logdir=%s', trace, self._folder)
+            else:
+                stop(self._folder)
+                self._write(calls, cpu)
+
+    def _write(self, calls: List[Step], cpu: float) -> None:
+        config, steps = self._config, calls[-1].step - calls[0].step
+        events = events_in(newest(self._folder))
         device = 'a GPU' if any(event.device for event in events) else 'the CPU, which also prepares the images'
         if config.use_tpu:
             device = f'a TPU with {config.num_shards} cores'
@@ -191,6 +275,6 @@ class ProfiledSteps(Watcher):
         """Logs a failure of the profiler, and ends the profile."""
         try:
             yield
-        except tensorflow_profiler.ProfilerError as error:
-            self._has_ended = True
-            logger.info('--profile_steps=%s: the steps cannot be profiled: %s', self._config.profile_steps, error)
+        except ProfilerError as error:
+            self._has_ended, self._calls = True, []
+            logger.info('%s: the steps cannot be profiled: %s', self._flag, error)

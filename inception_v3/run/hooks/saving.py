@@ -21,11 +21,6 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
 
     Unlike TensorFlow's own hook, it does not save a restored checkpoint again. TensorFlow empties the index of that
     checkpoint before rewriting it, and a kill in between would lose the checkpoint.
-
-    Args:
-      model_dir: the folder for the checkpoints.
-      save_secs: the time between checkpoints, in seconds.
-      steps_per_run: the number of steps per session call, a TPU's `--iterations`.
     """
 
     def __init__(self, model_dir: str, save_secs: int, steps_per_run: int):

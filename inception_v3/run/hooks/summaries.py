@@ -11,9 +11,8 @@ from data import remote
 from inception_v3.config import Config
 from inception_v3.host_call import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.evaluations import Evaluation, read_evaluations
-from inception_v3.run.hooks import image_summaries
-from inception_v3.run.hooks.step import Step, Watcher
+from inception_v3.run.history import Evaluation, read_evaluations
+from inception_v3.run.hooks.watchers import Step, Watcher
 
 # Below model_dir. TensorBoard follows one growing file in each folder.
 EVALUATION_FOLDER = 'eval'
@@ -52,6 +51,8 @@ class TrainingSummaries(Watcher):
 
     def draw_images(self, step: int) -> None:
         """Draws the images that the next session writes when it begins, at `step`."""
+        from inception_v3.run.hooks import image_summaries
+
         self._images = image_summaries.draw(self._config, True, self._class_names, step)
 
     def graph_built(self) -> None:
@@ -133,6 +134,8 @@ class EvaluationSummaries:
             from_here = {recorded.step: recorded for recorded in read_evaluations(model_dir) if recorded.step >= step}
             evaluations = [from_here[recorded] for recorded in sorted(from_here)]
             if self._config.image_summaries:
+                from inception_v3.run.hooks import image_summaries
+
                 images = image_summaries.draw(self._config, False, self._class_names, step)
                 self._writer.add_summary(images, step)
         for each in evaluations:

@@ -47,12 +47,7 @@ def _cross_replica_sum_gradient(
 
 
 class EmulatedCores:
-    """The cores of an emulated TPU. Virtual devices are numbered first for its hosts, then for its cores.
-
-    Args:
-      topology: the topology of the TPU.
-      session_config: the configuration of the sessions that run them.
-    """
+    """The cores of an emulated TPU. Virtual devices are numbered first for its hosts, then for its cores."""
 
     def __init__(self, topology: Topology, session_config: Optional[tf.ConfigProto] = None):
         self._topology = topology
@@ -166,14 +161,10 @@ class EmulatedCores:
         return _as_list(tf.while_loop(condition, body_of_all_cores, inputs, parallel_iterations=1))
 
     def replicate(self, computation: Callable[[int], Any]) -> List[Any]:
-        """Builds a computation for every core, without a loop, inside `in_place_of_a_tpu`.
+        """The results of a computation on every core, without a loop, inside `in_place_of_a_tpu`.
 
-        Args:
-          computation: builds the operations of a core; its argument is the core's number.
-
-        Returns:
-          The result of `computation` for each core. In every `session.run`, all cores start with the values of the
-          first core's variables, and only the first core's variables keep their new values.
+        In every `session.run`, all cores start with the values of the first core's variables, and only the first core's
+        variables keep their new values.
         """
         start = tf.no_op('start')
         with tf.control_dependencies([start]):
@@ -214,8 +205,7 @@ class EmulatedCores:
     def _check_gradients_are_summed(self, *context: Any) -> None:
         """Replaces TPUEstimator's check, which looks for the type of operation that the placeholders replace.
 
-        Args:
-          *context: what 2.15 passes, unused: one core must sum, too.
+        What 2.15 passes is unused: one core must sum, too.
         """
         if not any(self._sums):
             raise UnsupportedError(

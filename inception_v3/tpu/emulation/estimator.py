@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any, Dict, Iterator, Optional
 
+from console.messages import counted
 from console.tensorflow_versions import tf
 from inception_v3.tpu.emulation.cores import EmulatedCores
 from inception_v3.tpu.emulation.system import TPU_JOB, fixed_topology
@@ -12,27 +13,17 @@ from inception_v3.tpu.topology import Topology
 
 def notice(topology: Topology) -> str:
     """The notice that a run shows when its TPU is emulated."""
-    cores, hosts = (
-        f'{count} {noun}{"" if count == 1 else "s"}'
-        for count, noun in ((topology.cores, 'core'), (topology.hosts, 'host'))
-    )
-    return '\n'.join(
-        [
-            f'THE TPU IS EMULATED: {cores} on {hosts}, as virtual devices of this CPU.',
-            "  as on a TPU: TPUEstimator's program, infeed and outfeed, host calls, --iterations steps per loop,",
-            "    sums over cores, and a copy of the variables for each core, of which the first core's is kept",
-            '  not as on a TPU: speed, memory, XLA and its arithmetic (a CPU multiplies bfloat16 in float32)',
-        ]
-    )
+    cores, hosts = counted(topology.cores, 'core'), counted(topology.hosts, 'host')
+    return f"""THE TPU IS EMULATED: {cores} on {hosts}, as virtual devices of this CPU.
+  as on a TPU: TPUEstimator's program, infeed and outfeed, host calls, --iterations steps per loop,
+    sums over cores, and a copy of the variables for each core, of which the first core's is kept
+  not as on a TPU: speed, memory, XLA and its arithmetic (a CPU multiplies bfloat16 in float32)"""
 
 
 class EmulatedTPUEstimator(tf.estimator.tpu.TPUEstimator):
     """A TPUEstimator that trains and evaluates on a TPU emulated by this machine's CPU.
 
-    Args:
-      topology: the topology of the TPU.
-      config: the `RunConfig`, without an address; the emulated devices and their job are added to it.
-      **arguments: the other arguments of TPUEstimator.
+    The `RunConfig` has no address; the emulated devices and their job are added to it.
     """
 
     def __init__(self, topology: Topology, config: Any, **arguments: Any):

@@ -15,7 +15,7 @@ from inception_v3.commands.evaluate_report import page
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, ErrorAnalysis, Place
 from inception_v3.commands.evaluate_report.page import ErrorReport
 from inception_v3.metrics import PADDING_LABEL
-from inception_v3.run.evaluations import Evaluation
+from inception_v3.run.history import Evaluation
 from tests.support.browser import browser
 from tests.support.pages import Page, read_page
 

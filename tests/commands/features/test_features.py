@@ -10,7 +10,7 @@ from console.errors import DONE, FIX
 from inception_v3.commands.features import __main__ as features
 from inception_v3.commands.features import extraction
 from inception_v3.commands.predict import classifier
-from inception_v3.run import digests
+from inception_v3.run import history
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun
 
@@ -54,7 +54,7 @@ def test_features__are_those_of_predictions(finished_run: FinishedRun, images: s
         found = dict(arrays)
     assert found['paths'].tolist() == [os.path.join(images, f'{number}.jpg') for number in range(5)]
     assert str(found['layer']) == 'Logits' and str(found['model']) == checkpoint
-    assert str(found['digest']) == digests.of_checkpoint(checkpoint)
+    assert str(found['digest']) == history.digest_of_checkpoint(checkpoint)
     model = classifier.load(model_dir)
     try:
         prepared = [model.prepare((tmp_path / 'images' / f'{number}.jpg').read_bytes(), None) for number in range(5)]

@@ -23,7 +23,7 @@ from data.image_files import ImageFiles
 from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.commands.thumbnails import Thumbnails
-from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run.history import read_evaluations
 from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
 from tests.support.pages import read_page
 

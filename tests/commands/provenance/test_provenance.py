@@ -15,8 +15,8 @@ from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.commands.provenance import repetition, verification
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import digests, first_steps
-from inception_v3.run.starts import record
+from inception_v3.run import history
+from inception_v3.run.history import write_start
 from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
 
 
@@ -57,9 +57,11 @@ def repeated_exactly(trained: str, photo_dir: str, monkeypatch: Any) -> List[Con
     def repeat(config: Config) -> None:
         repetitions.append(config)
         last = config.train_steps
-        first_steps.write(str(config.model_dir), [step for step in first_steps.read(trained) if step.step <= last])
+        history.write_first_steps(
+            str(config.model_dir), [step for step in history.read_first_steps(trained) if step.step <= last]
+        )
         # The data set of the repetition may not exist.
-        record(dataclasses.replace(config, data_dir=photo_dir), dataset_info.read(photo_dir))
+        write_start(dataclasses.replace(config, data_dir=photo_dir), dataset_info.read(photo_dir))
 
     monkeypatch.setattr(verification, '_run', repeat)
     return repetitions
@@ -80,9 +82,9 @@ def rewrite_start(run: str, change: Callable[[Dict[str, Any]], Any], position: i
 
 
 def rewrite_step(run: str, position: int, **values: Any) -> None:
-    steps = first_steps.read(run)
+    steps = history.read_first_steps(run)
     steps[position] = steps[position]._replace(**values)
-    first_steps.write(run, steps)
+    history.write_first_steps(run, steps)
 
 
 def test_digest__depends_on_names_types_shapes_and_values() -> None:
@@ -96,14 +98,14 @@ def test_digest__depends_on_names_types_shapes_and_values() -> None:
         {'b': base['b'], 'c': base['a']},
         {'b': base['b']},
     ]
-    assert digests.of_values(dict(reversed([*base.items()]))) == digests.of_values(base)
-    assert len({digests.of_values(values) for values in [base, *others]}) == 1 + len(others)
+    assert history.digest_of_values(dict(reversed([*base.items()]))) == history.digest_of_values(base)
+    assert len({history.digest_of_values(values) for values in [base, *others]}) == 1 + len(others)
 
 
 def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, photo_dir: str, capsys: Any) -> None:
     config = seeded(photo_dir, trained, keep_best=True)
     # A second start of the same run.
-    record(dataclasses.replace(config, model_dir=run), None)
+    write_start(dataclasses.replace(config, model_dir=run), None)
     code, out, err = run_provenance(capsys, run, '--json')
     assert (code, err) == (0, '')
     values = json.loads(out)
@@ -121,7 +123,7 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
     assert checkpoints[kept]['digest'] == checkpoints[f'model.ckpt-{best}']['digest']
     assert len({c['digest'] for c in checkpoints.values()}) == 3
     # The digest recorded during training equals the digest of the checkpoint of the same step.
-    recorded = {step.step: step.digest for step in first_steps.read(run)}
+    recorded = {step.step: step.digest for step in history.read_first_steps(run)}
     assert recorded.keys() == {1, 2, 3}
     assert all(recorded[step] == checkpoints[f'model.ckpt-{step}']['digest'] for step in (2, 3))
 
@@ -142,7 +144,7 @@ def test_verify__emulated_cores_record_one_step_per_loop(
     model_dir = str(tmp_path / 'run')
     cores: Dict[str, Any] = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
     execute(seeded(photo_dir, model_dir, **cores, mode='train', train_steps=13))
-    assert [step.step for step in first_steps.read(model_dir)] == [4, 8, 12]
+    assert [step.step for step in history.read_first_steps(model_dir)] == [4, 8, 12]
     for flag, compared in (('--steps=12', '4, 8, 12'), ('--steps=5', '4, 8')):
         code, out, _ = run_provenance(capsys, model_dir, '--verify', flag)
         assert (code, out) == (0, f'loss and variables are equal bit for bit; compared after step {compared}\n')
@@ -162,7 +164,7 @@ def test_verify__repeats_all_recorded_steps(run: str, capsys: Any, in_this_proce
 
 
 def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exactly: List[Config]) -> None:
-    (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
+    (digest,) = [step.digest for step in history.read_first_steps(run) if step.step == 2]
     # The first of two different steps is shown.
     rewrite_step(run, 1, digest='0' * 64)
     rewrite_step(run, 2, digest='1' * 64)
@@ -189,7 +191,7 @@ def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
     run: str, photo_dir: str, capsys: Any, repeated_exactly: List[Config]
 ) -> None:
     # A second start, which resumes from step 3.
-    record(seeded(photo_dir, run, learning_rate=0.9), None)
+    write_start(seeded(photo_dir, run, learning_rate=0.9), None)
 
     def first(start: Dict[str, Any]) -> None:
         start['config'].update(data_dir='photos', export_dir='exported', keep_best=True, mode='train_and_eval')
@@ -254,7 +256,7 @@ STEPS = [{'step': step, 'loss': 1.0, 'digest': ''} for step in (4, 8)]
 def test_verify__refuses_what_cannot_be_repeated(
     change: Callable, steps: List[Any], part: str, tmp_path: Any, capsys: Any
 ) -> None:
-    start = verification.starts.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)._asdict()
+    start = verification.history.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)._asdict()
     change(start)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
     (tmp_path / 'first_steps.json').write_text(json.dumps(steps))

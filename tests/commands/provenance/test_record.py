@@ -7,8 +7,7 @@ import pytest
 from inception_v3.commands.provenance import record
 from inception_v3.commands.provenance.record import Checkpoint, Difference, RunRecord
 from inception_v3.config import Config
-from inception_v3.run.evaluations import Evaluation
-from inception_v3.run.starts import Start
+from inception_v3.run.history import Evaluation, Start
 
 
 def start(**changes: Any) -> Start:

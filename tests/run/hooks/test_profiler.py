@@ -8,13 +8,13 @@ from typing import Any, List, Optional
 
 import pytest
 
-from console import tensorflow_profiler
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.run import profile
+from inception_v3.run.hooks import profiler
 from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
-from inception_v3.run.hooks.step import Step
-from inception_v3.run.profiling import profile
+from inception_v3.run.hooks.watchers import Step
 from tests.support.runs import make_small_config
 
 
@@ -50,11 +50,13 @@ def run_steps(watcher: ProfiledSteps, begin: int, *steps: int) -> None:
 def traced(monkeypatch: Any) -> List[Any]:
     """The calls of a profiler that traces nothing: starts, whether a stop writes, and the steps that are written."""
     calls: List[Any] = []
-    monkeypatch.setattr(tensorflow_profiler, 'start', lambda folder: calls.append('start'))
-    monkeypatch.setattr(tensorflow_profiler, 'stop', lambda folder, writes=True: calls.append(writes))
-    monkeypatch.setattr(tensorflow_profiler, 'trace_workers', lambda *arguments: calls.append(arguments))
-    monkeypatch.setattr(tensorflow_profiler, 'runs', lambda folder: ['first', 'last'])
-    monkeypatch.setattr(ProfiledSteps, '_write', lambda self, cpu: calls.append([call.step for call in self._calls]))
+    monkeypatch.setattr(profiler, 'start', lambda folder: calls.append('start'))
+    monkeypatch.setattr(profiler, 'stop', lambda folder, writes=True: calls.append(writes))
+    monkeypatch.setattr(profiler, 'trace_workers', lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(profiler, 'newest', lambda folder: 'last')
+    monkeypatch.setattr(
+        ProfiledSteps, '_write', lambda self, profiled, cpu: calls.append([call.step for call in profiled])
+    )
     return calls
 
 
@@ -72,8 +74,7 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
     assert found.step_ms > found.device_ms > 0 and found.device == 'the CPU, which also prepares the images'
     # Both versions trace the readers and the decoding of a pipeline that prepares batches meanwhile.
     assert found.host_ms['storage'] > 0 and found.host_ms['preprocessing'] > 0
-    (run,) = tensorflow_profiler.runs(str(config.model_dir))
-    events = [*tensorflow_profiler.events(run)]
+    events = profiler.events_in(profiler.newest(str(config.model_dir)))
     names = {event.name.rpartition(':')[2] for event in events}
     # On CPUs with vector instructions for neural networks, 2.15 multiplies with oneDNN.
     assert 'TFRecord' in names and names & {'MatMul', '_MklMatMul'}
@@ -129,9 +130,9 @@ def test_interrupted_profile__is_discarded_after_an_error_and_kept_after_sigterm
     assert ('training ended during the profile, which is discarded' in caplog.text) is fails
     assert os.path.exists(os.path.join(folder, 'profile.html')) is not fails
     # The profiler is free again; a second profile at the same time is not possible.
-    tensorflow_profiler.start(folder)
+    profiler.start(folder)
     ProfiledSteps(config).session_began(None, 3, 0.0)
-    tensorflow_profiler.stop(folder, writes=False)
+    profiler.stop(folder, writes=False)
     assert 'the steps cannot be profiled: Another profile' in caplog.text
 
 

@@ -10,9 +10,10 @@ import pytest
 from console import screen as screen_module
 from console.log import logger
 from console.screen import Screen, duration
+from inception_v3.config import Config
 from inception_v3.run.hooks import progress as progress_module
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
-from inception_v3.run.hooks.step import Step
+from inception_v3.run.hooks.watchers import Step
 from tests.support.processes import wait_for
 
 
@@ -31,6 +32,12 @@ def clock(monkeypatch: Any) -> List[float]:
     return now
 
 
+def config_of(steps: int, **changes: Any) -> Config:
+    """A run of a number of steps of 64 images, which is not evaluated."""
+    values = {'train_steps': steps, 'train_batch_size': 64, 'mode': 'train', 'use_tpu': False, 'accelerator': 'cpu'}
+    return Config(**{**values, 'log_steps': 1, **changes})
+
+
 def shown(stream: io.StringIO) -> str:
     """Returns the final content of a terminal, without erased lines."""
     return '\n'.join(line.rpartition('\r\x1b[K')[2] for line in stream.getvalue().split('\n'))
@@ -47,7 +54,7 @@ def lines_of(
     """Runs a cycle that begins at a time, and reaches a step at each of further times; returns its log."""
     caplog.set_level(logging.INFO, logger.name)
     caplog.clear()
-    progress = TrainingProgress(Screen(io.StringIO()), Throughput(), steps, 64, step_lines)
+    progress = TrainingProgress(Screen(io.StringIO()), Throughput(), config_of(steps), step_lines)
     clock[0] = begin
     progress.graph_built()
     progress.session_began(None, 0, begin)
@@ -62,7 +69,7 @@ def lines_of(
 def test_training_progress__shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
     monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
     stream, throughput = Terminal(), Throughput()
-    progress = TrainingProgress(Screen(stream), throughput, 10, batch_size=64)
+    progress = TrainingProgress(Screen(stream), throughput, config_of(10))
     # The session was lost after step 3, and restored from the checkpoint of step 1.
     for time, step in ((1.0, 1), (2.0, 3), (9.0, 1), (10.0, 2)):
         progress.step_done(None, Step(step, 1.5, time))
@@ -90,7 +97,7 @@ def test_training_progress__logs_a_rate_and_the_last_step(
 
 def test_training_progress__keeps_the_last_line_of_a_cycle_on_a_terminal(caplog: Any) -> None:
     caplog.set_level(logging.INFO, logger.name)
-    progress = TrainingProgress(Screen(Terminal()), Throughput(), 10, 64)
+    progress = TrainingProgress(Screen(Terminal()), Throughput(), config_of(10))
     progress.step_done(None, Step(4, 1.25, 0.0))
     progress.session_ended()
     assert [record.message for record in caplog.records] == ['step 4 of 10, loss 1.2500']
@@ -101,7 +108,9 @@ def test_training_progress__time_left_counts_evaluations(step: int, left: int, m
     monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
     stream, throughput = Terminal(), Throughput()
     monkeypatch.setattr(throughput, 'seconds_of_pauses', lambda pauses, exports: 60 * pauses)
-    progress = TrainingProgress(Screen(stream), throughput, 10, 64, steps_per_eval=5)
+    progress = TrainingProgress(
+        Screen(stream), throughput, config_of(10, mode='train_and_eval', train_steps_per_eval=5)
+    )
     progress.step_done(None, Step(step - 1, 1.0, 0.0))
     progress.step_done(None, Step(step, 1.0, 1.0))
     assert shown(stream).endswith(f', {duration(left)} left')
@@ -121,7 +130,7 @@ def test_throughput__estimates_the_seconds_outside_of_the_steps(monkeypatch: Any
 
 
 def test_step_lines__show_the_rates_computed_by_hand(clock: List[float], caplog: Any) -> None:
-    step_lines = StepLines('TPU:0', 2, batch_size=64, epoch_images=160, step=0)
+    step_lines = StepLines(config_of(10, num_shards=2, use_tpu=True, num_train_images=160), 0)
     # 64 images per step on 2 cores. The last rate of both is 0.95 * 64 + 0.05 * 32. Step 3 completes the epoch of 160
     # images.
     assert lines_of(caplog, clock, 10, [(12, 1), (13, 2), (15, 3)], step_lines) == [
@@ -143,7 +152,7 @@ def test_step_lines__show_the_rates_computed_by_hand(clock: List[float], caplog:
 
 def test_step_lines__continue_an_epoch_after_an_evaluation(clock: List[float], caplog: Any) -> None:
     # A command that resumes from step 4, in the second epoch; an epoch has 192 images, or 3 steps.
-    step_lines = StepLines('CPU:0', 1, batch_size=64, epoch_images=192, step=4)
+    step_lines = StepLines(config_of(10, num_train_images=192), 4)
     lines_of(caplog, clock, 0, [(2, 5)], step_lines)
     assert lines_of(caplog, clock, 50, [(51, 6)], step_lines) == [
         'device CPU:0, epoch 2, step 6 of 10, loss 1.5000, GlobalRate 42.7 images/s per core',
@@ -152,14 +161,14 @@ def test_step_lines__continue_an_epoch_after_an_evaluation(clock: List[float], c
 
 
 def test_step_lines__name_all_epochs_that_end_in_a_loop(clock: List[float], caplog: Any) -> None:
-    step_lines = StepLines('TPU:0', 8, batch_size=64, epoch_images=60, step=0)
+    step_lines = StepLines(config_of(10, use_tpu=True, num_train_images=60), 0)
     assert lines_of(caplog, clock, 0, [(2, 3)], step_lines)[-1] == (
         'epochs 1 to 3: time 2.0 s, 192 images (24 per replica), GlobalRate 96.0 images/s over 8 replicas together'
     )
 
 
 def test_step_lines__come_at_multiples_and_at_the_end_and_count_repeated_steps(clock: List[float], caplog: Any) -> None:
-    step_lines = StepLines('CPU:0', 1, batch_size=64, epoch_images=6400, step=0, log_steps=4)
+    step_lines = StepLines(config_of(10, num_train_images=6400, log_steps=4), 0)
     # 4 is a multiple, 9 is the first step read after the multiple 8, and 10 is the last. After step 7, the session was
     # restored from the checkpoint of step 5: 10 + 2 steps in 8 seconds.
     lines = lines_of(caplog, clock, 0, [(n, step) for n, step in enumerate((1, 3, 4, 7, 5, 7, 9, 10), 1)], step_lines)

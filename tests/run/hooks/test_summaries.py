@@ -10,9 +10,9 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.evaluations import append_evaluation
-from inception_v3.run.hooks.step import Step
+from inception_v3.run.history import append_evaluation
 from inception_v3.run.hooks.summaries import EvaluationSummaries, TrainingSummaries
+from inception_v3.run.hooks.watchers import Step
 from tests.support.evaluations import EVALUATION
 
 

@@ -22,7 +22,6 @@ from inception_v3.run.checkpoints import (
     step_before,
 )
 from inception_v3.run.hooks import saving
-from inception_v3.run.leftovers import remove_leftovers
 from tests.support.runs import execute, make_small_config
 
 NAME = 'model.ckpt-{}'
@@ -132,7 +131,7 @@ def test_save__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
         assert names == [NAME.format(step) for step in (range(1, 6) if fatal < 3 else range(2, 7))]
         for name in names:
             check_undamaged(os.path.join(model_dir, name))
-        remove_leftovers(model_dir)
+        checkpoints.remove_leftovers(model_dir)
         left = {int(name.split('.')[1].rpartition('-')[2]) for name in os.listdir(model_dir) if 'ckpt' in name}
         assert left == {int(name.rpartition('-')[2]) for name in names}
     # Note, write, list, three files of the oldest, note.
@@ -154,7 +153,7 @@ def test_save__never_lists_a_checkpoint_that_cannot_be_read_back(tmp_path: Any, 
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 6)]
     check_undamaged(str(tmp_path / 'model.ckpt-1'))
     # The next command removes the damaged files.
-    remove_leftovers(str(tmp_path))
+    checkpoints.remove_leftovers(str(tmp_path))
     assert not os.path.exists(data_of(tmp_path, 6))
 
 
@@ -278,6 +277,6 @@ def test_remove_leftovers__removes_only_unfinished_files(tmp_path: Any) -> None:
         shutil.copy(path, path.replace('ckpt-1.', 'ckpt-9.'))
     (tmp_path / 'notes.txt').write_text('mine')
     os.truncate(index_of(tmp_path, 2), 0)
-    remove_leftovers(str(tmp_path))
+    checkpoints.remove_leftovers(str(tmp_path))
     unlisted = ['model.ckpt-9.data-00000-of-00001', 'model.ckpt-9.index', 'notes.txt']
     assert sorted(os.listdir(str(tmp_path))) == sorted(kept + unlisted)

@@ -9,7 +9,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.run import starts, trained_model
+from inception_v3.run import history, trained_model
 from inception_v3.run.checkpoints import CheckpointError
 from tests.support.checkpoints import save_step
 
@@ -17,7 +17,7 @@ from tests.support.checkpoints import save_step
 def start_in(folder: Any, config: Config, monkeypatch: Any) -> None:
     folder.mkdir()
     monkeypatch.chdir(str(folder))
-    starts.record(config, None)
+    history.write_start(config, None)
 
 
 def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkeypatch: Any) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import pytest
 
@@ -45,19 +45,17 @@ def test_initial_share_of_averages__is_that_of_the_running_average(decay: float)
 def test_warnings__name_the_flag_and_the_share(values: Dict[str, Any], words: str) -> None:
     (warning,) = warnings_of(dataclasses.replace(CPU, **values))
     assert re.search(words, warning), warning
+    # The statistics of a trained network need no steps.
+    begun = dataclasses.replace(CPU, **values, init_from='run')
+    assert [*warnings_of(begun)] == ([] if '--batch_norm_decay' in warning else [warning])
 
 
-@pytest.mark.parametrize(
-    'values',
-    [
-        {},
-        {'train_steps': 960},
-        {'train_steps_per_eval': 500, 'mode': 'train'},
-        {'train_steps': 1, 'batch_norm_decay': 0.01, 'moving_average': False},
-    ],
-)
-def test_warnings__none_for_what_is_forgotten(values: Dict[str, Any]) -> None:
-    assert not [*warnings_of(dataclasses.replace(CPU, **values))]
+def test_warnings__none_for_presets_and_for_what_is_forgotten() -> None:
+    values: Tuple[Dict[str, Any], ...] = ({}, {'train_steps': 960}, {'train_steps_per_eval': 500, 'mode': 'train'})
+    configs = [dataclasses.replace(CPU, **each) for each in values]
+    configs += [Config(**preset) for preset in PRESETS.values()]
+    configs.append(dataclasses.replace(CPU, train_steps=1, batch_norm_decay=0.01, moving_average=False))
+    assert not [text for config in configs for text in warnings_of(config)]
 
 
 @pytest.mark.parametrize('steps', [1, 7, 800])
@@ -67,15 +65,3 @@ def test_warnings__suggest_a_decay_that_forgets(steps: int) -> None:
     suggested = float(re.findall(r'Use --batch_norm_decay=([\d.]+) ', warning)[0])
     assert 0.001 < suggested**steps < 0.0101
     assert not [*warnings_of(dataclasses.replace(config, batch_norm_decay=suggested))]
-
-
-def test_warnings__none_for_presets() -> None:
-    assert not [text for preset in PRESETS.values() for text in warnings_of(Config(**preset))]
-
-
-def test_warnings__are_not_about_statistics_of_a_trained_network() -> None:
-    config = Config(train_steps=10, train_steps_per_eval=10)
-    about_statistics = [text for text in warnings_of(config) if '--batch_norm_decay' in text]
-    assert about_statistics
-    begun = dataclasses.replace(config, init_from='run')
-    assert not [text for text in warnings_of(begun) if '--batch_norm_decay' in text]

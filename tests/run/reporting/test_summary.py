@@ -1,5 +1,6 @@
-"""Tests of the introduction of a run, and of the notes at its start."""
+"""Tests of the introduction of a run, the notes at its start, and its summary."""
 
+import dataclasses
 from typing import Any, List
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.presets import PRESETS
-from inception_v3.run.summary import introduction_of, notes_of
+from inception_v3.run.summary import introduction_of, notes_of, summary_of
+from tests.support.evaluations import DIGITS, EVALUATION
 
 
 def test_introduction__describes_the_digits_preset() -> None:
@@ -63,3 +65,32 @@ def test_notes_of__name_the_moments_and_an_omitted_head(changes: Any, notes: Lis
 def test_notes_of__begin_with_the_emulation(mode: str, others: List[str]) -> None:
     first, *rest = notes_of(Config(tpu='emulated:8', mode=mode))
     assert first.startswith('THE TPU IS EMULATED: 8 cores on 1 host') and rest == others
+
+
+def test_summary__has_a_line_for_each_known_value() -> None:
+    config = Config(model_dir='runs/m', data_dir='my/data')
+    assert summary_of(config, DIGITS, EVALUATION, 123.456, 'runs/e/1', EVALUATION).splitlines() == [
+        'top-1       75.00%',
+        'top-5       100.00%',
+        'evaluated   8 images, average weights of step 7',
+        'best        75.00% top-1 at step 7, in runs/m/best',
+        'training    123.5 images/s',
+        'data set    digits, 0123456789ab',
+        'results     runs/m',
+        'SavedModel  runs/e/1',
+    ]
+    assert summary_of(config, None, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
+
+
+def test_summary__shows_top_5_max_accuracy_total_time_and_the_data_set_if_known() -> None:
+    config = Config(model_dir='m', data_dir='d')
+    for num_classes, is_shown in ((6, False), (7, True)):
+        few = dataclasses.replace(config, num_classes=num_classes)
+        assert ('top-5' in summary_of(few, DIGITS, EVALUATION, None, None, None)) == is_shown
+    summary = summary_of(config, DIGITS, None, None, None, None, 3725.4, EVALUATION)
+    assert summary.splitlines()[:2] == ['Max Accuracy  75.00% at step 7', 'total time    1:02:05']
+    for changed, data_set, name in (
+        (config, dataclasses.replace(DIGITS, fingerprint=''), 'digits'),
+        (dataclasses.replace(config, use_data='fake'), None, 'random images'),
+    ):
+        assert summary_of(changed, data_set, None, None, None, None).startswith(f'data set  {name}\n')

@@ -11,7 +11,7 @@ from console.tensorflow_versions import tf
 from inception_v3 import main
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.evaluations import RESULTS_FILE
+from inception_v3.run.history import RESULTS_FILE
 from studies.report.runs import METRICS, read_run
 from tests.support import recorded
 

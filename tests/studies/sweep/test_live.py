@@ -8,7 +8,7 @@ from typing import Any, List
 
 import pytest
 
-from inception_v3.run.evaluations import append_evaluation
+from inception_v3.run.history import append_evaluation
 from studies.study import Study
 from studies.sweep import live, trials
 from studies.sweep.live import Display, Progress

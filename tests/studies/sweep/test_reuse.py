@@ -8,8 +8,8 @@ from typing import Any, List
 
 import pytest
 
-from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.files import CONFIG_FILE
+from inception_v3.run.history import read_evaluations
 from studies.study import Study, StudyError, cases, grid
 from studies.sweep import __main__ as sweep
 from studies.sweep import reuse, trials

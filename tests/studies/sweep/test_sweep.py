@@ -14,7 +14,7 @@ from typing import Any, List
 
 import pytest
 
-from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run.history import read_evaluations
 from studies.sweep import __main__ as sweep
 from studies.sweep import plan
 from tests.support.processes import shell, text_of, wait_for

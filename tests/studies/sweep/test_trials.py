@@ -13,8 +13,8 @@ from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set
-from inception_v3.run.evaluations import append_evaluation
 from inception_v3.run.files import CONFIG_FILE, now
+from inception_v3.run.history import append_evaluation
 from studies.study import Study, StudyError, cases, grid
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial

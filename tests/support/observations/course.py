@@ -13,10 +13,10 @@ from data import records
 from data.sources import source_of
 from inception_v3 import epochs, train_and_evaluate
 from inception_v3.config import Config, ConfigError
-from inception_v3.run import checkpoints, trained_data
-from inception_v3.run.evaluations import Evaluation
+from inception_v3.run import best_checkpoint, checkpoints, history, saved_model
 from inception_v3.run.files import check_writable
-from inception_v3.run.hooks import image_summaries
+from inception_v3.run.history import Evaluation
+from inception_v3.run.hooks import image_summaries, profiler
 from inception_v3.run.hooks.summaries import TrainingSummaries
 from inception_v3.train_and_evaluate import Run
 from tests.support.evaluations import DIGITS, EVALUATION
@@ -45,11 +45,9 @@ def parts(config: Config, patch: Any) -> List[Any]:
     patch.setattr(Run, 'evaluate', evaluation)
     patch.setattr(Run, 'train', train)
     patch.setattr(checkpoints, 'skip_damaged', lambda model_dir: done.append('skip damaged checkpoints'))
-    patch.setattr(train_and_evaluate.best_checkpoint, 'read', best)
+    patch.setattr(best_checkpoint, 'read', best)
     patch.setattr(checkpoints, 'latest_step', lambda model_dir: step[0])
-    patch.setattr(
-        train_and_evaluate, 'export_saved_model', lambda _, c, *rest: done.append(f'export to {c.export_dir}')
-    )
+    patch.setattr(saved_model, 'export_saved_model', lambda _, c, *rest: done.append(f'export to {c.export_dir}'))
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
     patch.setattr(checkpoints, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
     patch.setattr(checkpoints, 'check_holds_averages', lambda checkpoint: None)
@@ -82,7 +80,7 @@ def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
         found['step lines'] = True
 
     patch.setattr(train_and_evaluate, 'CheckpointHook', hook)
-    patch.setattr(train_and_evaluate, 'ProfiledSteps', profiled)
+    patch.setattr(profiler, 'ProfiledSteps', profiled)
     patch.setattr(train_and_evaluate, 'StepLines', lines)
     patch.setattr(TrainingSummaries, 'draw_images', draw)
     patch.setattr(tf.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
@@ -107,9 +105,9 @@ def written_to(config: Config, patch: Any) -> bool:
 
 def resumes_on_another_data_set(config: Config, patch: Any) -> bool:
     """Whether a run resumes after its data set has got another fingerprint."""
-    patch.setattr(trained_data.starts, 'before', lambda checkpoint: [trained_data.starts.this_start(config, DIGITS)])
+    patch.setattr(history, 'starts_before', lambda checkpoint: [history.this_start(config, DIGITS)])
     try:
-        trained_data.check(config, dataclasses.replace(DIGITS, fingerprint='f'), 'model.ckpt-1')
+        history.check_data_set(config, dataclasses.replace(DIGITS, fingerprint='f'), 'model.ckpt-1')
     except ConfigError:
         return False
     return True

@@ -8,6 +8,7 @@ import numpy as np
 from console.tensorflow_versions import tf
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
+from inception_v3.weights import sources
 from inception_v3.weights.beginning import plan
 from inception_v3.weights.sources import AVERAGE, Source
 from tests.support.observations.step import trained as trained_values
@@ -22,7 +23,7 @@ def read(config: Config, patch: Any) -> str:
         found[0] = path
         return mock.MagicMock(values={})
 
-    patch.setattr(train_and_evaluate.sources, 'read', note)
+    patch.setattr(sources, 'read', note)
     run = train_and_evaluate.Run(config, mock.Mock())
     run._data_set, run._start = None, mock.Mock()
     run._prepare_folder()

@@ -18,7 +18,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run.history import read_evaluations
 from inception_v3.tpu import slices, topology
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import ONE_LAYER, make_small_config

@@ -1,4 +1,4 @@
-"""Tests of SIGTERM and Ctrl-C with real signals, sent to this process and to a whole program."""
+"""Tests of SIGTERM and Ctrl-C with real signals, and of sessions that are interrupted again and again."""
 
 import dataclasses
 import io
@@ -17,9 +17,9 @@ from console.errors import CommandError, InterruptedByUserError, TerminatedError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.run.failures import DiskError
-from inception_v3.run.hooks import termination as termination_module
-from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.failures import DiskError, TrainingError
+from inception_v3.run.hooks import stopping
+from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
 from inception_v3.run.trainer_lock import CLAIM_FILE
 from inception_v3.train_and_evaluate import Run
 from tests.support.processes import wait_for
@@ -120,8 +120,9 @@ def test_termination__ends_at_once_on_a_later_second_signal(
     ended: List[CommandError], monkeypatch: Any, first: signal.Signals, second: signal.Signals, error: Any
 ) -> None:
     # A launcher forwards the signal that its whole process group has received; a person presses Ctrl-C again.
-    assert termination_module._SAME_REQUEST[signal.SIGINT] <= 0.5
-    monkeypatch.setitem(termination_module._SAME_REQUEST, second, 60.0)
+    name, kind, seconds = stopping._SIGNALS[second]
+    assert seconds <= (0.5 if second == signal.SIGINT else 60)
+    monkeypatch.setitem(stopping._SIGNALS, second, (name, kind, 60.0))
     with Termination(ended.append) as termination:
         termination.steps_to_lose(True)
         terminate(first)
@@ -129,7 +130,7 @@ def test_termination__ends_at_once_on_a_later_second_signal(
         terminate(second)
         time.sleep(0.2)
         assert not ended
-        monkeypatch.setitem(termination_module._SAME_REQUEST, second, 0.0)
+        monkeypatch.setitem(stopping._SIGNALS, second, (name, kind, 0.0))
         terminate(second)
         wait_for(lambda: bool(ended))
     assert isinstance(ended[0], error)
@@ -169,3 +170,71 @@ def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: A
     with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):
         Run(config, Screen(io.StringIO())).execute()
     assert not os.path.exists(str(config.model_dir))
+
+
+class Interruption(tf.estimator.SessionRunHook):
+    """Interrupts steps, like an unavailable file server."""
+
+    def __init__(self, steps: Any):
+        self._steps = steps
+        self.count = 0
+
+    def before_run(self, run_context: Any) -> None:
+        if int(run_context.session.run(tf.train.get_global_step())) in self._steps:
+            self.count += 1
+            raise tf.errors.AbortedError(None, None, 'All 10 retry attempts failed.')
+
+
+def train_interrupted(model_dir: Any, interruption: Interruption, check: Any = lambda: None) -> int:
+    """Trains until step 5, with a checkpoint after each step; returns the last step."""
+    step = tf.train.get_or_create_global_step()
+    advance = tf.assign_add(step, 1)
+    with tf.train.MonitoredTrainingSession(
+        checkpoint_dir=str(model_dir),
+        save_checkpoint_steps=1,
+        save_checkpoint_secs=None,
+        hooks=[RecoveryLimitHook(check), interruption, tf.estimator.StopAtStepHook(last_step=5)],
+    ) as session:
+        while not session.should_stop():
+            reached = session.run(advance)
+    return int(reached)
+
+
+def test_recovery_limit_hook__stops_after_repeated_interruptions_of_one_step(tmp_path: Any) -> None:
+    interruption = Interruption([2])
+    with pytest.raises(TrainingError, match='interrupted 3 times after step 2'):
+        train_interrupted(tmp_path, interruption)
+    # The session that reached step 2, and three that started from its checkpoint.
+    assert interruption.count == 4
+
+
+def test_without_recovery__makes_an_interruption_an_error(tmp_path: Any) -> None:
+    interruption = Interruption([2])
+    with pytest.raises(tf.errors.AbortedError, match='All 10 retry attempts failed'), without_recovery():
+        train_interrupted(tmp_path, interruption)
+    assert interruption.count == 1
+    # Recovery is enabled again after the `with` block.
+    with pytest.raises(TrainingError, match='interrupted 3 times'), tf.Graph().as_default():
+        train_interrupted(tmp_path, interruption)
+
+
+def test_recovery_limit_hook__checks_the_files_first(tmp_path: Any) -> None:
+    def failing_check() -> None:
+        raise TrainingError('gs://b/f: cannot be reached')
+
+    with pytest.raises(TrainingError, match='gs://b/f'):
+        train_interrupted(tmp_path, Interruption([0]), failing_check)
+
+
+def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> None:
+    class Transient(Interruption):
+        def before_run(self, run_context: Any) -> None:
+            step = int(run_context.session.run(tf.train.get_global_step()))
+            if self.count < 2 * (step + 1):
+                self.count += 1
+                raise tf.errors.UnavailableError(None, None, 'Socket closed')
+
+    # Two interruptions at each of five steps: the limit of three applies to each step alone.
+    transient = Transient([])
+    assert train_interrupted(tmp_path, transient) == 5
+    assert transient.count == 10

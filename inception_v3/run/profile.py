@@ -7,18 +7,15 @@ import pathlib
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from console import html, processes
 from console.errors import CommandError
 from console.json_content import from_json, record
 from console.messages import shown
-from console.tensorflow_profiler import Event
 from data import files
 
 JSON_FILE, PAGE_FILE = 'profile.json', 'profile.html'
 _FORMAT = 1
 # A device that waits longer than this fraction of the time is bound by its host.
 _HOST_BOUND = 0.05
-
 STEP, STORAGE, PREPROCESSING, TRANSFER = 'step', 'storage', 'preprocessing', 'transfer'
 HOST_PHASES = (STORAGE, PREPROCESSING, TRANSFER)
 # A thread that waits for other threads: a data set that hands on what they have prepared.
@@ -42,45 +39,47 @@ _SENDING = re.compile(r'InfeedEnqueue\w*|QueueEnqueue\w*')
 # Gaps shorter than this fraction of the whole are not drawn.
 _RESOLUTION = 1 / 2000
 _MOST_NAMES = 12
-_ABOUT = {
-    STEP: ('The whole step', ''),
-    STORAGE: (
-        'Storage',
-        'Files are listed, read and shuffled. A reader that waits for its store counts as working.',
-    ),
-    PREPROCESSING: (
-        'Host preprocessing',
-        'Records are parsed, decoded, cropped, resized and distorted, many at a time.',
-    ),
-    TRANSFER: (
-        'Transfer',
-        'Batches are assembled and handed to the device. TensorFlow does not trace the copying of images into a batch, '
-        'nor the queues of emulated cores.',
-    ),
-}
 
-Spans = Sequence[Tuple[float, float]]
+Span = Tuple[float, float]
 
 
 class ProfileError(CommandError):
     """A profile that is missing, damaged, or of another format."""
 
 
-class Work(NamedTuple):
-    """A piece of work, without what is nested in it: its phase, the type of operation or data set, its (start, end)s.
+class Event(NamedTuple):
+    """A piece of work on a thread of the host, or on a device.
 
-    `on_host` tells work of a thread of the host from that of a device.
+    Attributes:
+      device: the name of the device; empty for the host.
+      thread: the thread of the host, or the stream of the device.
+      name: of the work: `NAME:TYPE` of an operation, or `Iterator::…` of a data set.
+      start: milliseconds since the trace began.
+      end: the same.
+    """
+
+    device: str
+    thread: str
+    name: str
+    start: float
+    end: float
+
+
+class Work(NamedTuple):
+    """The pieces of an event's time in which no event that it contains is running, and their phase.
+
+    The name is the type of the operation or data set; `on_host` tells the work of a thread from that of a device.
     """
 
     phase: str
     name: str
-    pieces: Spans
-    on_host: bool = True
+    on_host: bool
+    spans: List[Span]
 
     @property
     def duration(self) -> float:
         """Milliseconds, over all pieces."""
-        return _length(self.pieces)
+        return _length(self.spans)
 
 
 class Profile(NamedTuple):
@@ -158,74 +157,64 @@ class Profile(NamedTuple):
         return json.dumps({'format': _FORMAT, **self._asdict()}, indent=2) + '\n'
 
 
-def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: Dict[str, Any]) -> Profile:
-    """Computes the profile of a trace, and writes its page and its numbers to a folder; see `profile_of`.
+def read(model_dir: str) -> Profile:
+    """Reads the profile in a model_dir; raises ProfileError without an undamaged one of this format."""
+    path = os.path.join(model_dir, JSON_FILE)
+    text = files.text_of(path)
+    again = 'Profile some steps of a run with --profile_steps=A,B.'
+    if not text:
+        raise ProfileError(f'{path}: there is no profile. {again}')
+    try:
+        content = from_json(text, lambda values: dict(values.items()))
+        if content.pop('format', None) != _FORMAT:
+            raise ValueError(f'it has another format than {_FORMAT}')
+        profile = record(Profile, content)
+        times = [profile.step_ms, profile.device_ms, profile.wait_ms, profile.cpu_ms, profile.usual_ms or 0]
+        if not all(0 <= time < 1e12 for time in [*times, *profile.host_ms.values()]) or not profile.step_ms:
+            raise ValueError('a time is not a number of milliseconds')
+        counts = profile.images, profile.hosts, profile.first, profile.last - profile.first + 1
+        if {*profile.host_ms} != {*HOST_PHASES} or min(counts) < 1:
+            raise ValueError('phases, steps or counts are missing')
+    except (TypeError, ValueError) as error:
+        raise ProfileError(f'{path}: is damaged: {shown(error)}. {again}')
+    return profile
 
-    Raises:
-      RemoteError: a file cannot be written.
+
+def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: Dict[str, Any]) -> Profile:
+    """Computes the profile of the steps between `bounds`, and writes its page and its numbers to a folder.
+
+    The bounds are the times of the trace, in milliseconds, at which the profiled steps begin and end. `about` has the
+    attributes of `Profile` that are not measured in the trace.
     """
-    profile = profile_of(events, bounds, about)
-    files.write_whole(os.path.join(folder, PAGE_FILE), _page_of(profile, events, bounds))
+    begin, end, steps = bounds[0], bounds[-1], about['last'] - about['first'] + 1
+    works = works_of(events, begin, end)
+    of_phase = {phase: [work for work in works if work.phase == phase] for phase in (STEP, *HOST_PHASES)}
+    # With a device of its own, the host's threads only launch its work.
+    of_phase[STEP] = [work for work in works if not work.on_host] or of_phase[STEP]
+    spans = {phase: [span for work in found for span in work.spans] for phase, found in of_phase.items()}
+    # Something waits for a batch of the pipeline in the calls of its last data set.
+    waits = [
+        (max(event.start, begin), min(event.end, end))
+        for event in events
+        if not event.device and event.name.startswith(_ITERATOR) and len(_data_sets(event.name)) == 1
+        if event.end > begin and event.start < end
+    ]
+    busy = _length(_united(spans[STEP]))
+    profile = Profile(
+        step_ms=(end - begin) / steps,
+        device_ms=busy / steps,
+        wait_ms=(_length(_united([*waits, *spans[STEP]])) - busy) / steps,
+        host_ms={phase: _length(spans[phase]) / steps for phase in HOST_PHASES},
+        **about,
+    )
+    files.write_whole(os.path.join(folder, PAGE_FILE), _page(profile, of_phase, {**spans, 'waits': waits}, bounds))
     # Last: a profile that can be read is complete.
     files.write_whole(os.path.join(folder, JSON_FILE), profile.to_json())
     return profile
 
 
-def profile_of(events: Sequence[Event], bounds: Sequence[float], about: Dict[str, Any]) -> Profile:
-    """Computes the profile of the steps between `bounds`.
-
-    Args:
-      events: of the trace.
-      bounds: the times of the trace, in milliseconds, at which the profiled steps begin and end.
-      about: the attributes of `Profile` that are not measured in the trace, and `first` and `last`.
-    """
-    begin, end, steps = bounds[0], bounds[-1], about['last'] - about['first'] + 1
-    works = works_of(events, begin, end)
-    busy = _united(piece for work in _of_device(works) for piece in work.pieces)
-    waits = _without(_clipped(_waits_of(events), begin, end), busy)
-    return Profile(
-        step_ms=(end - begin) / steps,
-        device_ms=_length(busy) / steps,
-        wait_ms=_length(waits) / steps,
-        host_ms={phase: sum(w.duration for w in works if w.phase == phase) / steps for phase in HOST_PHASES},
-        **about,
-    )
-
-
-def read(model_dir: str) -> Profile:
-    """Reads the profile in a model_dir.
-
-    Raises:
-      ProfileError: there is none, it is damaged, or another version of this program wrote it.
-      RemoteError: the file cannot be read.
-    """
-    path = os.path.join(model_dir, JSON_FILE)
-    text = files.text_of(path)
-    again = 'Profile some steps of a run with --profile_steps=A,B'
-    if not text:
-        raise ProfileError(f'{path}: there is no profile. {again}.')
-    try:
-        content = from_json(text, lambda values: dict(values.items()))
-        written_as = content.pop('format', None)
-        if written_as != _FORMAT:
-            raise ProfileError(
-                f'{path}: has format {shown(written_as)}; this version of the program reads format {_FORMAT}. {again}.'
-            )
-        profile = record(Profile, content)
-        times = [profile.step_ms, profile.device_ms, profile.wait_ms, profile.cpu_ms, profile.usual_ms or 0]
-        if not all(0 <= time < 1e12 for time in [*times, *profile.host_ms.values()]) or not profile.step_ms:
-            raise ValueError('a time is not a number of milliseconds')
-        if {*profile.host_ms} != {*HOST_PHASES} or not 0 < profile.first <= profile.last:
-            raise ValueError('phases or steps are missing')
-        if profile.images < 1 or profile.hosts < 1:
-            raise ValueError('a count is not a whole number above 0')
-    except (TypeError, ValueError) as error:
-        raise ProfileError(f'{path}: is damaged: {shown(error)}. {again}.')
-    return profile
-
-
 def works_of(events: Iterable[Event], begin: float, end: float) -> List[Work]:
-    """The work between two times: to each event belongs the time in which no event that it contains is running."""
+    """The work between two times, without waiting."""
     lanes: Dict[Tuple[str, str], List[Event]] = collections.defaultdict(list)
     for event in events:
         if event.end > begin and event.start < end and _kind_of(event):
@@ -233,33 +222,25 @@ def works_of(events: Iterable[Event], begin: float, end: float) -> List[Work]:
     works: List[Work] = []
     for lane in lanes.values():
         lane.sort(key=lambda event: (event.start, -event.end))
-        opened: List[Tuple[Event, List[Tuple[float, float]]]] = []
-        # The last event closes all others.
+        # The events that are running, and the time up to which the innermost one has its pieces.
+        running: List[Tuple[float, Work]] = []
+        now = begin
+        # The last event ends all others.
         for event in [*lane, Event('', '', '', float('inf'), float('inf'))]:
-            while opened and opened[-1][0].end <= event.start:
-                closed, nested = opened.pop()
-                phase, name = _kind_of(closed) or (_WAIT, '')
-                pieces = _without(_clipped([(closed.start, closed.end)], begin, end), _united(nested))
-                if phase != _WAIT and pieces:
-                    works.append(Work(phase, name, pieces, not closed.device))
-            if opened:
-                opened[-1][1].append((event.start, event.end))
-            opened.append((event, []))
-    return works
-
-
-def _of_device(works: Sequence[Work]) -> List[Work]:
-    """The work of the steps. With a device of its own, the host's threads only launch its work."""
-    return [work for work in works if not work.on_host] or [work for work in works if work.phase == STEP]
-
-
-def _waits_of(events: Iterable[Event]) -> Spans:
-    """The times in which something waits for a batch of the pipeline: the calls of its last data set."""
-    return _united(
-        (event.start, event.end)
-        for event in events
-        if not event.device and event.name.startswith(_ITERATOR) and len(_data_sets(event.name)) == 1
-    )
+            while running:
+                ends, work = running[-1]
+                until = min(ends, event.start, end)
+                if until > now:
+                    work.spans.append((now, until))
+                    now = until
+                if ends > event.start:
+                    break
+                running.pop()
+            now = max(begin, event.start)
+            work = Work(*(_kind_of(event) or (_WAIT, '')), not event.device, [])
+            running.append((event.end, work))
+            works.append(work)
+    return [work for work in works if work.spans and work.phase != _WAIT]
 
 
 def _kind_of(event: Event) -> Optional[Tuple[str, str]]:
@@ -294,9 +275,9 @@ def _data_sets(name: str) -> List[str]:
     return re.sub(r'\[\d+\]', '', name[len(_ITERATOR) :]).split('::')
 
 
-def _united(spans: Iterable[Tuple[float, float]], gap: float = 0.0) -> Spans:
+def _united(spans: Iterable[Span], gap: float = 0.0) -> List[Span]:
     """The union of spans, sorted; gaps of up to `gap` are closed."""
-    found: List[Tuple[float, float]] = []
+    found: List[Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1] + gap:
             found[-1] = (found[-1][0], max(found[-1][1], end))
@@ -305,86 +286,34 @@ def _united(spans: Iterable[Tuple[float, float]], gap: float = 0.0) -> Spans:
     return found
 
 
-def _length(spans: Spans) -> float:
+def _length(spans: Iterable[Span]) -> float:
     return sum(end - start for start, end in spans)
 
 
-def _without(spans: Spans, others: Spans) -> Spans:
-    """The parts of `spans` that are in none of `others`; both are sorted and without overlaps."""
-    left = []
-    for start, end in spans:
-        for other_start, other_end in others:
-            if other_end <= start:
-                continue
-            if other_start >= end:
-                break
-            if other_start > start:
-                left.append((start, other_start))
-            start = other_end
-        if start < end:
-            left.append((start, end))
-    return left
+def _page(profile: Profile, of_phase: Dict[str, List[Work]], spans: Dict[str, Any], bounds: Sequence[float]) -> str:
+    from console import html, processes
 
-
-def _clipped(spans: Spans, begin: float, end: float) -> Spans:
-    return [(max(a, begin), min(b, end)) for a, b in spans if b > begin and a < end]
-
-
-def _page_of(profile: Profile, events: Sequence[Event], bounds: Sequence[float]) -> str:
     begin, length, steps = bounds[0], bounds[-1] - bounds[0], profile.last - profile.first + 1
 
-    def row(name: str, kind: str, spans: Iterable[Tuple[float, float]]) -> Dict[str, Any]:
+    def row(kind: str) -> Dict[str, Any]:
         """A row of bars in percent of the width; nearby spans are drawn as one."""
-        spans = _united(spans)
-        drawn = _united(spans, _RESOLUTION * length)
+        drawn = _united(spans[kind], _RESOLUTION * length)
         bars = [(100 * (a - begin) / length, max(0.05, 100 * (b - a) / length)) for a, b in drawn]
-        return {'name': name, 'kind': kind, 'share': _length(spans) / length, 'bars': bars}
+        return {'share': _length(_united(spans[kind])) / length, 'bars': bars}
 
-    works = works_of(events, begin, bounds[-1])
-    by_phase = {phase: [work for work in works if work.phase == phase] for phase in HOST_PHASES}
-    by_phase[STEP] = _of_device(works)
-    phases = {
-        phase: row('device' if phase == STEP else phase, phase, (piece for work in found for piece in work.pieces))
-        for phase, found in by_phase.items()
-    }
-    waits = row('waits for a batch', 'waits', _clipped(_waits_of(events), begin, bounds[-1]))
-    rows = {
-        STEP: [phases[STEP], waits, *(phases[phase] for phase in HOST_PHASES)],
-        STORAGE: [phases[STORAGE]],
-        PREPROCESSING: [phases[PREPROCESSING]],
-        TRANSFER: [phases[TRANSFER], waits],
-    }
-    return html.template(pathlib.Path(__file__).with_name('page.html').read_text()).render(
+    def names(works: Sequence[Work]) -> List[Tuple[str, float, float, float]]:
+        """(name, milliseconds per step, share, calls per step) of the work that takes longest."""
+        times: Dict[str, List[float]] = collections.defaultdict(list)
+        for work in works:
+            times[work.name].append(work.duration)
+        longest = sorted(times.items(), key=lambda item: -sum(item[1]))[:_MOST_NAMES]
+        total = sum(work.duration for work in works) or 1.0
+        return [(name, sum(each) / steps, sum(each) / total, len(each) / steps) for name, each in longest]
+
+    return html.template(pathlib.Path(__file__).with_name('profile.html').read_text()).render(
         command=processes.command_line('train'),
         profile=profile,
-        first=f'step {profile.first}' if steps == 1 else f'steps {profile.first} to {profile.last}',
-        shares=[
-            ('the device computes', profile.device_ms / profile.step_ms, 'good'),
-            ('the device waits for a batch', profile.wait_ms / profile.step_ms, 'bad'),
-            ('neither: Python, hooks, the profiler, what is not traced', profile.other_ms / profile.step_ms, 'faint'),
-        ],
+        rows={kind: row(kind) for kind in spans},
+        names={phase: names(works) for phase, works in of_phase.items()},
         marks=[100 * (bound - begin) / length for bound in bounds[1:-1]],
-        milliseconds=length,
-        views=[
-            {
-                'phase': phase,
-                'title': title,
-                'about': about,
-                'rows': rows[phase],
-                'ms': profile.host_ms.get(phase),
-                'share': profile.shares.get(phase),
-                'names': _names(by_phase[phase], steps),
-            }
-            for phase, (title, about) in _ABOUT.items()
-        ],
     )
-
-
-def _names(works: Sequence[Work], steps: int) -> List[Tuple[str, float, float, float]]:
-    """(name, milliseconds per step, share, calls per step) of the work that takes longest."""
-    times: Dict[str, List[float]] = collections.defaultdict(list)
-    for work in works:
-        times[work.name].append(work.duration)
-    total = sum(work.duration for work in works) or 1.0
-    longest = sorted(times, key=lambda name: -sum(times[name]))[:_MOST_NAMES]
-    return [(name, sum(times[name]) / steps, sum(times[name]) / total, len(times[name]) / steps) for name in longest]

@@ -1,0 +1,456 @@
+"""A run's records of itself: its starts, its first steps, its evaluations, and the data set that it has learned.
+
+starts.jsonl      a line for each start of training: checkpoint, configuration, data set, versions and host
+first_steps.json  loss and digest of the first steps of a run with a seed, to compare a repetition with
+results.jsonl     a line for each evaluation
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from console.json_content import from_json, record
+from console.log import logger
+from console.messages import shown
+from console.tensorflow_versions import tf
+from data import remote
+from data.dataset_info import DatasetInfo
+from data.files import text_of, write_whole
+from data.json_lines import append_line, read_lines
+from data.records import DataError
+from data.sources import source_of
+from inception_v3.config import Config, ConfigError, differences
+from inception_v3.data_set import description_of, samples_of
+from inception_v3.run import source
+from inception_v3.run.checkpoints import latest_checkpoint, step_of
+from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE, now, read_config, recorded_config
+from inception_v3.weights.model_dir import digest_of_values as digest_of_values
+
+STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE = 'starts.jsonl', 'first_steps.json', 'results.jsonl'
+# The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
+FIRST_STEPS = 10
+_DIGITS_SHOWN = 12
+# The fields of a configuration that change the result of an evaluation.
+DECIDING = (
+    'use_data',
+    'data_dir',
+    'data_format',
+    'eval_files',
+    'image_key',
+    'label_key',
+    'label_offset',
+    'num_classes',
+    'num_eval_images',
+    'eval_total_size',
+    'max_bad_records',
+    'preprocessing',
+    'height',
+    'width',
+    'network',
+    'depth_multiplier',
+    'precision',
+    'transfer',
+    'moving_average',
+)
+
+
+# Digests: SHA-256 of the variables of a checkpoint or of a step, and of a checkpoint's index.
+
+
+def digest_of_index(checkpoint: str) -> str:
+    """The digest of a checkpoint's index, which has a checksum of each variable; empty if the checkpoint is gone."""
+    index = remote.read(f'{checkpoint}.index')
+    return hashlib.sha256(index).hexdigest() if index else ''
+
+
+def digest_of_checkpoint(checkpoint: str) -> str:
+    """The digest of all variables in a checkpoint. It equals `digest_of_values` of what was saved."""
+    reader = tf.train.load_checkpoint(checkpoint)
+    return digest_of_values({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
+
+
+# Starts.
+
+
+class Start(NamedTuple):
+    """A start of training: a line of `starts.jsonl`.
+
+    Attributes:
+      step: the number of steps completed before.
+      checkpoint: the path of the checkpoint that was resumed, relative to model_dir; empty at step 0.
+      time: UTC, ISO 8601.
+      command: the program and its arguments.
+      directory: the working directory, the base of relative paths.
+      config: the fields of the configuration that differ from their defaults.
+      data_set, fingerprint: of `dataset.json`; empty without that file.
+      versions: the versions of everything that a result depends on (`source.versions`).
+      host: the `name` of the machine, its `processor`, and the number of `cores` that this process may use.
+      weights: with `--init_from` at step 0, the weights that the run begins from: their `path`, `kind` and `step`, the
+        `values` (average or raw), and the `digest` of all variables there; else None.
+      description: the content of `dataset.json`; None without that file.
+      samples: the samples of the record files, by split (`data_set.samples_of`); None of runs of earlier versions.
+    """
+
+    step: int
+    checkpoint: str
+    time: str
+    command: List[str]
+    directory: str
+    config: Dict[str, Any]
+    data_set: str
+    fingerprint: str
+    versions: Dict[str, Any]
+    host: Dict[str, Any]
+    weights: Optional[Dict[str, Any]] = None
+    description: Optional[Dict[str, Any]] = None
+    samples: Optional[Dict[str, List[Any]]] = None
+
+    @property
+    def info(self) -> Optional[DatasetInfo]:
+        """The description of the data set; None if there was none, or an earlier version started the run."""
+        return DatasetInfo(**self.description) if self.description else None
+
+    def __str__(self) -> str:
+        """The data set, in words."""
+        info = self.info
+        images = f'{info.train_images:,} training and {info.validation_images:,} validation images, ' if info else ''
+        origin = f': {shown(info.source)}; ' if info else ', '
+        name = shown(self.data_set) or 'unnamed'
+        return f'{name}{origin}{images}fingerprint {self.fingerprint or "unknown"}'
+
+
+def with_settled_threads(config: Config) -> Config:
+    """Sets the number of CPU threads of a run with a seed: the number of its first start, or one per core.
+
+    Operations divide sums among threads, so a different number of threads changes the last bits of results.
+    """
+    if config.seed is None or config.intra_op_threads:
+        return config
+    first = recorded_config(str(config.model_dir)) if config.model_dir else None
+    threads = first.intra_op_threads if first and first.seed is not None else 0
+    return dataclasses.replace(config, intra_op_threads=threads or len(os.sched_getaffinity(0)))
+
+
+def this_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> Start:
+    """The record of a start of training now, on this machine; the arguments are those of `write_start`."""
+    model_dir = str(config.model_dir)
+    checkpoint = latest_checkpoint(model_dir)
+    versions = source.versions()
+    return Start(
+        step=step_of(checkpoint) if checkpoint else 0,
+        checkpoint=os.path.relpath(checkpoint, model_dir) if checkpoint else '',
+        time=now(),
+        command=versions.pop('command'),
+        directory=os.getcwd(),
+        config=not_default(config),
+        data_set=data_set.name if data_set else '',
+        fingerprint=data_set.fingerprint if data_set else '',
+        versions=versions,
+        host={'name': platform.node(), 'processor': _processor(), 'cores': len(os.sched_getaffinity(0))},
+        weights=weights,
+        description=dataclasses.asdict(data_set) if data_set else None,
+        samples=samples_of(config),
+    )
+
+
+def not_default(config: Config) -> Dict[str, Any]:
+    """The fields of a configuration that differ from their defaults."""
+    default = Config()
+    return {name: value for name, value in dataclasses.asdict(config).items() if value != getattr(default, name)}
+
+
+def _processor() -> str:
+    try:
+        with open('/proc/cpuinfo') as file:
+            names = [line.partition(':')[2].strip() for line in file if line.startswith('model name')]
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()
+
+
+def read_starts(model_dir: str) -> List[Start]:
+    """The starts of a run, oldest first. Damaged lines are skipped."""
+    return read_lines(os.path.join(model_dir, STARTS_FILE), _start_of)
+
+
+def _start_of(values: Any) -> Start:
+    start: Start = record(Start, values)
+    problem = start.info and start.info.problem()
+    if problem:
+        raise ValueError(problem)
+    return start
+
+
+def starts_before(checkpoint: str) -> List[Start]:
+    """The starts of training that led to a checkpoint, oldest first; empty if none is recorded.
+
+    Beside a checkpoint in a folder `best` is a copy of the record. Earlier versions kept it in the run around it alone.
+    """
+    folder = os.path.dirname(checkpoint)
+    outer = os.path.dirname(folder)
+    is_best = os.path.basename(outer) == BEST_FOLDER
+    recorded = read_starts(folder) or (read_starts(os.path.dirname(outer)) if is_best else [])
+    # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.
+    past = [start for start in recorded if start.step < max(step_of(checkpoint), 1)]
+    anew = [number for number, start in enumerate(past) if not start.step]
+    return past[anew[-1] :] if anew else past
+
+
+def write_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> None:
+    """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
+
+    An old `config.json` is replaced, and the differences are logged: users may resume with more steps, for example.
+    """
+    model_dir = str(config.model_dir)
+    path = os.path.join(model_dir, CONFIG_FILE)
+    try:
+        old = read_config(model_dir)
+        changed = differences(old, config) if old else []
+        if changed:
+            logger.info('the configuration differs from %s: %s', path, '; '.join(changed))
+    except ConfigError as error:
+        logger.info('replacing a damaged file: %s', error)
+    write_whole(path, config.to_json())
+    append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set, weights)._asdict())
+
+
+# First steps.
+
+
+class FirstStep(NamedTuple):
+    """The number of completed steps, the loss of the last one, and the digest of all variables after it."""
+
+    step: int
+    loss: float
+    digest: str
+
+
+def read_first_steps(model_dir: str) -> List[FirstStep]:
+    """The recorded first steps of a run; empty if there are none, or the file is damaged."""
+    with contextlib.suppress(ValueError):
+        text = text_of(os.path.join(model_dir, FIRST_STEPS_FILE))
+        return from_json(text, lambda steps: [record(FirstStep, step) for step in steps])
+    return []
+
+
+def write_first_steps(model_dir: str, steps: Sequence[FirstStep]) -> None:
+    """Replaces the recorded first steps."""
+    text = json.dumps([step._asdict() for step in steps], indent=2) + '\n'
+    write_whole(os.path.join(model_dir, FIRST_STEPS_FILE), text)
+
+
+# Evaluations.
+
+
+class Evaluation(NamedTuple):
+    """One evaluation: a line of `results.jsonl`.
+
+    Attributes:
+      step: the global step of the checkpoint.
+      checkpoint: the name of the checkpoint in model_dir.
+      weights: 'average' or 'raw'.
+      top_1: the fraction of images whose label is the most likely class.
+      top_5: the fraction of images whose label is among the five most likely classes.
+      cross_entropy: the mean over the images, in nats, without label smoothing.
+      images: the number of images; each is evaluated once.
+      seconds: the duration, including the time to build the graph.
+      time: the end of the evaluation in UTC, ISO 8601.
+      changed: the settings and the properties of the data set that differ from training's, as `name: old -> new`.
+      data_set, fingerprint: of `dataset.json`; empty without that file.
+      digest: of the checkpoint (`digest_of_index`); empty of an evaluation by an earlier version.
+    """
+
+    step: int
+    checkpoint: str
+    weights: str
+    top_1: float
+    top_5: float
+    cross_entropy: float
+    images: int
+    seconds: float
+    time: str
+    changed: Tuple[str, ...] = ()
+    data_set: str = ''
+    fingerprint: str = ''
+    digest: str = ''
+
+    @property
+    def identity(self) -> Tuple[str, str, int, str, Tuple[str, ...]]:
+        """The inputs of the evaluation. Evaluations with equal identities have equal scores."""
+        return self.digest, self.weights, self.images, self.fingerprint, self.changed
+
+    def differences_of_kind(self, other: 'Evaluation') -> List[str]:
+        """The differences that make another evaluation incomparable with this one, each as `name: old -> new`."""
+        names = ('weights', 'images', 'data_set', 'fingerprint', 'changed')
+        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
+        return [f'{name}: {before or "none"} -> {after or "none"}' for name, before, after in pairs if before != after]
+
+
+def evaluation_of(
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    checkpoint: str,
+    digest: str,
+    metrics: Dict[str, Any],
+    seconds: float,
+) -> Evaluation:
+    """The record of an evaluation that ends now; `digest` is that of the checkpoint before it."""
+    return Evaluation(
+        step=step_of(checkpoint),
+        checkpoint=os.path.basename(checkpoint),
+        weights=config.evaluated_weights,
+        top_1=float(metrics['top_1']),
+        top_5=float(metrics['top_5']),
+        cross_entropy=float(metrics['cross_entropy']),
+        images=int(metrics['images']),
+        seconds=round(seconds, 3),
+        time=now(),
+        changed=changed_since_training(config, data_set, checkpoint),
+        data_set=data_set.name if data_set else '',
+        fingerprint=data_set.fingerprint if data_set else '',
+        digest=digest,
+    )
+
+
+def shows_top_5(num_classes: int) -> bool:
+    """Whether texts show the top-5 accuracy: there are more than five classes besides the background."""
+    return num_classes > 6
+
+
+def changed_since_training(config: Config, data_set: Optional[DatasetInfo], checkpoint: str) -> Tuple[str, ...]:
+    """The differences of an evaluation's settings and data set from those that a checkpoint was trained with.
+
+    Settings that do not affect the result, and whatever is not recorded beside the checkpoint, do not differ.
+    """
+    trained, recorded = recorded_config(os.path.dirname(checkpoint)), starts_before(checkpoint)
+    changes = [each for each in differences(trained, config) if each.split(':')[0] in DECIDING] if trained else []
+    changes += changes_between(recorded[-1], config, data_set) if recorded else ()
+    return tuple(dict.fromkeys(changes))
+
+
+def append_evaluation(model_dir: str, evaluation: Evaluation) -> None:
+    """Adds a line to `results.jsonl`."""
+    append_line(os.path.join(model_dir, RESULTS_FILE), evaluation._asdict())
+
+
+def read_evaluations(model_dir: str) -> List[Evaluation]:
+    """The evaluations in `results.jsonl`, oldest first. Damaged lines are skipped."""
+    return evaluations_in(os.path.join(model_dir, RESULTS_FILE))
+
+
+def read_unchanged(model_dir: str) -> List[Evaluation]:
+    """The last evaluation of each step with training's own settings, in the order of the steps."""
+    of_step = {evaluation.step: evaluation for evaluation in read_evaluations(model_dir) if not evaluation.changed}
+    return [of_step[step] for step in sorted(of_step)]
+
+
+def evaluations_in(path: str) -> List[Evaluation]:
+    """The evaluations in a file, a line each. Damaged lines are skipped."""
+    return read_lines(path, lambda values: record(Evaluation, {**values, 'changed': tuple(values.get('changed', ()))}))
+
+
+# The data set that a checkpoint has learned.
+
+
+class TrainedData(NamedTuple):
+    """The data set that a checkpoint has learned.
+
+    Attributes:
+      info: its description; None if it is unknown.
+      earlier: the data sets of earlier starts, which the run left with `--allow_other_data_set`.
+      note: says that another data set is in its place now, or that nothing is recorded; empty if neither is so.
+    """
+
+    info: Optional[DatasetInfo]
+    earlier: Tuple[str, ...] = ()
+    note: str = ''
+
+    @property
+    def class_names(self) -> List[str]:
+        """The names of the classes by label; empty if they are unknown."""
+        return self.info.class_names if self.info else []
+
+
+def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
+    """The data set that a checkpoint has learned. Where nothing is recorded, it is the one that `config` names.
+
+    Raises:
+      DataError: nothing is recorded, and the description of the present data set cannot be read.
+    """
+    recorded, present = starts_before(checkpoint), None
+    last = recorded[-1] if recorded else None
+    info = last.info if last else None
+    # The data set may be gone.
+    with contextlib.suppress(remote.RemoteError, *((DataError,) if info else ())):
+        present = description_of(config)
+    names = [str(start) for start in recorded]
+    earlier = tuple(name for name in dict.fromkeys(names) if name != names[-1])
+    changes = changes_between(last, config, present, with_samples=False) if last and present else ()
+    if changes:
+        return TrainedData(info, earlier, _other_data(config, checkpoint, changes))
+    is_same = last and present and last.fingerprint and last.fingerprint == present.fingerprint
+    unknown = f'{checkpoint} has no record of its classes: names are from {source_of(config)}'
+    return TrainedData(info or present, earlier, '' if info or is_same or not present else unknown)
+
+
+def _other_data(config: Config, checkpoint: str, changes: Sequence[str]) -> str:
+    return f'{source_of(config)} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
+
+
+def changes_between(
+    start: Start, config: Config, present: Optional[DatasetInfo], with_samples: bool = True
+) -> Tuple[str, ...]:
+    """The differences of a data set from that of a start, each as `name: old -> new`. The unknown does not differ."""
+    old, new = start.config.get('use_data', 'real'), config.use_data
+    if old != new:
+        return (f'use_data: {old} -> {new}',)
+    changes = [*changed_classes(start, present)]
+    fingerprint = present.fingerprint if present else ''
+    if start.fingerprint and fingerprint and start.fingerprint != fingerprint:
+        changes.append(f'fingerprint: {start.fingerprint[:_DIGITS_SHOWN]} -> {fingerprint[:_DIGITS_SHOWN]}')
+    for split, (count, digest) in samples_of(config).items() if with_samples else ():
+        old_count, old_digest = (start.samples or {}).get(split, (count, digest))
+        # Equal fingerprints are of the same images, also in other files.
+        divided = old_count != count or start.config.get('data_format', 'tfrecord') != config.data_format
+        if old_digest != digest and not (divided and start.fingerprint and start.fingerprint == fingerprint):
+            changes.append(f'{split} files: {old_digest[:_DIGITS_SHOWN]} -> {digest[:_DIGITS_SHOWN]}')
+    if changes and present and start.data_set != present.name:
+        changes.insert(0, f'data_set: {shown(start.data_set) or "unnamed"} -> {shown(present.name)}')
+    return tuple(changes)
+
+
+def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, ...]:
+    """The first class whose name differs in a data set from that at a start, as `name: old -> new`."""
+    old, new = (info.class_names if info else [] for info in (start.info, present))
+    changed = [(label, *pair) for label, pair in enumerate(zip(old, new)) if all(pair) and pair[0] != pair[1]]
+    if old and new and not changed and len(old) != len(new):
+        return (f'classes: {len(old)} -> {len(new)}',)
+    more = f' and {len(changed) - 1} more' if len(changed) > 1 else ''
+    return tuple(f'class {label}: {shown(before)} -> {shown(now)}{more}' for label, before, now in changed[:1])
+
+
+def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> None:
+    """Checks that training resumes on the data set of its checkpoint, and that evaluation has the same classes.
+
+    Raises:
+      ConfigError: they are others, and `--allow_other_data_set` is not given.
+    """
+    recorded = starts_before(checkpoint)
+    last = recorded[-1] if recorded else None
+    if not last or not (last.samples or last.fingerprint or last.config.get('use_data') == 'fake'):
+        logger.info('%s has no record of its data set, which cannot be compared with %s', checkpoint, source_of(config))
+        return
+    changes = changed_classes(last, present) if config.mode == 'eval' else changes_between(last, config, present)
+    if not changes:
+        return
+    text = _other_data(config, checkpoint, changes)
+    if not config.allow_other_data_set:
+        raise ConfigError(
+            f'{text}. Restore that data set (inception-v3 audit finds damaged files), name its folder with '
+            '--data_dir, use another --model_dir, or add --allow_other_data_set.'
+        )
+    logger.info('warning: %s (--allow_other_data_set)', text)

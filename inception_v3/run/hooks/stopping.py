@@ -1,0 +1,160 @@
+"""Ends of a run before its last step: signals, and sessions that are interrupted again and again.
+
+Ctrl-C, and SIGTERM, which processes receive before their machine is preempted: during training, the current step is
+finished (on a TPU, the loop of `--iterations` steps) and its checkpoint saved. At any other time the process ends at
+once: the last checkpoint has everything needed to resume.
+
+When a worker is lost, such as a preempted TPU, TensorFlow starts a new session from the last checkpoint. It treats a
+file server that stays down as a lost worker, too. Then it recovers endlessly, without a message.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
+
+from tensorflow.python.training import monitored_session
+from tensorflow_estimator.python.estimator.tpu import error_handling
+
+from console.errors import CommandError, InterruptedByUserError, TerminatedError
+from console.log import logger
+from console.tensorflow_versions import tf
+from inception_v3.run.failures import InterruptedTrainingError
+
+# The name of a signal, its error, and the seconds in which a second one counts as the same request: a script may
+# forward a signal that its whole process group has received. A person presses Ctrl-C again to end the run at once.
+_SIGNALS: Dict[int, Tuple[str, Type[CommandError], float]] = {
+    signal.SIGTERM: ('SIGTERM', TerminatedError, 5.0),
+    signal.SIGINT: ('Ctrl-C', InterruptedByUserError, 0.3),
+}
+# Maximum seconds to wait for `release`: a remote store may not answer.
+_RELEASE_WITHIN = 5.0
+# Sessions that may begin at one step. If all of them are interrupted, the cause is not transient.
+_SESSIONS_PER_STEP = 3
+
+
+class Termination:
+    """Handles SIGTERM and Ctrl-C on a thread of its own, while the context is open.
+
+    A signal handler in Python waits until TensorFlow's current operation returns, which on a TPU may take minutes. A
+    thread that reads the signal from a pipe does not wait.
+
+    Args:
+      end_at_once: ends the process because of an error. Called if there are no steps to lose, or if another signal
+        comes: a SIGTERM more than 5 seconds after the first signal, or a second Ctrl-C.
+
+    Attributes:
+      request: the signal that came while there were steps to lose; None if none came.
+      release: called before the process ends at once.
+    """
+
+    def __init__(self, end_at_once: Callable[[CommandError], None]):
+        self._end_at_once = end_at_once
+        self._lock = threading.Lock()
+        self._has_steps_to_lose = False
+        self._requested_at = 0.0
+        self.request: Optional[int] = None
+        self.release: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> 'Termination':
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        self._handlers = {number: signal.signal(number, lambda *unused: None) for number in _SIGNALS}
+        self._wakeup_fd = signal.set_wakeup_fd(write_end)
+        threading.Thread(target=self._watch, args=[read_end], daemon=True).start()
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        # Closing the last writing end of the pipe ends the thread.
+        os.close(signal.set_wakeup_fd(self._wakeup_fd))
+
+    def _watch(self, read_end: int) -> None:
+        for received in iter(lambda: os.read(read_end, 1), b''):
+            if received[0] in _SIGNALS:
+                self._answer(received[0])
+        os.close(read_end)
+
+    def _answer(self, number: int) -> None:
+        name, error, same_request = _SIGNALS[number]
+        with self._lock:
+            if self.request and time.monotonic() - self._requested_at < same_request:
+                return
+            if self.request or not self._has_steps_to_lose:
+                release = threading.Thread(target=self.release, daemon=True)
+                release.start()
+                release.join(_RELEASE_WITHIN)
+                self._end_at_once(error(f'ended by {name}; the same command resumes from the last checkpoint'))
+                return
+            self.request, self._requested_at = number, time.monotonic()
+        logger.info('%s: finishing and saving the current step; another %s ends the run at once', name, name)
+
+    def error(self, step: int, steps: int) -> CommandError:
+        """The error that ends a requested run at a saved step, of all steps of the run."""
+        assert self.request
+        name, error, _ = _SIGNALS[self.request]
+        return error(f'ended by {name} after step {step} of {steps}, which is saved; the same command resumes')
+
+    def hook(self) -> tf.estimator.SessionRunHook:
+        """Makes a hook that ends training after the step in which a signal came."""
+        return _TerminationHook(self)
+
+    def steps_to_lose(self, there_are: bool) -> None:
+        """Sets whether training has steps to lose from now on."""
+        with self._lock:
+            self._has_steps_to_lose = there_are
+
+
+class _TerminationHook(tf.estimator.SessionRunHook):
+    def __init__(self, termination: Termination):
+        self._termination = termination
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        self._termination.steps_to_lose(True)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if self._termination.request:
+            run_context.request_stop()
+
+
+@contextlib.contextmanager
+def without_recovery() -> Iterator[None]:
+    """Makes an interrupted session end with its error.
+
+    This is for runs on the CPU. No worker can be lost there, and TensorFlow has already retried a failing file server
+    ten times. A hook cannot do this: if a session fails before it has begun, no hook is called.
+    """
+    recovered, ignored = monitored_session._PREEMPTION_ERRORS, error_handling._IGNORED_ERRORS
+    # TPUEstimator returns as if it had finished training when it gets one of the ignored errors.
+    monitored_session._PREEMPTION_ERRORS = error_handling._IGNORED_ERRORS = ()
+    try:
+        yield
+    finally:
+        monitored_session._PREEMPTION_ERRORS, error_handling._IGNORED_ERRORS = recovered, ignored
+
+
+class RecoveryLimitHook(tf.estimator.SessionRunHook):
+    """Stops a run whose sessions are interrupted again and again before the next checkpoint.
+
+    Before, it calls `check`, which raises an error if the run's files cannot be read or written.
+    """
+
+    def __init__(self, check: Callable[[], None]):
+        self._check = check
+        self._step: Optional[int] = None
+        self._sessions = 0
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        """Counts the sessions that begin at the same step."""
+        step = int(session.run(tf.train.get_global_step()))
+        self._sessions = self._sessions + 1 if step == self._step else 1
+        self._step = step
+        if self._sessions > _SESSIONS_PER_STEP:
+            self._check()
+            raise InterruptedTrainingError(
+                f'The run was interrupted {_SESSIONS_PER_STEP} times after step {step}, before the next checkpoint. '
+                'The same command resumes from there; --verbose shows the cause.'
+            )

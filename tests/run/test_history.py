@@ -1,0 +1,147 @@
+"""Tests of the records of a run and of its folder: `starts.jsonl`, `results.jsonl`, `config.json`, the source code."""
+
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict, List
+
+import pytest
+
+from inception_v3.config import Config, ConfigError
+from inception_v3.run import files, history, source
+from inception_v3.run.files import check_writable
+from inception_v3.run.history import RESULTS_FILE, append_evaluation, changed_since_training, read_evaluations
+from inception_v3.run.hooks.watchers import StartRecorder
+from tests.support.checkpoints import save_step
+from tests.support.evaluations import DIGITS, EVALUATION
+
+
+def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    config = Config(model_dir=str(tmp_path), train_steps=7)
+    first = StartRecorder(config, DIGITS)
+    first.graph_built()
+    save_step(str(tmp_path), 3)
+    first.graph_built()
+    (start,) = history.read_starts(str(tmp_path))
+    assert (start.step, start.checkpoint) == (0, '')
+    assert start.config == {'model_dir': str(tmp_path), 'train_steps': 7}
+    assert (start.data_set, start.fingerprint) == ('digits', '0123456789abcdef')
+    assert (start.command, start.directory) == (sys.argv, os.getcwd())
+    assert start.versions['python'] == platform.python_version()
+    assert start.host['cores'] == len(os.sched_getaffinity(0))
+    assert 'train_steps: ' not in caplog.text
+    # As after a kill during a write.
+    with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
+        file.write('{"step": 3, "check')
+    changed = dataclasses.replace(config, train_steps=9)
+    StartRecorder(changed, None).graph_built()
+    again, second = history.read_starts(str(tmp_path))
+    assert again == start
+    assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
+    assert (second.config['train_steps'], second.data_set, second.fingerprint) == (9, '', '')
+    assert 'train_steps: 7 -> 9' in caplog.text
+    path = tmp_path / 'config.json'
+    assert Config.from_json(path.read_text()) == changed
+    path.write_text('{broken')
+    StartRecorder(changed, None).graph_built()
+    assert f'replacing a damaged file: {path}: ' in caplog.text and Config.from_json(path.read_text()) == changed
+
+
+def git(folder: Any, *arguments: str) -> str:
+    names = ['-c', 'user.name=n', '-c', 'user.email=e']
+    return subprocess.run(
+        ['git', *names, '-C', str(folder), *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+
+
+def test_source_version__has_the_git_revision_and_a_digest_of_the_files(tmp_path: Any, monkeypatch: Any) -> None:
+    outer, project = tmp_path / 'outer', tmp_path / 'outer' / 'project'
+    (project / 'inception_v3').mkdir(parents=True)
+    module = project / 'inception_v3' / 'module.py'
+    module.write_text('first')
+    git(outer, 'init', '-q')
+    monkeypatch.setattr(source, '_ROOT', project)
+    version = source.version.__wrapped__
+    # The repository in the outer folder does not count: it belongs to another project.
+    installed = version()
+    assert (installed['revision'], installed['modified']) == (None, None)
+    shutil.move(str(outer / '.git'), str(project / '.git'))
+    git(project, 'add', '.')
+    git(project, 'commit', '-q', '-m', 'first')
+    revision = git(project, 'rev-parse', 'HEAD')
+    assert version() == {'revision': revision, 'modified': False, 'source': installed['source']}
+    (project / 'notes.txt').write_text('no part of the program')
+    assert not version()['modified']
+    module.write_text('second')
+    changed = version()
+    assert changed['revision'] == revision and changed['modified'] and changed['source'] != installed['source']
+    module.write_text('first')
+    (project / 'requirements.lock').write_text('')
+    assert version()['modified'] and version()['source'] == installed['source']
+    (project / 'requirements.lock').unlink()
+    (project / 'data').mkdir()
+    (project / 'data' / 'new.py').write_text('')
+    added = version()
+    assert added['modified'] and added['source'] not in (installed['source'], changed['source'])
+
+
+def test_read_evaluations__skips_damaged_lines(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    assert read_evaluations(str(tmp_path)) == []
+    append_evaluation(str(tmp_path), EVALUATION)
+    earlier = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}
+    wrong: List[Dict[str, Any]] = [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}]
+    lines = [earlier, *({**EVALUATION._asdict(), **each} for each in wrong)]
+    with open(str(tmp_path / RESULTS_FILE), 'a') as file:
+        file.write('\n'.join([*map(json.dumps, lines), '{"step": 8, "check']))
+    append_evaluation(str(tmp_path), EVALUATION._replace(step=9))
+    assert read_evaluations(str(tmp_path)) == [EVALUATION, EVALUATION, EVALUATION._replace(step=9)]
+
+
+# Another value of each setting that changes the result of an evaluation, and of some that do not.
+DECIDING: Dict[str, Any] = {
+    **{'use_data': 'fake', 'data_dir': 'd', 'data_format': 'tar', 'num_classes': 9, 'num_eval_images': 9},
+    **{'eval_total_size': 9, 'max_bad_records': 9, 'preprocessing': 'vgg', 'height': 200, 'width': 200},
+    **{'network': 'resnet50', 'depth_multiplier': 0.5, 'precision': 'bfloat16', 'transfer': 'uint8'},
+    **{'moving_average': False},
+}
+OTHERS = {'train_steps': 9, 'optimizer': 'sgd', 'eval_batch_size': 64, 'model_dir': 'm', 'learning_rate': 9.0}
+
+
+@pytest.mark.parametrize('name', [*DECIDING, *OTHERS])
+def test_changed_since_training__has_every_setting_that_decides(tmp_path: Any, name: str) -> None:
+    trained = Config(auxiliary_head=False, model_dir='runs/m')
+    assert changed_since_training(trained, None, str(tmp_path / 'model.ckpt-7')) == ()
+    (tmp_path / 'config.json').write_text(trained.to_json())
+    other = dataclasses.replace(trained, **{name: {**DECIDING, **OTHERS}[name]})
+    changed = changed_since_training(other, None, str(tmp_path / 'model.ckpt-7'))
+    assert [change.split(':')[0] for change in changed] == [name] * (name in DECIDING)
+
+
+def test_read_unchanged__has_the_last_evaluation_of_each_step_in_order(tmp_path: Any) -> None:
+    first = EVALUATION._replace(changed=())
+    for step, top_1, changed in (
+        (3, 0.1, ()),
+        (9, 0.2, ()),
+        (3, 0.3, ()),
+        (9, 0.4, ('width: 299 -> 75',)),
+        (5, 0.5, ()),
+    ):
+        append_evaluation(str(tmp_path), first._replace(step=step, top_1=top_1, changed=changed))
+    assert [(each.step, each.top_1) for each in history.read_unchanged(str(tmp_path))] == [(3, 0.3), (5, 0.5), (9, 0.2)]
+
+
+def test_check_writable__reads_back_leaves_no_file_and_names_the_folder(tmp_path: Any, monkeypatch: Any) -> None:
+    check_writable('model_dir', str(tmp_path))
+    assert os.listdir(str(tmp_path)) == []
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(ConfigError, match=f'--model_dir={tmp_path}/file/model: cannot be written to'):
+        check_writable('model_dir', os.path.join(str(tmp_path), 'file', 'model'))
+    monkeypatch.setattr(files.remote, 'read', lambda path: b'other')
+    with pytest.raises(ConfigError, match=r'--model_dir=\S+: a test file was read back with different content'):
+        check_writable('model_dir', str(tmp_path))
