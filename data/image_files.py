@@ -40,7 +40,7 @@ NOT_AN_IMAGE, UNRECOGNIZED = 'not an image', 'in no format that is known as one 
 _MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
 # The number of files that a message names.
-_NAMED_AT_MOST = 5
+_NAMED_AT_MOST = 3
 _SUPPORTED = 'JPEG, PNG, GIF, WebP, BMP and TIFF'
 _DECODED, _CONVERTED = ('JPEG', 'PNG', 'GIF'), ('WebP', 'BMP', 'TIFF')
 # ImageMagick's command.
@@ -184,9 +184,10 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
         return f'is not a {_SUPPORTED.replace("and", "or")} image, or its beginning is damaged'
     if header.format not in (*_DECODED, *_CONVERTED):
         return f'has the format {header.format}; supported are {_SUPPORTED}; {CONVERSION}'
-    too_large = why_too_large(header)
-    if too_large:
-        return too_large
+    try:
+        check_size(header)
+    except UnreadableError as error:
+        return str(error)
     if header.format == 'GIF':
         return 'is an animated GIF, or damaged; GIFs of one frame are supported'
     if header.format in _CONVERTED:
@@ -196,11 +197,11 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
     return f'is a damaged {header.kind} image ({shown(reason)})'
 
 
-def why_too_large(header: ImageHeader) -> Optional[str]:
-    """The reason why an image has too many pixels; None if it has not."""
+def check_size(header: ImageHeader) -> None:
+    """Raises UnreadableError if an image has too many pixels."""
     if header.width * header.height > MAX_PIXELS:
-        return f'has {header.width:,} x {header.height:,} pixels; at most {MAX_PIXELS:,} are allowed'
-    return None
+        size = f'{header.width:,} x {header.height:,}'
+        raise UnreadableError(f'has {size} pixels; at most {MAX_PIXELS:,} are allowed')
 
 
 def _is_text(encoded: bytes) -> bool:
@@ -218,7 +219,8 @@ def show(path: str) -> str:
     return shown(path, _LONGEST_PATH)
 
 
-def listed(paths: Sequence[str]) -> str:
-    """Names the first paths, and the number of the others."""
-    more = len(paths) - _NAMED_AT_MOST
-    return ', '.join(map(show, paths[:_NAMED_AT_MOST])) + (f' and {more:,} more' if more > 0 else '')
+def listed(names: Sequence[str], all_in: str = '') -> str:
+    """The first few of some names, the number of the others, and the path of the file that lists all of them."""
+    more = len(names) - _NAMED_AT_MOST
+    text = ', '.join(map(show, names[:_NAMED_AT_MOST]))
+    return text if more <= 0 else f'{text} and {more:,} more' + (f' (all in {show(all_in)})' if all_in else '')

@@ -18,8 +18,7 @@ import unicodedata
 from typing import Counter, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 from data import image_files
-from data.convert.conversion import listed
-from data.image_files import show
+from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
 
 # Its images are for validation if there is no validation folder.

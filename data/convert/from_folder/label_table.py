@@ -13,10 +13,9 @@ from typing import Dict, List, Sequence, Set, Tuple
 
 from console.messages import counted, shown
 from data import image_files
-from data.convert.conversion import listed
 from data.convert.from_folder import class_folders
 from data.convert.from_folder.class_folders import ImageFile, ImageSet
-from data.image_files import show
+from data.image_files import listed, show
 from data.records import DataError
 
 _FILE_NAMES = ('filename', 'file_name', 'file', 'image', 'image_name', 'image_path', 'image_id', 'path', 'img', 'id')
