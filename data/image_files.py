@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import stat
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Sequence
 
 from console.messages import shown
 from data import remote

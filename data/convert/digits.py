@@ -94,10 +94,8 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         def example(index: int) -> Any:
             rgb = _enlarge(pixels[index])
             label = digits.index(digit_of[index]) + 1
-            encoded = session.run(encode, {image: rgb})
-            return encoding.make_example(
-                encoded, 'JPEG', label, info.class_names[label], *rgb.shape[:2], f'digit-{index:04d}'
-            )
+            encoded, text, (height, width, _) = session.run(encode, {image: rgb}), info.class_names[label], rgb.shape
+            return encoding.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
 
         def write(split: str, part: List[int], shards: int) -> Any:
             examples = [functools.partial(example, index) for index in part]

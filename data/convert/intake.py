@@ -93,7 +93,7 @@ class Intake:
         return self._accept(encoded)[0]
 
     def accept_and_decode(self, encoded: bytes) -> Tuple[Accepted, np.ndarray]:
-        """As `accept`; also returns the pixels that `decode_image` gives for the accepted file, uint8 [height, width, 3]."""
+        """As `accept`; also returns the pixels, uint8 [height, width, 3], that `decode_image` gives for the result."""
         accepted, pixels = self._accept(encoded)
         if accepted.encoded is not encoded:
             pixels = self._session.run(self._decoded, {self._encoded: accepted.encoded})

@@ -18,9 +18,9 @@ def test_alone_in__refuses_a_second_conversion_until_the_first_ends(tmp_path: pa
     work_dir = tmp_path / 'data' / 'conversion'
     work_dir.mkdir(parents=True)
     for _ in range(2):
-        with conversion.alone_in(str(work_dir)):
+        with conversion._alone_in(str(work_dir)):
             message = f'{tmp_path}/data: in use by another conversion. Wait for it, or stop it.'
-            with pytest.raises(records.DataError, match=message), conversion.alone_in(str(work_dir)):
+            with pytest.raises(records.DataError, match=message), conversion._alone_in(str(work_dir)):
                 raise AssertionError('two conversions run')
 
 

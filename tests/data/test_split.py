@@ -30,12 +30,7 @@ def contents(share: List[Image]) -> Set[bytes]:
     return {content for content, _ in share}
 
 
-def test_a_digest_is_the_sha_256_of_the_content() -> None:
-    # FIPS 180-2, appendix B.1.
-    assert digest(b'abc').hex() == 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
-
-
-@pytest.mark.parametrize('fraction', [0.1, 0.25, 0.5, 0.8])
+@pytest.mark.parametrize('fraction', [0.0, 0.1, 0.5])
 def test_split__same_share_of_every_class(fraction: float) -> None:
     sizes = [100, 40, 7, 1, 60]
     # Copies count once, and stay together.
@@ -61,12 +56,6 @@ def test_split__orders_the_images_by_their_digests() -> None:
     for share in split_by_content(digests, [1] * 60, 0.5):
         assert len(share) == 30
         assert [digests[index] for index in share] == sorted(digests[index] for index in share)
-
-
-def test_split__at_fraction_0_and_of_no_images() -> None:
-    train, validation = split(images(5, 9), 0.0)
-    assert (len(train), validation) == (14, [])
-    assert split([], 0.5) == ([], [])
 
 
 def test_split__more_images_keep_most_of_the_division() -> None:

@@ -12,8 +12,8 @@ from tests.remote.store import Store
 # Converts an archive whose batches have four images.
 _CONVERT = """
 from data.convert.cifar10 import __main__ as cifar10
-from data.convert.cifar10 import source as cifar10_source
-cifar10_source._BATCH_IMAGES = 4
+from data.convert.cifar10 import conversion as cifar10_conversion
+cifar10_conversion._BATCH_IMAGES = 4
 raise SystemExit(cifar10.main())
 """
 _COUNTS = ['--train_images=20', '--validation_images=10', '--train_shards=4', '--validation_shards=2']

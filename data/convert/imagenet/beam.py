@@ -55,9 +55,7 @@ def run(
     Raises:
       RetryableError: Beam failed for a reason other than an error of the conversion.
     """
-    with tempfile.TemporaryDirectory(prefix='beam-') as temporary, tempfile.TemporaryFile(
-        'w+', errors='replace'
-    ) as log:
+    with tempfile.TemporaryDirectory(prefix='beam-') as temporary, tempfile.TemporaryFile() as log:
         environment = {
             **os.environ,
             # Beam does not delete its temporary folders.
@@ -87,7 +85,7 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         log.seek(0)
-        output = log.read()
+        output = log.read().decode(errors='replace')
     if process.returncode:
         with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
             kept.write(output)

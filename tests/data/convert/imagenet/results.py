@@ -10,7 +10,6 @@ import pytest
 from console.tensorflow_versions import tf
 from data import records
 from data.convert.imagenet import pipeline
-from data.convert.imagenet import shards as imagenet_shards
 from tests.data.convert.imagenet.archives import Archives
 
 SPLITS = (records.TRAIN, records.VALIDATION)
@@ -61,7 +60,7 @@ def files_of(data_dir: pathlib.Path) -> Dict[str, bytes]:
 def convert_here(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
     """Replaces Beam: converts the shards in this process, in order."""
     for shard in shards:
-        imagenet_shards.convert(shard, data_dir, work_dir)
+        pipeline.write_shard(shard, data_dir, work_dir)
         watch()
 
 

@@ -103,8 +103,6 @@ def test_command__other_runner(archives: Archives, tmp_path: pathlib.Path) -> No
     ('option', 'expected'),
     [
         (['--train_shards=0'], '--train_shards'),
-        (['--validation_images=-1'], '--validation_images'),
-        (['--processes=0'], '--processes: 0'),
         (['--runner=PortableRunner', '--processes=2'], '--processes=2'),
         (['--runner=Nonsense'], 'Unexpected pipeline runner: Nonsense'),
         (['--', '--nonsense=1'], 'Beam has no option --nonsense.'),
