@@ -1,4 +1,4 @@
-"""Writing the files of a new data set, TFRecord files and tar shards, to a local folder."""
+"""Writing the files of a new data set: TFRecord files, and tar shards."""
 
 import contextlib
 import functools
@@ -119,7 +119,7 @@ def write_file(path: str, examples: Iterable[tf.train.Example], first: int = 0) 
     is_tar = path.endswith('.tar')
     try:
         open_tar = functools.partial(tarfile.open, mode='w', format=tarfile.USTAR_FORMAT)
-        with (open_tar if is_tar else tf.io.TFRecordWriter)(path) as file:
+        with remote.explained(path, remote.WRITE), (open_tar if is_tar else tf.io.TFRecordWriter)(path) as file:
             for number, example in enumerate(examples, first):
                 label, encoded = label_and_image(example)
                 if label is not None and encoded:

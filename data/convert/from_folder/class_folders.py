@@ -10,7 +10,6 @@ The rules for the folders that have images below them, in this order:
 """
 
 import collections
-import dataclasses
 import os
 import re
 import shlex
@@ -65,22 +64,24 @@ class TreeFile(NamedTuple):
     reason: str
 
 
-@dataclasses.dataclass
-class Folder:
-    """A folder: its path, the files in it, its subfolders by name, and the number of images in it and below it."""
+class Folder(NamedTuple):
+    """A folder: its path, the files in it, and its subfolders by name."""
 
     path: str
     own: List[TreeFile]
     folders: Dict[str, 'Folder']
-    images: int = 0
-
-    def filled(self) -> Dict[str, 'Folder']:
-        """The subfolders that have images, by name."""
-        return {name: folder for name, folder in self.folders.items() if folder.images}
 
     def has_own_images(self) -> bool:
         """Whether there are images outside of the subfolders."""
-        return self.images > sum(folder.images for folder in self.folders.values())
+        return any(not file.reason for file in self.own)
+
+    def has_images(self) -> bool:
+        """Whether there are images in or below the folder."""
+        return self.has_own_images() or any(folder.has_images() for folder in self.folders.values())
+
+    def filled(self) -> Dict[str, 'Folder']:
+        """The subfolders that have images, by name."""
+        return {name: folder for name, folder in self.folders.items() if folder.has_images()}
 
     def files(self) -> Iterator[TreeFile]:
         """Yields all files in and below the folder, in order."""
@@ -107,7 +108,7 @@ def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[s
         raise DataError(f'{show(folder)}: no such folder.')
     folder = folder.rstrip(os.sep) or os.sep
     visited = {os.path.realpath(each) for each in without}
-    listed_folders = {folder: Folder(folder, [], {})}
+    found: Dict[str, Folder] = {}
     left_out: List[Tuple[str, str]] = []
     for parent, folders, names in os.walk(folder, onerror=_refuse_listing, followlinks=True):
         if os.path.realpath(parent) in visited:
@@ -119,16 +120,11 @@ def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[s
         hidden = {*filter(image_files.is_hidden, [*folders, *names])}
         left_out.extend((os.path.join(parent, name), _HIDDEN) for name in sorted(hidden))
         folders[:] = sorted({*folders} - hidden)
-        current = listed_folders.setdefault(parent, Folder(parent, [], {}))
+        paths = [os.path.join(parent, name) for name in sorted({*names} - hidden)]
+        found[parent] = Folder(parent, [TreeFile(path, image_files.why_no_image(path)) for path in paths], {})
         if parent != folder:
-            listed_folders[os.path.dirname(parent)].folders[os.path.basename(parent)] = current
-        for path in (os.path.join(parent, name) for name in sorted({*names} - hidden)):
-            current.own.append(TreeFile(path, image_files.why_no_image(path)))
-    # A folder comes before its subfolders.
-    for each in reversed([*listed_folders.values()]):
-        own = sum(not file.reason for file in each.own)
-        each.images = own + sum(inner.images for inner in each.folders.values())
-    return listed_folders[folder], left_out
+            found[os.path.dirname(parent)].folders[os.path.basename(parent)] = found[parent]
+    return found.get(folder, Folder(folder, [], {})), left_out
 
 
 def _refuse_listing(error: OSError) -> NoReturn:
@@ -167,7 +163,7 @@ def find_images(folder: str, validation_folder: Optional[str] = None, no_splits:
         found.splits.append([ImageFile(file.path, name) for name, file in in_class if not file.reason])
         lost = [ImageFile(file.path, name) for name, file in in_class if file.reason == image_files.UNRECOGNIZED]
         found.lost.append(lost)
-        found.left_out.extend((each.path, _EMPTY_CLASS) for each in split.folders.values() if not each.images)
+        found.left_out.extend((each.path, _EMPTY_CLASS) for each in split.folders.values() if not each.has_images())
     used = {image.path for images in found.splits for image in images}
     in_split = {file.path for split in splits for file in split.files()}
     found.left_out.extend(
@@ -213,50 +209,66 @@ def _splits(tree: Folder, no_splits: bool) -> List[Folder]:
       DataError: there are no class folders, or the splits are ambiguous.
     """
     whole = tree.stepped()
-    below = whole.filled()
-    if not below:
+    folders = {name: inner.stepped() for name, inner in whole.filled().items()}
+    if not folders:
         raise DataError(
             f'{show(tree.path)}: no images in class folders. It must hold a folder per class with images; or name '
             'a table of the labels with --labels=FILE.'
         )
-    folders = {name: inner.stepped() for name, inner in below.items()}
-    kinds = {name: _SPLIT_NAMES.get(name.casefold(), '') for name in folders}
     if no_splits:
         return [whole]
+    kinds = {name: _kind(name) for name in folders}
+    unless_classes = f'If {listed(sorted(kinds))} are the classes, add --no_splits.'
     if not _is_pair(kinds.values()):
-        if _is_split_in_classes(below.values()):
-            return _split_in_classes(whole)
-        _refuse_inner_splits(folders.values(), sorted(folders))
+        inside = _splits_in_classes(whole)
+        if inside:
+            return inside
+        for one in folders.values():
+            # It would become a class.
+            inner = [_kind(name) for name in one.filled()]
+            if not one.has_own_images() and '' not in inner and _is_pair(inner):
+                raise DataError(
+                    f'{show(one.path)}: has folders that look like splits, {listed(sorted(one.filled()))}, and there '
+                    f'are images beside it. Name that folder. {unless_classes}'
+                )
         alike = _alike(folders)
         kinds.update({name: kinds[name] or _kind_in(name) for name in alike})
         suspects = alike or [name for name in kinds if kinds[name] and not folders[name].has_own_images()]
         if not suspects:
             return [whole]
-        if not _is_pair(kinds.values()):
-            _refuse_splits(whole, suspects, kinds)
+    else:
+        suspects = [name for name in kinds if kinds[name]]
     chosen = []
     for split in (TRAIN, VALIDATION):
         named = [name for name in kinds if kinds[name] == split] or [name for name in kinds if kinds[name] == _TEST]
-        if len(named) > 1:
-            _refuse_splits(whole, [name for name in kinds if kinds[name]], kinds)
+        if len(named) != 1 or not _is_pair(kinds.values()):
+            raise DataError(
+                f'{show(whole.path)}: has folders that look like splits, not like classes: {listed(suspects)}. Name '
+                f'the folder of the training images, and the other with --validation_folder. {unless_classes}'
+            )
         chosen.append(folders[named[0]])
     for one, other in (chosen, chosen[::-1]):
         if not one.filled():
             raise DataError(
-                f'{show(one.path)}: its images are in no class folders. To convert {show(other.path)} alone, '
-                f'name that folder. If {listed(sorted(kinds))} are the classes, add --no_splits.'
+                f'{show(one.path)}: its images are in no class folders. To convert {show(other.path)} alone, name that '
+                f'folder. {unless_classes}'
             )
     return chosen
 
 
-def _is_pair(kinds: Iterable[str]) -> bool:
-    return TRAIN in kinds and bool({VALIDATION, _TEST} & {*kinds})
+def _kind(name: str) -> str:
+    """The split that a folder is for, by its name; empty if the name is that of no split."""
+    return _SPLIT_NAMES.get(name.casefold(), '')
 
 
 def _kind_in(name: str) -> str:
     """The split that one word of a name stands for, as in `seg_train` or `test2017`; empty if there is not one."""
-    kinds = {_SPLIT_NAMES[word] for word in re.findall('[a-z]+', name.casefold()) if word in _SPLIT_NAMES}
+    kinds = {_kind(word) for word in re.findall('[a-z]+', name.casefold())} - {''}
     return kinds.pop() if len(kinds) == 1 else ''
+
+
+def _is_pair(kinds: Iterable[str]) -> bool:
+    return TRAIN in kinds and bool({VALIDATION, _TEST} & {*kinds})
 
 
 def _alike(folders: Dict[str, Folder]) -> List[str]:
@@ -277,51 +289,19 @@ def _alike(folders: Dict[str, Folder]) -> List[str]:
     return [name for name, names in inner.items() if names & of_core]
 
 
-def _is_split_in_classes(classes: Iterable[Folder]) -> bool:
-    """Whether classes have images in folders of splits, and nowhere else."""
-    inner = [each for one in classes for each in one.filled().items()]
-    kinds = [_SPLIT_NAMES.get(name.casefold(), '') for name, _ in inner]
-    is_only_there = not any(one.has_own_images() for one in classes) and all(each.has_own_images() for _, each in inner)
-    return is_only_there and '' not in kinds and _is_pair(kinds)
-
-
-def _refuse_inner_splits(classes: Iterable[Folder], names: Sequence[str]) -> None:
-    """Refuses a folder of splits beside other folders with images: it would become a class."""
-    for one in classes:
-        inner = [_SPLIT_NAMES.get(name.casefold(), '') for name in one.filled()]
-        if not one.has_own_images() and '' not in inner and _is_pair(inner):
-            raise DataError(
-                f'{show(one.path)}: has folders that look like splits, {listed(sorted(one.filled()))}, and there are '
-                f'images beside it. Name that folder. If {listed(names)} are the classes, add --no_splits.'
-            )
-
-
-def _split_in_classes(whole: Folder) -> List[Folder]:
-    """The training and the validation files of CLASS/train/ and CLASS/val/, as if the classes were inside."""
-    classes = whole.filled().items()
-    present = {_SPLIT_NAMES.get(name.casefold()) for _, one in classes for name in one.filled()}
+def _splits_in_classes(whole: Folder) -> List[Folder]:
+    """The splits of CLASS/train/ and CLASS/val/, as if the classes were inside; none if there are images elsewhere."""
+    classes = whole.filled()
+    inner = [(name, _kind(split), each) for name, one in classes.items() for split, each in one.filled().items()]
+    kinds = {kind for _, kind, _ in inner}
+    has_others = any(one.has_own_images() for one in classes.values())
+    if has_others or '' in kinds or not _is_pair(kinds) or not all(each.has_own_images() for _, _, each in inner):
+        return []
     splits = []
-    for kind in (TRAIN, VALIDATION if VALIDATION in present else _TEST):
-        folders = {}
-        for class_name, one in classes:
-            inner = {name: each for name, each in one.filled().items() if _SPLIT_NAMES[name.casefold()] == kind}
-            if inner:
-                folders[class_name] = Folder(one.path, [], inner, sum(each.images for each in inner.values()))
-        splits.append(Folder(whole.path, [], folders, sum(each.images for each in folders.values())))
+    for wanted in (TRAIN, VALIDATION if VALIDATION in kinds else _TEST):
+        splits.append(Folder(whole.path, [], {}))
+        for name, kind, each in inner:
+            if kind == wanted:
+                of_class = splits[-1].folders.setdefault(name, Folder(classes[name].path, [], {}))
+                of_class.folders[os.path.basename(each.path)] = each
     return splits
-
-
-def _refuse_splits(whole: Folder, suspects: Sequence[str], kinds: Dict[str, str]) -> NoReturn:
-    train = [name for name in suspects if kinds[name] == TRAIN] or [name for name in suspects if not kinds[name]]
-    if len(suspects) == 1 and kinds[suspects[0]] != TRAIN:
-        train = ['']  # All other folders.
-    first = (train or suspects)[0]
-    others = [name for name in suspects if name != first]
-    validation = [name for name in others if kinds[name] == VALIDATION] or others
-    command = f'inception-v3 from-folder {shlex.quote(os.path.join(whole.path, first).rstrip(os.sep))} DATA_DIR'
-    if validation:
-        command += f' --validation_folder={shlex.quote(os.path.join(whole.path, validation[0]))}'
-    raise DataError(
-        f'{show(whole.path)}: has folders that look like splits, not like classes: {listed(suspects)}. Say which is '
-        f'which, as in: {show(command)}. If {listed(sorted(kinds))} are the classes, add --no_splits.'
-    )

@@ -21,9 +21,8 @@ from data.records import DataError
 _FILE_NAMES = ('filename', 'file_name', 'file', 'image', 'image_name', 'image_path', 'image_id', 'path', 'img', 'id')
 _LABEL_NAMES = ('label', 'labels', 'class', 'class_name', 'category', 'target', 'breed', 'species')
 _DELIMITERS = ',;\t'
+_UNKNOWN = -2
 _WITHOUT_ROW = 'an image without a row in the table of labels'
-# Of a column that is not given, and of one that does not exist.
-_UNKNOWN, _ABSENT = -1, 1 << 62
 
 
 def find_images(path: str, folder: str, file_column: str, label_column: str, skip_missing: bool) -> ImageSet:
@@ -108,10 +107,11 @@ def _rows(path: str, file_column: str, label_column: str, paths: Dict[str, Set[s
         names = []
     file, label = _column(file_column, _FILE_NAMES, names), _column(label_column, _LABEL_NAMES, names)
     if len(header) == 2:
-        file = file if file >= 0 else 1 - (label if label >= 0 else 1)
-        label = label if label >= 0 else 1 - file
+        # The other column, or the first of two for the files.
+        file = file if file != _UNKNOWN else 0 if label == _UNKNOWN else 1 - label
+        label = label if label != _UNKNOWN else 1 - file
     for flag, column in (('file_column', file), ('label_column', label)):
-        if not 0 <= column < len(header) or file == label:
+        if column not in range(len(header)) or file == label:
             raise DataError(
                 f'{show(path)} has the columns {listed(header)}. Name one of them with --{flag}, or give its number, '
                 'from 1. Files and labels are in different columns.'
@@ -131,4 +131,4 @@ def _column(column: str, usual: Sequence[str], names: Sequence[str]) -> int:
         return next((names.index(each) for each in usual if each in names), _UNKNOWN)
     if column.casefold() in names:
         return names.index(column.casefold())
-    return int(column) - 1 if column.isdecimal() and int(column) else _ABSENT
+    return int(column) - 1 if column.isdecimal() else -1

@@ -11,13 +11,11 @@ The steps of `convert`, in order:
 import collections
 import concurrent.futures
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import json
 import os
 import sys
-import uuid
 from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -28,7 +26,7 @@ from console.json_content import from_json, record
 from console.messages import counted, shown
 from console.tensorflow_versions import tf
 from data import encoding, exif, records, remote
-from data.convert import conversion
+from data.convert import conversion, writing
 from data.convert.archives import read_file
 from data.convert.conversion import Progress, Say, StartProgress
 from data.convert.imagenet import source as imagenet_source
@@ -59,16 +57,7 @@ Run = Callable[[Sequence[str], str, str, Callable[[], None]], None]
 
 
 class Source(NamedTuple):
-    """The paths of ImageNet's parts; `data.convert.imagenet.source` describes their forms.
-
-    Attributes:
-      train: training images.
-      validation: validation images.
-      validation_labels: the classes of the validation images, if they are not in a folder per class.
-      bounding_boxes: bounding boxes of images of either split.
-      synset_names: the names of classes. None: from the development kit if that is `validation_labels`, otherwise the
-        synsets themselves.
-    """
+    """The paths of ImageNet's parts, by flag; `data.convert.imagenet.source` describes their forms."""
 
     train: str
     validation: str
@@ -77,8 +66,7 @@ class Source(NamedTuple):
     synset_names: Optional[str] = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The plan of a conversion.
 
     Attributes:
@@ -139,8 +127,7 @@ def convert(
       say: called with messages about the progress.
 
     Raises:
-      DataError: a part is missing, damaged or not as expected. Finished files are kept.
-      RemoteError: access to a remote file is denied, or the store cannot be reached. Finished files are kept.
+      DataError, RemoteError: as `conversion.run`; or a part is missing, damaged or not as expected.
     """
     settings = _settings(source, shards)
 
@@ -262,7 +249,7 @@ def _make_plan(
     box_counts['of no image here'] = sum(map(len, boxes.values()))
     class_names = ['background', *(names[synset] for synset in synsets)]
     plan = Plan(settings, sizes, class_names, dict(box_counts), foreign, bad_annotations)
-    write_whole(os.path.join(work_dir, PLAN_NAME), json.dumps(dataclasses.asdict(plan)))
+    write_whole(os.path.join(work_dir, PLAN_NAME), json.dumps(plan._asdict()))
     return plan
 
 
@@ -353,31 +340,23 @@ def _watched(items: Iterable, move: Progress) -> Iterator:
 
 
 def write_shard(shard: str, data_dir: str, work_dir: str) -> None:
-    """Writes a record file and its report. The file gets its final name only when both are complete.
+    """Writes a record file, by name, and its report. The file gets its final name only when both are complete.
 
     Beam would show a traceback for each failure. Therefore, the first one is stored in `FAILURE_NAME`, as a JSON list
     of whether it is transient and a message, and ends the conversion.
-
-    Args:
-      shard: the file's name.
-      data_dir: the folder of the record files.
-      work_dir: the folder of the plan and the report.
     """
     failure = os.path.join(work_dir, FAILURE_NAME)
     if tf.io.gfile.exists(failure):
         return
-    # A unique name: a process presumed dead, or a cluster's backup of a slow one, may convert the same shard.
-    unfinished = os.path.join(work_dir, f'{shard}.{uuid.uuid4().hex}.unfinished')
+    path = os.path.join(data_dir, shard)
     try:
-        report = _write_records(unfinished, read_shard_plan(work_dir, shard))
-        images, total = report.fingerprint
-        content = json.dumps([report.file_bytes, [images, f'{total:064x}'], *report[2:]])
-        write_whole(os.path.join(work_dir, shard + REPORT_ENDING), content)
-        with remote.explained(data_dir, remote.WRITE):
-            outputs.move(unfinished, os.path.join(data_dir, shard))
+        # A process presumed dead, or a cluster's backup of a slow one, may convert the same shard.
+        with remote.explained(path, remote.WRITE), outputs.unfinished_file(path, work_dir) as unfinished:
+            report = ShardReport(0, SplitFingerprint(), {}, [], {})
+            images, total = writing.write_file(unfinished, _examples(read_shard_plan(work_dir, shard), report))
+            content = json.dumps([remote.size(unfinished), [images, f'{total:064x}'], *report[2:]])
+            write_whole(os.path.join(work_dir, shard + REPORT_ENDING), content)
     except (CommandError, tf.errors.OpError) as error:
-        with contextlib.suppress(tf.errors.OpError):
-            tf.io.gfile.remove(unfinished)
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
         is_transient = isinstance(error, remote.UnreachableError)
         write_whole(failure, json.dumps([is_transient, f'{shard} was not written: {message}']))
@@ -398,31 +377,23 @@ def read_shard_plan(work_dir: str, shard: str) -> List[PlannedImage]:
         raise DataError(f'{path}: is damaged: {shown(error)}. Name a new folder.')
 
 
-def _write_records(path: str, images: List[PlannedImage]) -> ShardReport:
-    report = ShardReport(0, SplitFingerprint(), {}, [], {})
-    written = report.fingerprint
-    with remote.explained(path, remote.WRITE), tf.io.TFRecordWriter(path) as writer:
-        for image, label, text, boxes in images:
-            content = imagenet_source.read(image)
-            try:
-                decode = functools.partial(_as_rgb_jpeg(), content)
-                (encoded, height, width, kind), messages = native_messages.during(decode)
-            except tf.errors.InvalidArgumentError:
-                report.unreadable.append(image.path if image.size is None else f'{image.filename} in {image.path}')
-                continue
-            if kind != 'JPEG':
-                report.converted.setdefault(kind, []).append(image.filename)
-            if damage_in(messages):
-                report.notes.setdefault(DAMAGED, []).append(image.filename)
-            if exif.orientation(content) != exif.UPRIGHT:
-                report.notes.setdefault(ROTATED, []).append(image.filename)
-            example = encoding.make_example(
-                encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
-            )
-            # Otherwise the order of an Example's fields is random, and the same data gives different files.
-            writer.write(example.SerializeToString(deterministic=True))
-            written = written.with_image(label, encoded)
-    return report._replace(file_bytes=remote.size(path), fingerprint=written)
+def _examples(images: List[PlannedImage], report: ShardReport) -> Iterator[tf.train.Example]:
+    """Yields the Examples of the images that can be decoded, and adds what is unusual to the report."""
+    for image, label, text, boxes in images:
+        content = imagenet_source.read(image)
+        try:
+            decode = functools.partial(_as_rgb_jpeg(), content)
+            (encoded, height, width, kind), messages = native_messages.during(decode)
+        except tf.errors.InvalidArgumentError:
+            report.unreadable.append(image.path if image.size is None else f'{image.filename} in {image.path}')
+            continue
+        if kind != 'JPEG':
+            report.converted.setdefault(kind, []).append(image.filename)
+        if damage_in(messages):
+            report.notes.setdefault(DAMAGED, []).append(image.filename)
+        if exif.orientation(content) != exif.UPRIGHT:
+            report.notes.setdefault(ROTATED, []).append(image.filename)
+        yield encoding.make_example(encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes)
 
 
 @functools.lru_cache(maxsize=None)
@@ -459,37 +430,31 @@ def _as_rgb_jpeg() -> Callable[[bytes], Tuple[bytes, int, int, str]]:
 def _reports(plan: Plan, data_dir: str, work_dir: str) -> Dict[str, ShardReport]:
     """The reports on the finished record files, by name, in the plan's order."""
     present = set(remote.names_in(data_dir) or ())
-    written = [shard for shard in plan.shards if shard in present]
 
-    def report(shard: str) -> Optional[ShardReport]:
-        found = read_report(work_dir, shard)
-        return found if found and found.file_bytes == remote.size(os.path.join(data_dir, shard)) else None
+    def finished(shard: str) -> Optional[ShardReport]:
+        report = read_report(work_dir, shard) if shard in present else None
+        return report if report and report.file_bytes == remote.size(os.path.join(data_dir, shard)) else None
 
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-        return {shard: found for shard, found in zip(written, pool.map(report, written)) if found}
+        return {shard: report for shard, report in zip(plan.shards, pool.map(finished, plan.shards)) if report}
 
 
 def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
     """The report on a record file; None if the file is not finished, or the report is damaged."""
 
     def report(values: Any) -> ShardReport:
-        file_bytes, (images, total), converted, unreadable, notes = values
-        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable, notes)
+        file_bytes, (images, total), *names = values
+        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), *names)
 
     content = remote.read(os.path.join(work_dir, shard + REPORT_ENDING))
     try:
-        return None if content is None else from_json(content, report)
+        return from_json(content or b'', report)
     except ValueError:
         return None
 
 
 def raise_failure(work_dir: str) -> None:
-    """Raises the error that `write_shard` stored, if there is one.
-
-    Raises:
-      DataError: an image no longer existed, or a file could not be written.
-      UnreachableError: the store of a remote file could not be reached.
-    """
+    """Raises the error that `write_shard` stored, if there is one: DataError or UnreachableError."""
     content = remote.read(os.path.join(work_dir, FAILURE_NAME))
     if content:
         try:
@@ -503,10 +468,7 @@ def _finish(
     plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected: Dict[str, int], say: Say
 ) -> Tuple[DatasetInfo, Dict[str, Any]]:
     """Checks the number of images that were written; returns the description of the data set, and the report."""
-
-    def names(what: Sequence[str]) -> str:
-        return listed(what, conversion.REPORT_NAME)
-
+    names = functools.partial(listed, all_in=conversion.REPORT_NAME)
     missing = sorted(set(plan.shards) - set(reports))
     if missing:
         raise DataError(
@@ -551,9 +513,7 @@ def _finish(
         validation_records_per_file=[reports[shard].fingerprint.images for shard in of_split[VALIDATION]],
     )
     return info, {
-        'boxes': plan.boxes,
-        'foreign': plan.foreign,
-        'bad_annotations': plan.bad_annotations,
+        **{name: getattr(plan, name) for name in ('boxes', 'foreign', 'bad_annotations')},
         'images': {split: total.images for split, total in totals.items()},
         'converted': converted,
         'unreadable': unreadable,
