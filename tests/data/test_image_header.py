@@ -39,7 +39,6 @@ IMAGES: Dict[str, Tuple[bytes, str, bool]] = {
     'grey JPEG': (saved(CAT.convert('L'), 'JPEG'), 'JPEG, grey', True),
     'CMYK JPEG': (saved(CAT.convert('CMYK'), 'JPEG'), 'JPEG, CMYK', True),
     'progressive JPEG': (saved(CAT, 'JPEG', progressive=True), 'JPEG, progressive', True),
-    'grey progressive JPEG': (saved(CAT.convert('L'), 'JPEG', progressive=True), 'JPEG, grey, progressive', True),
     'RGB JPEG': (with_segment(JPEG, 0xEE, b'Adobe\0d\0\0\0\0\0'), 'JPEG, RGB', True),
     'YCbCr JPEG of Adobe': (with_segment(JPEG, 0xEE, b'Adobe\0d\0\0\0\0\1'), 'JPEG', True),
     'JPEG with a thumbnail': (with_segment(JPEG, 0xE1, b'Exif\0\0' + THUMBNAIL), 'JPEG', True),
@@ -49,7 +48,6 @@ IMAGES: Dict[str, Tuple[bytes, str, bool]] = {
     'grey PNG': (saved(CAT.convert('L'), 'PNG'), 'PNG, grey', True),
     'palette PNG': (saved(CAT.quantize(16), 'PNG'), 'PNG, palette', True),
     'transparent PNG': (saved(CAT.convert('RGBA'), 'PNG'), 'PNG, transparency', True),
-    'grey transparent PNG': (saved(CAT.convert('LA'), 'PNG'), 'PNG, grey, transparency', True),
     'PNG of 16 bits': (saved(GREY_16, 'PNG'), 'PNG, grey, 16 bits', True),
     'PNG and more': (saved(CAT, 'PNG') + bytes(100), 'PNG', True),
     'GIF': (saved(CAT.quantize(16), 'GIF'), 'GIF', False),
@@ -97,10 +95,6 @@ def changed(png: bytes, kind: bytes, place: int) -> bytes:
 PNG, PALETTE_PNG = IMAGES['PNG'][0], IMAGES['palette PNG'][0]
 BROKEN_PNGS = {
     'pixels changed': changed(PNG, b'IDAT', 5000),
-    'checksum of the pixels changed': changed(
-        PALETTE_PNG, b'IDAT', len(PALETTE_PNG) - 12 - PALETTE_PNG.index(b'IDAT') - 6
-    ),
-    'header changed': changed(PNG, b'IHDR', 12),
     'palette changed': changed(PALETTE_PNG, b'PLTE', 7),
     'without a palette': rearranged(PALETTE_PNG, b'IHDR', b'IDAT', b'IEND'),
     'palette after the pixels': rearranged(PALETTE_PNG, b'IHDR', b'IDAT', b'PLTE', b'IEND'),
@@ -118,13 +112,10 @@ def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
         session.run(decode_image(tf.constant(encoded)))
 
 
-def test_a_bmp_has_a_size__from_top_to_bottom_as_well() -> None:
+def test_bmp_and_ppm_have_a_size_and_are_left_to_the_decoder() -> None:
     encoded = saved(CAT, 'BMP')
     upside_down = encoded[:22] + struct.pack('<i', -300) + encoded[26:]
     assert read_header(encoded) == read_header(upside_down) == ImageHeader('BMP', (), 451, 300, False)
-
-
-def test_a_ppm_has_a_size_and_is_left_to_the_decoder() -> None:
     header = ImageHeader('PPM', (), 451, 300, False)
     assert read_header(saved(CAT, 'PPM')) == read_header(b'P6# 1 1\r451\t#\n300 255\n') == header
 
@@ -154,11 +145,6 @@ def test_jpeg_of_rgb_components_is_rgb() -> None:
     assert read_header(of_rgb) == ImageHeader('JPEG', ('RGB',), 451, 300, True)
 
 
-def test_markers_without_a_length_are_skipped() -> None:
-    for marker in (b'\xff\x01', b'\xff\xd0', b'\xff\xd7'):
-        assert read_header(JPEG[:2] + marker + JPEG[2:]) == read_header(JPEG)
-
-
 @pytest.mark.parametrize(
     ('width', 'height', 'sound'), [(10_000, 10_000, True), (10_001, 10_000, False), (0, 300, False)]
 )
@@ -168,6 +154,8 @@ def test_size__is_at_most_100_million_pixels(width: int, height: int, sound: boo
     assert read_header(encoded) == ImageHeader('JPEG', (), width, height, sound)
 
 
-def test_other_bytes_between_segments_are_left_to_the_decoder() -> None:
+def test_between_segments__markers_without_a_length_are_skipped_and_other_bytes_left_to_the_decoder() -> None:
+    for marker in (b'\xff\x01', b'\xff\xd0'):
+        assert read_header(JPEG[:2] + marker + JPEG[2:]) == read_header(JPEG)
     at = JPEG.index(b'\xff\xdb')
     assert read_header(JPEG[:at] + b'\0' + JPEG[at:]) is None

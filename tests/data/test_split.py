@@ -56,10 +56,3 @@ def test_split__orders_the_images_by_their_digests() -> None:
     for share in split_by_content(digests, [1] * 60, 0.5):
         assert len(share) == 30
         assert [digests[index] for index in share] == sorted(digests[index] for index in share)
-
-
-def test_split__more_images_keep_most_of_the_division() -> None:
-    # The contents alone decide, so that most images keep their split.
-    _, before = split(images(100), 0.2)
-    _, after = split(images(105), 0.2)
-    assert len(contents(before) & contents(after)) >= 15

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from data.convert.imagenet import pipeline
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import Archives
 from tests.data.convert.imagenet.results import SPLITS, convert, convert_here, files_of, refusal, run_imagenet, stored
+from tests.support.commands import largest_file
 
 
 def some_of(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
@@ -118,14 +118,9 @@ def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, 
 
 
 def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archives, tmp_path: pathlib.Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def limited(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, hard))
-        try:
-            convert_here(shards, data_dir, work_dir, watch)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    def limited(*arguments: Any) -> None:
+        with largest_file(8000):
+            convert_here(*arguments)
 
     message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 1, records.VALIDATION: 8}, run=limited)
     assert message.startswith('train-00000-of-00001 was not written: ') and 'File too large' in message
