@@ -193,13 +193,7 @@ def convert(
 ) -> None:
     """Converts CIFAR-10 to tar shards, or resumes a conversion.
 
-    Args:
-      source: the data set.
-      data_dir: a local or remote folder: new, empty, or with an unfinished conversion.
-      size: height and width of the images, in pixels: `SIDE` for the original ones.
-      images: the number of images of each split.
-      shards: the number of shards of each split, at most the number of images.
-      say: called with messages about the progress.
+    The numbers of images and of shards are by split; images of the original size are `SIDE` pixels high and wide.
 
     Raises:
       DataError, RemoteError: as `conversion.run`.

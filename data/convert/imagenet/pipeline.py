@@ -118,13 +118,8 @@ def convert(
 ) -> None:
     """Converts ImageNet to record files, or resumes a conversion.
 
-    Args:
-      source: the paths of ImageNet's parts.
-      data_dir: a local or remote folder: new, empty, or with an unfinished conversion.
-      shards: the number of record files of each split, reduced to the number of images if that is lower.
-      expected: the number of images of each split.
-      run: runs `write_shard` on record files.
-      say: called with messages about the progress.
+    The numbers of record files and the expected numbers of images are by split. `run` runs `write_shard` on record
+    files; `say` is called with messages.
 
     Raises:
       DataError, RemoteError: as `conversion.run`; or a part is missing, damaged or not as expected.

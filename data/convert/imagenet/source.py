@@ -53,16 +53,9 @@ class Image(NamedTuple):
     synset: str
 
 
-class AnnotatedBox(NamedTuple):
-    """A bounding box as annotated. It may extend beyond the image, be empty, or have swapped corners.
-
-    Attributes:
-      corners: xmin, ymin, xmax, ymax, in fractions of the image.
-      name: the annotated class, a synset or a word; '' if there is none.
-    """
-
-    corners: Tuple[float, ...]
-    name: str
+# A box as annotated, in fractions of the image, and the annotated class: a synset or a word, '' if there is none. A box
+# may extend beyond the image, be empty, or have swapped corners.
+AnnotatedBox = Tuple[Box, str]
 
 
 def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
@@ -140,15 +133,12 @@ def read(image: Image) -> bytes:
     """The bytes of an image file."""
     if image.size is None:
         return read_file(image.path)
-    try:
-        with open(image.path, 'rb') as file:
-            file.seek(image.offset)
-            encoded = file.read(image.size)
-    except OSError as error:
-        raise DataError(f'{image.path}: cannot be read: {error.strerror}.')
-    if len(encoded) < image.size:
-        raise DataError(f'{image.path}: became shorter during the conversion: {image.filename} is missing.')
-    return encoded
+    with archives.explained(image.path), open(image.path, 'rb') as file:
+        file.seek(image.offset)
+        encoded = file.read(image.size)
+        if len(encoded) < image.size:
+            raise DataError(f'{image.path}: became shorter during the conversion: {image.filename} is missing.')
+        return encoded
 
 
 def _text(path: str) -> str:
@@ -291,12 +281,11 @@ def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
         raise ValueError(f'of an image of {width:g} x {height:g} pixels')
     boxes = []
     for item in root.iter('object'):
-        corners = [float(item.findtext(f'bndbox/{corner}')) for corner in Box._fields]  # type: ignore[arg-type]
-        if not all(map(math.isfinite, corners)):
+        box = Box(*(float(item.findtext(f'bndbox/{corner}')) for corner in Box._fields))  # type: ignore[arg-type]
+        if not all(map(math.isfinite, box)):
             raise ValueError('corners that are not finite')
-        xmin, ymin, xmax, ymax = corners
-        fractions = xmin / width, ymin / height, xmax / width, ymax / height
-        boxes.append(AnnotatedBox(fractions, item.findtext('name') or ''))
+        fractions = Box(box.xmin / width, box.ymin / height, box.xmax / width, box.ymax / height)
+        boxes.append((fractions, item.findtext('name') or ''))
     return boxes
 
 
@@ -309,16 +298,16 @@ def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
                 continue
             found = True
             try:
-                corners = Box(*map(float, row[1:]))
+                box = Box(*map(float, row[1:]))
             except (TypeError, ValueError):
                 raise DataError(f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
             # Boxes may extend beyond the image, but not by more than its size: such corners are probably pixels.
-            if not all(-1 <= corner <= 2 for corner in corners):
+            if not all(-1 <= corner <= 2 for corner in box):
                 raise DataError(
                     f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is far outside the image. Corners are '
                     'fractions of its width and height, not pixels.'
                 )
-            yield os.path.splitext(row[0])[0], AnnotatedBox(corners, '')
+            yield os.path.splitext(row[0])[0], (box, '')
     except csv.Error as error:
         raise DataError(f'{path}, line {rows.line_num}: not CSV ({error}). It must have lines {_CSV_LINE}.')
     if not found:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import json
 import os
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence
 
 from google.protobuf import json_format
 
@@ -142,14 +142,9 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
 
     The number of files and the order of the images stay the same. `dataset.json` is written if there are both splits.
 
-    Args:
-      source: folder of the files.
-      target: folder for the new files, which must be missing or empty.
-      max_bad_records: the number of unusable images that may be left out.
-      say: called with messages about the progress.
-
     Raises:
-      DataError: the source cannot be used or described, or has more unusable images; or the target is not empty.
+      DataError: the source cannot be used or described, or has more than `max_bad_records` unusable images; or the
+        target is not empty.
       RemoteError: access to the source is denied, or the store cannot be reached.
     """
     writing.check_can_be_made(target)
@@ -227,23 +222,17 @@ def list_samples(paths: Sequence[str]) -> bool:
     for path in paths:
         print(path)
         try:
-            for line, is_usable in _lines(path):
-                print(line)
-                are_usable = are_usable and is_usable
+            with Shard(path) as shard:
+                position = 0
+                for sample in shard.everything():
+                    members = [f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members]
+                    is_left_out = sample.problem is Problem.LEFT_OUT
+                    label = [] if sample.problem else [f'label {sample.label}']
+                    problem = [str(sample.problem)] if sample.problem else []
+                    number = '-' if is_left_out else str(position)
+                    print('  '.join([number, printable(sample.key), *label, *members, *problem]))
+                    are_usable = are_usable and (is_left_out or not sample.problem)
+                    position += not is_left_out
         except tf.errors.OpError as error:
             raise DataError(f'{path}: cannot be read: {error.message}')
     return are_usable
-
-
-def _lines(path: str) -> Iterator[Tuple[str, bool]]:
-    """Yields a line of text for each sample of a shard, and whether the sample has no problem."""
-    with Shard(path) as shard:
-        position = 0
-        for sample in shard.everything():
-            members = '  '.join(f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members)
-            is_left_out = sample.problem is Problem.LEFT_OUT
-            number = '-' if is_left_out else position
-            label = '' if sample.problem else f'label {sample.label}  '
-            problem = f'  {sample.problem!s}' if sample.problem else ''
-            yield f'{number}  {printable(sample.key)}  {label}{members}{problem}', is_left_out or not sample.problem
-            position += not is_left_out

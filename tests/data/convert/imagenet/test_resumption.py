@@ -82,7 +82,7 @@ def test_unreadable_images__named_and_repairable(archives: Archives, tmp_path: p
     path.write_bytes(content[: len(content) // 2])
     options: Dict[str, Any] = {'train': 'train', 'validation': 'val'}
     message = refusal(archives, tmp_path / 'out', **options)
-    assert '23 train images were written; 24 are expected: ' in message and '--train_images=23' in message
+    assert '23 train images were written; 24 are expected. ' in message and '--train_images=23' in message
     assert f'1 images cannot be decoded, and are left out: {path}. Repair' in message
     assert len(files_of(tmp_path / 'out')) == 5
     # Either accept the lower number ...

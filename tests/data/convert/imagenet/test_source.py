@@ -280,7 +280,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
 
 def boxes_in(path: pathlib.Path, content: bytes) -> List[Any]:
     path.write_bytes(content)
-    return [(stem, *box.corners) for stem, box in imagenet_source.read_boxes(str(path), [])]
+    return [(stem, *box) for stem, (box, _) in imagenet_source.read_boxes(str(path), [])]
 
 
 def test_boxes_in_csv(tmp_path: pathlib.Path) -> None:
