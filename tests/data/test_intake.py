@@ -14,8 +14,7 @@ import pytest
 from console.tensorflow_versions import tf
 from data.convert.intake import LAID_ON_WHITE, ONE_PIXEL, REDUCED, TURNED, Intake
 from data.image_files import UnreadableError
-from tests.data.test_exif import ORIENTATION_TAG, rotated
-from tests.data.test_image_header import CAT, saved
+from tests.data.test_image_header import CAT, ORIENTATION_TAG, rotated, saved
 
 SMALL = CAT.resize((90, 60))
 

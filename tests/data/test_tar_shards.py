@@ -13,7 +13,7 @@ from console.tensorflow_versions import tf
 from data import dataset_info, encoding, records
 from data.convert.tar_shards import __main__ as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
-from tests.data.test_exif import with_orientation
+from tests.data.test_image_header import with_orientation
 from tests.support.commands import Done, largest_file, run
 from tests.support.photos import Photo, photo_example
 from tests.support.tar_files import write_tar

@@ -1,15 +1,24 @@
-"""Writing record files."""
+"""Making data sets: record files, the division into splits, resumable conversions, and commands from a shell."""
 
+import collections
 import os
 import pathlib
+import random
 import re
-from typing import Callable, List
+import signal
+import subprocess
+import sys
+import time
+import types
+from typing import Any, Callable, List, Set, Tuple
 
 import pytest
 
+from console.errors import TerminatedError
 from console.tensorflow_versions import tf
 from data import encoding, records
-from data.convert import writing
+from data.convert import conversion, writing
+from data.convert.split import digest, split_by_content
 from tests.data.written_records import read
 
 
@@ -72,3 +81,132 @@ def test_new_data_dir__is_local_and_missing_or_empty(tmp_path: pathlib.Path) -> 
         str(tmp_path / 'file' / 'data')
     ):
         pass
+
+
+Image = Tuple[bytes, int]
+
+
+def images(*class_sizes: int) -> List[Image]:
+    """Different contents, a given number per class."""
+    return [
+        (b'%d of class %d' % (index, label), label) for label, size in enumerate(class_sizes) for index in range(size)
+    ]
+
+
+def split(given_images: List[Image], fraction: float) -> Tuple[List[Image], List[Image]]:
+    digests = [digest(content) for content, _ in given_images]
+    indices = split_by_content(digests, [label for _, label in given_images], fraction)
+    assert sorted(indices[0] + indices[1]) == list(range(len(given_images)))
+    train, validation = ([given_images[index] for index in share] for share in indices)
+    return train, validation
+
+
+def contents(share: List[Image]) -> Set[bytes]:
+    return {content for content, _ in share}
+
+
+@pytest.mark.parametrize('fraction', [0.0, 0.1, 0.5])
+def test_split__same_share_of_every_class(fraction: float) -> None:
+    sizes = [100, 40, 7, 1, 60]
+    # Copies count once, and stay together.
+    train, validation = split(images(*sizes) * 3 + images(*sizes)[:9], fraction)
+    assert not contents(train) & contents(validation) and len(train) + len(validation) == 633
+    counts = collections.Counter(label for _, label in {*validation})
+    assert [counts[label] for label in range(len(sizes))] == [round(size * fraction) for size in sizes]
+
+
+def test_the_division_does_not_depend_on_the_order() -> None:
+    generator = random.Random(0)
+    for _ in range(200):
+        # Few different contents, so that many images are equal, and some of these have several classes.
+        several = [(bytes([generator.randrange(8)]), generator.randrange(3)) for _ in range(15)]
+        fraction = generator.random()
+        one, other = split(several, fraction), split(generator.sample(several, len(several)), fraction)
+        assert [contents(share) for share in one] == [contents(share) for share in other]
+        assert not contents(one[0]) & contents(one[1])
+
+
+def test_split__orders_the_images_by_their_digests() -> None:
+    digests = [digest(b'%d' % number) for number in range(60)]
+    for share in split_by_content(digests, [1] * 60, 0.5):
+        assert len(share) == 30
+        assert [digests[index] for index in share] == sorted(digests[index] for index in share)
+
+
+def test_alone_in__refuses_a_second_conversion_until_the_first_ends(tmp_path: pathlib.Path) -> None:
+    work_dir = tmp_path / 'data' / 'conversion'
+    work_dir.mkdir(parents=True)
+    for _ in range(2):
+        with conversion._alone_in(str(work_dir)):
+            message = f'{tmp_path}/data: in use by another conversion. Wait for it, or stop it.'
+            with pytest.raises(records.DataError, match=message), conversion._alone_in(str(work_dir)):
+                raise AssertionError('two conversions run')
+
+
+def test_resumable__sigterm_ends_as_ctrl_c_does_and_is_named() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    message = 'ended by SIGTERM; the same command resumes and keeps finished files'
+    with pytest.raises(TerminatedError, match=message), conversion.resumable():
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The signal may be handled a little later.
+        time.sleep(60)
+    assert signal.getsignal(signal.SIGTERM) is before
+    with pytest.raises(KeyboardInterrupt), conversion.resumable():
+        raise KeyboardInterrupt
+    with conversion.resumable():
+        pass
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+class Screen:
+    """Keeps the lines of progress."""
+
+    def __init__(self, stream: Any) -> None:
+        self.lines: List[str] = []
+        self.is_clear = False
+
+    def update(self, line: str) -> None:
+        self.lines.append(line)
+
+    def clear(self) -> None:
+        self.is_clear = True
+
+
+def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
+    clock = [100.0]
+    screen = Screen(None)
+    monkeypatch.setattr(conversion, 'Screen', lambda stream: screen)
+    monkeypatch.setattr(conversion.time, 'monotonic', lambda: clock[0])
+    monkeypatch.setattr(conversion.sys, 'stderr', types.SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(KeyboardInterrupt), conversion.progress() as start:
+        move = start('converting', 4000)
+        clock[0] += 0.5
+        move(10)
+        assert screen.lines == []
+        clock[0] += 9.5
+        move(0)
+        move(1000)
+        # 1,000 in ten seconds: the other 3,000 take 30.
+        assert screen.lines == ['converting: 1,000 of 4,000, 100/s, 0:30 left']
+        move = start('finding', None)
+        clock[0] += 2
+        move(5000)
+        assert screen.lines[1:] == ['finding: 5,000, 2,500/s']
+        raise KeyboardInterrupt
+    assert screen.is_clear
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ('name', 'missing'),
+    [
+        ('audit', 'name the folder of the data set, or its files with --train_files and --eval_files'),
+        ('cifar10', 'required: '),
+        ('from-folder', 'required: '),
+        ('tar-shards', 'required: '),
+    ],
+)
+def test_command__names_itself_and_what_is_missing(name: str, missing: str) -> None:
+    done = subprocess.run([sys.executable, '-m', 'inception_v3_tpu', name], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert done.stderr.startswith(f'usage: inception-v3 {name} ') and missing in done.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.results import convert, files_of
+from tests.data.convert.imagenet.archives import convert, files_of
 from tests.remote.store import Store
 
 # Converts an archive whose batches have four images.

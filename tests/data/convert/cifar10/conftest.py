@@ -8,7 +8,7 @@ import pytest
 
 from data.convert.cifar10 import conversion as cifar10_conversion
 from tests.data.convert.cifar10 import archives as cifar10_archives
-from tests.data.convert.cifar10.conversions import BATCH, Published, make
+from tests.data.convert.cifar10.archives import BATCH, Published, make
 
 
 @pytest.fixture(scope='module', autouse=True)

@@ -20,8 +20,7 @@ from data.convert.cifar10 import conversion as cifar10_conversion
 from data.formats import FORMATS
 from data.tar import files as tar_files
 from data.tar.shard import Shard
-from tests.data.convert.cifar10.archives import NAMES
-from tests.data.convert.cifar10.conversions import Published, make
+from tests.data.convert.cifar10.archives import NAMES, Published, make
 
 
 def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, np.ndarray]]:

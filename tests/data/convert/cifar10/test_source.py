@@ -16,8 +16,7 @@ import pytest
 from data.convert.cifar10 import conversion as cifar10_conversion
 from data.records import DataError
 from tests.data.convert.cifar10 import archives as cifar10_archives
-from tests.data.convert.cifar10.archives import NAMES
-from tests.data.convert.cifar10.conversions import BATCH, Published, make
+from tests.data.convert.cifar10.archives import BATCH, NAMES, Published, make
 from tests.data.convert.imagenet import archives as imagenet_archives
 
 # Before the tests replace it.

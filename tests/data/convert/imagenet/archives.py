@@ -1,14 +1,21 @@
-"""Small archives in the layout of ImageNet's, with pieces of real photographs as images."""
+"""Small archives in the layout of ImageNet's, with pieces of real photographs as images, and their conversion."""
 
 import io
 import pathlib
+import subprocess
+import sys
 import tarfile
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import PIL.Image
+import pytest
 import scipy.io
 import skimage.data
+
+from console.tensorflow_versions import tf
+from data import records
+from data.convert.imagenet import pipeline
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
 # In the order of ILSVRC2012_ID, from 1, which differs from that of the synsets. The last one has no images, like the
@@ -146,3 +153,88 @@ def make(folder: pathlib.Path, per_class: int = 6, validation: int = 8) -> Archi
     images = [(f'ILSVRC2012_val_{n:08d}.JPEG', encode(piece(n + 1000))) for n in range(validation, 0, -1)]
     synsets = [CLASSES[(3 * n + n // 4) % len(CLASSES)] for n in range(validation)]
     return Archives(folder, train, images, synsets).write()
+
+
+SPLITS = (records.TRAIN, records.VALIDATION)
+SHARDS = {records.TRAIN: 3, records.VALIDATION: 2}
+
+
+class Stored(NamedTuple):
+    """The fields of a record."""
+
+    encoded: bytes
+    label: int
+    synset: str
+    text: str
+    size: Tuple[int, int]
+    boxes: List[Tuple[float, ...]]
+    box_labels: List[int]
+
+
+def stored(data_dir: pathlib.Path, split: str) -> Dict[str, Stored]:
+    """The records of a split, by the name of the image."""
+    found = {}
+    for path in records.find_shards(str(data_dir), split):
+        for serialized in tf.io.tf_record_iterator(path):
+            feature = tf.train.Example.FromString(serialized).features.feature
+            texts = {name: each.bytes_list.value for name, each in feature.items()}
+            numbers = {name: [*each.int64_list.value] for name, each in feature.items()}
+            corners = [feature[f'image/object/bbox/{c}'].float_list.value for c in ('xmin', 'ymin', 'xmax', 'ymax')]
+            name = texts['image/filename'][0].decode()
+            assert name not in found
+            assert (texts['image/format'], texts['image/colorspace']) == ([b'JPEG'], [b'RGB'])
+            assert numbers['image/channels'] == [3]
+            found[name] = Stored(
+                texts['image/encoded'][0],
+                numbers['image/class/label'][0],
+                texts['image/class/synset'][0].decode(),
+                texts['image/class/text'][0].decode(),
+                (numbers['image/width'][0], numbers['image/height'][0]),
+                [*zip(*corners)],
+                numbers.get('image/object/class/label', []),
+            )
+    return found
+
+
+def files_of(data_dir: pathlib.Path) -> Dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in data_dir.iterdir() if '-of-' in path.name}
+
+
+def convert_here(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
+    """Replaces Beam: converts the shards in this process, in order."""
+    for shard in shards:
+        pipeline.write_shard(shard, data_dir, work_dir)
+        watch()
+
+
+def convert(
+    archives: Archives,
+    data_dir: pathlib.Path,
+    shards: Optional[Dict[str, int]] = None,
+    expected: Optional[Dict[str, int]] = None,
+    run: Any = convert_here,
+    **source: Any,
+) -> List[str]:
+    """Converts archives without Beam, and returns the messages."""
+    places: Dict[str, Any] = {
+        'train': 'ILSVRC2012_img_train.tar',
+        'validation': 'ILSVRC2012_img_val.tar',
+        'validation_labels': 'ILSVRC2012_devkit_t12.tar.gz',
+        **source,
+    }
+    paths = {name: str(archives.folder / place) if isinstance(place, str) else place for name, place in places.items()}
+    counts = {records.TRAIN: sum(map(len, archives.train.values())), records.VALIDATION: len(archives.validation)}
+    said: List[str] = []
+    pipeline.convert(pipeline.Source(**paths), str(data_dir), shards or SHARDS, expected or counts, run, said.append)
+    return said
+
+
+def refusal(archives: Archives, data_dir: pathlib.Path, **options: Any) -> str:
+    with pytest.raises(records.DataError) as error:
+        convert(archives, data_dir, **options)
+    return str(error.value)
+
+
+def run_imagenet(data_dir: Any, *arguments: str) -> 'subprocess.CompletedProcess[str]':
+    command = [sys.executable, '-m', 'data.convert.imagenet', str(data_dir), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)

@@ -15,8 +15,16 @@ import pytest
 from data import records, remote
 from data.convert.imagenet import pipeline
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.archives import Archives
-from tests.data.convert.imagenet.results import SPLITS, convert, convert_here, files_of, refusal, run_imagenet, stored
+from tests.data.convert.imagenet.archives import (
+    SPLITS,
+    Archives,
+    convert,
+    convert_here,
+    files_of,
+    refusal,
+    run_imagenet,
+    stored,
+)
 from tests.support.commands import largest_file
 
 

@@ -17,8 +17,7 @@ from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import source as imagenet_source
 from data.records import DataError
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.archives import LABELS, TEXTS, Archives, annotation
-from tests.data.convert.imagenet.results import convert, files_of, refusal, stored
+from tests.data.convert.imagenet.archives import LABELS, TEXTS, Archives, annotation, convert, files_of, refusal, stored
 from tests.support.commands import run
 
 TRAIN, VALIDATION, KIT = 'ILSVRC2012_img_train.tar', 'ILSVRC2012_img_val.tar', 'ILSVRC2012_devkit_t12.tar.gz'
