@@ -12,14 +12,14 @@ from typing import Callable, Iterable, Iterator, Optional, Sequence, Tuple
 from google.protobuf import json_format
 
 from console.tensorflow_versions import tf
-from data import remote
+from data import encoding, remote
 from data.fingerprint import SplitFingerprint
 from data.records import DataError, shard_path
 from data.tar.layout import LABEL_EXTENSION
 
 # The extension of the file with a record's fields other than image and label, for the conversion back.
 FIELDS_EXTENSION = 'json'
-_EXTENSIONS_BY_MAGIC = {b'\xff\xd8': 'jpg', b'\x89PNG': 'png'}
+_EXTENSIONS = {'JPEG': 'jpg', 'PNG': 'png'}
 ENCODED, LABEL = 'image/encoded', 'image/class/label'
 
 
@@ -150,8 +150,8 @@ def label_and_image(example: tf.train.Example) -> Tuple[Optional[int], bytes]:
 
 
 def extension_of(encoded: bytes) -> Optional[str]:
-    """The extension of a JPEG or PNG file, the formats of tar shards; None for others."""
-    return next((name for magic, name in _EXTENSIONS_BY_MAGIC.items() if encoded.startswith(magic)), None)
+    """The extension of a decodable image in a tar shard; None for a GIF file, which shards cannot hold."""
+    return _EXTENSIONS.get(encoding.format_of(encoded))
 
 
 def add_sample(

@@ -35,9 +35,9 @@ _BATCHES = {records.TRAIN: [f'data_batch_{number}' for number in range(1, 6)], r
 # The ending of the batches' names in the binary and in the Python version, and the file of the classes' names.
 _VERSIONS = {'.bin': 'batches.meta.txt', '': 'batches.meta'}
 _ADVICE = 'Download it again from https://www.cs.toronto.edu/~kriz/cifar.html.'
-# The names of arrays in pickles.
+# The functions and types of an array in a pickle, and the modules that have them.
+_ARRAY_TYPES = ('_reconstruct', 'ndarray', 'dtype')
 _ARRAY_MODULES = ('numpy', 'numpy.core.multiarray', 'numpy._core.multiarray')
-_ARRAY_TYPES = {'_reconstruct': np.empty(0).__reduce__()[0], 'ndarray': np.ndarray, 'dtype': np.dtype}
 _JPEG_QUALITY = 95
 # Images per call of TensorFlow.
 _ENCODED_AT_ONCE = 500
@@ -129,10 +129,9 @@ def _batch(content: bytes, where: str, is_binary: bool) -> Images:
     else:
         batch = _unpickled(content, where)
         planes, labels = (_entry(batch, key) if isinstance(batch, dict) else None for key in ('data', 'labels'))
-        are_planes = isinstance(planes, np.ndarray) and planes.dtype == np.uint8
-        are_planes = are_planes and planes.shape == (_BATCH_IMAGES, _IMAGE_BYTES)
+        planes = _rows(planes)
         are_labels = isinstance(labels, list) and len(labels) == _BATCH_IMAGES and all(type(n) is int for n in labels)
-        if not are_planes or not are_labels:
+        if planes is None or not are_labels:
             raise DataError(
                 f'{where}: not a batch of CIFAR-10: it must be a dictionary with "data", {_BATCH_IMAGES:,} rows of '
                 f'{_IMAGE_BYTES:,} bytes, and "labels", {_BATCH_IMAGES:,} integers. {_ADVICE}'
@@ -166,12 +165,38 @@ def _entry(pickled: Any, key: str) -> Any:
     return pickled.get(key.encode(), pickled.get(key))
 
 
+class _Stored:
+    """A placeholder for an array or its type in a pickle, which only keeps its arguments and state.
+
+    NumPy's own types would trust them: a wrong type of an array makes pointers of its bytes.
+    """
+
+    state: Any = None
+
+    def __init__(self, *arguments: Any):
+        self.arguments = arguments
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+def _rows(stored: Any) -> Any:
+    """The images of a stored array, uint8 [images, bytes]; None if it is not one."""
+    try:
+        _, shape, dtype, is_transposed, content = stored.state
+        if shape != (_BATCH_IMAGES, _IMAGE_BYTES) or dtype.arguments[0] not in (b'u1', 'u1') or is_transposed:
+            return None
+        return np.frombuffer(content, np.uint8).reshape(shape)
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return None
+
+
 class _Unpickler(pickle.Unpickler):
     """Reads numbers, strings, containers and arrays. Any other class or function in a pickle could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module in _ARRAY_MODULES and name in _ARRAY_TYPES:
-            return _ARRAY_TYPES[name]
+            return _Stored
         if (module, name) == ('_codecs', 'encode'):
             # Bytes that Python 3 pickled for Python 2, as a string with one character per byte.
             return lambda letters, _: letters.encode('latin1')

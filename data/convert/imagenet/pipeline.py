@@ -50,7 +50,7 @@ _PARALLEL_REQUESTS = 32
 _PROGRESS_EVERY = 1000
 # The quality of re-encoded images, as in the published conversion.
 _QUALITY = 100
-_KINDS = {b'\xff\xd8\xff': 'JPEG', b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
+
 
 # Called with the names of record files, the folders of the data set and of the work, and a function to call often.
 Run = Callable[[Sequence[str], str, str, Callable[[], None]], None]
@@ -410,7 +410,7 @@ def _as_rgb_jpeg() -> Callable[[bytes], Tuple[bytes, int, int, str]]:
 
     def convert_image(encoded: bytes) -> Tuple[bytes, int, int, str]:
         feed = {content: encoded}
-        kind = next((name for start, name in _KINDS.items() if encoded.startswith(start)), 'unknown')
+        kind = encoding.format_of(encoded)
         if kind == 'JPEG' and session.run(components, feed) == 4:
             kind = 'CMYK'
         if kind == 'JPEG':

@@ -160,6 +160,7 @@ LABELS = [0] * BATCH
         ),
         ('python', pickled('data_batch_1', {'data': ROWS.astype(np.int32), 'labels': LABELS}), ['not a batch']),
         ('python', pickled('data_batch_1', {'data': ROWS[1:], 'labels': LABELS}), ['not a batch']),
+        ('python', pickled('data_batch_1', {'data': np.asfortranarray(ROWS), 'labels': LABELS}), ['not a batch']),
         ('python', pickled('batches.meta', {}), ['batches.meta: does not hold the names of 10 classes']),
         ('python', shutil.rmtree, ['no such file or folder']),
         ('python', remove('batches.meta', 'test_batch', *(f'data_batch_{n}' for n in range(1, 6))), ['not CIFAR-10']),
