@@ -164,18 +164,6 @@ def test_unreadable_images__are_refused_by_name_or_skipped(folder: pathlib.Path)
     assert sum(len(stored(data_dir, split)) for split in SPLITS) == 48
 
 
-@pytest.mark.parametrize(('kept', 'lost'), [(0, 1), (2, 3)])
-def test_class_that_loses_most_of_its_images__is_refused_by_name(kept: int, lost: int, folder: pathlib.Path) -> None:
-    for number in range(kept):
-        save(folder / 'raw' / f'{number}.png', 'cat', number)
-    (folder / 'raw').mkdir(exist_ok=True)
-    for number in range(lost):
-        (folder / 'raw' / f'{number}.jpg').touch()
-    message = refusal(folder, skip_unreadable=True)
-    example = f'raw ({lost} of {kept + lost}, as {folder}/raw/0.jpg)'
-    assert message.startswith(f'{folder}: classes of which most images are missing or cannot be used: {example}')
-
-
 def test_class_of_an_unknown_format__is_refused_before_any_image_is_read(folder: pathlib.Path) -> None:
     save(folder / 'raw' / '0.png', 'cat', 0)
     for number in range(2):
@@ -216,18 +204,13 @@ def test_files_that_change_during_the_conversion_are_refused(folder: pathlib.Pat
     assert refusal(folder) == f'{path} was changed during the conversion. Run the same command again.'
 
 
-@pytest.mark.parametrize('refused', ['images/train/coffee', 'images/train/cat/deeper', 'images'])
-def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refused: str) -> None:
-    for part in ('train', 'val'):
-        for photo in ('cat', 'coffee'):
-            save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
+@pytest.mark.parametrize('refused', ['cat/deeper', ''])
+def test_a_folder_that_may_not_be_listed_is_refused(folder: pathlib.Path, refused: str) -> None:
     # A folder that may be entered but not listed.
-    (tmp_path / refused).chmod(0o311)
+    (folder / refused).chmod(0o311)
     with obeyed_permissions():
-        done = run_from_folder(tmp_path / 'images', tmp_path / 'records')
-    assert (done.returncode, done.stdout) == (2, '')
-    assert f'error: {tmp_path / refused}: cannot be listed: Permission denied. ' in done.stderr
-    assert not (tmp_path / 'records').exists()
+        message = refusal(folder)
+    assert message.startswith(f'{folder / refused}: cannot be listed: Permission denied. ')
 
 
 @pytest.mark.parametrize(

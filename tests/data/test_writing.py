@@ -153,9 +153,6 @@ def test_resumable__sigterm_ends_as_ctrl_c_does_and_is_named() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
     with pytest.raises(KeyboardInterrupt), conversion.resumable():
         raise KeyboardInterrupt
-    with conversion.resumable():
-        pass
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 class Screen:

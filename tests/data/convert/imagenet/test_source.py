@@ -1,5 +1,6 @@
 """The parts of ImageNet: their forms, and those that are refused because they are damaged or contradict each other."""
 
+import functools
 import gzip
 import io
 import json
@@ -11,7 +12,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from data import dataset_info, records
+from data import dataset_info
 from data.convert import archives as tar_archives
 from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import source as imagenet_source
@@ -55,7 +56,11 @@ def test_counts_and_parts_that_do_not_fit__are_refused(archives: Archives, tmp_p
             assert 'some images are in a folder per class, and some are not.' in message
     assert '--validation_labels=' in message and 'omit it' in message
     # The refused conversions leave nothing that prevents a retry, but other files do.
-    convert(archives, out)
+    for number in range(10):
+        (archives.folder / 'train' / 'n01440764' / f'{number}.txt').touch()
+    said = convert(archives, out, train='train', validation='val', validation_labels=None)
+    assert said[0].startswith('10 files are not images, and are left out: ')
+    assert said[0].endswith('n01440764/2.txt and 7 more (all in conversion.json)')
     (tmp_path / 'thesis').mkdir()
     (tmp_path / 'thesis' / 'thesis.txt').touch()
     assert refusal(archives, tmp_path / 'thesis') == f'{tmp_path / "thesis"}: exists already. Name a new folder.'
@@ -85,20 +90,6 @@ def test_damaged_archives_of_images__are_refused(archives: Archives, tmp_path: p
     assert f'(no valid header at byte {place:,})' in refusal(archives, tmp_path / 'out')
 
 
-# The types of extension headers (long name, pax) and of sparse files.
-@pytest.mark.parametrize(
-    ('kind', 'size'), [(tarfile.GNUTYPE_LONGNAME, -512), (tarfile.XHDTYPE, 2**62), (tarfile.GNUTYPE_SPARSE, -(2**40))]
-)
-def test_impossible_member_size__is_damage(tmp_path: pathlib.Path, kind: bytes, size: int) -> None:
-    whole = imagenet_archives.tar([('n01440764/n01440764_1.xml', annotation('n01440764', []))] * 3)
-    place = whole.index(b'n01440764/', 512)
-    changed = imagenet_archives.with_size(whole[: place + 156] + kind + whole[place + 157 :], place, size)
-    for name, content in (('boxes.tar', changed), ('boxes.tar.gz', gzip.compress(changed))):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(DataError, match=rf'{name}: damaged, or not a tar archive \('):
-            [*imagenet_source.read_boxes(str(tmp_path / name), [])]
-
-
 def with_pax(size: int) -> bytes:
     """An archive of annotations with a pax header that gives a size for the second member."""
     content = io.BytesIO()
@@ -110,8 +101,10 @@ def with_pax(size: int) -> bytes:
     return content.getvalue()
 
 
-def header_damaged(archive: bytes) -> bytes:
-    return flipped(archive, archive.index(b'n01440764_3') + 3)
+def with_type(kind: bytes, size: int, archive: bytes) -> bytes:
+    """An archive whose second member is an extension header or a sparse file, with an impossible size."""
+    place = archive.index(b'n01440764/', 512)
+    return imagenet_archives.with_size(archive[: place + 156] + kind + archive[place + 157 :], place, size)
 
 
 def cut_at_a_header(archive: bytes) -> bytes:
@@ -126,7 +119,9 @@ def with_another_corner(archive: bytes) -> bytes:
 @pytest.mark.parametrize(
     ('name', 'damage', 'expected'),
     [
-        ('boxes.tar', header_damaged, 'no valid header at byte '),
+        ('boxes.tar', lambda archive: flipped(archive, archive.index(b'n01440764_3') + 3), 'no valid header at byte '),
+        ('boxes.tar', functools.partial(with_type, tarfile.GNUTYPE_LONGNAME, -512), 'a size of -512 bytes'),
+        ('boxes.tar', functools.partial(with_type, tarfile.GNUTYPE_SPARSE, -(2**40)), 'claims a size of '),
         ('boxes.tgz', lambda archive: gzip.compress(cut_at_a_header(archive)), 'no valid header at byte '),
         ('boxes.tar', lambda archive: archive[: archive.index(b'</annotation>')], 'unexpected end of data'),
         ('boxes.tgz', with_another_corner, 'CRC check failed'),
@@ -134,7 +129,6 @@ def with_another_corner(archive: bytes) -> bytes:
         ('boxes.tgz', lambda archive: lzma.compress(archive)[:-40], 'Compressed file ended before'),
         ('boxes.tar', lambda archive: with_pax(-512), 'claims a size of -512 bytes'),
         ('boxes.tar', lambda archive: with_pax(2**70), 'bytes'),
-        ('boxes.tar', lambda archive: b'', 'could not be opened'),
     ],
 )
 def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: str, damage: Any, expected: str) -> None:
@@ -153,7 +147,6 @@ def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: st
     ('content', 'expected'),
     [
         ('n01440764\n' * 7, 'has labels for 7 images; there are 8.'),
-        ('n01440764\n' * 7 + 'tench', "line 8: 'tench' is not a synset, such as n01440764."),
         ('490\n' * 8, "line 1: '490' is not a synset, such as n01440764. Numbers need the development kit"),
         ('n01440764\n' * 7 + 'n00000001', '1 classes of validation images have no training images: n00000001.'),
     ],
@@ -167,7 +160,6 @@ def test_wrong_labels_are_refused(archives: Archives, tmp_path: pathlib.Path, co
     ('name', 'damage', 'expected'),
     [
         (META, lambda meta: meta[: len(meta) // 2], 'damaged, or not that of ImageNet-2012 (could not read bytes)'),
-        (META, lambda meta: b'', '(Mat file appears to be '),
         (META, lambda meta: META_7_3, '(Please use HDF reader for matlab v7.3 files'),
         (META, None, 'not the development kit of ImageNet-2012: data/meta.mat is not in it.'),
         (GROUND_TRUTH, lambda numbers: b'\xff\xfe' + numbers, 'data/meta.mat has no synset for the numbers '),
@@ -295,16 +287,12 @@ def test_boxes_in_csv(tmp_path: pathlib.Path) -> None:
     ('content', 'expected'),
     [
         (b'a.JPEG,0,0,1,1\nb.JPEG,10,20,30,40\n', ", line 2: 'b.JPEG,10,20,30,40' is far outside the image."),
-        (b'b.JPEG,0,0,1,2.01\n', ", line 1: 'b.JPEG,0,0,1,2.01' is far outside the image."),
         (b'b.JPEG,-1.01,0,1,1\n', ", line 1: 'b.JPEG,-1.01,0,1,1' is far outside the image."),
         (b'b.JPEG,0,nan,1,1\n', ", line 1: 'b.JPEG,0,nan,1,1' is far outside the image."),
         (b'b.JPEG,0.1,0.2,0.3\n', ", line 1: 'b.JPEG,0.1,0.2,0.3' is not filename,xmin,ymin,xmax,ymax."),
-        (b'b.JPEG,a,b,c,d\n', ", line 1: 'b.JPEG,a,b,c,d' is not filename,xmin,ymin,xmax,ymax."),
         (b'filename,xmin,ymin,xmax,ymax\n\n', ': no bounding boxes. It must have lines filename,xmin,ymin,xmax,ymax.'),
-        (b'n1.JPEG,0,0,1,1\rn2.JPEG,0,0,1,1\r', ', line 1: not CSV (new-line character seen in unquoted field'),
         # The rest of the message depends on the version of Python: from 3.11, its module csv accepts NUL.
         (b'n1.JPEG,0,0,1,1\nn2.JPEG,0,0,1,\x00\n', ', line 2: '),
-        ('n1.JPEG,0,0,1,1\n'.encode('utf-16-le'), ', line 1: '),
         ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': not a text file.'),
     ],
 )
@@ -316,8 +304,7 @@ def test_csv__invalid_boxes_are_refused(tmp_path: pathlib.Path, content: bytes, 
 
 def test_content_of_archives__is_bounded() -> None:
     member: Any = tarfile.TarInfo('a.xml')
-    member.size = 1 << 26
-    member.size += 1
+    member.size = (1 << 26) + 1
     with pytest.raises(tarfile.ReadError, match=r'a\.xml has 67,108,865 bytes'):
         tar_archives._check_content(member)
     member.size, member.sparse = 20, [(0, 10), (10, 10)]
@@ -325,14 +312,3 @@ def test_content_of_archives__is_bounded() -> None:
     member.sparse = [(0, 10), (9, 10)]
     with pytest.raises(tarfile.ReadError, match=r'a\.xml has overlapping pieces'):
         tar_archives._check_content(member)
-
-
-def test_files_that_are_not_images__are_named(archives: Archives, tmp_path: pathlib.Path) -> None:
-    archives.extract(archives.folder)
-    for number in range(10):
-        (archives.folder / 'train' / 'n01440764' / f'{number}.txt').touch()
-    (archives.folder / 'val' / '.DS_Store').touch()
-    said = convert(archives, tmp_path / 'out', train='train', validation='val')
-    assert said[0].startswith('11 files are not images, and are left out: ')
-    assert 'n01440764/2.txt and 8 more (all in conversion.json)' in said[0]
-    assert len(stored(tmp_path / 'out', records.TRAIN)) == 24
