@@ -14,8 +14,8 @@ from console.tensorflow_versions import tf
 from data import encoding, image_files
 from data.convert import conversion, writing
 from data.convert.conversion import Say
-from data.convert.from_folder import class_folders, label_table
-from data.convert.from_folder.class_folders import ImageFile, ImageSet
+from data.convert.from_folder import image_sets
+from data.convert.from_folder.image_sets import ImageFile, ImageSet
 from data.convert.intake import Intake
 from data.convert.split import digest, split_by_content
 from data.dataset_info import DatasetInfo
@@ -60,9 +60,9 @@ def import_folder(
     """
     writing.check_can_be_made(data_dir)
     if labels is not None:
-        found = label_table.find_images(labels, folder, file_column, label_column, skip_unreadable)
+        found = image_sets.find_in_table(labels, folder, file_column, label_column, skip_unreadable)
     else:
-        found = class_folders.find_images(folder, validation_folder, no_splits)
+        found = image_sets.find_in_folders(folder, validation_folder, no_splits)
     refused_path = os.path.abspath(data_dir) + _REFUSED_ENDING
     say('\n'.join(_understood(found, dry_run, refused_path)))
     label_of = _labels(validation_folder or folder, found.splits)
