@@ -36,8 +36,8 @@ def make_example(
       image_format: 'JPEG', 'PNG' or 'GIF'.
       label: the class, from 1 on; 0 is the background.
       text: the name of the class.
-      height: height of the image, in pixels.
-      width: width of the image, in pixels.
+      height: in pixels.
+      width: in pixels.
       filename: the name of the image file.
       synset: WordNet's identifier of the class, such as 'n01440764'; '' if it has none.
       boxes: the bounding boxes of objects of the class.

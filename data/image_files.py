@@ -40,11 +40,9 @@ class UnreadableError(ValueError):
 class ImageFiles(NamedTuple):
     """The files that a user's arguments name.
 
-    Attributes:
-      paths: image files without duplicates, in the order of the arguments, sorted by name within a folder; and the
-        paths of `problems` in their places.
-      problems: the reason for each path that is no image file, such as a missing one.
-      skipped: files in folders that are no images.
+    `paths` are image files without duplicates, in the order of the arguments, sorted by name within a folder; and, in
+    their places, the paths of `problems`, which has the reasons why they cannot be used. `skipped` are files in folders
+    that are no images.
     """
 
     paths: List[str]

@@ -44,14 +44,7 @@ ROTATED = 'with an EXIF orientation, which training ignores'
 
 
 class Accepted(NamedTuple):
-    """An image that can be used.
-
-    Attributes:
-      encoded: a JPEG or PNG file.
-      height: in pixels.
-      width: in pixels.
-      notes: what was changed, and what is unusual, each to follow the word `images`.
-    """
+    """A JPEG or PNG file, its size in pixels, and what was changed or is unusual, to follow the word `images`."""
 
     encoded: bytes
     height: int

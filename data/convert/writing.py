@@ -107,10 +107,7 @@ def _watched(
 def write_file(path: str, examples: Iterable[tf.train.Example], first: int = 0) -> SplitFingerprint:
     """Writes a tar shard, if the name ends so, or else a record file, and returns the fingerprint.
 
-    Args:
-      path: of the file.
-      examples: of images in JPEG or PNG files for a tar shard, which keeps all their fields.
-      first: the number of the first sample in a tar shard.
+    A tar shard holds images in JPEG or PNG files, numbered from `first` on, and all fields of their Examples.
 
     Raises:
       DataError: the file cannot be written, or a file that the examples come from cannot be read.
@@ -157,16 +154,7 @@ def extension_of(encoded: bytes) -> Optional[str]:
 def add_sample(
     archive: tarfile.TarFile, key: str, label: int, extension: str, encoded: bytes, fields: Optional[bytes] = None
 ) -> None:
-    """Adds a sample to a shard that is being written.
-
-    Args:
-      archive: the shard, in POSIX's format.
-      key: the beginning of the names of its files.
-      label: the class, from 1 on; 0 is the background.
-      extension: the extension of the image, one of `layout.IMAGE_EXTENSIONS`.
-      encoded: the image file's bytes.
-      fields: the other fields of the image's Example, as JSON.
-    """
+    """Adds a sample to a shard in POSIX's format: an image, its label, and the other fields of its Example as JSON."""
     files = {extension: encoded, LABEL_EXTENSION: b'%d' % label, FIELDS_EXTENSION: fields}
     for each, content in files.items():
         if content is not None:

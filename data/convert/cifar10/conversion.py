@@ -45,25 +45,14 @@ _SETTINGS_NAME = 'settings.json'
 
 
 class Images(NamedTuple):
-    """The images of a split.
-
-    Attributes:
-      pixels: uint8 [images, 32, 32, 3], RGB.
-      labels: int64 [images], 0 to 9.
-    """
+    """The images of a split, RGB, uint8 [images, 32, 32, 3]; and their labels, int64 [images], 0 to 9."""
 
     pixels: np.ndarray
     labels: np.ndarray
 
 
 class Cifar10(NamedTuple):
-    """The whole data set.
-
-    Attributes:
-      splits: by the split's name in `data.records`; test images are validation images.
-      class_names: by label.
-      digest: SHA-256 of all pixels and labels, in hexadecimal digits.
-    """
+    """The splits by name, the names of the classes by label, and SHA-256 of all pixels and labels in hexadecimal."""
 
     splits: Dict[str, Images]
     class_names: List[str]

@@ -96,14 +96,10 @@ class PlannedImage(NamedTuple):
 
 
 class ShardReport(NamedTuple):
-    """The result of writing a record file.
+    """The result of writing a record file: its size, and the fingerprint of its images and labels.
 
-    Attributes:
-      file_bytes: the size of the file.
-      fingerprint: of its images and labels.
-      converted: the names of re-encoded images, by their original kind: 'CMYK' (or YCCK), 'PNG' or 'GIF'.
-      unreadable: the names of the images that cannot be decoded, and were left out.
-      notes: the names of images that are kept with damaged pixels or an EXIF orientation, by `DAMAGED` or `ROTATED`.
+    It names the images that were `converted`, by their original kind: 'CMYK' (or YCCK), 'PNG' or 'GIF'; those that
+    cannot be decoded, and were left out; and by `DAMAGED` or `ROTATED` those that are kept as they are.
     """
 
     file_bytes: int

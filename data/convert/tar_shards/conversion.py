@@ -31,13 +31,7 @@ _CLASSES_AT_MOST = 1_000_000
 
 
 class _Reader:
-    """Reads Examples, checks their images, and counts those that are left out.
-
-    Args:
-      num_classes: the number of classes; labels must be lower.
-      max_bad_records: the number of images that may be left out.
-      say: called with messages about images.
-    """
+    """Reads Examples with labels below `num_classes`, checks their images, and leaves out up to `max_bad_records`."""
 
     def __init__(self, num_classes: int, max_bad_records: int, say: Say):
         with tf.Graph().as_default() as graph:
