@@ -136,7 +136,9 @@ def progress() -> Iterator[StartProgress]:
 
         def move(done: int) -> None:
             seconds = time.monotonic() - began
-            if not done or seconds < quiet:
+            if done == total:
+                screen.clear()
+            if not done or done == total or seconds < quiet:
                 return
             of_total = f' of {total:,}' if total else ''
             remaining = f', {duration(seconds * max(total - done, 0) / done)} left' if total else ''
