@@ -18,7 +18,8 @@ from data.convert.from_folder import conversion
 from data.sources import Source
 from inception_v3 import data_set, flags
 from inception_v3.config import ConfigError
-from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class, stored
+from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class
+from tests.data.written_records import stored
 from tests.support.commands import Done, obeyed_permissions, run
 
 

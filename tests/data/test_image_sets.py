@@ -9,7 +9,8 @@ import pytest
 from data import dataset_info
 from data.convert.from_folder import image_sets
 from data.records import DataError
-from tests.data.image_folders import SPLITS, import_folder, refusal, save, stored
+from tests.data.image_folders import SPLITS, import_folder, refusal, save
+from tests.data.written_records import stored
 
 Found = List[List[str]]
 

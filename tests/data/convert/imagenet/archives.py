@@ -13,9 +13,10 @@ import pytest
 import scipy.io
 import skimage.data
 
-from console.tensorflow_versions import tf
 from data import records
 from data.convert.imagenet import pipeline
+from tests.data import written_records
+from tests.data.written_records import Stored
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
 # In the order of ILSVRC2012_ID, from 1, which differs from that of the synsets. The last one has no images, like the
@@ -159,40 +160,11 @@ SPLITS = (records.TRAIN, records.VALIDATION)
 SHARDS = {records.TRAIN: 3, records.VALIDATION: 2}
 
 
-class Stored(NamedTuple):
-    """The fields of a record."""
-
-    encoded: bytes
-    label: int
-    synset: str
-    text: str
-    size: Tuple[int, int]
-    boxes: List[Tuple[float, ...]]
-    box_labels: List[int]
-
-
 def stored(data_dir: pathlib.Path, split: str) -> Dict[str, Stored]:
     """The records of a split, by the name of the image."""
-    found = {}
-    for path in records.find_shards(str(data_dir), split):
-        for serialized in tf.io.tf_record_iterator(path):
-            feature = tf.train.Example.FromString(serialized).features.feature
-            texts = {name: each.bytes_list.value for name, each in feature.items()}
-            numbers = {name: [*each.int64_list.value] for name, each in feature.items()}
-            corners = [feature[f'image/object/bbox/{c}'].float_list.value for c in ('xmin', 'ymin', 'xmax', 'ymax')]
-            name = texts['image/filename'][0].decode()
-            assert name not in found
-            assert (texts['image/format'], texts['image/colorspace']) == ([b'JPEG'], [b'RGB'])
-            assert numbers['image/channels'] == [3]
-            found[name] = Stored(
-                texts['image/encoded'][0],
-                numbers['image/class/label'][0],
-                texts['image/class/synset'][0].decode(),
-                texts['image/class/text'][0].decode(),
-                (numbers['image/width'][0], numbers['image/height'][0]),
-                [*zip(*corners)],
-                numbers.get('image/object/class/label', []),
-            )
+    images = written_records.stored(data_dir, split)
+    found = {image.filename: image for image in images}
+    assert len(found) == len(images) and {image.image_format for image in images} == {'JPEG'}
     return found
 
 
