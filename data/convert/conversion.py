@@ -7,16 +7,18 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from console import outputs
 from console.errors import TerminatedError
 from console.json_content import from_json
+from console.messages import counted
 from console.screen import Screen, duration
 from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
+from data.image_files import listed
 from data.records import DataError
 
 # The folder of intermediate files, beside the files of the data set until the conversion is finished.
@@ -93,6 +95,12 @@ def summary(info: DatasetInfo, data_dir: str) -> str:
         f'{info.train_images:,} training and {info.validation_images:,} validation images of {info.num_classes - 1:,} '
         f'classes in {data_dir}'
     )
+
+
+def say_notes(notes: Mapping[str, Sequence[str]], say: Say, all_in: str = '') -> None:
+    """Says how many images each note holds for, and names the first ones."""
+    for note, names in sorted(notes.items()):
+        say(f'{counted(len(names), "image")} {note}: {listed(names, all_in)}')
 
 
 def settings_in(path: str) -> Optional[Dict[str, str]]:

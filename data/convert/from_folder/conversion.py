@@ -216,8 +216,7 @@ def _accepted(
             except UnreadableError as error:
                 unreadable.append((path, str(error)))
             move(done)
-    for note, noted in sorted(notes.items()):
-        say(f'{counted(len(noted), "image")} {note}: {listed(noted)}')
+    conversion.say_notes(notes, say)
     if unreadable:
         _write_refused(refused_path, [*found.left_out, *unreadable])
         kept = [[image for image in images if image.path in accepted] for images in found.splits]

@@ -23,7 +23,7 @@ import numpy as np
 from console import native_messages, outputs
 from console.errors import CommandError
 from console.json_content import from_json, record
-from console.messages import counted, shown
+from console.messages import shown
 from console.tensorflow_versions import tf
 from data import encoding, exif, records, remote
 from data.convert import conversion, writing
@@ -459,7 +459,6 @@ def _finish(
     plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected: Dict[str, int], say: Say
 ) -> Tuple[DatasetInfo, Dict[str, Any]]:
     """Checks the number of images that were written; returns the description of the data set, and the report."""
-    names = functools.partial(listed, all_in=conversion.REPORT_NAME)
     missing = sorted(set(plan.shards) - set(reports))
     if missing:
         raise DataError(
@@ -477,12 +476,12 @@ def _finish(
             for key, images in part.items():
                 joined[key] += images
     unreadable = [name for report in reports.values() for name in report.unreadable]
-    for kind, images in sorted(converted.items()):
-        say(f'{counted(len(images), f"{kind} image")} converted to RGB JPEG files: {names(images)}')
-    for note, images in sorted(notes.items()):
-        say(f'{counted(len(images), "image")} {note}: {names(images)}')
+    changed = {f'converted from {kind} to RGB JPEG files': images for kind, images in converted.items()}
+    conversion.say_notes({**changed, **notes}, say, conversion.REPORT_NAME)
     say('bounding boxes: ' + (', '.join(f'{count:,} {what}' for what, count in plan.boxes.items() if count) or 'none'))
-    undecodable = f'{len(unreadable):,} images cannot be decoded, and are left out: {names(unreadable)}'
+    undecodable = (
+        f'{len(unreadable):,} images cannot be decoded, and are left out: {listed(unreadable, conversion.REPORT_NAME)}'
+    )
     for split, total in totals.items():
         if total.images != expected[split]:
             raise DataError(

@@ -18,7 +18,6 @@ from data.convert.conversion import Say
 from data.convert.intake import DAMAGED, ROTATED, damage_in
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.image_files import listed
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
 from data.records import TRAIN, VALIDATION, DataError
 from data.tar import files as tar_files
@@ -42,18 +41,13 @@ class _Reader:
         self._of_records = RecordChecker(num_classes, decode_image)
         self._of_tar = SampleChecker(num_classes, decode_image)
         self._remaining, self._say = max_bad_records, say
-        self._noted: Dict[str, List[str]] = {}
+        self.notes: Dict[str, List[str]] = {}
         self.largest_label = 0
 
     def close(self) -> None:
         """Closes the TensorFlow sessions."""
         for each in (self._session, self._of_records, self._of_tar):
             each.close()
-
-    def report_notes(self) -> None:
-        """Reports what was noted about images that are kept."""
-        for what, places in sorted(self._noted.items()):
-            self._say(f'{counted(len(places), "image")} {what}: {listed(places)}')
 
     def examples(self, path: str, of_tar: bool, move: conversion.Progress, done: int) -> Iterator[tf.train.Example]:
         """Yields the Examples of a file's usable images, and shows the number of images, `done` before the file.
@@ -109,9 +103,9 @@ class _Reader:
         place = f'{path}, record {position}'
         damage = damage_in(messages)
         if damage:
-            self._noted.setdefault(DAMAGED, []).append(f'{place} ({damage})')
+            self.notes.setdefault(DAMAGED, []).append(f'{place} ({damage})')
         if exif.orientation(encoded) != exif.UPRIGHT:
-            self._noted.setdefault(ROTATED, []).append(place)
+            self.notes.setdefault(ROTATED, []).append(place)
 
     def _example(self, shard: Shard, sample: Sample, encoded: bytes, name: str) -> tf.train.Example:
         """The Example that a sample was made of, or a new one."""
@@ -170,7 +164,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
             totals[split] = total
             kind = 'tar file' if to_tar else 'TFRecord file'
             say(f'{counted(total.images, f"{split} image")} in {counted(len(of_split), kind)}')
-        reader.report_notes()
+        conversion.say_notes(reader.notes, say)
         if len(totals) < 2 or not all(total.images for total in totals.values()):
             say(f'no {dataset_info.FILE_NAME} was written: it needs both training and validation images')
         else:

@@ -51,8 +51,8 @@ def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_pat
         assert (image.encoded == archives.images[name]) == (name not in (cmyk, png))
         assert not image.boxes
     assert said[:2] == [
-        f'1 CMYK image converted to RGB JPEG files: {cmyk}',
-        f'1 PNG image converted to RGB JPEG files: {png}',
+        f'1 image converted from CMYK to RGB JPEG files: {cmyk}',
+        f'1 image converted from PNG to RGB JPEG files: {png}',
     ]
     for name in (cmyk, png):
         made = PIL.Image.open(io.BytesIO(found['train'][name].encoded))
