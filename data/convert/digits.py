@@ -6,7 +6,6 @@ some digits only, with few training images, is for experiments with the transfer
 """
 
 import argparse
-import dataclasses
 import functools
 import os
 import re
@@ -50,11 +49,10 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         cannot be made.
     """
     from console.tensorflow_versions import tf
-    from data import encoding, records
+    from data import encoding
     from data.convert import writing
     from data.convert.split import digest, split_by_content
     from data.dataset_info import DatasetInfo
-    from data.fingerprint import fingerprint
 
     try:
         from sklearn.datasets import load_digits
@@ -87,7 +85,7 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         num_classes=len(digits) + 1,
         class_names=['background', *names],
     )
-    with writing.new_data_dir(data_dir) as unfinished, tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         image = tf.placeholder(tf.uint8, [None, None, 3])
         encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
 
@@ -97,12 +95,8 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
             encoded, text, (height, width, _) = session.run(encode, {image: rgb}), info.class_names[label], rgb.shape
             return encoding.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
 
-        def write(split: str, part: List[int], shards: int) -> Any:
-            examples = [functools.partial(example, index) for index in part]
-            return writing.write_shards(unfinished, split, examples, min(shards, len(part)))
-
-        written = write(records.TRAIN, train, TRAIN_SHARDS), write(records.VALIDATION, validation, VALIDATION_SHARDS)
-        return dataclasses.replace(info, fingerprint=fingerprint(*written)).write(unfinished)
+        examples = [[functools.partial(example, index) for index in part] for part in (train, validation)]
+        return writing.write_data_set(data_dir, info, examples, (TRAIN_SHARDS, VALIDATION_SHARDS))
 
 
 def build_if_missing(

@@ -1,6 +1,7 @@
 """Writing the files of a new data set: TFRecord files, and tar shards."""
 
 import contextlib
+import dataclasses
 import functools
 import io
 import os
@@ -13,8 +14,9 @@ from google.protobuf import json_format
 
 from console.tensorflow_versions import tf
 from data import encoding, remote
-from data.fingerprint import SplitFingerprint
-from data.records import DataError, shard_path
+from data.dataset_info import DatasetInfo
+from data.fingerprint import SplitFingerprint, fingerprint
+from data.records import TRAIN, VALIDATION, DataError, shard_path
 from data.tar.layout import LABEL_EXTENSION
 
 # The extension of the file with a record's fields other than image and label, for the conversion back.
@@ -64,6 +66,29 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
             raise DataError(f'{data_dir}: cannot be made: {error.strerror}.')
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def write_data_set(
+    data_dir: str,
+    info: DatasetInfo,
+    examples: Sequence[Sequence[Callable[[], tf.train.Example]]],
+    shards: Sequence[int],
+    progress: Callable[[str, Optional[int]], Callable[[int], None]] = lambda what, total: lambda done: None,
+) -> DatasetInfo:
+    """Writes record files and their description to a new or empty folder, and returns the description.
+
+    `examples` are functions that make the Examples of each split, and `shards` the largest numbers of its files, none of
+    which is empty. `progress` is as in `conversion`.
+
+    Raises:
+      DataError: the folder is not empty, or cannot be made or written.
+    """
+    with new_data_dir(data_dir) as unfinished:
+        written = []
+        for split, of_split, most in zip((TRAIN, VALIDATION), examples, shards):
+            move = progress(f'writing {split} images', len(of_split))
+            written.append(write_shards(unfinished, split, of_split, min(most, len(of_split)), move))
+        return dataclasses.replace(info, fingerprint=fingerprint(*written)).write(unfinished)
 
 
 def write_shards(

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import dataclasses
 import functools
 import os
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -20,7 +19,6 @@ from data.convert.intake import Intake
 from data.convert.split import digest, split_by_content
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from data.fingerprint import SplitFingerprint, fingerprint
 from data.image_files import UnreadableError, listed, show
 from data.records import TRAIN, VALIDATION, DataError
 
@@ -84,15 +82,16 @@ def import_folder(
         return [[usable[index] for index in share] for share in shares]
 
     is_split = len(found.splits) > 1
-    # Splits are divided only for the order: a shuffle buffer cannot mix images that are sorted by class.
-    images = [each for split in found.splits for each in divided(split, 0.0 if is_split else validation_fraction)]
     if is_split:
-        images = images[::2]
+        # Divided only for the order: a shuffle buffer cannot mix images that are sorted by class.
+        images = [divided(split, 0.0)[0] for split in found.splits]
         seen = {accepted[file.path].digest for file in images[0]}
         both = [file.path for file in images[1] if accepted[file.path].digest in seen]
         if both:
             what = counted(len(both), 'validation image')
             say(f'{what} also for training, which overstates the accuracy: {listed(both)}')
+    else:
+        images = divided(found.splits[0], validation_fraction)
     splits = dict(zip((TRAIN, VALIDATION), images))
     for split, files in splits.items():
         if not files and (split == TRAIN or is_split or validation_fraction):
@@ -110,18 +109,12 @@ def import_folder(
         num_classes=len(label_of) + 1,
         class_names=['background', *label_of],
     )
-    written = {split: SplitFingerprint() for split in splits}
-    with writing.new_data_dir(data_dir) as unfinished, conversion.progress() as progress:
-        for (split, files), shards in zip(splits.items(), (train_shards, validation_shards)):
-            if files:
-                examples = [
-                    functools.partial(_example, file, label_of[file.class_name], accepted[file.path], intake)
-                    for file in files
-                ]
-                move = progress(f'writing {split} images', len(files))
-                written[split] = writing.write_shards(unfinished, split, examples, min(shards, len(files)), move)
-        info = dataclasses.replace(info, fingerprint=fingerprint(*written.values())).write(unfinished)
-    return info
+    examples = [
+        [functools.partial(_example, file, label_of[file.class_name], accepted[file.path], intake) for file in files]
+        for files in images
+    ]
+    with conversion.progress() as progress:
+        return writing.write_data_set(data_dir, info, examples, (train_shards, validation_shards), progress)
 
 
 def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[str]:
