@@ -77,8 +77,8 @@ def write_data_set(
 ) -> DatasetInfo:
     """Writes record files and their description to a new or empty folder, and returns the description.
 
-    `examples` are functions that make the Examples of each split, and `shards` the largest numbers of its files, none of
-    which is empty. `progress` is as in `conversion`.
+    `examples` are functions that make the Examples of each split, and `shards` the largest numbers of its files, of
+    which none is empty. `progress` is as in `conversion`.
 
     Raises:
       DataError: the folder is not empty, or cannot be made or written.
