@@ -1,4 +1,4 @@
-"""Making data sets: record files, the division into splits, resumable conversions, and commands from a shell."""
+"""Making data sets: record files, the division into splits, and resumable conversions."""
 
 import collections
 import os
@@ -6,8 +6,6 @@ import pathlib
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 import types
 from typing import Any, Callable, List, Set, Tuple
@@ -17,9 +15,11 @@ import pytest
 from console.errors import TerminatedError
 from console.tensorflow_versions import tf
 from data import encoding, records
+from data.audit import __main__ as audit
 from data.convert import conversion, writing
 from data.convert.split import digest, split_by_content
 from tests.data.written_records import read
+from tests.support.commands import run
 
 
 @pytest.mark.parametrize(('count', 'shards'), [(10, 3), (3, 5), (100, 16)])
@@ -155,23 +155,11 @@ def test_resumable__sigterm_ends_as_ctrl_c_does_and_is_named() -> None:
         raise KeyboardInterrupt
 
 
-class Screen:
-    """Keeps the lines of progress."""
-
-    def __init__(self, stream: Any) -> None:
-        self.lines: List[str] = []
-        self.is_clear = False
-
-    def update(self, line: str) -> None:
-        self.lines.append(line)
-
-    def clear(self) -> None:
-        self.is_clear = True
-
-
 def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
     clock = [100.0]
-    screen = Screen(None)
+    lines: List[str] = []
+    cleared: List[bool] = []
+    screen = types.SimpleNamespace(update=lines.append, clear=lambda: cleared.append(True))
     monkeypatch.setattr(conversion, 'Screen', lambda stream: screen)
     monkeypatch.setattr(conversion.time, 'monotonic', lambda: clock[0])
     monkeypatch.setattr(conversion.sys, 'stderr', types.SimpleNamespace(isatty=lambda: True))
@@ -179,31 +167,22 @@ def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
         move = start('converting', 4000)
         clock[0] += 0.5
         move(10)
-        assert screen.lines == []
+        assert lines == []
         clock[0] += 9.5
         move(0)
         move(1000)
         # 1,000 in ten seconds: the other 3,000 take 30.
-        assert screen.lines == ['converting: 1,000 of 4,000, 100/s, 0:30 left']
+        assert lines == ['converting: 1,000 of 4,000, 100/s, 0:30 left']
+        move(4000)
+        assert cleared == [True]
         move = start('finding', None)
         clock[0] += 2
         move(5000)
-        assert screen.lines[1:] == ['finding: 5,000, 2,500/s']
+        assert lines[1:] == ['finding: 5,000, 2,500/s']
         raise KeyboardInterrupt
-    assert screen.is_clear
+    assert len(cleared) == 2
 
 
-@pytest.mark.program
-@pytest.mark.parametrize(
-    ('name', 'missing'),
-    [
-        ('audit', 'name the folder of the data set, or its files with --train_files and --eval_files'),
-        ('cifar10', 'required: '),
-        ('from-folder', 'required: '),
-        ('tar-shards', 'required: '),
-    ],
-)
-def test_command__names_itself_and_what_is_missing(name: str, missing: str) -> None:
-    done = subprocess.run([sys.executable, '-m', 'inception_v3_tpu', name], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (2, '')
-    assert done.stderr.startswith(f'usage: inception-v3 {name} ') and missing in done.stderr
+def test_audit__names_what_is_missing() -> None:
+    done = run(audit.main)
+    assert done.returncode == 2 and 'name the folder of the data set, or its files with --train_files' in done.stderr
