@@ -15,11 +15,9 @@ import pytest
 from console.errors import TerminatedError
 from console.tensorflow_versions import tf
 from data import encoding, records
-from data.audit import __main__ as audit
 from data.convert import conversion, writing
 from data.convert.split import digest, split_by_content
 from tests.data.written_records import read
-from tests.support.commands import run
 
 
 @pytest.mark.parametrize(('count', 'shards'), [(10, 3), (3, 5), (100, 16)])
@@ -181,8 +179,3 @@ def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
         assert lines[1:] == ['finding: 5,000, 2,500/s']
         raise KeyboardInterrupt
     assert len(cleared) == 2
-
-
-def test_audit__names_what_is_missing() -> None:
-    done = run(audit.main)
-    assert done.returncode == 2 and 'name the folder of the data set, or its files with --train_files' in done.stderr
