@@ -152,8 +152,9 @@ def main() -> int:
     arguments = parser.parse_args(expanded())
 
     def command(screen: Screen) -> None:
-        info = build(**vars(arguments))
-        print(f'{info.train_images} training and {info.validation_images} validation images in {arguments.data_dir}')
+        from data.convert.conversion import summary
+
+        print(summary(build(**vars(arguments)), arguments.data_dir))
 
     return program.run(command, 'interrupted; nothing was written')
 
