@@ -1,7 +1,7 @@
 """Makes `tf.train.Example` messages of images, in ImageNet's layout."""
 
 import os
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from console.tensorflow_versions import tf
 
@@ -36,39 +36,37 @@ def make_example(
       image_format: 'JPEG', 'PNG' or 'GIF'.
       label: the class, from 1 on; 0 is the background.
       text: the name of the class.
-      height: height of the image, in pixels.
-      width: width of the image, in pixels.
+      height: in pixels.
+      width: in pixels.
       filename: the name of the image file.
       synset: WordNet's identifier of the class, such as 'n01440764'; '' if it has none.
       boxes: the bounding boxes of objects of the class.
     """
 
-    def of_bytes(*values: bytes) -> tf.train.Feature:
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
-
-    def of_ints(*values: int) -> tf.train.Feature:
+    def feature_of(*values: Any) -> tf.train.Feature:
+        if isinstance(values[0], bytes):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        if isinstance(values[0], float):
+            return tf.train.Feature(float_list=tf.train.FloatList(value=values))
         return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
-    def of_floats(*values: float) -> tf.train.Feature:
-        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-
     feature = {
-        'image/encoded': of_bytes(encoded),
-        'image/format': of_bytes(image_format.encode()),
-        'image/class/label': of_ints(label),
-        'image/class/text': of_bytes(os.fsencode(text)),
-        'image/height': of_ints(height),
-        'image/width': of_ints(width),
-        'image/colorspace': of_bytes(b'RGB'),
-        'image/channels': of_ints(3),
-        'image/filename': of_bytes(os.fsencode(filename)),
+        'image/encoded': feature_of(encoded),
+        'image/format': feature_of(image_format.encode()),
+        'image/class/label': feature_of(label),
+        'image/class/text': feature_of(os.fsencode(text)),
+        'image/height': feature_of(height),
+        'image/width': feature_of(width),
+        'image/colorspace': feature_of(b'RGB'),
+        'image/channels': feature_of(3),
+        'image/filename': feature_of(os.fsencode(filename)),
     }
     if synset:
-        feature['image/class/synset'] = of_bytes(synset.encode())
+        feature['image/class/synset'] = feature_of(synset.encode())
     if boxes:
-        feature['image/object/class/label'] = of_ints(*[label] * len(boxes))
+        feature['image/object/class/label'] = feature_of(*[label] * len(boxes))
         for corner, values in zip(Box._fields, zip(*boxes)):
-            feature[f'image/object/bbox/{corner}'] = of_floats(*values)
+            feature[f'image/object/bbox/{corner}'] = feature_of(*map(float, values))
     return tf.train.Example(features=tf.train.Features(feature=feature))
 
 

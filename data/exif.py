@@ -4,25 +4,23 @@ EXIF: CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (
 """
 
 import struct
-from typing import Iterator, Optional, Tuple
+from typing import Optional
 
 import numpy as np
+
+from data.image_header import PNG_SIGNATURE, jpeg_segments
 
 # The pixels are stored as they shall be seen.
 UPRIGHT = 1
 _ORIENTATIONS = range(1, 9)
 _TAG, _SHORT, _ENTRY_BYTES = 0x0112, 3, 12
-_EXIF = b'Exif\0'
-_STANDALONE = {0x01, *range(0xD0, 0xD9)}
-_START_OF_SCAN, _END_OF_IMAGE, _APP1 = 0xDA, 0xD9, 0xE1
-_PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
+_EXIF, _APP1 = b'Exif\0', 0xE1
 
 
 def orientation(encoded: bytes) -> int:
     """The EXIF orientation of an image file, 1 to 8; 1 if it has none, or none that can be read."""
     try:
-        block = _block(encoded)
-        found = _in_block(block) if block else UPRIGHT
+        found = _in_block(_block(encoded) or b'')
     except (IndexError, struct.error):
         return UPRIGHT
     return found if found in _ORIENTATIONS else UPRIGHT
@@ -42,44 +40,27 @@ def upright(pixels: np.ndarray, value: int) -> np.ndarray:
 
 def _block(encoded: bytes) -> Optional[bytes]:
     """The TIFF structure of a file's EXIF data; None if there is none."""
+    content = None
     if encoded.startswith(b'\xff\xd8'):
-        content = next((c for c in _app1(encoded) if c.startswith(_EXIF)), None)
-        return content[len(_EXIF) + 1 :] if content else None
-    if encoded.startswith(_PNG_SIGNATURE):
-        chunks = _chunks(encoded, len(_PNG_SIGNATURE), '>I4s', 4, 1)
-        return next((content for name, content in chunks if name == b'eXIf'), None)
-    if encoded.startswith(b'RIFF') and encoded[8:12] == b'WEBP':
-        chunks = _chunks(encoded, 12, '<4sI', 0, 2)
-        content = next((content for name, content in chunks if name == b'EXIF'), None)
-        return content[len(_EXIF) + 1 :] if content and content.startswith(_EXIF) else content
-    return None
+        app1 = (encoded[start:end] for marker, start, end in jpeg_segments(encoded) if marker == _APP1)
+        content = next((each for each in app1 if each.startswith(_EXIF)), None)
+    elif encoded.startswith(PNG_SIGNATURE):
+        return _chunk(encoded, b'eXIf', len(PNG_SIGNATURE), '>I4s', 4, 1)
+    elif encoded.startswith(b'RIFF') and encoded[8:12] == b'WEBP':
+        content = _chunk(encoded, b'EXIF', 12, '<4sI', 0, 2)
+    return content[len(_EXIF) + 1 :] if content and content.startswith(_EXIF) else content
 
 
-def _app1(encoded: bytes) -> Iterator[bytes]:
-    position = 2
-    while encoded[position] == 0xFF:
-        while encoded[position] == 0xFF:
-            position += 1
-        marker = encoded[position]
-        position += 1
-        if marker in _STANDALONE:
-            continue
-        if marker in (_START_OF_SCAN, _END_OF_IMAGE):
-            return
-        (length,) = struct.unpack_from('>H', encoded, position)
-        if marker == _APP1:
-            yield encoded[position + 2 : position + length]
-        position += length
-
-
-def _chunks(encoded: bytes, position: int, layout: str, after: int, even: int) -> Iterator[Tuple[bytes, bytes]]:
-    """Yields names and contents of chunks; `after`: bytes behind a content padded to a multiple of `even`."""
+def _chunk(encoded: bytes, name: bytes, position: int, layout: str, after: int, even: int) -> Optional[bytes]:
+    """The content of the first chunk of a name; `after`: bytes behind a content padded to a multiple of `even`."""
     while position + struct.calcsize(layout) <= len(encoded):
-        first, second = struct.unpack_from(layout, encoded, position)
-        name, size = (first, second) if isinstance(first, bytes) else (second, first)
+        fields = struct.unpack_from(layout, encoded, position)
+        size = next(field for field in fields if isinstance(field, int))
         position += struct.calcsize(layout)
-        yield name, encoded[position : position + size]
+        if name in fields:
+            return encoded[position : position + size]
         position += size + size % even + after
+    return None
 
 
 def _in_block(block: bytes) -> int:

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import stat
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from console.messages import shown
 from data import remote
@@ -14,33 +14,16 @@ from preprocessing.decoding import MAX_PIXELS
 # Files of these endings are images, whatever they hold; others are if their first bytes say so.
 EXTENSIONS = ('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.webp', '.tif', '.tiff', '.heic', '.heif')
 # Names of folders and files that systems add, without regard to upper and lower case.
-_SYSTEM_NAMES = {
-    '__macosx',
-    'network trash folder',
-    'temporary items',
-    'icon\r',  # macOS
-    'thumbs.db',
-    'ehthumbs.db',
-    'desktop.ini',
-    '$recycle.bin',
-    'recycler',
-    'system volume information',  # Windows
-    '@eadir',
-    '@recycle',
-    '@recently-snapshot',
-    '#recycle',
-    '#snapshot',
-    '@tmp',
-    '~snapshot',  # network drives
-    'lost+found',
-    '__pycache__',
-}
+_MACOS_NAMES = {'__macosx', 'network trash folder', 'temporary items', 'icon\r'}
+_WINDOWS_NAMES = {'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'recycler', 'system volume information'}
+_DRIVE_NAMES = {'@eadir', '@recycle', '@recently-snapshot', '#recycle', '#snapshot', '@tmp', '~snapshot', 'lost+found'}
+_SYSTEM_NAMES = {*_MACOS_NAMES, *_WINDOWS_NAMES, *_DRIVE_NAMES, '__pycache__'}
 NOT_AN_IMAGE, UNRECOGNIZED = 'not an image', 'in no format that is known as one of images'
 # Larger than any file of an image with at most MAX_PIXELS pixels.
 _MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
 # The number of files that a message names.
-_NAMED_AT_MOST = 5
+_NAMED_AT_MOST = 3
 _SUPPORTED = 'JPEG, PNG, GIF, WebP, BMP and TIFF'
 _DECODED, _CONVERTED = ('JPEG', 'PNG', 'GIF'), ('WebP', 'BMP', 'TIFF')
 # ImageMagick's command.
@@ -57,11 +40,9 @@ class UnreadableError(ValueError):
 class ImageFiles(NamedTuple):
     """The files that a user's arguments name.
 
-    Attributes:
-      paths: image files without duplicates, in the order of the arguments, sorted by name within a folder; and the
-        paths of `problems` in their places.
-      problems: the reason for each path that is no image file, such as a missing one.
-      skipped: files in folders that are no images.
+    `paths` are image files without duplicates, in the order of the arguments, sorted by name within a folder; and, in
+    their places, the paths of `problems`, which has the reasons why they cannot be used. `skipped` are files in folders
+    that are no images.
     """
 
     paths: List[str]
@@ -78,51 +59,47 @@ def find(names: Sequence[str]) -> ImageFiles:
     Args:
       names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
     """
-    found = ImageFiles([], {}, [])
-    for name in names:
-        if remote.is_remote(name):
-            _add_problem(name, 'remote images are not supported; copy it to this machine first', found)
-        elif os.path.isdir(name):
-            _add_folder(name, found)
-        elif os.path.lexists(name):
-            found.paths.append(name)
-        elif glob.has_magic(name):
-            _add_matches(name, found)
-        else:
-            _add_problem(name, 'no such file or folder', found)
-    return found._replace(paths=list(dict.fromkeys(found.paths)))
+    skipped: List[str] = []
+    found = [each for name in names for each in _named(name, skipped)]
+    paths = list(dict.fromkeys(path for path, _ in found))
+    return ImageFiles(paths, {path: problem for path, problem in found if problem}, skipped)
 
 
-def _add_problem(path: str, reason: str, found: ImageFiles) -> None:
-    found.paths.append(path)
-    found.problems[path] = reason
+def _named(name: str, skipped: List[str]) -> Iterator[Tuple[str, str]]:
+    """Yields the paths that an argument names, each with its problem, if it has one."""
+    if remote.is_remote(name):
+        yield name, 'remote images are not supported; copy it to this machine first'
+    elif os.path.isdir(name):
+        yield from _in_folder(name, skipped)
+    elif os.path.lexists(name):
+        yield name, ''
+    elif glob.has_magic(name):
+        matches = sorted(glob.glob(name, recursive=True))
+        if not matches:
+            yield name, 'no file matches this pattern'
+        for path in matches:
+            if not os.path.isdir(path):
+                yield path, ''
+            elif '**' not in name:  # `**` matches the folder's files as well.
+                yield from _in_folder(path, skipped)
+    else:
+        yield name, 'no such file or folder'
 
 
-def _add_matches(pattern: str, found: ImageFiles) -> None:
-    matches = sorted(glob.glob(pattern, recursive=True))
-    if not matches:
-        _add_problem(pattern, 'no file matches this pattern', found)
-    for path in matches:
-        if not os.path.isdir(path):
-            found.paths.append(path)
-        elif '**' not in pattern:  # `**` matches the folder's files as well.
-            _add_folder(path, found)
-
-
-def _add_folder(folder: str, found: ImageFiles) -> None:
-    images = 0
-
-    def report(error: OSError) -> None:
-        _add_problem(error.filename, f'cannot be listed: {error.strerror}', found)
-
-    for parent, folders, names in os.walk(folder, onerror=report):
+def _in_folder(folder: str, skipped: List[str]) -> Iterator[Tuple[str, str]]:
+    errors: List[OSError] = []
+    has_images = False
+    for parent, folders, names in os.walk(folder, onerror=errors.append):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
         for path in (os.path.join(parent, name) for name in sorted(names) if not is_hidden(name)):
-            reason = why_no_image(path)
-            images += not reason
-            (found.skipped if reason else found.paths).append(path)
-    if not images:
-        _add_problem(folder, 'no images in this folder', found)
+            if why_no_image(path):
+                skipped.append(path)
+            else:
+                has_images = True
+                yield path, ''
+    yield from ((error.filename, f'cannot be listed: {error.strerror}') for error in errors)
+    if not has_images:
+        yield folder, 'no images in this folder'
 
 
 def is_hidden(name: str) -> bool:
@@ -184,9 +161,10 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
         return f'is not a {_SUPPORTED.replace("and", "or")} image, or its beginning is damaged'
     if header.format not in (*_DECODED, *_CONVERTED):
         return f'has the format {header.format}; supported are {_SUPPORTED}; {CONVERSION}'
-    too_large = why_too_large(header)
-    if too_large:
-        return too_large
+    try:
+        check_size(header)
+    except UnreadableError as error:
+        return str(error)
     if header.format == 'GIF':
         return 'is an animated GIF, or damaged; GIFs of one frame are supported'
     if header.format in _CONVERTED:
@@ -196,11 +174,11 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
     return f'is a damaged {header.kind} image ({shown(reason)})'
 
 
-def why_too_large(header: ImageHeader) -> Optional[str]:
-    """The reason why an image has too many pixels; None if it has not."""
+def check_size(header: ImageHeader) -> None:
+    """Raises UnreadableError if an image has too many pixels."""
     if header.width * header.height > MAX_PIXELS:
-        return f'has {header.width:,} x {header.height:,} pixels; at most {MAX_PIXELS:,} are allowed'
-    return None
+        size = f'{header.width:,} x {header.height:,}'
+        raise UnreadableError(f'has {size} pixels; at most {MAX_PIXELS:,} are allowed')
 
 
 def _is_text(encoded: bytes) -> bool:
@@ -218,7 +196,8 @@ def show(path: str) -> str:
     return shown(path, _LONGEST_PATH)
 
 
-def listed(paths: Sequence[str]) -> str:
-    """Names the first paths, and the number of the others."""
-    more = len(paths) - _NAMED_AT_MOST
-    return ', '.join(map(show, paths[:_NAMED_AT_MOST])) + (f' and {more:,} more' if more > 0 else '')
+def listed(names: Sequence[str], all_in: str = '') -> str:
+    """The first few of some names, the number of the others, and the path of the file that lists all of them."""
+    more = len(names) - _NAMED_AT_MOST
+    text = ', '.join(map(show, names[:_NAMED_AT_MOST]))
+    return text if more <= 0 else f'{text} and {more:,} more' + (f' (all in {show(all_in)})' if all_in else '')

@@ -7,13 +7,13 @@ Graphics", second edition, 5 and 11.2.2. GIF: CompuServe, GIF89a, 18. PPM: see `
 import re
 import struct
 import zlib
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from data import ppm
 from preprocessing.decoding import MAX_PIXELS
 
-_PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
-_SIGNATURES = (b'\xff\xd8\xff', _PNG_SIGNATURE, b'GIF8')
+PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
+_SIGNATURES = (b'\xff\xd8\xff', PNG_SIGNATURE, b'GIF8')
 # Common formats that training cannot decode, by their first bytes; dots stand for any byte.
 _OTHER_FORMATS = {
     rb'II\*\0....CR|....ftypcrx ': 'Canon RAW',
@@ -69,7 +69,7 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
     try:
         if encoded.startswith(b'\xff\xd8'):
             return _jpeg(encoded)
-        if encoded.startswith(_PNG_SIGNATURE):
+        if encoded.startswith(PNG_SIGNATURE):
             return _png(encoded)
         if encoded.startswith(b'GIF8'):
             # Only GIFs with one frame can be used; only decoding counts the frames.
@@ -100,29 +100,38 @@ def _other_format(encoded: bytes) -> Optional[str]:
     return next(names, None)
 
 
-def _jpeg(encoded: bytes) -> Optional[ImageHeader]:
-    frame = adobe_colours = None
-    components = b''
-    kind, position = 0, 2
-    while True:
-        if encoded[position] != 0xFF:
-            return None
+def jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:
+    """Yields the marker, the start and the end of the segments of a JPEG file, up to the first scan, without its end.
+
+    Raises:
+      IndexError, struct.error: the file is truncated.
+    """
+    position = 2
+    while encoded[position] == 0xFF:
         while encoded[position] == 0xFF:
             position += 1
         marker = encoded[position]
         position += 1
         if marker == _START_OF_SCAN:
-            break
-        if marker in _STANDALONE:
-            continue
-        (length,) = struct.unpack_from('>H', encoded, position)
+            yield marker, position, position
+            return
+        if marker not in _STANDALONE:
+            (length,) = struct.unpack_from('>H', encoded, position)
+            yield marker, position + 2, position + length
+            position += length
+
+
+def _jpeg(encoded: bytes) -> Optional[ImageHeader]:
+    frame = adobe_colours = None
+    components = b''
+    kind = marker = start = 0
+    for marker, start, end in jpeg_segments(encoded):
         if marker in _FRAMES:
-            kind, frame = marker, struct.unpack_from('>BHHB', encoded, position + 2)
-            components = encoded[position + 8 : position + length : 3]
-        elif marker == _ADOBE and encoded[position + 2 : position + 7] == b'Adobe':
-            adobe_colours = encoded[position + 13]
-        position += length
-    if frame is None:
+            kind, frame = marker, struct.unpack_from('>BHHB', encoded, start)
+            components = encoded[start + 6 : end : 3]
+        elif marker == _ADOBE and encoded[start : start + 5] == b'Adobe':
+            adobe_colours = encoded[start + 11]
+    if frame is None or marker != _START_OF_SCAN:
         return None
     precision, height, width, channels = frame
     variants = []
@@ -136,7 +145,7 @@ def _jpeg(encoded: bytes) -> Optional[ImageHeader]:
         variants.append('progressive')
     usual = kind in (_BASELINE, _EXTENDED, _PROGRESSIVE) and precision == 8 and channels in (1, 3, 4)
     # The data of a scan never contains this marker. Segments before the scan, such as a thumbnail, may contain it.
-    whole = encoded.rfind(_END_OF_IMAGE, position) >= 0
+    whole = encoded.rfind(_END_OF_IMAGE, start) >= 0
     return ImageHeader('JPEG', tuple(variants), width, height, usual and whole and _is_usual(width, height))
 
 
@@ -153,7 +162,7 @@ def _has_chunks(encoded: bytes, needs_palette: bool) -> bool:
     """Whether a PNG has all chunks up to its end, of the claimed lengths and with correct checksums."""
     kinds: List[bytes] = []
     view = memoryview(encoded)
-    position = len(_PNG_SIGNATURE)
+    position = len(PNG_SIGNATURE)
     while kinds[-1:] != [b'IEND']:
         end = position + 8 + int.from_bytes(encoded[position : position + 4], 'big')
         if zlib.crc32(view[position + 4 : end]).to_bytes(4, 'big') != encoded[end : end + 4]:

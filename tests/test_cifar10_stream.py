@@ -11,7 +11,7 @@ import pytest
 from console.log import logger
 from data import records
 from data.convert.cifar10 import __main__ as cifar10
-from data.convert.cifar10 import source as cifar10_source
+from data.convert.cifar10 import conversion as cifar10_conversion
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.presets import PRESETS
@@ -56,7 +56,7 @@ def test_preset__has_the_published_values() -> None:
     assert (config.train_epochs, config.epochs_per_eval, config.log_steps, config.num_files_infeed) == (10, 1, 10, 8)
     assert config.train_steps * config.train_batch_size == 10 * config.num_train_images == 10 * 1280000
     assert config.num_eval_images == cifar10.IMAGES[records.VALIDATION]
-    assert config.num_classes == cifar10_source.CLASSES + 1
+    assert config.num_classes == cifar10_conversion.CLASSES + 1
     # The rate rises for 312 steps to 0.1 per 256 images, and falls from there.
     rates = [learning_rate(step, config) for step in (0, 311, 312, 1718, 3124)]
     np.testing.assert_allclose(rates[:3], [1.6 / 312, 1.6, 1.6])

@@ -14,7 +14,6 @@ from console.errors import CommandError
 from data import dataset_info, record_counts
 from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline
-from data.convert.imagenet import shards as imagenet_shards
 from inception_v3.commands.fid import samples
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
@@ -58,9 +57,9 @@ READERS: Dict[str, Callable[[str], Any]] = {
     '.records.json': _counted,
     'conversion.json': lambda folder: conversion.settings_in(os.path.join(folder, 'conversion.json')),
     imagenet_pipeline.PLAN_NAME: imagenet_pipeline.read_plan,
-    's.plan': lambda folder: imagenet_shards.read_plan(folder, 's'),
-    f's{imagenet_shards.REPORT_ENDING}': lambda folder: imagenet_shards.read_report(folder, 's'),
-    imagenet_shards.FAILURE_NAME: imagenet_pipeline.raise_failure,
+    's.plan': lambda folder: imagenet_pipeline.read_shard_plan(folder, 's'),
+    f's{imagenet_pipeline.REPORT_ENDING}': lambda folder: imagenet_pipeline.read_report(folder, 's'),
+    imagenet_pipeline.FAILURE_NAME: imagenet_pipeline.raise_failure,
     'curves.json': lambda folder: published._earlier(os.path.join(folder, 'curves.json'), {'a': 1}),
     'text': _read_text(lambda text: revnet_report.from_json(text, {'network': 'a', 'size': 1})),
 }

@@ -1,14 +1,51 @@
 """Reads published tar archives with `tarfile`, and detects damage that `tarfile` treats as the end."""
 
+import contextlib
 import io
 import tarfile
 from typing import Any, BinaryIO, Callable, Iterator, Tuple
 
 from console.messages import shown
+from console.tensorflow_versions import tf
+from data import remote
+from data.records import DataError
 
 _BLOCK = 512
 # The largest file that `files_in` reads, in bytes: over twice the largest such file in a published archive.
 _LARGEST_FILE = 1 << 26
+
+
+def read_file(path: str) -> bytes:
+    """The content of a local or remote file.
+
+    Raises:
+      DataError: it cannot be read.
+      RemoteError: access to it is denied, or the store cannot be reached.
+    """
+    try:
+        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+            content = file.read()
+    except tf.errors.OpError as error:
+        raise DataError(f'{path}: cannot be read: {error.message}')
+    if not content:
+        # On s3://, a file whose read is denied appears to be empty.
+        remote.check_readable(path)
+    return content
+
+
+@contextlib.contextmanager
+def explained(path: str, kind: str = 'a tar archive') -> Iterator[None]:
+    """Turns the errors of a damaged file, which `tarfile`, SciPy and others raise of any type, into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        reason = getattr(error, 'strerror', None)
+        if reason:
+            raise DataError(f'{path}: cannot be read: {reason}.')
+        reason = shown(error) or type(error).__name__
+        raise DataError(f'{path}: damaged, or not {kind} ({reason}). Download it again.')
 
 
 class _Header(tarfile.TarInfo):
@@ -38,62 +75,45 @@ def _check_size(header: tarfile.TarInfo, place: int) -> None:
         raise tarfile.ReadError(f'the header at byte {place:,} claims a size of {header.size:,} bytes')
 
 
-def opened(file: BinaryIO, mode: str) -> tarfile.TarFile:
-    """Opens an archive for `members`.
+def members(file: BinaryIO, mode: str) -> Iterator[Tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Yields an archive with each of its members, in order, up to the zeros at its end.
+
+    Call it inside of `explained`: for a damaged or truncated archive, `tarfile` raises errors of any type.
 
     Args:
       file: the archive, positioned at its beginning.
       mode: as in `tarfile`: 'r' detects compression, 'r:' expects none.
-
-    Raises:
-      Exception: as `members`.
     """
-    return tarfile.open(fileobj=file, mode=mode, tarinfo=_Header)
+    with tarfile.open(fileobj=file, mode=mode, tarinfo=_Header) as archive:
+        for member in iter(archive.next, None):
+            archive.members.clear()  # type: ignore[attr-defined]  # Otherwise, `tarfile` keeps all members in memory.
+            # An extension header may change the size.
+            _check_size(member, member.offset)
+            if archive.offset <= member.offset:
+                raise tarfile.ReadError(f'the header at byte {member.offset:,} points backwards')
+            yield archive, member
+        if mode == 'r':
+            # To verify the checksum of a compressed archive.
+            while archive.fileobj.read(1 << 20):  # type: ignore[union-attr]
+                pass
 
 
-def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yields the members of an archive from `opened`, in order, up to the zeros at its end.
-
-    Raises:
-      OSError: the file cannot be read.
-      Exception: the archive is damaged or truncated; `tarfile` raises errors of any type for it.
-    """
-    for member in iter(archive.next, None):
-        archive.members.clear()  # type: ignore[attr-defined]  # Otherwise, `tarfile` keeps all members in memory.
-        # An extension header may change the size.
-        _check_size(member, member.offset)
-        if archive.offset <= member.offset:
-            raise tarfile.ReadError(f'the header at byte {member.offset:,} points backwards')
-        yield member
-
-
-def files_in(content: bytes, is_wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
+def files_in(path: str, is_wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
     """Yields the names and contents of files in a small archive, compressed or not, and verifies its checksum.
 
     Args:
-      content: the archive.
+      path: the archive, local or remote.
       is_wanted: whether to read a file, given its name.
 
     Raises:
-      tarfile.ReadError: the archive is damaged or truncated, or not an archive. Files before the damage may have been
+      DataError: the archive is missing, damaged or truncated, or not an archive. Files before the damage may have been
         yielded.
     """
-    try:
-        with opened(io.BytesIO(content), 'r') as archive:
-            for member in members(archive):
-                if member.isfile() and is_wanted(member.name):
-                    _check_content(member)
-                    yield member.name, archive.extractfile(member).read()  # type: ignore[union-attr]
-            while archive.fileobj.read(1 << 20):  # type: ignore[union-attr]
-                pass
-    except Exception as error:  # `tarfile` raises errors of any type for a damaged archive.
-        raise tarfile.ReadError(shown(error) or type(error).__name__)
-
-
-def _check_content(member: Any) -> None:
-    if member.size > _LARGEST_FILE:
-        raise tarfile.ReadError(f'{member.name} has {member.size:,} bytes')
-    # The pieces of a sparse file. `tarfile` loops forever if they overlap.
-    pieces = member.sparse or []
-    if any(start + size > following for (start, size), (following, _) in zip(pieces, pieces[1:])):
-        raise tarfile.ReadError(f'{member.name} has overlapping pieces')
+    content = io.BytesIO(read_file(path))
+    with explained(path):
+        for archive, member in members(content, 'r'):
+            if member.isfile() and is_wanted(member.name):
+                # `tarfile` loops forever if the pieces of a sparse file overlap. Published archives have none.
+                if member.issparse() or member.size > _LARGEST_FILE:
+                    raise tarfile.ReadError(f'{member.name} is sparse, or has {member.size:,} bytes')
+                yield member.name, archive.extractfile(member).read()  # type: ignore[union-attr]

@@ -2,39 +2,105 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from console import outputs
 from console.errors import TerminatedError
 from console.json_content import from_json
+from console.messages import counted
 from console.screen import Screen, duration
 from console.tensorflow_versions import tf
 from data import remote
-from data.image_files import show
+from data.dataset_info import DatasetInfo
+from data.files import write_whole
+from data.image_files import listed
 from data.records import DataError
 
 # The folder of intermediate files, beside the files of the data set until the conversion is finished.
 WORK_FOLDER = 'conversion'
 # The file that describes a finished conversion, beside the files of the data set.
 REPORT_NAME = 'conversion.json'
-
-# The end of the message about an interrupted conversion.
-RESUMABLE = 'the same command resumes and keeps finished files'
-
-_NAMED_AT_MOST = 3
-
+_RESUMABLE = 'the same command resumes and keeps finished files'
 # A conversion, or a part of one, shows no progress before it has taken this long: on a terminal, and elsewhere.
-_QUIET_SECONDS = 1.0
-_QUIET_PLAIN_SECONDS = 15.0
+_QUIET_SECONDS, _QUIET_PLAIN_SECONDS = 1.0, 15.0
 
+Say = Callable[[str], None]
 # Called with the number of finished items.
 Progress = Callable[[int], None]
 # Called with a label and a number of items, or None if that is unknown, to start showing their progress.
 StartProgress = Callable[[str, Optional[int]], Progress]
+
+
+def run(
+    data_dir: str,
+    started_name: str,
+    settings: Dict[str, str],
+    work: Callable[[str, StartProgress], Tuple[DatasetInfo, Dict[str, Any]]],
+    say: Say,
+) -> None:
+    """Runs or resumes a conversion, unless it is finished already.
+
+    Args:
+      data_dir: the folder of the data set, local or remote: new, empty, or with a conversion of the same settings.
+      started_name: the file in the work folder in which `work` keeps the settings.
+      settings: the inputs and options of the conversion, by flag.
+      work: writes the missing files of the data set, given the work folder and a function to show progress; returns
+        the description of the data set, and more entries of the report in `REPORT_NAME`.
+      say: called with messages.
+
+    Raises:
+      DataError: a setting differs, another conversion runs, or the folder has other content or cannot be written.
+      RemoteError: access to the folders is denied, or the store cannot be reached.
+    """
+    work_dir, report = os.path.join(data_dir, WORK_FOLDER), os.path.join(data_dir, REPORT_NAME)
+    finished = settings_in(report)
+    started = settings_in(os.path.join(work_dir, started_name)) if finished is None else finished
+    changed = [
+        f'{flag} was {started.get(flag, "not given")}, and is {value}'
+        for flag, value in settings.items()
+        if started is not None and started.get(flag) != value
+    ]
+    if changed:
+        raise DataError(
+            f'{data_dir}: was started with other settings: {"; ".join(changed)}. Resume with the same settings, or '
+            'name a new folder.'
+        )
+    if finished is not None:
+        say(f'{data_dir}: already finished')
+        return
+    try:
+        if started is None and set(remote.names_in(data_dir) or ()) - {WORK_FOLDER, f'{WORK_FOLDER}/'}:
+            raise DataError(f'{data_dir}: exists already. Name a new folder.')
+        with remote.explained(data_dir, remote.WRITE):
+            tf.io.gfile.makedirs(work_dir)
+        with _alone_in(work_dir), progress() as start:
+            info, results = work(work_dir, start)
+            info.write(data_dir)
+            # Written last: it marks the conversion as finished.
+            write_whole(report, json.dumps({'settings': settings, **results}), work_dir)
+            tf.io.gfile.rmtree(work_dir)
+    except tf.errors.OpError as error:
+        raise DataError(f'{data_dir}: cannot be written: {error.message}; {_RESUMABLE}.')
+    say(summary(info, data_dir))
+
+
+def summary(info: DatasetInfo, data_dir: str) -> str:
+    """The last message of a conversion."""
+    return (
+        f'{info.train_images:,} training and {info.validation_images:,} validation images of {info.num_classes - 1:,} '
+        f'classes in {data_dir}'
+    )
+
+
+def say_notes(notes: Mapping[str, Sequence[str]], say: Say, all_in: str = '') -> None:
+    """Says how many images each note holds for, and names the first ones."""
+    for note, names in sorted(notes.items()):
+        say(f'{counted(len(names), "image")} {note}: {listed(names, all_in)}')
 
 
 def settings_in(path: str) -> Optional[Dict[str, str]]:
@@ -53,57 +119,9 @@ def settings_in(path: str) -> Optional[Dict[str, str]]:
         raise DataError(f'{path}: does not hold the settings of a conversion. Name a new folder.')
 
 
-def start(data_dir: str, started_name: str, settings: Dict[str, str], say: Callable[[str], None]) -> Optional[str]:
-    """Starts or resumes a conversion.
-
-    Args:
-      data_dir: the folder of the data set: new, empty, or with a conversion of the same settings.
-      started_name: the file in the work folder that has the settings of an unfinished conversion.
-      settings: the inputs and options of the conversion, by flag.
-      say: called with a message if the conversion is already finished.
-
-    Returns:
-      The work folder, which exists; None if the conversion is already finished.
-
-    Raises:
-      DataError: a setting differs, or the folder has other content, or cannot be made.
-      RemoteError: access to the folders is denied, or the store cannot be reached.
-    """
-    work_dir = os.path.join(data_dir, WORK_FOLDER)
-    finished = settings_in(os.path.join(data_dir, REPORT_NAME))
-    started = settings_in(os.path.join(work_dir, started_name)) if finished is None else finished
-    if started is None:
-        try:
-            if set(remote.names_in(data_dir) or ()) - {WORK_FOLDER, f'{WORK_FOLDER}/'}:
-                raise DataError(f'{data_dir}: exists already. Name a new folder.')
-            with remote.explained(data_dir, remote.WRITE):
-                tf.io.gfile.makedirs(work_dir)
-        except tf.errors.OpError as error:
-            raise DataError(f'{data_dir}: cannot be made: {error.message}')
-        return work_dir
-    changed = [
-        f'{flag} was {started.get(flag, "not given")}, and is {value}'
-        for flag, value in settings.items()
-        if started.get(flag) != value
-    ]
-    if changed:
-        raise DataError(
-            f'{data_dir}: was started with other settings: {"; ".join(changed)}. Resume with the same settings, or '
-            'name a new folder.'
-        )
-    if finished is not None:
-        say(f'{data_dir}: already finished')
-        return None
-    return work_dir
-
-
 @contextlib.contextmanager
-def alone_in(work_dir: str) -> Iterator[None]:
-    """Locks a local folder against a second conversion, until the block or the process ends.
-
-    Raises:
-      DataError: another process has the lock.
-    """
+def _alone_in(work_dir: str) -> Iterator[None]:
+    """Locks a local folder against a second conversion, until the block or the process ends."""
     if remote.is_remote(work_dir):
         yield
         return
@@ -126,7 +144,9 @@ def progress() -> Iterator[StartProgress]:
 
         def move(done: int) -> None:
             seconds = time.monotonic() - began
-            if not done or seconds < quiet:
+            if done == total:
+                screen.clear()
+            if not done or done == total or seconds < quiet:
                 return
             of_total = f' of {total:,}' if total else ''
             remaining = f', {duration(seconds * max(total - done, 0) / done)} left' if total else ''
@@ -160,14 +180,7 @@ def resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if is_terminated:
-            raise TerminatedError(f'ended by SIGTERM; {RESUMABLE}')
+            raise TerminatedError(f'ended by SIGTERM; {_RESUMABLE}')
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def listed(names: Sequence[str], all_in: str = '') -> str:
-    """The first few of some names, the number of the others, and the path of the file that lists all of them."""
-    more = len(names) - _NAMED_AT_MOST
-    text = ', '.join(map(show, names[:_NAMED_AT_MOST]))
-    return text if more <= 0 else f'{text} and {more:,} more' + (f' (all in {show(all_in)})' if all_in else '')

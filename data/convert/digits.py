@@ -6,13 +6,11 @@ some digits only, with few training images, is for experiments with the transfer
 """
 
 import argparse
-import collections
-import dataclasses
 import functools
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from console import extras, program
 from console.command_line import new_parser, number_of
@@ -51,11 +49,10 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         cannot be made.
     """
     from console.tensorflow_versions import tf
-    from data import encoding, records
+    from data import encoding
     from data.convert import writing
     from data.convert.split import digest, split_by_content
     from data.dataset_info import DatasetInfo
-    from data.fingerprint import fingerprint
 
     try:
         from sklearn.datasets import load_digits
@@ -63,13 +60,22 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         raise CommandError(f'scikit-learn, which includes the digits, is not installed: {extras.command("demo")}.')
     bunch = load_digits()
     pixels = bunch.images.astype('uint8')
+    digit_of = [*map(int, bunch.target)]
     digests = [digest(image.tobytes()) for image in pixels]
     train, validation = (
-        [index for index in split if bunch.target[index] in digits]
-        for split in split_by_content(digests, [*map(int, bunch.target)], VALIDATION_FRACTION)
+        [index for index in split if digit_of[index] in digits]
+        for split in split_by_content(digests, digit_of, VALIDATION_FRACTION)
     )
     if images_per_digit is not None:
-        train = _first_of_each(train, bunch.target, images_per_digit)
+        first: List[int] = []
+        for digit in digits:
+            own = [index for index in train if digit_of[index] == digit]
+            if len(own) < images_per_digit:
+                raise CommandError(
+                    f'--images_per_digit={images_per_digit}: there are {len(own)} training images of the digit {digit}.'
+                )
+            first += own[:images_per_digit]
+        train = sorted(first, key=train.index)
     names = [str(digit) for digit in digits]
     info = DatasetInfo(
         name='digits' if len(digits) == len(_ALL_DIGITS) else f'digits {" ".join(names)}',
@@ -79,29 +85,18 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         num_classes=len(digits) + 1,
         class_names=['background', *names],
     )
-    with writing.new_data_dir(data_dir) as unfinished, tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         image = tf.placeholder(tf.uint8, [None, None, 3])
         encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
 
         def example(index: int) -> Any:
             rgb = _enlarge(pixels[index])
-            label = digits.index(bunch.target[index]) + 1
-            height, width, _ = rgb.shape
-            encoded = session.run(encode, {image: rgb})
-            return encoding.make_example(
-                encoded, 'JPEG', label, info.class_names[label], height, width, f'digit-{index:04d}'
-            )
+            label = digits.index(digit_of[index]) + 1
+            encoded, text, (height, width, _) = session.run(encode, {image: rgb}), info.class_names[label], rgb.shape
+            return encoding.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
 
-        written = [
-            writing.write_shards(
-                unfinished, split, [functools.partial(example, index) for index in part], min(shards, len(part))
-            )
-            for split, part, shards in (
-                (records.TRAIN, train, TRAIN_SHARDS),
-                (records.VALIDATION, validation, VALIDATION_SHARDS),
-            )
-        ]
-        return dataclasses.replace(info, fingerprint=fingerprint(*written)).write(unfinished)
+        examples = [[functools.partial(example, index) for index in part] for part in (train, validation)]
+        return writing.write_data_set(data_dir, info, examples, (TRAIN_SHARDS, VALIDATION_SHARDS))
 
 
 def build_if_missing(
@@ -112,10 +107,8 @@ def build_if_missing(
     Returns:
       The description of the data set that was written; None if it was there.
     """
-    if is_built(data_dir):
-        return None
     try:
-        return build(data_dir, digits, images_per_digit)
+        return None if is_built(data_dir) else build(data_dir, digits, images_per_digit)
     except CommandError:
         if is_built(data_dir):
             return None
@@ -125,20 +118,6 @@ def build_if_missing(
 def is_built(data_dir: str) -> bool:
     """Whether `build` made this folder."""
     return os.path.exists(os.path.join(data_dir, 'dataset.json'))
-
-
-def _first_of_each(indices: Sequence[int], digit_of: Sequence[int], count: int) -> List[int]:
-    """The first `count` indices of each digit, in their order."""
-    found: Dict[int, List[int]] = collections.defaultdict(list)
-    for index in indices:
-        found[digit_of[index]].append(index)
-    for digit, own in sorted(found.items()):
-        if len(own) < count:
-            raise CommandError(
-                f'--images_per_digit={count}: there are {len(own)} training images of the digit {digit}.'
-            )
-    kept = {index for own in found.values() for index in own[:count]}
-    return [index for index in indices if index in kept]
 
 
 def _enlarge(digit: Any) -> Any:
@@ -173,8 +152,9 @@ def main() -> int:
     arguments = parser.parse_args(expanded())
 
     def command(screen: Screen) -> None:
-        info = build(**vars(arguments))
-        print(f'{info.train_images} training and {info.validation_images} validation images in {arguments.data_dir}')
+        from data.convert.conversion import summary
+
+        print(summary(build(**vars(arguments)), arguments.data_dir))
 
     return program.run(command, 'interrupted; nothing was written')
 

@@ -8,7 +8,7 @@ import importlib
 import io
 import re
 import warnings
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from console import extras, native_messages
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import exif
-from data.image_files import CONVERSION, UnreadableError, why_too_large, why_undecodable
+from data.image_files import CONVERSION, UnreadableError, check_size, why_undecodable
 from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image, image_shape
 
@@ -24,7 +24,6 @@ from preprocessing.decoding import decode_image, image_shape
 # transform is the limit.
 _QUALITY = 95
 _OPAQUE, _WHITE = 255, 255
-_CHANNELS_WITH_ALPHA = 4
 # Formats that TensorFlow does not decode, or not in all variants, with Pillow's names; a package adds HEIF to Pillow.
 _BY_PILLOW = {'WebP': 'WEBP', 'BMP': 'BMP', 'TIFF': 'TIFF', 'HEIC': 'HEIF'}
 # Tags of TIFF files: bit 0 of the first is set for a preview (TIFF 6.0), and the second makes it a camera's raw file.
@@ -45,14 +44,7 @@ ROTATED = 'with an EXIF orientation, which training ignores'
 
 
 class Accepted(NamedTuple):
-    """An image that can be used.
-
-    Attributes:
-      encoded: a JPEG or PNG file.
-      height: in pixels.
-      width: in pixels.
-      notes: what was changed, and what is unusual, each to follow the word `images`.
-    """
+    """A JPEG or PNG file, its size in pixels, and what was changed or is unusual, to follow the word `images`."""
 
     encoded: bytes
     height: int
@@ -91,18 +83,10 @@ class Intake:
         Raises:
           UnreadableError: it cannot be used, or its pixels are damaged.
         """
-        accepted, _ = self._accept(encoded)
-        return accepted
+        return self._accept(encoded)[0]
 
     def accept_and_decode(self, encoded: bytes) -> Tuple[Accepted, np.ndarray]:
-        """Judges the content of an image file, and returns its pixels, too: uint8 [height, width, 3].
-
-        The pixels are those that `decode_image` gives for the accepted file. Only an image that was changed is decoded
-        again.
-
-        Raises:
-          UnreadableError: it cannot be used, or its pixels are damaged.
-        """
+        """As `accept`; also returns the pixels, uint8 [height, width, 3], that `decode_image` gives for the result."""
         accepted, pixels = self._accept(encoded)
         if accepted.encoded is not encoded:
             pixels = self._session.run(self._decoded, {self._encoded: accepted.encoded})
@@ -121,7 +105,7 @@ class Intake:
         elif '16 bits' in header.variants:
             deep = self._session.run(self._of_16_bits, {self._encoded: encoded})
         notes = [f'converted from {header.format}'] if is_foreign or header.format == 'GIF' else []
-        if pixels.shape[2] == _CHANNELS_WITH_ALPHA:
+        if pixels.shape[2] == 4:
             if pixels[..., -1].min() < _OPAQUE:
                 notes.append(LAID_ON_WHITE)
             pixels = _on_white(pixels)
@@ -164,51 +148,39 @@ def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
     Raises:
       UnreadableError: it cannot be decoded, or Pillow is not installed or does not know the format.
     """
+    name = header.format
     try:
         import PIL.Image
     except ImportError:
-        raise UnreadableError(f'is a {header.format} image; to convert it, install Pillow: {extras.command("images")}')
-    if header.format == 'HEIC':
+        raise UnreadableError(f'is a {name} image; to convert it, install Pillow: {extras.command("images")}')
+    if name == 'HEIC':
         try:
             importlib.import_module('pillow_heif').register_heif_opener()
         except ImportError:
             raise UnreadableError(f'is a HEIC image; to read it, pip install pillow-heif; or {CONVERSION}')
-    too_large = why_too_large(header)
-    if too_large:
-        raise UnreadableError(too_large)
+    check_size(header)
     try:
         with warnings.catch_warnings():
             # Pillow warns about large images; the limit is checked here.
             warnings.simplefilter('ignore')
-            with PIL.Image.open(io.BytesIO(encoded), formats=[_BY_PILLOW[header.format]]) as image:
-                too_large = why_too_large(header._replace(width=image.width, height=image.height))
-                if too_large:
-                    raise UnreadableError(too_large)
-                _check_is_one_picture(image, header)
+            with PIL.Image.open(io.BytesIO(encoded), formats=[_BY_PILLOW[name]]) as image:
+                check_size(header._replace(width=image.width, height=image.height))
+                tags = getattr(image, 'tag_v2', {})
+                if tags.get(_DNG_VERSION) or tags.get(_SUBFILE_TYPE, 0) & 1:
+                    raise UnreadableError('is a raw file of a camera, of which only a preview can be read; develop it')
+                if getattr(image, 'n_frames', 1) > 1:
+                    what = 'a TIFF image of several pages' if name == 'TIFF' else f'an animated {name} image'
+                    raise UnreadableError(f'is {what}; files of one picture are supported')
                 if image.mode.startswith('I;16'):
                     return np.asarray(image).astype(np.uint16)
                 if image.mode in ('I', 'F'):
-                    raise UnreadableError(f'is a {header.format} image of 32 bits per channel; convert it to 8 or 16')
+                    raise UnreadableError(f'is a {name} image of 32 bits per channel; convert it to 8 or 16')
                 has_alpha = image.mode in ('RGBA', 'LA', 'PA') or 'transparency' in image.info
                 return np.array(image.convert('RGBA' if has_alpha else 'RGB'))
     except UnreadableError:
         raise
     except Exception as error:  # Pillow raises errors of many kinds for damaged files.
-        raise UnreadableError(
-            f'is a damaged {header.format} image, or of a kind that Pillow cannot read ({shown(error)})'
-        )
-
-
-def _check_is_one_picture(image: Any, header: ImageHeader) -> None:
-    """Checks that an image of Pillow is the only one in its file, and no camera's preview."""
-    tags = getattr(image, 'tag_v2', {})
-    if tags.get(_DNG_VERSION) or tags.get(_SUBFILE_TYPE, 0) & 1:
-        raise UnreadableError('is a raw file of a camera, of which only a preview can be read; develop it first')
-    count = getattr(image, 'n_frames', 1)
-    if count > 1:
-        is_tiff = header.format == 'TIFF'
-        kind = 'a TIFF image of several pages' if is_tiff else f'an animated {header.format} image'
-        raise UnreadableError(f'is {kind}; images of one {"page" if is_tiff else "frame"} are supported')
+        raise UnreadableError(f'is a damaged {name} image, or of a kind that Pillow cannot read ({shown(error)})')
 
 
 def _on_white(pixels: np.ndarray) -> np.ndarray:

@@ -1,15 +1,28 @@
-"""Writing the record files of a new data set to a local folder."""
+"""Writing the files of a new data set: TFRecord files, and tar shards."""
 
 import contextlib
+import dataclasses
+import functools
+import io
 import os
 import shutil
+import tarfile
 import tempfile
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterable, Iterator, Optional, Sequence, Tuple
+
+from google.protobuf import json_format
 
 from console.tensorflow_versions import tf
-from data import remote
-from data.fingerprint import SplitFingerprint
-from data.records import DataError, shard_path
+from data import encoding, remote
+from data.dataset_info import DatasetInfo
+from data.fingerprint import SplitFingerprint, fingerprint
+from data.records import TRAIN, VALIDATION, DataError, shard_path
+from data.tar.layout import LABEL_EXTENSION
+
+# The extension of the file with a record's fields other than image and label, for the conversion back.
+FIELDS_EXTENSION = 'json'
+_EXTENSIONS = {'JPEG': 'jpg', 'PNG': 'png'}
+ENCODED, LABEL = 'image/encoded', 'image/class/label'
 
 
 def check_can_be_made(data_dir: str) -> None:
@@ -55,8 +68,35 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def write_data_set(
+    data_dir: str,
+    info: DatasetInfo,
+    examples: Sequence[Sequence[Callable[[], tf.train.Example]]],
+    shards: Sequence[int],
+    progress: Callable[[str, Optional[int]], Callable[[int], None]] = lambda what, total: lambda done: None,
+) -> DatasetInfo:
+    """Writes record files and their description to a new or empty folder, and returns the description.
+
+    `examples` are functions that make the Examples of each split, and `shards` the largest numbers of its files, of
+    which none is empty. `progress` is as in `conversion`.
+
+    Raises:
+      DataError: the folder is not empty, or cannot be made or written.
+    """
+    with new_data_dir(data_dir) as unfinished:
+        written = []
+        for split, of_split, most in zip((TRAIN, VALIDATION), examples, shards):
+            move = progress(f'writing {split} images', len(of_split))
+            written.append(write_shards(unfinished, split, of_split, min(most, len(of_split)), move))
+        return dataclasses.replace(info, fingerprint=fingerprint(*written)).write(unfinished)
+
+
 def write_shards(
-    data_dir: str, split: str, examples: Sequence[Callable[[], tf.train.Example]], shards: int
+    data_dir: str,
+    split: str,
+    examples: Sequence[Callable[[], tf.train.Example]],
+    shards: int,
+    move: Callable[[int], None] = lambda done: None,
 ) -> SplitFingerprint:
     """Writes examples to `shards` record files, in order. The numbers of examples per file differ by at most one.
 
@@ -65,6 +105,7 @@ def write_shards(
       split: `records.TRAIN` or `records.VALIDATION`.
       examples: functions that make the examples, so that only one is in memory at a time.
       shards: the number of files.
+      move: called with the number of examples so far.
 
     Returns:
       The fingerprint of the examples that have an image and a label.
@@ -74,18 +115,74 @@ def write_shards(
     """
     written = SplitFingerprint()
     for shard in range(shards):
-        share = examples[len(examples) * shard // shards : len(examples) * (shard + 1) // shards]
-        try:
-            with tf.io.TFRecordWriter(shard_path(data_dir, split, shard, shards)) as writer:
-                for make in share:
-                    example = make()
-                    # Otherwise the order of an Example's fields is random, and the same data gives different files.
-                    writer.write(example.SerializeToString(deterministic=True))
-                    feature = example.features.feature
-                    label = feature['image/class/label'].int64_list.value
-                    encoded = feature['image/encoded'].bytes_list.value
-                    if label and encoded:
-                        written = written.with_image(label[0], encoded[0])
-        except tf.errors.OpError as error:
-            raise DataError(f'{data_dir}: the {split} files cannot be written: {error.message}.')
+        first, end = len(examples) * shard // shards, len(examples) * (shard + 1) // shards
+        path = shard_path(data_dir, split, shard, shards)
+        written += write_file(path, _watched(examples[first:end], first, move))
     return written
+
+
+def _watched(
+    examples: Sequence[Callable[[], tf.train.Example]], first: int, move: Callable[[int], None]
+) -> Iterator[tf.train.Example]:
+    for number, make in enumerate(examples, first + 1):
+        move(number)
+        yield make()
+
+
+def write_file(path: str, examples: Iterable[tf.train.Example], first: int = 0) -> SplitFingerprint:
+    """Writes a tar shard, if the name ends so, or else a record file, and returns the fingerprint.
+
+    A tar shard holds images in JPEG or PNG files, numbered from `first` on, and all fields of their Examples.
+
+    Raises:
+      DataError: the file cannot be written, or a file that the examples come from cannot be read.
+    """
+    written = SplitFingerprint()
+    is_tar = path.endswith('.tar')
+    try:
+        open_tar = functools.partial(tarfile.open, mode='w', format=tarfile.USTAR_FORMAT)
+        with remote.explained(path, remote.WRITE), (open_tar if is_tar else tf.io.TFRecordWriter)(path) as file:
+            for number, example in enumerate(examples, first):
+                label, encoded = label_and_image(example)
+                if label is not None and encoded:
+                    written = written.with_image(label, encoded)
+                if is_tar:
+                    kept = tf.train.Example()
+                    kept.CopyFrom(example)
+                    del kept.features.feature[ENCODED], kept.features.feature[LABEL]
+                    fields = json_format.MessageToJson(kept, indent=None, sort_keys=True).encode()
+                    add_sample(file, f'{number:08d}', label or 0, str(extension_of(encoded)), encoded, fields)
+                else:
+                    # Otherwise the order of an Example's fields is random, and the same data gives different files.
+                    file.write(example.SerializeToString(deterministic=True))
+    except OSError as error:
+        # The error of a full disk names no file.
+        action = 'written' if error.filename in (None, path) else 'read'
+        raise DataError(f'{error.filename or path}: cannot be {action}: {error.strerror}.')
+    except tf.errors.OpError as error:
+        raise DataError(f'{path}: cannot be written: {error.message}.')
+    return written
+
+
+def label_and_image(example: tf.train.Example) -> Tuple[Optional[int], bytes]:
+    """The label of an Example, None if it has none, and its encoded image, empty if it has none."""
+    feature = example.features.feature
+    labels, images = feature[LABEL].int64_list.value, feature[ENCODED].bytes_list.value
+    return labels[0] if labels else None, images[0] if images else b''
+
+
+def extension_of(encoded: bytes) -> Optional[str]:
+    """The extension of a decodable image in a tar shard; None for a GIF file, which shards cannot hold."""
+    return _EXTENSIONS.get(encoding.format_of(encoded))
+
+
+def add_sample(
+    archive: tarfile.TarFile, key: str, label: int, extension: str, encoded: bytes, fields: Optional[bytes] = None
+) -> None:
+    """Adds a sample to a shard in POSIX's format: an image, its label, and the other fields of its Example as JSON."""
+    files = {extension: encoded, LABEL_EXTENSION: b'%d' % label, FIELDS_EXTENSION: fields}
+    for each, content in files.items():
+        if content is not None:
+            header = tarfile.TarInfo(f'{key}.{each}')
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))

@@ -1,14 +1,13 @@
 """Folders of photographs, with a folder per class, and the data sets made from them."""
 
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 import PIL.Image
 import pytest
 import skimage.data
 
-from console.tensorflow_versions import tf
 from data import records
 from data.convert.from_folder import conversion
 
@@ -36,37 +35,6 @@ def save_class(folder: pathlib.Path, photo: str, numbers: Sequence[int]) -> None
     for number in numbers:
         ending = ['.jpg', '.png', '.jpeg', '.JPG'][number % 4]
         save(folder / photo / ('deeper' if number % 5 == 4 else '') / f'{photo} {number}{ending}', photo, number)
-
-
-class Stored(NamedTuple):
-    """The fields of a record."""
-
-    encoded: bytes
-    label: int
-    text: str
-    image_format: str
-    height: int
-    width: int
-    filename: str
-
-
-def stored(data_dir: Any, split: str) -> List[Stored]:
-    found = []
-    for path in records.find_shards(str(data_dir), split):
-        for serialized in tf.io.tf_record_iterator(path):
-            feature = tf.train.Example.FromString(serialized).features.feature
-            found.append(
-                Stored(
-                    feature['image/encoded'].bytes_list.value[0],
-                    feature['image/class/label'].int64_list.value[0],
-                    feature['image/class/text'].bytes_list.value[0].decode(),
-                    feature['image/format'].bytes_list.value[0].decode(),
-                    feature['image/height'].int64_list.value[0],
-                    feature['image/width'].int64_list.value[0],
-                    feature['image/filename'].bytes_list.value[0].decode(),
-                )
-            )
-    return found
 
 
 def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, List[str]]:

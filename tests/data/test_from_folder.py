@@ -18,7 +18,8 @@ from data.convert.from_folder import conversion
 from data.sources import Source
 from inception_v3 import data_set, flags
 from inception_v3.config import ConfigError
-from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class, stored
+from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class
+from tests.data.written_records import stored
 from tests.support.commands import Done, obeyed_permissions, run
 
 
@@ -30,7 +31,7 @@ def test_import__every_image_once_bit_for_bit_with_its_class(folder: pathlib.Pat
     for path in list(image_files(folder).values()):
         path.with_name(f'{path.stem} copy{path.suffix}').write_bytes(path.read_bytes())
     data_dir, said = import_folder(folder, train_shards=16, validation_shards=100)
-    assert said == ['80 train images written', '20 validation images written']
+    assert said == []
     files = image_files(folder)
     names = ['Rocket', 'astronaut', 'camera', 'cat', 'coffee']
     images = {split: stored(data_dir, split) for split in SPLITS}
@@ -66,7 +67,7 @@ def test_split_images__stay_split_and_are_mixed(tmp_path: pathlib.Path) -> None:
         save_class(tmp_path / 'images' / 'val', photo, range(5, 10))
     data_dir, said = import_folder(tmp_path / 'images')
     assert said[0].startswith('2 validation images also for training') and 'val/cat/cat 5.png' in said[0]
-    assert said[1:] == ['18 train images written', '10 validation images written']
+    assert len(said) == 1
     for split, part in zip(SPLITS, ('train', 'val')):
         names = [image.filename for image in stored(data_dir, split)]
         assert sorted(names) == sorted(image_files(tmp_path / 'images' / part))
@@ -103,7 +104,6 @@ def test_other_files__are_said_first_and_listed_with_the_reasons(folder: pathlib
     assert (
         rows[0] == 'path\treason' and len(rows) == 1 + 12 and f'{folder}/cat/@eaDir\thidden, or of the system' in rows
     )
-    assert said[1:] == ['45 train images written', '5 validation images written']
 
 
 def test_dry_run__shows_all_classes_and_writes_nothing(tmp_path: pathlib.Path) -> None:
@@ -153,23 +153,16 @@ def test_unreadable_images__are_refused_by_name_or_skipped(folder: pathlib.Path)
     assert f' and 2 more (all in {refused}). Repair or remove them, or leave them out with --skip_unr' in message
     assert refused.read_text() == 'path\treason\n' + ''.join(f'{path}\t{reasons[path]}\n' for path in sorted(reasons))
     assert not data_dir.exists()
+    turned = PIL.Image.Exif()
+    turned[0x0112] = 6
+    PIL.Image.fromarray(np.ascontiguousarray(PHOTOS['cat'][:40, :90])).save(folder / 'cat/x.jpg', exif=turned.tobytes())
     data_dir, said = import_folder(folder, skip_unreadable=True)
+    assert said.pop(0) == f'1 image turned upright, as the EXIF orientation says: {folder}/cat/x.jpg'
+    (found,) = [each for split in SPLITS for each in stored(data_dir, split) if each.filename == 'x.jpg']
+    with PIL.Image.open(io.BytesIO(found.encoded)) as upright:
+        assert (found.width, found.height) == upright.size == (40, 90)
     assert said[0].startswith('5 images cannot be used: ') and said[0].endswith('; left out')
-    assert sum(len(stored(data_dir, split)) for split in SPLITS) == 47
-    info = dataset_info.read(str(data_dir))
-    assert info is not None and info.train_images + info.validation_images == 47
-
-
-@pytest.mark.parametrize(('kept', 'lost'), [(0, 1), (2, 3)])
-def test_class_that_loses_most_of_its_images__is_refused_by_name(kept: int, lost: int, folder: pathlib.Path) -> None:
-    for number in range(kept):
-        save(folder / 'raw' / f'{number}.png', 'cat', number)
-    (folder / 'raw').mkdir(exist_ok=True)
-    for number in range(lost):
-        (folder / 'raw' / f'{number}.jpg').touch()
-    message = refusal(folder, skip_unreadable=True)
-    example = f'raw ({lost} of {kept + lost}, as {folder}/raw/0.jpg)'
-    assert message.startswith(f'{folder}: classes of which most images are missing or cannot be used: {example}')
+    assert sum(len(stored(data_dir, split)) for split in SPLITS) == 48
 
 
 def test_class_of_an_unknown_format__is_refused_before_any_image_is_read(folder: pathlib.Path) -> None:
@@ -198,58 +191,27 @@ def test_missing_images__are_refused(folder: pathlib.Path, tmp_path: pathlib.Pat
     assert 'records: exists already. Name a new folder.' in refusal(folder)
 
 
-def test_turned_images_are_stored_upright_with_their_new_size(folder: pathlib.Path) -> None:
-    exif = PIL.Image.Exif()
-    exif[0x0112] = 6
-    image = PIL.Image.fromarray(np.ascontiguousarray(PHOTOS['cat'][:40, :90]))
-    image.save(folder / 'cat' / 'turned.jpg', quality=95, exif=exif.tobytes())
-    data_dir, said = import_folder(folder)
-    assert f'1 image turned upright, as the EXIF orientation says: {folder}/cat/turned.jpg' in said
-    (found,) = [each for split in SPLITS for each in stored(data_dir, split) if each.filename == 'turned.jpg']
-    assert (found.height, found.width, found.image_format) == (90, 40, 'JPEG')
-    with PIL.Image.open(io.BytesIO(found.encoded)) as turned:
-        assert not turned.getexif()
-        assert np.abs(np.asarray(turned).astype(int) - np.asarray(image.rotate(-90, expand=True))).mean() < 4
-
-
 def test_files_that_change_during_the_conversion_are_refused(folder: pathlib.Path, monkeypatch: Any) -> None:
     path = str(folder / 'cat' / 'cat 0.jpg')
-    divided = conversion._divided
+    accepted = conversion._accepted
 
     def change(*arguments: Any) -> Any:
+        found = accepted(*arguments)
         with open(path, 'ab') as file:
             file.write(b'more')
-        return divided(*arguments)
+        return found
 
-    monkeypatch.setattr(conversion, '_divided', change)
+    monkeypatch.setattr(conversion, '_accepted', change)
     assert refusal(folder) == f'{path} was changed during the conversion. Run the same command again.'
 
 
-def test_command__imports_a_folder_and_names_broken_images(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
-    data_dir = tmp_path / 'out' / 'records'
-    done = run_from_folder(folder, data_dir)
-    assert (done.returncode, done.stdout) == (2, '') and 'Traceback' not in done.stderr
-    assert f'{folder / "cat" / "broken.jpg"} is empty' in done.stderr and not data_dir.exists()
-    done = run_from_folder(folder, data_dir, '--validation_fraction=0.4', '--train_shards=3', '--skip_unreadable')
-    summary = f'30 training and 20 validation images of 5 classes in {data_dir}\n'
-    assert (done.returncode, done.stdout) == (0, summary)
-    assert 'broken.jpg' in done.stderr
-    assert [len(records.find_shards(str(data_dir), split)) for split in SPLITS] == [3, 4]
-
-
-@pytest.mark.parametrize('refused', ['images/train/coffee', 'images/train/cat/deeper', 'images'])
-def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refused: str) -> None:
-    for part in ('train', 'val'):
-        for photo in ('cat', 'coffee'):
-            save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
+@pytest.mark.parametrize('refused', ['cat/deeper', ''])
+def test_a_folder_that_may_not_be_listed_is_refused(folder: pathlib.Path, refused: str) -> None:
     # A folder that may be entered but not listed.
-    (tmp_path / refused).chmod(0o311)
+    (folder / refused).chmod(0o311)
     with obeyed_permissions():
-        done = run_from_folder(tmp_path / 'images', tmp_path / 'records')
-    assert (done.returncode, done.stdout) == (2, '')
-    assert f'error: {tmp_path / refused}: cannot be listed: Permission denied. ' in done.stderr
-    assert not (tmp_path / 'records').exists()
+        message = refusal(folder)
+    assert message.startswith(f'{folder / refused}: cannot be listed: Permission denied. ')
 
 
 @pytest.mark.parametrize(
@@ -257,11 +219,8 @@ def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refu
     [
         (['--validation_fraction=-0.1'], '--validation_fraction: -0.1: must be '),
         (['--validation_fraction=1'], '--validation_fraction=1: must be below 1'),
-        (['--validation_fraction=nan'], '--validation_fraction: nan: must be '),
-        (['--train_shards=0'], '--train_shards: 0: must be '),
         (['--validation_folder=x', '--validation_fraction=0.2'], '--validation_folder: give one of the two.'),
         (['--labels=x', '--no_splits'], '--labels: a table has no splits'),
-        (['--labels=x', '--validation_folder=y'], '--labels: a table has no splits'),
         (['--label_column=2'], 'are columns of --labels, which is missing'),
     ],
 )
@@ -289,12 +248,9 @@ def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> 
     done = run_from_folder(folder, data_dir, '--validation_fraction=0')
     assert done.stdout == f'50 training and 0 validation images of 5 classes in {data_dir}\n'
     assert not [*data_dir.glob('validation-*')]
-    info = dataset_info.read(str(data_dir))
-    assert info is not None and (info.train_images, info.validation_images) == (50, 0)
     # The audit expects no validation files, and takes the same fingerprint.
     report = audit(Source(str(data_dir)), None, True, 1, lambda count: None)
-    assert report['can_be_trained_on'], report['errors']
-    assert report['fingerprint']['agree']
+    assert report['can_be_trained_on'] and report['fingerprint']['agree']
     # A run may train on it, but not evaluate.
     arguments = ['program', f'--data_dir={data_dir}', '--train_batch_size=8', '--use_tpu=False']
     assert data_set.fit_to_data_set(flags.parse([*arguments, '--mode=train'])).num_train_images == 50
@@ -308,6 +264,7 @@ def test_validation_images_of_another_folder(folder: pathlib.Path, tmp_path: pat
     save_class(other, 'coffee', range(12, 14))
     done = run_from_folder(folder, data_dir, f'--validation_folder={other}')
     assert done.stdout == f'50 training and 5 validation images of 5 classes in {data_dir}\n'
+    assert [len(records.find_shards(str(data_dir), split)) for split in SPLITS] == [16, 4]
     labels = {image.text: image.label for image in stored(data_dir, records.TRAIN)}
     validation = stored(data_dir, records.VALIDATION)
     assert sorted(image.filename for image in validation) == sorted(image_files(other))

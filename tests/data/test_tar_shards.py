@@ -1,21 +1,19 @@
 """The command inception-v3 tar-shards."""
 
 import dataclasses
-import io
 import os
 import pathlib
 import re
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import numpy as np
-import PIL.Image
 import pytest
 
 from console.tensorflow_versions import tf
 from data import dataset_info, encoding, records
 from data.convert.tar_shards import __main__ as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
-from tests.data.test_exif import with_orientation
+from tests.data.test_image_header import with_orientation
 from tests.support.commands import Done, largest_file, run
 from tests.support.photos import Photo, photo_example
 from tests.support.tar_files import write_tar
@@ -24,6 +22,13 @@ from tests.support.tar_files import write_tar
 def tar_shards(*arguments: Any) -> Done:
     """Runs the command in this process."""
     return run(tar_shards_command.main, *arguments)
+
+
+def write_splits(folder: pathlib.Path, files: List[Tuple[str, bytes]]) -> None:
+    """Writes the same tar shard for both splits."""
+    folder.mkdir()
+    for split in (records.TRAIN, records.VALIDATION):
+        write_tar(folder / f'{split}-00000.tar', files)
 
 
 def examples(path: str) -> List[tf.train.Example]:
@@ -64,10 +69,8 @@ def test_round_trip__keeps_boxes_and_all_fields(photo_dir: str, photos: List[Pho
 def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     pixels = photos[3].pixels
     ppm = b'P6 %d %d 255\n' % pixels.shape[1::-1] + pixels.tobytes()
-    for split in ('train', 'validation'):
-        files = [('1.jpg', photos[0].encoded), ('1.cls', b'1'), ('1.json', b'[]'), ('2.ppm', ppm), ('2.cls', b'2')]
-        (tmp_path / 'tar').mkdir(exist_ok=True)
-        write_tar(tmp_path / 'tar' / f'{split}-000000.tar', files)
+    files = [('1.jpg', photos[0].encoded), ('1.cls', b'1'), ('1.json', b'[]'), ('2.ppm', ppm), ('2.cls', b'2')]
+    write_splits(tmp_path / 'tar', files)
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
     assert done.returncode == 0, done.stderr
     first, second = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
@@ -93,45 +96,41 @@ def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo
     assert not (tmp_path / 'target').exists()
     done = tar_shards('write', source, tmp_path / 'target', '--max_bad_records=1')
     assert done.returncode == 0
-    assert 'left out' in done.stderr and 'record 1: b:' in done.stderr and '1 train image ' in done.stderr
+    for part in ('left out', 'record 1: b:', '1 train image ', 'no dataset.json was written'):
+        assert part in done.stderr
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 1
 
 
 def test_damaged_and_rotated_images__are_kept_and_named(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'tar').mkdir()
     whole = photos[0].encoded
     images = [whole[: len(whole) * 3 // 4] + b'\xff\xd9', with_orientation(photos[1].encoded, 3), photos[2].encoded]
     samples = [
         part for number, image in enumerate(images) for part in ((f'{number}.jpg', image), (f'{number}.cls', b'1'))
     ]
-    for split in (records.TRAIN, records.VALIDATION):
-        write_tar(tmp_path / 'tar' / f'{split}-00000.tar', samples if split == records.TRAIN else samples[-2:])
+    write_splits(tmp_path / 'tar', samples)
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
     assert done.returncode == 0, done.stderr
     path = tmp_path / 'tar' / 'train-00000.tar'
-    assert f'1 image with damaged pixels, kept as they are: {path}, record 0 (Corrupt JPEG data' in done.stderr
-    assert f'1 image with an EXIF orientation, which training ignores: {path}, record 1\n' in done.stderr
+    assert f'2 images with damaged pixels, kept as they are: {path}, record 0 (Corrupt JPEG data' in done.stderr
+    assert f'2 images with an EXIF orientation, which training ignores: {path}, record 1, ' in done.stderr
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 3
 
 
-@pytest.mark.parametrize('label', [1_000_000, 10**17])
-def test_labels_without_description__have_a_bound(label: int, photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    encoded = photos[0].encoded
-    (tmp_path / 'tar').mkdir()
+def test_labels_without_description__have_a_bound(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    encoded, label = photos[0].encoded, 1_000_000
     (tmp_path / 'records').mkdir()
     samples = [('a.jpg', encoded), ('a.cls', b'1'), ('b.jpg', encoded), ('b.cls', b'%d' % label)]
+    write_splits(tmp_path / 'tar', samples)
     for split in (records.TRAIN, records.VALIDATION):
-        write_tar(tmp_path / 'tar' / f'{split}-00000.tar', samples)
         with tf.io.TFRecordWriter(str(tmp_path / 'records' / f'{split}-00000-of-00001')) as writer:
             writer.write(encoding.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
-    expected = f'label {label} is not in 0 to 999,999, the labels allowed in a source without dataset.json.'
     for source, where in (
-        ('tar', 'train-00000.tar, record 1: b: '),
-        ('records', 'train-00000-of-00001, record 0: '),
+        ('tar', 'train-00000.tar, record 1: b: label 1000000 is not in 0 to 999999'),
+        ('records', 'train-00000-of-00001, record 0: label 1000000 is not in 0 to 999999'),
     ):
         done = tar_shards('write', tmp_path / source, tmp_path / 'target')
         assert done.returncode == 2
-        assert f'{tmp_path / source / where}{expected} Nothing was written.' in done.stderr
+        assert f'{tmp_path / source / where}' in done.stderr and 'Nothing was written.' in done.stderr
         assert not (tmp_path / 'target').exists()
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target', '--max_bad_records=2')
     assert done.returncode == 0, done.stderr
@@ -139,21 +138,8 @@ def test_labels_without_description__have_a_bound(label: int, photos: List[Photo
     assert info and (info.train_images, info.class_names) == (1, ['background', '1'])
 
 
-@pytest.mark.program
-@pytest.mark.both
-def test_the_largest_label_without_a_description_is_a_class(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'tar').mkdir()
-    for split in (records.TRAIN, records.VALIDATION):
-        write_tar(tmp_path / 'tar' / f'{split}-0.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'999999')])
-    assert tar_shards('write', tmp_path / 'tar', tmp_path / 'target').returncode == 0
-    info = dataset_info.read(str(tmp_path / 'target'))
-    assert info and (info.num_classes, info.class_names[-1]) == (1_000_000, '999999')
-
-
 def test_background_images_alone__are_not_a_data_set(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'tar').mkdir()
-    for split in (records.TRAIN, records.VALIDATION):
-        write_tar(tmp_path / 'tar' / f'{split}-0.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'0')])
+    write_splits(tmp_path / 'tar', [('a.jpg', photos[0].encoded), ('a.cls', b'0')])
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
     assert done.returncode == 2
     assert (
@@ -161,15 +147,6 @@ def test_background_images_alone__are_not_a_data_set(photos: List[Photo], tmp_pa
         'besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
     ) in done.stderr
     assert os.listdir(tmp_path) == ['tar']
-
-
-def test_split_whose_images_are_left_out__has_no_description(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'tar').mkdir()
-    write_tar(tmp_path / 'tar' / 'train-0.tar', [('a.jpg', b'no'), ('a.cls', b'1')])
-    write_tar(tmp_path / 'tar' / 'validation-0.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'1')])
-    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target', '--max_bad_records=1')
-    assert done.returncode == 0 and 'no dataset.json was written' in done.stderr
-    assert not (tmp_path / 'target' / 'dataset.json').exists()
 
 
 def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
@@ -232,33 +209,7 @@ def test_pipe_with_the_name_of_a_file__is_refused(photos: List[Photo], tmp_path:
         assert not (tmp_path / 'target').exists()
 
 
-def test_image_format__is_from_the_content(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'tar').mkdir()
-    kinds = ['GIF', 'PNG', 'JPEG']
-    files = []
-    for number, kind in enumerate(kinds):
-        content = io.BytesIO()
-        PIL.Image.fromarray(photos[0].pixels).save(content, kind)
-        files += [(f'{number}.jpg', content.getvalue()), (f'{number}.cls', b'1')]
-    write_tar(tmp_path / 'tar' / 'train-00000.tar', files)
-    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
-    assert done.returncode == 0, done.stderr
-    found = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
-    formats = [example.features.feature['image/format'].bytes_list.value[0].decode() for example in found]
-    assert formats == kinds
-
-
-@pytest.mark.parametrize(
-    'arguments',
-    [
-        ('write', 'nowhere', 'target'),
-        ('write', 'a', 'target', '--max_bad_records=-1'),
-        ('list', 'nowhere.tar'),
-        ('list',),
-        (),
-    ],
-)
-def test_usage_errors__give_a_message(arguments: Any, tmp_path: pathlib.Path) -> None:
-    done = tar_shards(*[str(tmp_path / a) if a in ('nowhere', 'nowhere.tar', 'target') else a for a in arguments])
-    assert done.returncode == 2
-    assert 'error: ' in done.stderr and 'Traceback' not in done.stderr
+@pytest.mark.parametrize('arguments', [('write', '/nowhere', '/nowhere/target'), ('list', '/nowhere.tar'), ()])
+def test_usage_errors__give_a_message(arguments: Any) -> None:
+    done = tar_shards(*arguments)
+    assert done.returncode == 2 and 'error: ' in done.stderr

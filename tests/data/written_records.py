@@ -1,9 +1,10 @@
-"""Record files with given numbers of records."""
+"""Record files with given numbers of records, and the fields of the records of images."""
 
-from typing import Any, List
+from typing import Any, List, NamedTuple, Tuple
 
 from console.tensorflow_versions import tf
 from data import records
+from data.encoding import Box
 
 
 def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:
@@ -19,3 +20,40 @@ def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:
 
 def read(path: str) -> List[bytes]:
     return list(tf.io.tf_record_iterator(path))
+
+
+class Stored(NamedTuple):
+    """The fields of the record of an image."""
+
+    encoded: bytes
+    image_format: str
+    label: int
+    text: str
+    synset: str
+    width: int
+    height: int
+    filename: str
+    boxes: List[Tuple[float, ...]]
+    box_labels: List[int]
+
+
+def stored(data_dir: Any, split: str) -> List[Stored]:
+    """The records of a split, in order."""
+    paths = records.find_shards(str(data_dir), split)
+    return [_image_of(serialized) for path in paths for serialized in read(path)]
+
+
+def _image_of(serialized: bytes) -> Stored:
+    feature = tf.train.Example.FromString(serialized).features.feature
+
+    def values(key: str) -> List[Any]:
+        each = feature[f'image/{key}']
+        return [*each.bytes_list.value, *each.int64_list.value, *each.float_list.value]
+
+    assert (values('colorspace'), values('channels')) == ([b'RGB'], [3])
+    texts = [(values(key) or [b''])[0].decode() for key in ('format', 'class/text', 'class/synset', 'filename')]
+    (encoded,), (label,), (width,), (height,) = map(values, ('encoded', 'class/label', 'width', 'height'))
+    image_format, text, synset, name = texts
+    boxes = [*zip(*(values(f'object/bbox/{corner}') for corner in Box._fields))]
+    box_labels = values('object/class/label')
+    return Stored(encoded, image_format, label, text, synset, width, height, name, boxes, box_labels)

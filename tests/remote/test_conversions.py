@@ -6,14 +6,14 @@ import pytest
 
 from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.results import convert, files_of
+from tests.data.convert.imagenet.archives import convert, files_of
 from tests.remote.store import Store
 
 # Converts an archive whose batches have four images.
 _CONVERT = """
 from data.convert.cifar10 import __main__ as cifar10
-from data.convert.cifar10 import source as cifar10_source
-cifar10_source._BATCH_IMAGES = 4
+from data.convert.cifar10 import conversion as cifar10_conversion
+cifar10_conversion._BATCH_IMAGES = 4
 raise SystemExit(cifar10.main())
 """
 _COUNTS = ['--train_images=20', '--validation_images=10', '--train_shards=4', '--validation_shards=2']

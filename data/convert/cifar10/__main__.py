@@ -60,14 +60,12 @@ def main() -> int:
             parser.error(f'--{split}_shards={shards[split]}: must be at most --{split}_images={images[split]}.')
 
     def command(screen: Screen) -> None:
-        from data.convert import conversion
-        from data.convert.cifar10 import shards as cifar10_shards
-        from data.convert.cifar10 import source
+        from data.convert.cifar10 import conversion as cifar10
+        from data.convert.conversion import resumable
 
-        with conversion.resumable():
+        with resumable():
             say = functools.partial(print, file=sys.stderr)
-            original = source.read(arguments.source)
-            cifar10_shards.convert(original, arguments.data_dir, arguments.size, images, shards, say)
+            cifar10.convert(cifar10.read(arguments.source), arguments.data_dir, arguments.size, images, shards, say)
 
     return program.run(command, 'interrupted; the same command resumes and keeps finished files')
 

@@ -15,7 +15,6 @@ import sys
 
 from console import native_messages, program
 from console.command_line import new_parser, number_of
-from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
 
@@ -58,16 +57,13 @@ def main() -> int:
     arguments = _arguments()
 
     def command(screen: Screen) -> None:
+        from data.convert.conversion import summary
         from data.convert.from_folder import conversion
 
         output = sys.stdout if arguments.dry_run else sys.stderr
         info = conversion.import_folder(say=lambda line: print(line, file=output), **vars(arguments))
-        if info is None:
-            return
-        print(
-            f'{info.train_images} training and {counted(info.validation_images, "validation image")} of '
-            f'{counted(info.num_classes - 1, "class", "classes")} in {arguments.data_dir}'
-        )
+        if info is not None:
+            print(summary(info, arguments.data_dir))
 
     with native_messages.captured():
         return program.run(command, 'interrupted; nothing was written')

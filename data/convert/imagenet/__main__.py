@@ -14,7 +14,7 @@ after --, Beam's own options; all folders must be at gs:// or s3://.
 import functools
 import os
 import sys
-from typing import Any, Dict, List
+from typing import List
 
 from console import program
 from console.command_line import new_parser, number_of
@@ -76,22 +76,20 @@ def main() -> int:
         of_beam += ['--direct_running_mode=multi_processing', f'--direct_num_workers={processes}']
     elif arguments.processes is not None:
         parser.error(f'--processes={arguments.processes}: requires --runner={_DIRECT_RUNNER}.')
-
-    def per_split(what: str) -> Dict[str, int]:
-        return {split: getattr(arguments, f'{split}_{what}') for split in SHARDS}
+    shards, images = (
+        {split: getattr(arguments, f'{split}_{what}') for split in SHARDS} for what in ('shards', 'images')
+    )
 
     def command(screen: Screen) -> None:
         from data.convert import conversion
         from data.convert.imagenet import beam, pipeline
 
-        def run(*work: Any) -> None:
-            beam.run(arguments.runner, of_beam, *work)
-
         with conversion.resumable():
             beam.check(arguments.runner, of_beam)
             source = pipeline.Source(**{name: getattr(arguments, name) for name in pipeline.Source._fields})
+            run = functools.partial(beam.run, arguments.runner, of_beam)
             say = functools.partial(print, file=sys.stderr)
-            pipeline.convert(source, arguments.data_dir, per_split('shards'), per_split('images'), run, say)
+            pipeline.convert(source, arguments.data_dir, shards, images, run, say)
 
     return program.run(command, 'interrupted; the same command resumes and keeps finished files')
 

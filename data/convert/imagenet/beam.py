@@ -50,12 +50,12 @@ def check(runner: str, options: Sequence[str]) -> None:
 def run(
     runner: str, options: Sequence[str], shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]
 ) -> None:
-    """Runs `shards.convert` for each of the record files; `watch` is called once a second.
+    """Runs `pipeline.write_shard` for each of the record files; `watch` is called once a second.
 
     Raises:
       RetryableError: Beam failed for a reason other than an error of the conversion.
     """
-    with tempfile.TemporaryDirectory(prefix='beam-') as temporary:
+    with tempfile.TemporaryDirectory(prefix='beam-') as temporary, tempfile.TemporaryFile() as log:
         environment = {
             **os.environ,
             # Beam does not delete its temporary folders.
@@ -63,30 +63,29 @@ def run(
             # Beam's processes show these warnings before `console.tensorflow_settings` can silence them.
             'PYTHONWARNINGS': 'ignore:Python 3.7 is no longer supported',
         }
-        with open(os.path.join(temporary, 'log'), 'w+', errors='replace') as log:
-            process = subprocess.Popen(
-                processes.module('data.convert.imagenet.beam'),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-            assert process.stdin
-            try:
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(json.dumps([runner, options, shards, data_dir, work_dir]).encode() + b'\n')
-                    process.stdin.flush()
-                while process.poll() is None:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(_POLL_SECONDS)
-                    watch()
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            log.seek(0)
-            output = log.read()
+        process = subprocess.Popen(
+            processes.module('data.convert.imagenet.beam'),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+        assert process.stdin
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps([runner, options, shards, data_dir, work_dir]).encode() + b'\n')
+                process.stdin.flush()
+            while process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_SECONDS)
+                watch()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        log.seek(0)
+        output = log.read().decode(errors='replace')
     if process.returncode:
         with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
             kept.write(output)
@@ -112,7 +111,7 @@ def main() -> None:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability import local_job_service
 
-    from data.convert.imagenet import shards as imagenet_shards
+    from data.convert.imagenet import pipeline as imagenet_pipeline
 
     class Worker(local_job_service.SubprocessSdkWorker):
         """A local worker whose crash ends the pipeline; Beam itself would wait for it forever."""
@@ -126,7 +125,7 @@ def main() -> None:
     local_job_service.SubprocessSdkWorker = Worker
     logging.getLogger('apache_beam').setLevel(logging.ERROR)
     with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
-        _ = pipeline | beam.Create(shards) | beam.Map(imagenet_shards.convert, data_dir, work_dir)
+        _ = pipeline | beam.Create(shards) | beam.Map(imagenet_pipeline.write_shard, data_dir, work_dir)
 
 
 if __name__ == '__main__':

@@ -2,64 +2,62 @@
 
 The steps of `convert`, in order:
 
-1. `make_plan` finds all images, labels and boxes, and stores for each record file the images that belong to it. The
-   conversion's settings and everything else that a resumed conversion needs are stored in one file.
-2. Beam runs `shards.convert` on each record file that is not finished. Its result is the file and a report on it.
+1. `_make_plan` finds all images, labels and boxes, and stores for each record file the images that belong to it. What
+   a resumed conversion needs besides is stored in `PLAN_NAME`.
+2. Beam runs `write_shard` on each record file that is not finished. Its results are the file and a report on it.
 3. `_finish` adds up the reports, and describes the data set.
 """
 
 import collections
 import concurrent.futures
 import contextlib
-import dataclasses
+import functools
 import hashlib
 import json
 import os
 import sys
-from typing import Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from console import native_messages, outputs
+from console.errors import CommandError
 from console.json_content import from_json, record
-from console.messages import counted, shown
+from console.messages import shown
 from console.tensorflow_versions import tf
-from data import records, remote
-from data.convert import conversion
-from data.convert.conversion import Progress
-from data.convert.imagenet import shards as imagenet_shards
+from data import encoding, exif, records, remote
+from data.convert import conversion, writing
+from data.convert.archives import read_file
+from data.convert.conversion import Progress, Say, StartProgress
 from data.convert.imagenet import source as imagenet_source
-from data.convert.imagenet.shards import PlannedImage, ShardReport
 from data.convert.imagenet.source import AnnotatedBox, Image
+from data.convert.intake import DAMAGED, ROTATED, damage_in
 from data.dataset_info import DatasetInfo
 from data.encoding import Box
 from data.files import write_whole
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.image_files import listed
 from data.records import TRAIN, VALIDATION, DataError
+from preprocessing.decoding import decode_image
 
-PLAN_NAME = 'plan.json'
+# Files in the work folder: the plan, and the error that ended a conversion; for each record file, its images and, when
+# it is finished, its report.
+PLAN_NAME, FAILURE_NAME = 'plan.json', 'failure'
+_IMAGES_ENDING, REPORT_ENDING = '.plan', '.report'
 _SYNSET_LENGTH = len('n01440764')
-# The number of names in a message.
-_NAMED_AT_MOST = 10
 _PARALLEL_REQUESTS = 32
 # Items between two updates of the progress.
 _PROGRESS_EVERY = 1000
+# The quality of re-encoded images, as in the published conversion.
+_QUALITY = 100
 
-Say = Callable[[str], None]
+
 # Called with the names of record files, the folders of the data set and of the work, and a function to call often.
 Run = Callable[[Sequence[str], str, str, Callable[[], None]], None]
 
 
 class Source(NamedTuple):
-    """The paths of ImageNet's parts; `data.convert.imagenet.source` describes their forms.
-
-    Attributes:
-      train: training images.
-      validation: validation images.
-      validation_labels: the classes of the validation images, if they are not in a folder per class.
-      bounding_boxes: bounding boxes of images of either split.
-      synset_names: the names of classes. None: from the development kit if that is `validation_labels`, otherwise the
-        synsets themselves.
-    """
+    """The paths of ImageNet's parts, by flag; `data.convert.imagenet.source` describes their forms."""
 
     train: str
     validation: str
@@ -68,9 +66,8 @@ class Source(NamedTuple):
     synset_names: Optional[str] = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """The plan of a conversion. The images of each record file are in a separate file, for `shards.convert`.
+class Plan(NamedTuple):
+    """The plan of a conversion.
 
     Attributes:
       settings: the inputs and options of the conversion, by flag.
@@ -89,53 +86,70 @@ class Plan:
     bad_annotations: List[str]
 
 
+class PlannedImage(NamedTuple):
+    """An image and the other fields of its record: its class, from 1 on, the class's name, and its bounding boxes."""
+
+    image: Image
+    label: int
+    text: str
+    boxes: List[Box]
+
+
+class ShardReport(NamedTuple):
+    """The result of writing a record file: its size, and the fingerprint of its images and labels.
+
+    It names the images that were `converted`, by their original kind: 'CMYK' (or YCCK), 'PNG' or 'GIF'; those that
+    cannot be decoded, and were left out; and by `DAMAGED` or `ROTATED` those that are kept as they are.
+    """
+
+    file_bytes: int
+    fingerprint: SplitFingerprint
+    converted: Dict[str, List[str]]
+    unreadable: List[str]
+    notes: Dict[str, List[str]]
+
+
 def convert(
     source: Source, data_dir: str, shards: Dict[str, int], expected: Dict[str, int], run: Run, say: Say
 ) -> None:
     """Converts ImageNet to record files, or resumes a conversion.
 
-    Args:
-      source: the paths of ImageNet's parts.
-      data_dir: a local or remote folder: new, empty, or with an unfinished conversion.
-      shards: the number of record files of each split, reduced to the number of images if that is lower.
-      expected: the number of images of each split.
-      run: runs `shards.convert` on record files.
-      say: called with messages about the progress.
+    The numbers of record files and the expected numbers of images are by split. `run` runs `write_shard` on record
+    files; `say` is called with messages.
 
     Raises:
-      DataError: a part is missing, damaged or not as expected. Finished files are kept.
-      RemoteError: access to a remote file is denied, or the store cannot be reached. Finished files are kept.
+      DataError, RemoteError: as `conversion.run`; or a part is missing, damaged or not as expected.
     """
     settings = _settings(source, shards)
-    work_dir = conversion.start(data_dir, PLAN_NAME, settings, say)
-    if work_dir is None:
-        return
-    with conversion.alone_in(work_dir), conversion.progress() as progress:
-        plan = read_plan(work_dir) or make_plan(
-            source, settings, shards, expected, work_dir, lambda what: progress(f'finding {what}', None)
-        )
+
+    def work(work_dir: str, progress: StartProgress) -> Tuple[DatasetInfo, Dict[str, Any]]:
+        plan = read_plan(work_dir) or _make_plan(source, settings, shards, expected, work_dir, progress)
         for files, what in ((plan.foreign, 'files are not images'), (plan.bad_annotations, 'annotations are invalid')):
             if files:
-                say(f'{len(files):,} {what}, and are left out: {_listed(files)}')
+                say(f'{len(files):,} {what}, and are left out: {listed(files, conversion.REPORT_NAME)}')
         reports = _reports(plan, data_dir, work_dir)
         pending = [shard for shard in plan.shards if shard not in reports or reports[shard].unreadable]
         if reports:
             say(f'{len(plan.shards) - len(pending):,} of {len(plan.shards):,} record files are already finished')
         if pending:
-            _forget(work_dir, pending)
+            # An error of an earlier conversion, and the reports on files that are written again.
+            outdated = {FAILURE_NAME, *(shard + REPORT_ENDING for shard in pending)}
+            for name in outdated & set(remote.names_in(work_dir) or ()):
+                tf.io.gfile.remove(os.path.join(work_dir, name))
             move = progress('converting images', sum(plan.shards[shard] for shard in pending))
 
             def watch() -> None:
                 """Shows the progress, on whatever machines Beam runs."""
                 with contextlib.suppress(tf.errors.OpError, remote.RemoteError):
                     names = set(remote.names_in(work_dir) or ())
-                    move(sum(plan.shards[shard] for shard in pending if shard + imagenet_shards.REPORT_ENDING in names))
+                    move(sum(plan.shards[shard] for shard in pending if shard + REPORT_ENDING in names))
 
             run(pending, data_dir, work_dir, watch)
             raise_failure(work_dir)
             reports = _reports(plan, data_dir, work_dir)
-        _finish(plan, reports, data_dir, expected, say)
-        tf.io.gfile.rmtree(work_dir)
+        return _finish(plan, reports, data_dir, expected, say)
+
+    conversion.run(data_dir, PLAN_NAME, settings, work, say)
 
 
 def _settings(source: Source, shards: Dict[str, int]) -> Dict[str, str]:
@@ -160,7 +174,7 @@ def _content(path: str) -> str:
     """The identity of a file: its path and its content."""
     if tf.io.gfile.isdir(path):
         return _place(path)
-    return f'{_place(path)} SHA-256 {hashlib.sha256(imagenet_source.read_file(path)).hexdigest()[:16]}'
+    return f'{_place(path)} SHA-256 {hashlib.sha256(read_file(path)).hexdigest()[:16]}'
 
 
 def read_plan(work_dir: str) -> Optional[Plan]:
@@ -173,24 +187,20 @@ def read_plan(work_dir: str) -> Optional[Plan]:
         raise DataError(f'{path}: is damaged: {shown(error)}. Name a new folder.')
 
 
-def make_plan(
+def _make_plan(
     source: Source,
     settings: Dict[str, str],
     shards: Dict[str, int],
     expected: Dict[str, int],
     work_dir: str,
-    progress: Callable[[str], Progress],
+    progress: StartProgress,
 ) -> Plan:
-    """Finds all images, labels and boxes, assigns them to record files, and stores the plan in the work folder.
-
-    `source`, `shards` and `expected` are those of `convert`. `progress` is called with a kind of items, and returns a
-    function to call with the number found so far.
-    """
+    """Finds all images, labels and boxes, assigns them to record files, and stores the plan in the work folder."""
     foreign: List[str] = []
     bad_annotations: List[str] = []
     images = {
-        TRAIN: _find_images(f'--{TRAIN}', source.train, expected[TRAIN], foreign, progress),
-        VALIDATION: _find_images(f'--{VALIDATION}', source.validation, expected[VALIDATION], foreign, progress),
+        split: _find_images(split, path, expected[split], foreign, progress(f'finding {split} images', None))
+        for split, path in ((TRAIN, source.train), (VALIDATION, source.validation))
     }
     unlabelled = next((image for image in images[TRAIN] if not image.synset), None)
     if unlabelled:
@@ -206,9 +216,9 @@ def make_plan(
     names = _class_names(synsets, source)
 
     boxes: Dict[str, List[AnnotatedBox]] = collections.defaultdict(list)
-    box_progress = progress('bounding boxes')
+    move = progress('finding bounding boxes', None)
     for path in source.bounding_boxes:
-        for stem, box in _counted(imagenet_source.read_boxes(path, bad_annotations), box_progress):
+        for stem, box in _watched(imagenet_source.read_boxes(path, bad_annotations), move):
             boxes[sys.intern(stem)].append(box)
 
     box_counts: Counter[str] = collections.Counter()
@@ -218,29 +228,26 @@ def make_plan(
         of_split.sort(key=_digest)
         files = min(shards[split], len(of_split))
         for shard in range(files):
-            shard_name = os.path.basename(records.shard_path('', split, shard, files))
-            part = of_split[len(of_split) * shard // files : len(of_split) * (shard + 1) // files]
+            name = os.path.basename(records.shard_path('', split, shard, files))
             planned = []
-            for image in part:
-                drawn = boxes.pop(os.path.splitext(image.filename)[0], ())
-                cleaned = _clean(drawn, image.synset, box_counts)
+            for image in of_split[len(of_split) * shard // files : len(of_split) * (shard + 1) // files]:
+                annotated = boxes.pop(os.path.splitext(image.filename)[0], ())
+                cleaned = _clean(annotated, image.synset, box_counts)
                 planned.append(PlannedImage(image, labels[image.synset], names[image.synset], cleaned))
-            imagenet_shards.write_plan(work_dir, shard_name, planned)
-            sizes[shard_name] = len(planned)
+            write_whole(os.path.join(work_dir, name + _IMAGES_ENDING), json.dumps(planned))
+            sizes[name] = len(planned)
     # Boxes of other images. The key is part of `conversion.json`.
     box_counts['of no image here'] = sum(map(len, boxes.values()))
     class_names = ['background', *(names[synset] for synset in synsets)]
     plan = Plan(settings, sizes, class_names, dict(box_counts), foreign, bad_annotations)
-    write_whole(os.path.join(work_dir, PLAN_NAME), json.dumps(dataclasses.asdict(plan)))
+    write_whole(os.path.join(work_dir, PLAN_NAME), json.dumps(plan._asdict()))
     return plan
 
 
-def _find_images(
-    flag: str, path: str, expected: int, foreign: List[str], progress: Callable[[str], Progress]
-) -> List[Image]:
+def _find_images(split: str, path: str, expected: int, foreign: List[str], move: Progress) -> List[Image]:
     """The images of a split; other files are added to `foreign`."""
-    where = f'{flag}={path}'
-    images = [*_counted(imagenet_source.find_images(path, foreign), progress(f'{flag[2:]} images'))]
+    where = f'--{split}={path}'
+    images = [*_watched(imagenet_source.find_images(path, foreign), move)]
     # A bounding box names its image by the file name alone.
     by_name = sorted(images, key=lambda image: (image.filename, image.synset))
     for image, following in zip(by_name, by_name[1:]):
@@ -251,7 +258,7 @@ def _find_images(
     if len(images) != expected:
         raise DataError(
             f'{where}: has {len(images):,} images; {expected:,} are expected. If this number is right, pass '
-            f'{flag}_images={len(images)}.'
+            f'--{split}_images={len(images)}.'
         )
     return images
 
@@ -263,10 +270,7 @@ def _labelled(images: List[Image], source: Source) -> List[Image]:
     if 0 < with_class < len(images):
         raise DataError(f'{where}: some images are in a folder per class, and some are not.')
     if with_class and labels:
-        raise DataError(
-            f'--validation_labels={labels}: the images of {where} are already in a folder per class. Omit '
-            '--validation_labels.'
-        )
+        raise DataError(f'--validation_labels={labels}: omit it: the images of {where} are in a folder per class.')
     if not with_class and not labels:
         raise DataError('--validation_labels: is required: the validation images are not in a folder per class.')
     return imagenet_source.label_validation(images, labels) if labels else images
@@ -318,44 +322,131 @@ def _digest(image: Image) -> bytes:
     return hashlib.sha256(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape')).digest()
 
 
-def _counted(items: Iterable, progress: Progress) -> Iterator:
-    """Yields the items, and calls `progress` with the number so far."""
-    count = 0
+def _watched(items: Iterable, move: Progress) -> Iterator:
+    """Yields the items, and shows their number."""
     for count, item in enumerate(items, 1):
         if count % _PROGRESS_EVERY == 0:
-            progress(count)
+            move(count)
         yield item
-    progress(count)
+
+
+def write_shard(shard: str, data_dir: str, work_dir: str) -> None:
+    """Writes a record file, by name, and its report. The file gets its final name only when both are complete.
+
+    Beam would show a traceback for each failure. Therefore, the first one is stored in `FAILURE_NAME`, as a JSON list
+    of whether it is transient and a message, and ends the conversion.
+    """
+    failure = os.path.join(work_dir, FAILURE_NAME)
+    if tf.io.gfile.exists(failure):
+        return
+    path = os.path.join(data_dir, shard)
+    try:
+        # A process presumed dead, or a cluster's backup of a slow one, may convert the same shard.
+        with remote.explained(path, remote.WRITE), outputs.unfinished_file(path, work_dir) as unfinished:
+            report = ShardReport(0, SplitFingerprint(), {}, [], {})
+            images, total = writing.write_file(unfinished, _examples(read_shard_plan(work_dir, shard), report))
+            content = json.dumps([remote.size(unfinished), [images, f'{total:064x}'], *report[2:]])
+            write_whole(os.path.join(work_dir, shard + REPORT_ENDING), content)
+    except (CommandError, tf.errors.OpError) as error:
+        message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+        is_transient = isinstance(error, remote.UnreachableError)
+        write_whole(failure, json.dumps([is_transient, f'{shard} was not written: {message}']))
+
+
+def read_shard_plan(work_dir: str, shard: str) -> List[PlannedImage]:
+    """The images of a record file."""
+    path = os.path.join(work_dir, shard + _IMAGES_ENDING)
+    try:
+        return from_json(
+            read_file(path),
+            lambda rows: [
+                PlannedImage(Image(*image), label, text, [Box(*box) for box in boxes])
+                for image, label, text, boxes in rows
+            ],
+        )
+    except ValueError as error:
+        raise DataError(f'{path}: is damaged: {shown(error)}. Name a new folder.')
+
+
+def _examples(images: List[PlannedImage], report: ShardReport) -> Iterator[tf.train.Example]:
+    """Yields the Examples of the images that can be decoded, and adds what is unusual to the report."""
+    for image, label, text, boxes in images:
+        content = imagenet_source.read(image)
+        try:
+            decode = functools.partial(_as_rgb_jpeg(), content)
+            (encoded, height, width, kind), messages = native_messages.during(decode)
+        except tf.errors.InvalidArgumentError:
+            report.unreadable.append(image.path if image.size is None else f'{image.filename} in {image.path}')
+            continue
+        if kind != 'JPEG':
+            report.converted.setdefault(kind, []).append(image.filename)
+        if damage_in(messages):
+            report.notes.setdefault(DAMAGED, []).append(image.filename)
+        if exif.orientation(content) != exif.UPRIGHT:
+            report.notes.setdefault(ROTATED, []).append(image.filename)
+        yield encoding.make_example(encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes)
+
+
+@functools.lru_cache(maxsize=None)
+def _as_rgb_jpeg() -> Callable[[bytes], Tuple[bytes, int, int, str]]:
+    """A function from an image file to a JPEG file, its height and width, and its original kind.
+
+    A grey or RGB JPEG file is returned unchanged. `tf.errors.InvalidArgumentError` is raised for an image that cannot
+    be decoded. There is one session for all shards of the process.
+    """
+    with tf.Graph().as_default() as graph:
+        content = tf.placeholder(tf.string, [])
+        pixels = decode_image(content)
+        shape = tf.shape(pixels)
+        components = tf.image.extract_jpeg_shape(content)[2]
+        jpeg = tf.image.encode_jpeg(pixels, format='rgb', quality=_QUALITY)
+    # One thread: there is a process per core.
+    config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    session = tf.Session(graph=graph, config=config)
+
+    def convert_image(encoded: bytes) -> Tuple[bytes, int, int, str]:
+        feed = {content: encoded}
+        kind = encoding.format_of(encoded)
+        if kind == 'JPEG' and session.run(components, feed) == 4:
+            kind = 'CMYK'
+        if kind == 'JPEG':
+            height, width, _ = session.run(shape, feed)
+        else:
+            (height, width, _), encoded = session.run([shape, jpeg], feed)
+        return encoded, int(height), int(width), kind
+
+    return convert_image
 
 
 def _reports(plan: Plan, data_dir: str, work_dir: str) -> Dict[str, ShardReport]:
     """The reports on the finished record files, by name, in the plan's order."""
     present = set(remote.names_in(data_dir) or ())
-    written = [shard for shard in plan.shards if shard in present]
 
-    def report(shard: str) -> Optional[ShardReport]:
-        found = imagenet_shards.read_report(work_dir, shard)
-        return found if found and found.file_bytes == remote.size(os.path.join(data_dir, shard)) else None
+    def finished(shard: str) -> Optional[ShardReport]:
+        report = read_report(work_dir, shard) if shard in present else None
+        return report if report and report.file_bytes == remote.size(os.path.join(data_dir, shard)) else None
 
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-        return {shard: found for shard, found in zip(written, pool.map(report, written)) if found}
+        return {shard: report for shard, report in zip(plan.shards, pool.map(finished, plan.shards)) if report}
 
 
-def _forget(work_dir: str, shards: Iterable[str]) -> None:
-    """Removes the reports on record files, and the message of a failed conversion."""
-    names = {imagenet_shards.FAILURE_NAME, *(shard + imagenet_shards.REPORT_ENDING for shard in shards)}
-    for name in names & set(remote.names_in(work_dir) or ()):
-        tf.io.gfile.remove(os.path.join(work_dir, name))
+def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
+    """The report on a record file; None if the file is not finished, or the report is damaged."""
+
+    def report(values: Any) -> ShardReport:
+        file_bytes, (images, total), *names = values
+        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), *names)
+
+    content = remote.read(os.path.join(work_dir, shard + REPORT_ENDING))
+    try:
+        return from_json(content or b'', report)
+    except ValueError:
+        return None
 
 
 def raise_failure(work_dir: str) -> None:
-    """Raises the error that `shards.convert` stored, if there is one.
-
-    Raises:
-      DataError: an image no longer existed, or a file could not be written.
-      UnreachableError: the store of a remote file could not be reached.
-    """
-    content = remote.read(os.path.join(work_dir, imagenet_shards.FAILURE_NAME))
+    """Raises the error that `write_shard` stored, if there is one: DataError or UnreachableError."""
+    content = remote.read(os.path.join(work_dir, FAILURE_NAME))
     if content:
         try:
             is_transient, message = from_json(content, lambda values: (bool(values[0]), str(values[1])))
@@ -364,36 +455,43 @@ def raise_failure(work_dir: str) -> None:
         raise (remote.UnreachableError if is_transient else DataError)(message)
 
 
-def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected: Dict[str, int], say: Say) -> None:
-    """Checks the number of images that were written, and writes the description of the data set."""
+def _finish(
+    plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected: Dict[str, int], say: Say
+) -> Tuple[DatasetInfo, Dict[str, Any]]:
+    """Checks the number of images that were written; returns the description of the data set, and the report."""
     missing = sorted(set(plan.shards) - set(reports))
     if missing:
         raise DataError(
-            f'{data_dir}: {len(missing)} record files were not written: {_listed(missing)}. Run the same command again.'
+            f'{data_dir}: {len(missing)} record files were not written: {listed(missing)}. Run the same command again.'
         )
     of_split = {split: [shard for shard in plan.shards if shard.startswith(f'{split}-')] for split in expected}
     totals = {
         split: sum((reports[shard].fingerprint for shard in shards), SplitFingerprint())
         for split, shards in of_split.items()
     }
-    converted = _joined(report.converted for report in reports.values())
-    notes = _joined(report.notes for report in reports.values())
+    converted: Dict[str, List[str]] = collections.defaultdict(list)
+    notes: Dict[str, List[str]] = collections.defaultdict(list)
+    for report in reports.values():
+        for joined, part in ((converted, report.converted), (notes, report.notes)):
+            for key, images in part.items():
+                joined[key] += images
     unreadable = [name for report in reports.values() for name in report.unreadable]
-    for kind, names in sorted(converted.items()):
-        say(f'{counted(len(names), f"{kind} image")} converted to RGB JPEG files: {_listed(names)}')
-    for note, names in sorted(notes.items()):
-        say(f'{counted(len(names), "image")} {note}: {_listed(names)}')
+    changed = {f'converted from {kind} to RGB JPEG files': images for kind, images in converted.items()}
+    conversion.say_notes({**changed, **notes}, say, conversion.REPORT_NAME)
     say('bounding boxes: ' + (', '.join(f'{count:,} {what}' for what, count in plan.boxes.items() if count) or 'none'))
+    undecodable = (
+        f'{len(unreadable):,} images cannot be decoded, and are left out: {listed(unreadable, conversion.REPORT_NAME)}'
+    )
     for split, total in totals.items():
         if total.images != expected[split]:
-            undecodable = f': {len(unreadable):,} cannot be decoded, {_listed(unreadable)}' if unreadable else ''
             raise DataError(
-                f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected'
-                f'{undecodable}. Repair them and run the same command again, or accept this number with '
-                f'--{split}_images={total.images}. Finished files are kept.'
+                f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected. '
+                + (f'{undecodable}. ' if unreadable else '')
+                + 'Repair them and run the same command again, which keeps finished files, or accept this number with '
+                f'--{split}_images={total.images}.'
             )
     if unreadable:
-        say(f'{len(unreadable):,} images cannot be decoded, and are left out: {_listed(unreadable)}')
+        say(undecodable)
     info = DatasetInfo(
         name='imagenet',
         source='ImageNet-2012 (ILSVRC2012), classification and localization',
@@ -404,31 +502,10 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         fingerprint=fingerprint(totals[TRAIN], totals[VALIDATION]),
         validation_records_per_file=[reports[shard].fingerprint.images for shard in of_split[VALIDATION]],
     )
-    info.write(data_dir)
-    report = {
-        **{name: getattr(plan, name) for name in ('settings', 'boxes', 'foreign', 'bad_annotations')},
+    return info, {
+        **{name: getattr(plan, name) for name in ('boxes', 'foreign', 'bad_annotations')},
         'images': {split: total.images for split, total in totals.items()},
-        **{'converted': converted, 'unreadable': unreadable, 'notes': notes},
+        'converted': converted,
+        'unreadable': unreadable,
+        'notes': notes,
     }
-    # Written last: it marks the conversion as finished.
-    write_whole(os.path.join(data_dir, conversion.REPORT_NAME), json.dumps(report))
-    say(
-        f'{info.train_images:,} training and {info.validation_images:,} validation images of {info.num_classes - 1:,} '
-        f'classes in {data_dir}'
-    )
-
-
-def _joined(parts: Iterable[Dict[str, List[str]]]) -> Dict[str, List[str]]:
-    """The lists of several dictionaries, joined by key."""
-    joined: Dict[str, List[str]] = collections.defaultdict(list)
-    for part in parts:
-        for key, names in part.items():
-            joined[key] += names
-    return joined
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_AT_MOST
-    return ', '.join(names[:_NAMED_AT_MOST]) + (
-        f' and {more:,} more (all in {conversion.REPORT_NAME})' if more > 0 else ''
-    )

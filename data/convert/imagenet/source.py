@@ -9,17 +9,16 @@ import io
 import math
 import os
 import re
-import tarfile
 import xml.etree.ElementTree
-from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from console import extras
-from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
 from data.convert import archives
+from data.convert.archives import read_file
 from data.encoding import Box
 from data.records import DataError
 
@@ -34,9 +33,6 @@ _GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
 _META = 'data/meta.mat'
 _CSV_COLUMNS = ['filename', *Box._fields]
 _CSV_LINE = ','.join(_CSV_COLUMNS)
-# The largest distance of a corner in a CSV file from the image, in widths or heights of the image; larger coordinates
-# are probably pixels.
-_FARTHEST_CORNER = 1.0
 
 
 class Image(NamedTuple):
@@ -57,16 +53,9 @@ class Image(NamedTuple):
     synset: str
 
 
-class AnnotatedBox(NamedTuple):
-    """A bounding box as annotated. It may extend beyond the image, be empty, or have swapped corners.
-
-    Attributes:
-      corners: xmin, ymin, xmax, ymax, in fractions of the image.
-      name: the annotated class, a synset or a word; '' if there is none.
-    """
-
-    corners: Tuple[float, ...]
-    name: str
+# A box as annotated, in fractions of the image, and the annotated class: a synset or a word, '' if there is none. A box
+# may extend beyond the image, be empty, or have swapped corners.
+AnnotatedBox = Tuple[Box, str]
 
 
 def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
@@ -80,8 +69,9 @@ def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
     if path.endswith(_ARCHIVE_ENDINGS) or os.path.isfile(path):
         yield from _in_archive(path, '', foreign)
         return
-    for parent, name in _files_in(path, _SYNSET):
-        file, class_archive = os.path.join(parent, name), _CLASS_ARCHIVE.fullmatch(name)
+    for file in _files_in(path, _SYNSET):
+        parent, name = os.path.split(file)
+        class_archive = _CLASS_ARCHIVE.fullmatch(name)
         if name.lower().endswith(_IMAGE_ENDINGS):
             yield Image(file, 0, None, name, _synset_of(parent))
         elif class_archive:
@@ -101,44 +91,31 @@ def _in_archive(path: str, synset: str, foreign: List[str]) -> Iterator[Image]:
             f'{path}: remote archives are not supported, because images are read in random order. Name a folder with '
             'the images of the archive, or a local archive.'
         )
-    try:
-        with open(path, 'rb') as file:
-            yield from _members(path, file, 0, os.fstat(file.fileno()).st_size, synset, foreign)
-    except OSError as error:
-        raise DataError(f'{path}: cannot be read: {error.strerror}.')
+    with archives.explained(path, 'an uncompressed tar archive'), open(path, 'rb') as file:
+        yield from _members(path, file, 0, os.fstat(file.fileno()).st_size, synset, foreign)
 
 
 def _members(path: str, file: BinaryIO, start: int, end: int, synset: str, foreign: List[str]) -> Iterator[Image]:
     """Yields the images in a tar archive at bytes `start` to `end` of a file; `synset` is their class, if not empty."""
     file.seek(start)
-    try:
-        for member in archives.members(archives.opened(file, 'r:')):
-            if member.offset_data + member.size > end:
-                raise DataError(f'{path}: is truncated in {member.name}. Download it again.')
-            parent, name = os.path.split(member.name)
-            class_archive = _CLASS_ARCHIVE.fullmatch(name)
-            if member.isfile() and name.lower().endswith(_IMAGE_ENDINGS):
-                yield Image(path, member.offset_data, member.size, name, synset or _synset_of(parent))
-            elif member.isfile() and class_archive and not synset:
-                first = member.offset_data
-                yield from _members(path, file, first, first + member.size, class_archive.group(1), foreign)
-            elif not member.isdir():
-                foreign.append(f'{path}: {member.name}')
-    except (DataError, OSError):
-        raise
-    except Exception as error:  # `tarfile` raises errors of any type for a damaged archive.
-        reason = shown(error) or type(error).__name__
-        raise DataError(f'{path}: damaged, or not an uncompressed tar archive ({reason}). Download it again.')
+    for _, member in archives.members(file, 'r:'):
+        first, (parent, name) = member.offset_data, os.path.split(member.name)
+        if first + member.size > end:
+            raise DataError(f'{path}: is truncated in {member.name}. Download it again.')
+        class_archive = _CLASS_ARCHIVE.fullmatch(name)
+        if member.isfile() and name.lower().endswith(_IMAGE_ENDINGS):
+            yield Image(path, first, member.size, name, synset or _synset_of(parent))
+        elif member.isfile() and class_archive and not synset:
+            yield from _members(path, file, first, first + member.size, class_archive.group(1), foreign)
+        elif not member.isdir():
+            foreign.append(f'{path}: {member.name}')
 
 
-def _files_in(folder: str, subfolder: 're.Pattern[str]') -> Iterator[Tuple[str, str]]:
-    """Yields (folder, name) of the files in a folder and in its subfolders with a matching name, in order."""
+def _files_in(folder: str, subfolder: 're.Pattern[str]') -> Iterator[str]:
+    """Yields the paths of the files in a folder and in its subfolders with a matching name, in order."""
     for name in _names_in(folder):
-        if subfolder.fullmatch(name):
-            inner = os.path.join(folder, name)
-            yield from ((inner, inside) for inside in _names_in(inner))
-        else:
-            yield folder, name
+        path = os.path.join(folder, name)
+        yield from (os.path.join(path, inside) for inside in _names_in(path)) if subfolder.fullmatch(name) else [path]
 
 
 def _names_in(folder: str) -> List[str]:
@@ -156,28 +133,12 @@ def read(image: Image) -> bytes:
     """The bytes of an image file."""
     if image.size is None:
         return read_file(image.path)
-    try:
-        with open(image.path, 'rb') as file:
-            file.seek(image.offset)
-            encoded = file.read(image.size)
-    except OSError as error:
-        raise DataError(f'{image.path}: cannot be read: {error.strerror}.')
-    if len(encoded) < image.size:
-        raise DataError(f'{image.path}: became shorter during the conversion: {image.filename} is missing.')
-    return encoded
-
-
-def read_file(path: str) -> bytes:
-    """The content of a local or remote file."""
-    try:
-        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
-            content = file.read()
-    except tf.errors.OpError as error:
-        raise DataError(f'{path}: cannot be read: {error.message}')
-    if not content:
-        # On s3://, a file whose read is denied appears to be empty.
-        remote.check_readable(path)
-    return content
+    with archives.explained(image.path), open(image.path, 'rb') as file:
+        file.seek(image.offset)
+        encoded = file.read(image.size)
+        if len(encoded) < image.size:
+            raise DataError(f'{image.path}: became shorter during the conversion: {image.filename} is missing.')
+        return encoded
 
 
 def _text(path: str) -> str:
@@ -188,7 +149,7 @@ def _text(path: str) -> str:
         raise DataError(f'{path}: not a text file. The name of an archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
 
 
-def label_validation(images: List[Image], path: str) -> List[Image]:
+def label_validation(images: Sequence[Image], path: str) -> List[Image]:
     """The validation images with their classes, sorted by name.
 
     Args:
@@ -242,10 +203,7 @@ def is_devkit(path: str) -> bool:
 def _kit_labels(path: str) -> List[str]:
     """The synsets of the validation images, according to the development kit."""
     synsets = {number: synset for number, synset, _ in _kit_classes(path)}
-    try:
-        numbers = _kit_file(path, _GROUND_TRUTH).decode().split()
-    except UnicodeDecodeError:
-        raise DataError(f'{path}: {_GROUND_TRUTH} in it is not text with a number per image. Download it again.')
+    numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
     unknown = sorted({*numbers} - {*synsets})
     if unknown:
         raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
@@ -259,32 +217,19 @@ def _kit_classes(path: str) -> List[Tuple[str, str, str]]:
     except ImportError:
         raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}, or name a text file.')
     content = _kit_file(path, _META)
-    try:
+    with archives.explained(f'{path}: {_META} in it', 'that of ImageNet-2012'):
         rows = np.atleast_1d(scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets'])
         return [(str(row['ILSVRC2012_ID']), str(row['WNID']), str(row['words'])) for row in rows]
-    except Exception as error:  # SciPy raises errors of any type for a damaged file.
-        reason = shown(error) or type(error).__name__
-        raise DataError(
-            f'{path}: {_META} in it is damaged, or not that of ImageNet-2012 ({reason}). Download it again.'
-        )
 
 
 def _kit_file(path: str, name: str) -> bytes:
     if not path.endswith(_ARCHIVE_ENDINGS):
         return read_file(os.path.join(path, name))
     # The whole archive, to verify its checksum.
-    found = [*_archived_files(path, name)]
+    found = [content for _, content in archives.files_in(path, lambda each: each.endswith(name))]
     if not found:
         raise DataError(f'{path}: not the development kit of ImageNet-2012: {name} is not in it.')
-    return found[0][1]
-
-
-def _archived_files(path: str, ending: str) -> Iterator[Tuple[str, bytes]]:
-    """Yields the names and contents of the files with an ending, ignoring case, in a small archive."""
-    try:
-        yield from archives.files_in(read_file(path), lambda name: name.lower().endswith(ending.lower()))
-    except tarfile.ReadError as error:
-        raise DataError(f'{path}: damaged, or not a tar archive ({error}). Download it again.')
+    return found[0]
 
 
 def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
@@ -298,9 +243,8 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
     if path.lower().endswith('.csv'):
         yield from _csv_boxes(path)
         return
-    files = _archived_files(path, _ANNOTATION_ENDING) if path.endswith(_ARCHIVE_ENDINGS) else _xml_files(path)
     found = False
-    for name, content in files:
+    for name, content in _annotations(path):
         found = True
         try:
             boxes = _xml_boxes(content)
@@ -317,11 +261,16 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
         )
 
 
-def _xml_files(folder: str) -> Iterator[Tuple[str, bytes]]:
-    for parent, name in _files_in(folder, re.compile(rf'{_SYNSET.pattern}|val')):
-        if name.lower().endswith(_ANNOTATION_ENDING):
-            path = os.path.join(parent, name)
-            yield path, read_file(path)
+def _annotations(path: str) -> Iterator[Tuple[str, bytes]]:
+    """Yields the names and contents of the XML files in an archive or a folder."""
+
+    def is_wanted(name: str) -> bool:
+        return name.lower().endswith(_ANNOTATION_ENDING)
+
+    if path.endswith(_ARCHIVE_ENDINGS):
+        return archives.files_in(path, is_wanted)
+    files = _files_in(path, re.compile(rf'{_SYNSET.pattern}|val'))
+    return ((file, read_file(file)) for file in files if is_wanted(file))
 
 
 def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
@@ -332,12 +281,11 @@ def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
         raise ValueError(f'of an image of {width:g} x {height:g} pixels')
     boxes = []
     for item in root.iter('object'):
-        corners = [float(item.findtext(f'bndbox/{corner}')) for corner in Box._fields]  # type: ignore[arg-type]
-        if not all(map(math.isfinite, corners)):
+        box = Box(*(float(item.findtext(f'bndbox/{corner}')) for corner in Box._fields))  # type: ignore[arg-type]
+        if not all(map(math.isfinite, box)):
             raise ValueError('corners that are not finite')
-        xmin, ymin, xmax, ymax = corners
-        fractions = xmin / width, ymin / height, xmax / width, ymax / height
-        boxes.append(AnnotatedBox(fractions, item.findtext('name') or ''))
+        fractions = Box(box.xmin / width, box.ymin / height, box.xmax / width, box.ymax / height)
+        boxes.append((fractions, item.findtext('name') or ''))
     return boxes
 
 
@@ -349,21 +297,18 @@ def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
             if not row or row == _CSV_COLUMNS:
                 continue
             found = True
-            where = f'{path}, line {rows.line_num}: {",".join(row)[:80]!r}'
             try:
-                corners = tuple(map(float, row[1:]))
-            except ValueError:
-                corners = ()
-            if len(corners) != len(Box._fields):
-                raise DataError(f'{where} is not {_CSV_LINE}.')
-            if not all(-_FARTHEST_CORNER <= corner <= 1 + _FARTHEST_CORNER for corner in corners):
+                box = Box(*map(float, row[1:]))
+            except (TypeError, ValueError):
+                raise DataError(f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
+            # Boxes may extend beyond the image, but not by more than its size: such corners are probably pixels.
+            if not all(-1 <= corner <= 2 for corner in box):
                 raise DataError(
-                    f'{where} is far outside the image. Corners are fractions of its width and height, not pixels.'
+                    f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is far outside the image. Corners are '
+                    'fractions of its width and height, not pixels.'
                 )
-            yield os.path.splitext(row[0])[0], AnnotatedBox(corners, '')
+            yield os.path.splitext(row[0])[0], (box, '')
     except csv.Error as error:
-        raise DataError(
-            f'{path}, line {rows.line_num}: not CSV ({error}). It must be UTF-8 text with lines {_CSV_LINE}.'
-        )
+        raise DataError(f'{path}, line {rows.line_num}: not CSV ({error}). It must have lines {_CSV_LINE}.')
     if not found:
         raise DataError(f'{path}: no bounding boxes. It must have lines {_CSV_LINE}.')

@@ -1,15 +1,17 @@
-"""CIFAR-10 in the layout of its two versions, with pieces of photographs as images."""
+"""CIFAR-10 in the layout of its two versions, with pieces of photographs as images, and its conversion."""
 
 import pathlib
 import pickle
 import struct
 import tarfile
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 import skimage.data
 
 from data import records
+from data.convert.cifar10 import __main__ as cifar10
+from tests.support.commands import run
 
 NAMES = ['airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck']
 
@@ -121,3 +123,24 @@ def pack(folder: pathlib.Path) -> pathlib.Path:
     with tarfile.open(path, 'w:gz', compresslevel=1) as archive:
         archive.add(str(folder), folder.name)
     return path
+
+
+# Instead of 10,000. One test uses the real number.
+BATCH = 60
+
+
+COUNTS = ['--train_images=750', '--validation_images=90', '--train_shards=5', '--validation_shards=2']
+
+
+class Published(NamedTuple):
+    """The data set in its four forms: two folders, and their archives."""
+
+    images: Dict[str, Originals]
+    paths: Dict[str, pathlib.Path]
+
+
+def make(source: Any, data_dir: Any, *options: str) -> Tuple[int, str]:
+    """Runs the command in this process, and returns its exit code and standard error."""
+    done = run(cifar10.main, source, f'--data_dir={data_dir}', *COUNTS, *options)
+    assert done.stdout == '' and 'Traceback' not in done.stderr
+    return done.returncode, done.stderr

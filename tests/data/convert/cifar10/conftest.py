@@ -6,14 +6,14 @@ from unittest import mock
 
 import pytest
 
-from data.convert.cifar10 import source as cifar10_source
+from data.convert.cifar10 import conversion as cifar10_conversion
 from tests.data.convert.cifar10 import archives as cifar10_archives
-from tests.data.convert.cifar10.conversions import BATCH, Published, make
+from tests.data.convert.cifar10.archives import BATCH, Published, make
 
 
 @pytest.fixture(scope='module', autouse=True)
 def _small_batches() -> Iterator[None]:
-    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', BATCH):
+    with mock.patch.object(cifar10_conversion, '_BATCH_IMAGES', BATCH):
         yield
 
 

@@ -8,20 +8,18 @@ import pathlib
 import pickle
 import shutil
 from typing import Any, Callable, List, Tuple
-from unittest import mock
 
 import numpy as np
 import pytest
 
-from data.convert.cifar10 import source as cifar10_source
+from data.convert.cifar10 import conversion as cifar10_conversion
 from data.records import DataError
 from tests.data.convert.cifar10 import archives as cifar10_archives
-from tests.data.convert.cifar10.archives import NAMES
-from tests.data.convert.cifar10.conversions import BATCH, Published, make
+from tests.data.convert.cifar10.archives import BATCH, NAMES, Published, make
 from tests.data.convert.imagenet import archives as imagenet_archives
 
 # Before the tests replace it.
-PUBLISHED_BATCH = cifar10_source._BATCH_IMAGES
+PUBLISHED_BATCH = cifar10_conversion._BATCH_IMAGES
 
 
 @pytest.mark.parametrize('form', ['binary', 'binary.tar.gz', 'binary.tar.gz|gunzip', 'python', 'python.tar.gz'])
@@ -31,7 +29,8 @@ def test_read__each_form_bit_for_bit(form: str, published: Published, tmp_path: 
         # Some browsers decompress a download.
         (tmp_path / 'unpacked.tar').write_bytes(gzip.decompress(path.read_bytes()))
         path = tmp_path / 'unpacked.tar'
-    found = cifar10_source.read(str(path))
+    assert PUBLISHED_BATCH == 10000
+    found = cifar10_conversion.read(str(path))
     assert found.class_names == NAMES
     for split, expected in published.images.items():
         np.testing.assert_array_equal(found.splits[split].pixels, expected.pixels)
@@ -51,8 +50,7 @@ def renamed(pickled: Any, to: Callable[[str], Any]) -> Any:
     return to(pickled) if isinstance(pickled, str) else pickled
 
 
-@pytest.mark.parametrize('protocol', [2, 3, 4])
-@pytest.mark.parametrize('to', [str, str.encode])
+@pytest.mark.parametrize(('protocol', 'to'), [(2, str), (2, str.encode), (4, str.encode)])
 def test_read__pickles_of_python_3(
     protocol: int, to: Callable[[str], Any], tmp_path: pathlib.Path, published: Published, monkeypatch: Any
 ) -> None:
@@ -60,23 +58,10 @@ def test_read__pickles_of_python_3(
         path.write_bytes(pickle.dumps(renamed(value, to), protocol))
 
     monkeypatch.setattr(cifar10_archives, 'write_pickle', write_pickle)
-    found = cifar10_source.read(str(cifar10_archives.write_python(tmp_path, published.images)))
-    assert found == cifar10_source.read(str(published.paths['binary']))._replace(splits=found.splits)
+    found = cifar10_conversion.read(str(cifar10_archives.write_python(tmp_path, published.images)))
+    assert found == cifar10_conversion.read(str(published.paths['binary']))._replace(splits=found.splits)
     for split, expected in published.images.items():
         np.testing.assert_array_equal(found.splits[split].pixels, expected.pixels)
-
-
-@pytest.mark.slow
-def test_batches_have_ten_thousand_images(tmp_path: pathlib.Path) -> None:
-    images = cifar10_archives.cut_out(10000)
-    folder = cifar10_archives.write_binary(tmp_path, images)
-    assert PUBLISHED_BATCH == 10000
-    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', PUBLISHED_BATCH):
-        found = cifar10_source.read(str(folder))
-    shutil.rmtree(folder)
-    for split, expected in images.items():
-        assert np.array_equal(found.splits[split].pixels, expected.pixels)
-        assert np.array_equal(found.splits[split].labels, expected.labels)
 
 
 def cut(name: str, size: int) -> Callable[[pathlib.Path], None]:
@@ -109,13 +94,11 @@ def pickled(name: str, value: Any) -> Callable[[pathlib.Path], None]:
     return lambda path: cifar10_archives.write_pickle(path / name, value)
 
 
-def compressed_otherwise(change: Callable[[bytes], bytes]) -> Callable[[pathlib.Path], None]:
-    """Decompresses an archive, changes it, and compresses it with another method."""
-
-    def pack(path: pathlib.Path) -> None:
-        path.write_bytes(change(lzma.compress(gzip.decompress(path.read_bytes()), preset=0)))
-
-    return pack
+def damaged_index(path: pathlib.Path) -> None:
+    """Compresses an archive with another method, and flips bits in the checksum of the index after the data."""
+    changed = bytearray(lzma.compress(gzip.decompress(path.read_bytes()), preset=0))
+    changed[-16] ^= 0x55
+    path.write_bytes(bytes(changed))
 
 
 def size_below_nothing(path: pathlib.Path) -> None:
@@ -124,16 +107,7 @@ def size_below_nothing(path: pathlib.Path) -> None:
     path.write_bytes(imagenet_archives.with_size(archive, archive.index(b'cifar-10-batches-bin/data_batch_2'), -512))
 
 
-def flipped(content: bytes) -> bytes:
-    """Flips bits in the checksum of the index after the compressed data. Damaged data itself is often readable."""
-    changed = bytearray(content)
-    changed[-16] ^= 0x55
-    return bytes(changed)
-
-
 ROWS = np.zeros([BATCH, 3072], np.uint8)
-
-
 LABELS = [0] * BATCH
 
 
@@ -141,10 +115,7 @@ LABELS = [0] * BATCH
     ('form', 'change', 'parts'),
     [
         ('binary.tar.gz', cut('', 100000), ['damaged', 'Download it again']),
-        ('binary.tar.gz', cut('', 0), ['damaged']),
-        ('binary.tar.gz', replace_at('', 200000, -1), ['damaged']),
-        ('binary.tar.gz', compressed_otherwise(flipped), ['damaged', 'Corrupt input data']),
-        ('binary.tar.gz', compressed_otherwise(lambda content: content[: len(content) // 2]), ['damaged', 'ended']),
+        ('binary.tar.gz', damaged_index, ['damaged', 'Corrupt input data']),
         ('binary.tar.gz', size_below_nothing, ['damaged', ' claims a size of -512 bytes']),
         # The checksum at the end.
         ('python.tar.gz', replace_at('', -5, -1), ['damaged', 'CRC']),
@@ -153,7 +124,6 @@ LABELS = [0] * BATCH
             cut('data_batch_3.bin', 3073 * (BATCH - 1)),
             ['data_batch_3.bin: 181,307 bytes; 60 images have 184,380'],
         ),
-        ('binary', cut('test_batch.bin', 0), ['test_batch.bin: 0 bytes']),
         (
             'binary',
             replace_at('data_batch_2.bin', 3073 * 7, 10),
@@ -161,10 +131,7 @@ LABELS = [0] * BATCH
         ),
         ('binary', remove('data_batch_4.bin', 'batches.meta.txt'), ['batches.meta.txt, data_batch_4.bin missing']),
         ('binary', cut('batches.meta.txt', 20), ['batches.meta.txt: does not hold the names of 10 classes']),
-        ('binary', replace_at('batches.meta.txt', 0, 0xFF), ['batches.meta.txt: does not hold the names']),
-        ('python', remove('test_batch'), ['test_batch missing']),
         ('python', cut('data_batch_1', 100000), ['data_batch_1: damaged, or not a pickle']),
-        ('python', cut('data_batch_1', 0), ['data_batch_1: damaged, or not a pickle']),
         ('python', pickled('data_batch_1', [1, 2]), ['data_batch_1: not a batch of CIFAR-10']),
         ('python', pickled('data_batch_1', {'data': ROWS, 'labels': LABELS[1:]}), ['data_batch_1: not a batch']),
         ('python', pickled('data_batch_1', {'data': ROWS, 'labels': [0.5, *LABELS[1:]]}), ['not a batch']),
@@ -180,11 +147,10 @@ LABELS = [0] * BATCH
         ),
         ('python', pickled('data_batch_1', {'data': ROWS.astype(np.int32), 'labels': LABELS}), ['not a batch']),
         ('python', pickled('data_batch_1', {'data': ROWS[1:], 'labels': LABELS}), ['not a batch']),
-        ('python', pickled('data_batch_1', {'data': ROWS.tobytes(), 'labels': LABELS}), ['not a batch']),
         ('python', pickled('data_batch_1', {'data': np.asfortranarray(ROWS), 'labels': LABELS}), ['not a batch']),
         ('python', pickled('batches.meta', {}), ['batches.meta: does not hold the names of 10 classes']),
-        ('python', pickled('batches.meta', {'label_names': [1] * 10}), ['batches.meta: does not hold the names']),
         ('python', shutil.rmtree, ['no such file or folder']),
+        ('python', remove('batches.meta', 'test_batch', *(f'data_batch_{n}' for n in range(1, 6))), ['not CIFAR-10']),
     ],
 )
 def test_damaged_source__gives_one_message(
@@ -205,15 +171,6 @@ def test_damaged_source__gives_one_message(
     assert not (tmp_path / 'data').exists()
 
 
-def test_other_source__gives_a_message(published: Published, tmp_path: pathlib.Path) -> None:
-    text = tmp_path / 'notes.txt'
-    text.write_text('nothing')
-    parent = published.paths['binary'].parent
-    for source, part in ((tmp_path, 'not CIFAR-10'), (text, 'not a tar archive'), (parent, 'cifar-10-batches-bin')):
-        code, err = make(source, tmp_path / 'data')
-        assert code == 2 and part in err and err.count('\n') == 1
-
-
 class _Harmful:
     def __init__(self, function: Callable, *arguments: Any):
         self._reduced = function, arguments
@@ -222,8 +179,7 @@ class _Harmful:
         return self._reduced
 
 
-@pytest.mark.parametrize('protocol', [0, 2, 4])
-@pytest.mark.parametrize('where', ['data', 'labels', 'batch_label', None])
+@pytest.mark.parametrize(('where', 'protocol'), [('data', 0), ('batch_label', 2), (None, 4)])
 def test_harmful_pickle__is_refused_and_not_run(
     where: Any, protocol: int, published: Published, tmp_path: pathlib.Path
 ) -> None:
@@ -253,12 +209,6 @@ def test_pickled_arrays__run_no_code(published: Published, tmp_path: pathlib.Pat
     ):
         (source / 'data_batch_5').write_bytes(content)
         with pytest.raises(DataError, match='data_batch_5'):
-            cifar10_source.read(str(source))
+            cifar10_conversion.read(str(source))
     (source / 'data_batch_5').write_bytes((published.paths['python'] / 'data_batch_5').read_bytes())
-    cifar10_source.read(str(source))
-
-
-def test_bytes_of_python_3__are_latin_1() -> None:
-    assert cifar10_source._bytes_of('a\xff', 'latin1') == b'a\xff'
-    with pytest.raises(ValueError, match='bytes in utf-8'):
-        cifar10_source._bytes_of('a', 'utf-8')
+    cifar10_conversion.read(str(source))

@@ -1,14 +1,22 @@
-"""Small archives in the layout of ImageNet's, with pieces of real photographs as images."""
+"""Small archives in the layout of ImageNet's, with pieces of real photographs as images, and their conversion."""
 
 import io
 import pathlib
+import subprocess
+import sys
 import tarfile
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import PIL.Image
+import pytest
 import scipy.io
 import skimage.data
+
+from data import records
+from data.convert.imagenet import pipeline
+from tests.data import written_records
+from tests.data.written_records import Stored
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
 # In the order of ILSVRC2012_ID, from 1, which differs from that of the synsets. The last one has no images, like the
@@ -146,3 +154,59 @@ def make(folder: pathlib.Path, per_class: int = 6, validation: int = 8) -> Archi
     images = [(f'ILSVRC2012_val_{n:08d}.JPEG', encode(piece(n + 1000))) for n in range(validation, 0, -1)]
     synsets = [CLASSES[(3 * n + n // 4) % len(CLASSES)] for n in range(validation)]
     return Archives(folder, train, images, synsets).write()
+
+
+SPLITS = (records.TRAIN, records.VALIDATION)
+SHARDS = {records.TRAIN: 3, records.VALIDATION: 2}
+
+
+def stored(data_dir: pathlib.Path, split: str) -> Dict[str, Stored]:
+    """The records of a split, by the name of the image."""
+    images = written_records.stored(data_dir, split)
+    found = {image.filename: image for image in images}
+    assert len(found) == len(images) and {image.image_format for image in images} == {'JPEG'}
+    return found
+
+
+def files_of(data_dir: pathlib.Path) -> Dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in data_dir.iterdir() if '-of-' in path.name}
+
+
+def convert_here(shards: Sequence[str], data_dir: str, work_dir: str, watch: Callable[[], None]) -> None:
+    """Replaces Beam: converts the shards in this process, in order."""
+    for shard in shards:
+        pipeline.write_shard(shard, data_dir, work_dir)
+        watch()
+
+
+def convert(
+    archives: Archives,
+    data_dir: pathlib.Path,
+    shards: Optional[Dict[str, int]] = None,
+    expected: Optional[Dict[str, int]] = None,
+    run: Any = convert_here,
+    **source: Any,
+) -> List[str]:
+    """Converts archives without Beam, and returns the messages."""
+    places: Dict[str, Any] = {
+        'train': 'ILSVRC2012_img_train.tar',
+        'validation': 'ILSVRC2012_img_val.tar',
+        'validation_labels': 'ILSVRC2012_devkit_t12.tar.gz',
+        **source,
+    }
+    paths = {name: str(archives.folder / place) if isinstance(place, str) else place for name, place in places.items()}
+    counts = {records.TRAIN: sum(map(len, archives.train.values())), records.VALIDATION: len(archives.validation)}
+    said: List[str] = []
+    pipeline.convert(pipeline.Source(**paths), str(data_dir), shards or SHARDS, expected or counts, run, said.append)
+    return said
+
+
+def refusal(archives: Archives, data_dir: pathlib.Path, **options: Any) -> str:
+    with pytest.raises(records.DataError) as error:
+        convert(archives, data_dir, **options)
+    return str(error.value)
+
+
+def run_imagenet(data_dir: Any, *arguments: str) -> 'subprocess.CompletedProcess[str]':
+    command = [sys.executable, '-m', 'data.convert.imagenet', str(data_dir), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)

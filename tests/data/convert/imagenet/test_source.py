@@ -1,5 +1,6 @@
 """The parts of ImageNet: their forms, and those that are refused because they are damaged or contradict each other."""
 
+import functools
 import gzip
 import io
 import json
@@ -11,15 +12,12 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from data import dataset_info, records
-from data.convert import archives as tar_archives
+from data import dataset_info
 from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import source as imagenet_source
-from data.convert.imagenet.source import Image
 from data.records import DataError
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.archives import LABELS, TEXTS, Archives, annotation
-from tests.data.convert.imagenet.results import convert, files_of, refusal, stored
+from tests.data.convert.imagenet.archives import LABELS, TEXTS, Archives, annotation, convert, files_of, refusal, stored
 from tests.support.commands import run
 
 TRAIN, VALIDATION, KIT = 'ILSVRC2012_img_train.tar', 'ILSVRC2012_img_val.tar', 'ILSVRC2012_devkit_t12.tar.gz'
@@ -55,9 +53,13 @@ def test_counts_and_parts_that_do_not_fit__are_refused(archives: Archives, tmp_p
         message = refusal(archives, out, train='train', validation='val')
         if place + 1 < len(archives.validation):
             assert 'some images are in a folder per class, and some are not.' in message
-    assert 'are already in a folder per class. Omit --validation_labels.' in message
+    assert '--validation_labels=' in message and 'omit it' in message
     # The refused conversions leave nothing that prevents a retry, but other files do.
-    convert(archives, out)
+    for number in range(10):
+        (archives.folder / 'train' / 'n01440764' / f'{number}.txt').touch()
+    said = convert(archives, out, train='train', validation='val', validation_labels=None)
+    assert said[0].startswith('10 files are not images, and are left out: ')
+    assert said[0].endswith('n01440764/2.txt and 7 more (all in conversion.json)')
     (tmp_path / 'thesis').mkdir()
     (tmp_path / 'thesis' / 'thesis.txt').touch()
     assert refusal(archives, tmp_path / 'thesis') == f'{tmp_path / "thesis"}: exists already. Name a new folder.'
@@ -77,7 +79,7 @@ def test_damaged_archives_of_images__are_refused(archives: Archives, tmp_path: p
     path = archives.folder / VALIDATION
     whole = path.read_bytes()
     place = whole.index(archives.validation[3][0].encode())
-    for size in (-512, -1024, -1536, -1, -100000):
+    for size in (-512, -1):
         path.write_bytes(imagenet_archives.with_size(whole, place, size))
         assert refusal(archives, tmp_path / 'out') == (
             f'{path}: damaged, or not an uncompressed tar archive (the header at byte {place:,} claims a size of '
@@ -85,19 +87,6 @@ def test_damaged_archives_of_images__are_refused(archives: Archives, tmp_path: p
         )
     path.write_bytes(whole[:place])
     assert f'(no valid header at byte {place:,})' in refusal(archives, tmp_path / 'out')
-
-
-# The types of extension headers (long name, pax) and of sparse files.
-@pytest.mark.parametrize('kind', [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.GNUTYPE_SPARSE])
-@pytest.mark.parametrize('size', [-512, -(2**40), 2**62])
-def test_impossible_member_size__is_damage(tmp_path: pathlib.Path, kind: bytes, size: int) -> None:
-    whole = imagenet_archives.tar([('n01440764/n01440764_1.xml', annotation('n01440764', []))] * 3)
-    place = whole.index(b'n01440764/', 512)
-    changed = imagenet_archives.with_size(whole[: place + 156] + kind + whole[place + 157 :], place, size)
-    for name, content in (('boxes.tar', changed), ('boxes.tar.gz', gzip.compress(changed))):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(DataError, match=rf'{name}: damaged, or not a tar archive \('):
-            [*imagenet_source.read_boxes(str(tmp_path / name), [])]
 
 
 def with_pax(size: int) -> bytes:
@@ -111,8 +100,10 @@ def with_pax(size: int) -> bytes:
     return content.getvalue()
 
 
-def header_damaged(archive: bytes) -> bytes:
-    return flipped(archive, archive.index(b'n01440764_3') + 3)
+def with_type(kind: bytes, size: int, archive: bytes) -> bytes:
+    """An archive whose second member is an extension header or a sparse file, with an impossible size."""
+    place = archive.index(b'n01440764/', 512)
+    return imagenet_archives.with_size(archive[: place + 156] + kind + archive[place + 157 :], place, size)
 
 
 def cut_at_a_header(archive: bytes) -> bytes:
@@ -127,19 +118,17 @@ def with_another_corner(archive: bytes) -> bytes:
 @pytest.mark.parametrize(
     ('name', 'damage', 'expected'),
     [
-        ('boxes.tar', header_damaged, 'no valid header at byte '),
-        ('boxes.tgz', lambda archive: gzip.compress(header_damaged(archive)), 'no valid header at byte '),
-        ('boxes.tar', cut_at_a_header, 'no valid header at byte '),
+        ('boxes.tar', lambda archive: flipped(archive, archive.index(b'n01440764_3') + 3), 'no valid header at byte '),
+        ('boxes.tar', functools.partial(with_type, tarfile.GNUTYPE_LONGNAME, -512), 'a size of -512 bytes'),
+        ('boxes.tar', functools.partial(with_type, tarfile.GNUTYPE_SPARSE, 512), 'n01440764_1.xml is sparse'),
+        ('boxes.tar', functools.partial(with_type, tarfile.REGTYPE, (1 << 26) + 1), 'has 67,108,865 bytes'),
         ('boxes.tgz', lambda archive: gzip.compress(cut_at_a_header(archive)), 'no valid header at byte '),
         ('boxes.tar', lambda archive: archive[: archive.index(b'</annotation>')], 'unexpected end of data'),
-        ('boxes.tgz', lambda archive: flipped(gzip.compress(archive), -6), 'CRC check failed'),
         ('boxes.tgz', with_another_corner, 'CRC check failed'),
         ('boxes.tgz', lambda archive: gzip.compress(archive)[:-8], 'Compressed file ended before'),
         ('boxes.tgz', lambda archive: lzma.compress(archive)[:-40], 'Compressed file ended before'),
-        ('boxes.tgz', lambda archive: flipped(lzma.compress(archive, preset=0), -100), 'could not be opened'),
         ('boxes.tar', lambda archive: with_pax(-512), 'claims a size of -512 bytes'),
         ('boxes.tar', lambda archive: with_pax(2**70), 'bytes'),
-        ('boxes.tar', lambda archive: b'', 'could not be opened'),
     ],
 )
 def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: str, damage: Any, expected: str) -> None:
@@ -158,7 +147,6 @@ def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: st
     ('content', 'expected'),
     [
         ('n01440764\n' * 7, 'has labels for 7 images; there are 8.'),
-        ('n01440764\n' * 7 + 'tench', "line 8: 'tench' is not a synset, such as n01440764."),
         ('490\n' * 8, "line 1: '490' is not a synset, such as n01440764. Numbers need the development kit"),
         ('n01440764\n' * 7 + 'n00000001', '1 classes of validation images have no training images: n00000001.'),
     ],
@@ -171,17 +159,10 @@ def test_wrong_labels_are_refused(archives: Archives, tmp_path: pathlib.Path, co
 @pytest.mark.parametrize(
     ('name', 'damage', 'expected'),
     [
-        (META, lambda meta: meta[: len(meta) // 2], 'is damaged, or not that of ImageNet-2012 (could not read bytes)'),
-        (META, lambda meta: b'', '(Mat file appears to be '),
-        (META, lambda meta: flipped(meta, 200), '(Error -3 while decompressing data: '),
+        (META, lambda meta: meta[: len(meta) // 2], 'damaged, or not that of ImageNet-2012 (could not read bytes)'),
         (META, lambda meta: META_7_3, '(Please use HDF reader for matlab v7.3 files'),
-        (META, lambda meta: b'<html>404</html>' * 100, '(Unknown mat file type, '),
         (META, None, 'not the development kit of ImageNet-2012: data/meta.mat is not in it.'),
-        (
-            GROUND_TRUTH,
-            lambda numbers: b'\xff\xfe' + numbers,
-            'is not text with a number per image.',
-        ),
+        (GROUND_TRUTH, lambda numbers: b'\xff\xfe' + numbers, 'data/meta.mat has no synset for the numbers '),
         (GROUND_TRUTH, lambda numbers: b'1\n2\n3\n9\n' * 2, 'data/meta.mat has no synset for the numbers 9 in'),
         ('', lambda kit: flipped(kit, -6), 'damaged, or not a tar archive (CRC check failed'),
     ],
@@ -278,8 +259,8 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
         np.testing.assert_allclose(image.boxes, boxes, atol=1e-7)
     assert said[0] == (
         '4 annotations are invalid, and are left out: n01440764/n01440764_99998.xml (of an image of 0 x 0 pixels), '
-        'n01440764/n01440764_99997.xml (unclosed token: line 1, column 0), strange.xml (unknown encoding: utf8x), '
-        'infinite.xml (corners that are not finite)'
+        'n01440764/n01440764_99997.xml (unclosed token: line 1, column 0), strange.xml (unknown encoding: utf8x) '
+        'and 1 more (all in conversion.json)'
     )
     counts = {'written': 5, 'ordered': 1, 'clipped': 1, 'empty': 2, 'of another class': 1, 'of no image here': 1}
     assert json.loads((tmp_path / 'out' / 'conversion.json').read_text())['boxes'] == counts
@@ -290,7 +271,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
 
 def boxes_in(path: pathlib.Path, content: bytes) -> List[Any]:
     path.write_bytes(content)
-    return [(stem, *box.corners) for stem, box in imagenet_source.read_boxes(str(path), [])]
+    return [(stem, *box) for stem, (box, _) in imagenet_source.read_boxes(str(path), [])]
 
 
 def test_boxes_in_csv(tmp_path: pathlib.Path) -> None:
@@ -306,16 +287,12 @@ def test_boxes_in_csv(tmp_path: pathlib.Path) -> None:
     ('content', 'expected'),
     [
         (b'a.JPEG,0,0,1,1\nb.JPEG,10,20,30,40\n', ", line 2: 'b.JPEG,10,20,30,40' is far outside the image."),
-        (b'b.JPEG,0,0,1,2.01\n', ", line 1: 'b.JPEG,0,0,1,2.01' is far outside the image."),
         (b'b.JPEG,-1.01,0,1,1\n', ", line 1: 'b.JPEG,-1.01,0,1,1' is far outside the image."),
         (b'b.JPEG,0,nan,1,1\n', ", line 1: 'b.JPEG,0,nan,1,1' is far outside the image."),
         (b'b.JPEG,0.1,0.2,0.3\n', ", line 1: 'b.JPEG,0.1,0.2,0.3' is not filename,xmin,ymin,xmax,ymax."),
-        (b'b.JPEG,a,b,c,d\n', ", line 1: 'b.JPEG,a,b,c,d' is not filename,xmin,ymin,xmax,ymax."),
         (b'filename,xmin,ymin,xmax,ymax\n\n', ': no bounding boxes. It must have lines filename,xmin,ymin,xmax,ymax.'),
-        (b'n1.JPEG,0,0,1,1\rn2.JPEG,0,0,1,1\r', ', line 1: not CSV (new-line character seen in unquoted field'),
         # The rest of the message depends on the version of Python: from 3.11, its module csv accepts NUL.
         (b'n1.JPEG,0,0,1,1\nn2.JPEG,0,0,1,\x00\n', ', line 2: '),
-        ('n1.JPEG,0,0,1,1\n'.encode('utf-16-le'), ', line 1: '),
         ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': not a text file.'),
     ],
 )
@@ -323,36 +300,3 @@ def test_csv__invalid_boxes_are_refused(tmp_path: pathlib.Path, content: bytes, 
     with pytest.raises(DataError) as error:
         boxes_in(tmp_path / 'boxes.csv', content)
     assert str(error.value).startswith(f'{tmp_path / "boxes.csv"}{expected}')
-
-
-def test_image_in_an_archive__is_read_at_its_place(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.tar'
-    path.write_bytes(b'0123456789')
-    assert imagenet_source.read(Image(str(path), 3, 4, 'a.JPEG', '')) == b'3456'
-    with pytest.raises(DataError, match=r'became shorter during the conversion: a\.JPEG is missing'):
-        imagenet_source.read(Image(str(path), 7, 4, 'a.JPEG', ''))
-
-
-def test_content_of_archives__is_bounded() -> None:
-    member: Any = tarfile.TarInfo('a.xml')
-    member.size = 1 << 26
-    tar_archives._check_content(member)
-    member.size += 1
-    with pytest.raises(tarfile.ReadError, match=r'a\.xml has 67,108,865 bytes'):
-        tar_archives._check_content(member)
-    member.size, member.sparse = 20, [(0, 10), (10, 10)]
-    tar_archives._check_content(member)
-    member.sparse = [(0, 10), (9, 10)]
-    with pytest.raises(tarfile.ReadError, match=r'a\.xml has overlapping pieces'):
-        tar_archives._check_content(member)
-
-
-def test_files_that_are_not_images__are_named(archives: Archives, tmp_path: pathlib.Path) -> None:
-    archives.extract(archives.folder)
-    for number in range(10):
-        (archives.folder / 'train' / 'n01440764' / f'{number}.txt').touch()
-    (archives.folder / 'val' / '.DS_Store').touch()
-    said = convert(archives, tmp_path / 'out', train='train', validation='val')
-    assert said[0].startswith('11 files are not images, and are left out: ')
-    assert 'n01440764/9.txt and 1 more (all in conversion.json)' in said[0]
-    assert len(stored(tmp_path / 'out', records.TRAIN)) == 24

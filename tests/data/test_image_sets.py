@@ -1,13 +1,16 @@
-"""Trees of folders: splits, classes, single folders in between, names in two Unicode forms, and the refused ones."""
+"""The images of a data set and their classes: folders of classes, of splits, ambiguous ones, and tables of labels."""
 
 import os
 import pathlib
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from data.convert.from_folder import class_folders
+from data import dataset_info
+from data.convert.from_folder import image_sets
 from data.records import DataError
+from tests.data.image_folders import SPLITS, import_folder, refusal, save
+from tests.data.written_records import stored
 
 Found = List[List[str]]
 
@@ -27,7 +30,7 @@ def in_classes(*folders: str) -> List[str]:
 
 def found(folder: str, **options: Any) -> Found:
     """The images of each split, as `CLASS: PATH`."""
-    splits = class_folders.find_images(folder, **options).splits
+    splits = image_sets.find_in_folders(folder, **options).splits
     return [[f'{image.class_name}: {os.path.relpath(image.path, folder)}' for image in split] for split in splits]
 
 
@@ -56,7 +59,7 @@ def test_a_class_of_one_split_alone_does_not_hide_the_splits(tmp_path: pathlib.P
 
 
 def test_test_images_beside_validation_images_are_left_out(tmp_path: pathlib.Path) -> None:
-    images = class_folders.find_images(plant(tmp_path, in_classes('train', 'test', 'val')))
+    images = image_sets.find_in_folders(plant(tmp_path, in_classes('train', 'test', 'val')))
     assert [len(split) for split in images.splits] == [2, 2]
     assert all('/val/' in image.path for image in images.splits[1])
     reason = 'an image in no folder of the two splits'
@@ -104,17 +107,11 @@ def test_classes(paths: List[str], classes: List[str], tmp_path: pathlib.Path) -
     ('paths', 'said'),
     [
         (in_classes('one', 'two'), '{}: has folders that look like splits, not like classes: one, two. '),
-        (in_classes('one', 'two'), 'inception-v3 from-folder {}/one DATA_DIR --validation_folder={}/two. '),
-        (in_classes('one', 'two'), 'If one, two are the classes, add --no_splits.'),
-        (in_classes('holdout', 'train'), '{}/train DATA_DIR --validation_folder={}/holdout. '),
+        (in_classes('holdout', 'train'), 'If holdout, train are the classes, add --no_splits.'),
         (in_classes('train', 'val', 'valid'), 'not like classes: train, val, valid. '),
         (in_classes('val', 'test'), 'not like classes: test, val. '),
-        (in_classes('Train', 'train', 'val'), 'not like classes: Train, train, val. '),
-        (
-            ['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')],
-            'from-folder {} DATA_DIR --validation_folder={}/holdout. ',
-        ),
-        (['cat/1.jpg', 'dog/2.jpg', *in_classes('test')], 'from-folder {} DATA_DIR --validation_folder={}/test. '),
+        (['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')], 'not like classes: holdout. '),
+        (['cat/1.jpg', 'dog/2.jpg', *in_classes('test')], 'not like classes: test. '),
         ([*in_classes('train'), 'unlabeled/1.jpg'], 'not like classes: train. '),
         (
             [*in_classes('train'), 'test/1.jpg'],
@@ -130,7 +127,7 @@ def test_classes(paths: List[str], classes: List[str], tmp_path: pathlib.Path) -
 def test_ambiguous_folders_are_refused(paths: List[str], said: str, tmp_path: pathlib.Path) -> None:
     folder = plant(tmp_path, paths)
     with pytest.raises(DataError) as error:
-        class_folders.find_images(folder)
+        image_sets.find_in_folders(folder)
     assert said.replace('{}', folder) in str(error.value) and '--no_splits' in str(error.value)
     (all_images,) = found(folder, no_splits=True)
     assert len(all_images) == len(paths)
@@ -147,12 +144,12 @@ def test_a_validation_folder_inside_is_not_trained_on(tmp_path: pathlib.Path) ->
 def test_two_unicode_forms_of_a_name_are_one_class(tmp_path: pathlib.Path) -> None:
     composed, decomposed = 'caf\u00e9', 'cafe\u0301'
     folder = plant(tmp_path / 'in', [f'my/{composed}/1.jpg', f'my/{decomposed}/2.jpg', 'my/tea/3.jpg'])
-    images = class_folders.find_images(folder)
+    images = image_sets.find_in_folders(folder)
     assert sorted(image.class_name for image in images.splits[0]) == [composed, composed, 'tea']
     assert images.notes[0] == f'{folder}: all images are in {folder}/my' and 'are one class: café' in images.notes[1]
     # Of a validation folder, too.
     other = plant(tmp_path / 'other', [f'{decomposed}/4.jpg'])
-    assert class_folders.find_images(other).splits[0][0].class_name == composed
+    assert image_sets.find_in_folders(other).splits[0][0].class_name == composed
 
 
 @pytest.mark.parametrize('place', ['', 'train/'])
@@ -160,7 +157,7 @@ def test_a_class_name_that_is_not_utf_8_is_refused(place: str, tmp_path: pathlib
     name = os.fsdecode('caf\u00e9'.encode('latin-1'))
     folder = plant(tmp_path, [f'{place}{name}/1.jpg', f'{place}tea/2.jpg', f'{place.replace("train", "val")}tea/3.jpg'])
     with pytest.raises(DataError, match=r'caf\\udce9: the name of a class must be UTF-8\. Rename the folder, .*convmv'):
-        class_folders.find_images(folder)
+        image_sets.find_in_folders(folder)
 
 
 def test_images_are_known_by_their_content(tmp_path: pathlib.Path) -> None:
@@ -171,7 +168,7 @@ def test_images_are_known_by_their_content(tmp_path: pathlib.Path) -> None:
         (tmp_path / name).write_bytes(head + bytes(200))
     (tmp_path / 'cat/h').write_bytes(b'\x93NUMPY' + bytes(200))
     (tmp_path / 'cat/i.txt').write_text('BM a note')
-    images = class_folders.find_images(folder)
+    images = image_sets.find_in_folders(folder)
     assert [os.path.relpath(image.path, folder) for image in images.splits[0]] == [*cats, *dogs]
     assert images.left_out == [
         (f'{folder}/cat/h', 'in no format that is known as one of images'),
@@ -186,6 +183,125 @@ def test_linked_class_folders__are_followed_without_cycles(tmp_path: pathlib.Pat
     (tmp_path / 'in' / 'dog').symlink_to(tmp_path / 'outside' / 'dog')
     (tmp_path / 'outside' / 'dog' / 'circle').symlink_to(tmp_path / 'in')
     assert found(folder) == [['cat: cat/1.jpg', 'dog: dog/2.jpg']]
-    assert class_folders.find_images(folder).left_out == [
+    assert image_sets.find_in_folders(folder).left_out == [
         (f'{folder}/dog/circle', 'leads to a folder that is read already')
     ]
+
+
+FILES = ['a.jpg', 'b.png', 'sub/c.jpg', 'image.jpg']
+
+
+@pytest.fixture
+def flat(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder of images without classes."""
+    for number, name in enumerate(FILES):
+        save(tmp_path / 'flat' / name, 'cat', number)
+    return tmp_path / 'flat'
+
+
+def in_table(flat: pathlib.Path, text: str, file: str = '', label: str = '', skip: bool = False) -> Any:
+    table = flat.parent / 'labels.csv'
+    table.write_bytes(text.encode())
+    return image_sets.find_in_table(str(table), str(flat), file, label, skip)
+
+
+def classes_in_table(flat: pathlib.Path, *arguments: Any) -> Dict[str, str]:
+    (images,) = in_table(flat, *arguments).splits
+    return {image.path[len(f'{flat}/') :]: image.class_name for image in images}
+
+
+@pytest.mark.parametrize(
+    ('text', 'columns'),
+    [
+        ('filename,label\na.jpg,x\nb.png,y\nsub/c.jpg,x\nimage.jpg,y\n', ('', '')),
+        ('a.jpg,x\nb.png,y\nsub/c.jpg,x\nimage.jpg,y\n', ('', '')),
+        ('label;image\nx;a\ny;b\nx;c\ny;image\n', ('', '')),
+        ('\ufeffimage\tsize\tbreed\r\na\t1\tx\r\n\r\nb\t2\ty\r\nsub\\c\t3\tx\r\nimage\t4\ty', ('', '')),
+        ('name,size,kind\na,1,x\nb,2,y\nsub/c,3,x\nimage,4, y \n', ('Name', 'kind')),
+        ('a,1,x\nb,2,y\n"./sub/c.jpg",3,x\nimage,4,y\n', ('1', '3')),
+        ('"what, exactly",name\nx,a\ny,b\nx,c\ny,image\n', ('2', '')),
+    ],
+)
+def test_columns_and_names(text: str, columns: Any, flat: pathlib.Path) -> None:
+    assert classes_in_table(flat, text, *columns) == {'a.jpg': 'x', 'b.png': 'y', 'sub/c.jpg': 'x', 'image.jpg': 'y'}
+
+
+@pytest.mark.parametrize(
+    ('text', 'columns', 'said'),
+    [
+        ('', ('', ''), 'its first row must have a file and a label'),
+        ('filename\na.jpg\n', ('', ''), 'its first row must have a file and a label'),
+        ('image,melanoma,nevus\na,1,0\nb,0,1\n', ('', ''), 'melanoma, nevus. Name one of them with --label_column'),
+        ('image,label\na,x\n', ('file', ''), 'image, label. Name one of them with --file_column'),
+        ('image,label\na,x\n', ('', '3'), '--label_column'),
+        ('image,label\na,x\n', ('', '0'), '--label_column'),
+        ('image,label\na,x\n', ('2', ''), 'Files and labels are in different columns.'),
+        ('image,label\na,x\nb\n', ('', ''), 'labels.csv, line 3: has no label.'),
+        ('image,label\n,x\n', ('', ''), 'labels.csv, line 2: has no file.'),
+        ('image,label\na,x\n"b', ('', ''), 'is no CSV file in UTF-8'),
+        ('image,label\na,x\nsub/c,x\na,y\n', ('', ''), '1 file with several labels: {}/a.jpg (x, y). Keep one row'),
+        ('d.jpg,x\na.jpg,x\n', ('', ''), 'whose image is missing: {}/d.jpg'),
+        ('a.jpg,x\nb.png,x\nd.jpg,y\n', ('', ''), '1 row of {}/labels.csv whose image is missing: {}/d.jpg. Supply'),
+    ],
+)
+def test_tables_that_are_refused(text: str, columns: Any, said: str, flat: pathlib.Path) -> None:
+    with pytest.raises(DataError) as error:
+        in_table(flat, text, *columns)
+    said = said.replace('{}/labels', f'{flat.parent}/labels').replace('{}', str(flat))
+    assert said in str(error.value)
+
+
+def test_a_table_that_is_not_utf_8_or_missing_is_refused(flat: pathlib.Path) -> None:
+    table = flat.parent / 'labels.csv'
+    for content in (None, b'a.jpg,caf\xe9\n'):
+        if content:
+            table.write_bytes(content)
+        with pytest.raises(DataError, match=r'labels\.csv: (cannot be read: No such file|is no CSV file in UTF-8)'):
+            image_sets.find_in_table(str(table), str(flat), '', '', False)
+
+
+def test_a_name_of_several_files_is_refused(flat: pathlib.Path) -> None:
+    save(flat / 'other' / 'c.jpg', 'cat', 7)
+    with pytest.raises(DataError, match=r'c\.jpg is the name of several files: .*/other/c\.jpg, .*/sub/c\.jpg'):
+        in_table(flat, 'a.jpg,x\nc.jpg,y\n')
+    # A whole path is not.
+    assert classes_in_table(flat, 'a.jpg,x\nsub/c.jpg,y\n') == {'a.jpg': 'x', 'sub/c.jpg': 'y'}
+    save(flat / 'c.jpg', 'cat', 8)
+    assert classes_in_table(flat, 'a.jpg,x\nc.jpg,y\n') == {'a.jpg': 'x', 'c.jpg': 'y'}
+
+
+def test_missing_repeated_and_unnamed_files_are_counted(flat: pathlib.Path) -> None:
+    result = in_table(flat, 'a.jpg,x\nb.png,y\na.jpg,x\nd.jpg,y\n', '', '', True)
+    assert [image.path for image in result.splits[0]] == [f'{flat}/a.jpg', f'{flat}/b.png']
+    assert [image.path for image in result.lost[0]] == [f'{flat}/d.jpg']
+    assert result.notes == [
+        f'1 row of {flat.parent}/labels.csv whose image is missing: {flat}/d.jpg; left out',
+        f'1 repeated row of {flat.parent}/labels.csv counted once: {flat}/a.jpg',
+    ]
+    with pytest.raises(DataError, match=r'2 rows of .* whose image is missing'):
+        in_table(flat, 'd.jpg,x\ne.jpg,y\n', '', '', True)
+    reason = 'an image without a row in the table of labels'
+    assert result.left_out == [(f'{flat}/image.jpg', reason), (f'{flat}/sub/c.jpg', reason)]
+
+
+def test_a_flat_folder_is_converted_with_its_table(tmp_path: pathlib.Path) -> None:
+    rows: List[str] = ['id,breed']
+    for number in range(12):
+        save(tmp_path / 'flat' / f'{number}.png', 'cat', number)
+        rows.append(f'{number},' + ('odd' if number % 2 else 'caf\u00e9' if number % 4 else 'cafe\u0301'))
+    (tmp_path / 'labels.csv').write_text('\n'.join(rows))
+    data_dir, _ = import_folder(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'))
+    images = [image for split in SPLITS for image in stored(data_dir, split)]
+    assert {image.filename: (image.label, image.text) for image in images} == {
+        f'{number}.png': (2, 'odd') if number % 2 else (1, 'caf\u00e9') for number in range(12)
+    }
+    info = dataset_info.read(str(data_dir))
+    assert info is not None and info.class_names == ['background', 'caf\u00e9', 'odd']
+
+
+def test_a_class_that_loses_most_of_its_rows_is_refused(tmp_path: pathlib.Path) -> None:
+    for number in range(4):
+        save(tmp_path / 'flat' / f'{number}.png', 'cat', number)
+    (tmp_path / 'labels.csv').write_text('0,x\n1,x\n2,y\n3,y\nz.png,w\n')
+    message = refusal(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'), skip_unreadable=True)
+    assert f'cannot be used: w (1 of 1, as {tmp_path}/flat/z.png)' in message
