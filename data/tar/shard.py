@@ -19,12 +19,14 @@ from data.tar.layout import (
     EXTENSIONS,
     IMAGE_EXTENSIONS,
     LABEL_BYTES,
-    LABEL_EXTENSION,
     LABEL_FOUND,
     MAGIC_BEGINS,
     NAME_BYTES,
+    PARTS,
+    PAX_RECORDS,
     POSIX_MAGIC,
     REGULAR,
+    SPARSE,
     Label,
     Problem,
     label_of,
@@ -71,7 +73,7 @@ class Member(NamedTuple):
     @property
     def is_part(self) -> bool:
         """Whether its name ends like that of an image or a label, even after more than one dot."""
-        return self.extension.rpartition('.')[2] in (*IMAGE_EXTENSIONS, LABEL_EXTENSION)
+        return bool(re.fullmatch(PARTS, self.extension))
 
 
 class Sample(NamedTuple):
@@ -137,9 +139,6 @@ class _Header(tarfile.TarInfo):
     `tarfile` silently ends an archive at a damaged header, and accepts headers that the input pipeline rejects.
     """
 
-    # The size that the header itself claims. For a sparse file, `tarfile` replaces it by the size with holes.
-    stored_size = 0
-
     @classmethod
     def fromtarfile(cls, archive: Any) -> '_Header':
         place = archive.fileobj.tell()
@@ -153,7 +152,8 @@ class _Header(tarfile.TarInfo):
         except tarfile.HeaderError:
             raise _ShardEndError(place, Problem.DAMAGED)
         is_extension = header.type in _EXTENSION_TYPES
-        if not _is_strict(block) or (is_extension and header.size > EXTENSION_BYTES):
+        is_long = is_extension and header.size > EXTENSION_BYTES
+        if not _is_strict(block) or is_long or header.type == SPARSE:
             raise _ShardEndError(place, Problem.DAMAGED)
         if is_extension and place + BLOCK + header.size > archive.fileobj.size:
             raise _ShardEndError(place, Problem.TRUNCATED)
@@ -162,7 +162,7 @@ class _Header(tarfile.TarInfo):
             archive.fileobj.seek(place + BLOCK)
             if not _has_whole_records(content):
                 raise _ShardEndError(place, Problem.DAMAGED)
-        header.offset, header.stored_size = place, header.size
+        header.offset = place
         if block[257:263] != POSIX_MAGIC:
             # GNU's headers have times where POSIX's have the beginning of a long name.
             header.name = tarfile.nts(block[:100], *_CODEC)  # type: ignore[attr-defined]
@@ -171,16 +171,13 @@ class _Header(tarfile.TarInfo):
         return header._proc_builtin(archive) if is_solaris else header._proc_member(archive)
 
     def _apply_pax_info(self, pax_headers: Any, encoding: str, errors: str) -> None:
-        # `tarfile` treats a size that is not a number as 0.
-        if not pax_headers.get('size', '0').strip().isdigit():
-            del pax_headers['size']
+        # The size is that of the header.
+        pax_headers.pop('size', None)
         super()._apply_pax_info(pax_headers, encoding, errors)  # type: ignore[misc]
 
     def stored(self) -> int:
-        """The bytes of its content in the shard: fewer than its size for a sparse file, none for a link or device."""
-        if self.isreg() or self.type not in tarfile.SUPPORTED_TYPES:
-            return self.stored_size if self.issparse() else self.size
-        return 0
+        """The bytes of its content in the shard; none for a link or device."""
+        return self.size if self.isreg() or self.type not in tarfile.SUPPORTED_TYPES else 0
 
 
 def _is_strict(block: bytes) -> bool:
@@ -200,13 +197,15 @@ def _has_whole_records(content: bytes) -> bool:
 
     `tarfile` also accepts a record that ends elsewhere, and may then name a file differently than the input pipeline.
     """
-    while content:
+    for _ in range(PAX_RECORDS):
         match = _PAX_RECORD.match(content)
         length = int(match.group(1)) if match else 0
         if not match or not match.end() < length <= len(content) or content[length - 1 : length] != b'\n':
             return False
         content = content[length:]
-    return True
+        if not content:
+            return True
+    return False
 
 
 class Shard:
@@ -299,14 +298,9 @@ class Shard:
         """The label in a file; None if there is none. A link is a label if the file with its content may be one."""
         if member.linked not in (None, label.extension):
             return None
-        if not label.key:
-            content = self.read(member.start, LABEL_BYTES + 1)[: member.size]
-            is_number = content.strip(BLANKS).isdigit() and len(content) <= LABEL_BYTES
-            return int(content.strip(BLANKS)) if is_number else None
-        try:
-            text = self.read(member.start, member.size).decode()
-        except UnicodeDecodeError:
+        if not label.key and member.size > LABEL_BYTES:
             return None
+        text = self.read(member.start, member.size).decode('latin-1')
         for expression, replacement in label.replacements():
             text = re.sub(expression, replacement, text)
         return int(text[1:]) if re.fullmatch(LABEL_FOUND, text) else None
@@ -377,7 +371,7 @@ class _File:
 def _member(header: tarfile.TarInfo, files: Dict[bytes, Member]) -> Member:
     """The member of a header; `files`: the regular files before it by name, to which it is added if it is one."""
     name, target = (each.encode(*_CODEC)[:NAME_BYTES].partition(b'\0')[0] for each in (header.name, header.linkname))
-    is_file = header.type in _REGULAR_TYPES and not header.issparse()
+    is_file = header.type in _REGULAR_TYPES
     if header.islnk() and target in files:
         linked = files[target]
         return Member(name, _key(name), linked.start, linked.size, linked.extension)

@@ -24,6 +24,7 @@ from tests.support.graphs import evaluate
 from tests.support.photos import Photo
 from tests.support.tar_files import Files, write_tar
 
+SIZE = b'%011o\0' % 700
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 # Too long for one field of a header, and for two fields.
 FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
@@ -266,55 +267,26 @@ def test_sizes_in_octal_and_binary(reader: Reader, size_field: bytes, found: Any
     ]
 
 
-def test_pax_size__overrides_the_header(reader: Reader, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.tar'
-    path.write_bytes(
-        tarfile.TarInfo._create_pax_generic_header(  # type: ignore[attr-defined]
-            {'comment': 'a size=1\n', 'size': '700'}, b'x', 'utf-8'
-        )
-        + header('1.jpg', b'0' * 12, b'x' * 700)
-        + header('1.cls', b'%011o\0' % 1, b'3')
-        + END
-    )
-    assert both(reader, str(path)) == [fine(3, b'x' * 700)]
-
-
 def pax(**said: str) -> bytes:
     return tarfile.TarInfo._create_pax_generic_header(said, b'x', 'utf-8')  # type: ignore[attr-defined]
-
-
-def folder(name: str) -> bytes:
-    member = tarfile.TarInfo(name)
-    member.type = tarfile.DIRTYPE
-    return member.tobuf(tarfile.USTAR_FORMAT)
 
 
 @pytest.mark.parametrize(
     ('extension', 'name'),
     [
-        # A record's value that looks like a record is not one, and a size that is not a number is ignored.
+        # A record's value that looks like a record is not one.
         (pax(comment='a\n14 path=9.jpg\n'), '1.jpg'),
         (pax(comment=' path=9.jpg\n'), '1.jpg'),
-        (pax(size='  '), '1.jpg'),
-        # The size is not that of the header after it.
-        (pax(size='9' * 18) + pax(comment='x') + folder('x'), '1.jpg'),
-        (pax(size=' 700'), '1.jpg'),
+        # Sizes in pax headers are not read.
+        (pax(size='9' * 18), '1.jpg'),
         (pax(path='9.cls', comment='x', size='700').replace(b'path=9.cls', b'path=1.jpg'), '?'),
+        (pax(**{f'comment{i:02}': '' for i in range(99)}, path='1.jpg'), '?'),
     ],
-    ids=[
-        'record as a value',
-        'value without a length',
-        'blank size',
-        'folder',
-        'size after a blank',
-        'several records',
-    ],
+    ids=['record as a value', 'value without a length', 'size', 'several records', '100 records'],
 )
 def test_pax_records__are_parsed_in_order(reader: Reader, extension: bytes, name: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
-    path.write_bytes(
-        extension + header(name, b'%011o\0' % 700, b'x' * 700) + header('1.cls', b'%011o\0' % 1, b'3') + END
-    )
+    path.write_bytes(extension + header(name, SIZE, b'x' * 700) + header('1.cls', b'%011o\0' % 1, b'3') + END)
     assert both(reader, str(path)) == [fine(3, b'x' * 700)]
 
 
@@ -357,33 +329,6 @@ def test_truncated_shard__yields_its_complete_samples(
     assert both(reader, str(path)) == found
 
 
-def test_sparse_files__are_left_out(reader: Reader, tmp_path: pathlib.Path) -> None:
-    # A header has room for four pieces, and each further block for 21: these files have no, one and two such blocks.
-    for name, pieces in (('1', 3), ('2', 20), ('3', 40)):
-        with open(str(tmp_path / f'{name}.jpg'), 'wb') as file:
-            for piece in range(pieces):
-                file.seek(piece << 16)
-                file.write(b'piece')
-        (tmp_path / f'{name}.cls').write_text(name)
-    (tmp_path / '4.jpg').write_bytes(b'four')
-    (tmp_path / '4.cls').write_text('4')
-    names = sorted(path.name for path in tmp_path.iterdir())
-    path = str(tmp_path / 'a.tar')
-    # Holes are detected in the content, for file systems that do not report them.
-    options = ['--format=gnu', '--sparse', '--hole-detection=raw']
-    subprocess.run(['tar', *options, '-C', str(tmp_path), '-cf', path, *names], check=True)
-    content = pathlib.Path(path).read_bytes()
-    assert len(content) < 100_000 and content.count(b'ustar  \0') == 8
-    each = [bad(Problem.NO_IMAGE)]
-    assert both(reader, path) == [*each, *each, *each, fine(4, b'four')]
-    # Truncated in the blocks that list the second file's pieces.
-    second = content.index(b'2.jpg')
-    for blocks in (1, 1.5, 2):
-        cut = tmp_path / 'cut.tar'
-        cut.write_bytes(content[: second + int(blocks * BLOCK)])
-        assert both(reader, str(cut)) == [*each, bad(Problem.NO_IMAGE), bad(Problem.TRUNCATED)], blocks
-
-
 def test_damage_and_data_after_the_end__are_reported(reader: Reader, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
     content = bytearray(two_samples(tmp_path))
@@ -392,8 +337,9 @@ def test_damage_and_data_after_the_end__are_reported(reader: Reader, tmp_path: p
     content[5 * BLOCK] ^= 1
     path.write_bytes(content)
     assert both(reader, str(path)) == [A, bad(Problem.DAMAGED)]
-    path.write_bytes(b'\x1f\x8b' + bytes(range(256)) * 12)
-    assert both(reader, str(path)) == [bad(Problem.DAMAGED)]
+    for damaged in (b'\x1f\x8b' + bytes(range(256)) * 12, header('1.jpg', SIZE, b'x' * 700, tarfile.GNUTYPE_SPARSE)):
+        path.write_bytes(damaged + content)
+        assert both(reader, str(path)) == [bad(Problem.DAMAGED)]
 
 
 @pytest.mark.slow
@@ -441,3 +387,49 @@ def test_name_in_two_fields_of_a_header__is_joined(reader: Reader, tmp_path: pat
     files = [(f'{folders[0]}/1.jpg', b'one'), (f'{folders[0]}/1.cls', b'1'), (f'{folders[1]}/1.cls', b'2')]
     path = write_tar(tmp_path / 'a.tar', files, tarfile.USTAR_FORMAT)
     assert both(reader, path) == [fine(1, b'one'), bad(Problem.NO_IMAGE)]
+
+
+@pytest.mark.parametrize(('label', 'number'), [(b'9' * 18, 10**18 - 1), (b' ' * 17 + b'7', 7), (b'0' * 18, 0)])
+def test_label__has_up_to_18_bytes(reader: Reader, label: bytes, number: int, tmp_path: pathlib.Path) -> None:
+    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', label)])
+    assert both(reader, path) == [fine(number, b'one')]
+    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', label + b'\n')])
+    assert both(reader, path) == [bad(Problem.BAD_LABEL)]
+
+
+@pytest.mark.parametrize('kind', [b'1', b'2', b'3', b'4', b'6'])
+def test_link_or_device__has_no_content_whatever_its_size(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
+    after = pathlib.Path(write_tar(tmp_path / 'b.tar', [('2.jpg', b'two'), ('2.cls', b'2')])).read_bytes()
+    (tmp_path / 'a.tar').write_bytes(header('1.jpg', SIZE, kind=kind) + after)
+    assert both(reader, str(tmp_path / 'a.tar')) == [fine(2, b'two')]
+
+
+@pytest.mark.parametrize(('size', 'is_allowed'), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_extension_header__has_up_to_a_mebibyte(
+    reader: Reader, size: int, is_allowed: bool, tmp_path: pathlib.Path
+) -> None:
+    after = pathlib.Path(write_tar(tmp_path / 'b.tar', [('2.jpg', b'two'), ('2.cls', b'2')])).read_bytes()
+    comment = b'%d comment=' % size
+    record = comment + b'c' * (size - len(comment) - 1) + b'\n'
+    (tmp_path / 'a.tar').write_bytes(header('x', b'%011o\0' % size, record, tarfile.XHDTYPE) + after)
+    assert both(reader, str(tmp_path / 'a.tar')) == [fine(2, b'two') if is_allowed else bad(Problem.DAMAGED)]
+
+
+def test_shard_that_ends_with_its_last_file__has_no_end(reader: Reader, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.tar'
+    path.write_bytes(header('1.cls', b'%011o\0' % 1, b'3') + header('1.jpg', b'%011o\0' % BLOCK, b'x' * BLOCK))
+    assert both(reader, str(path)) == [fine(3, b'x' * BLOCK), bad(Problem.NO_END)]
+
+
+@pytest.mark.parametrize('kind', [tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE])
+def test_all_types_of_regular_files_are_read(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
+    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', b'1')], type=kind)
+    assert both(reader, path) == [fine(1, b'one')]
+
+
+@pytest.mark.parametrize(('letters', 'is_whole'), [(4096, True), (4097, False)])
+def test_name__has_up_to_4096_bytes(reader: Reader, letters: int, is_whole: bool, tmp_path: pathlib.Path) -> None:
+    key = 'n' * (letters - len('.jpg'))
+    path = write_tar(tmp_path / 'a.tar', [(f'{key}.jpg', b'one'), (f'{key}.cls', b'1')], tarfile.GNU_FORMAT)
+    # Without the last letter of jpg and of cls, there are neither an image nor a label.
+    assert both(reader, path) == ([fine(1, b'one')] if is_whole else [])
