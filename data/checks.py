@@ -3,11 +3,10 @@
 Commands call them. The input pipeline reads files that were checked.
 """
 
-import concurrent.futures
 import itertools
 import os
 import re
-from typing import Callable, Dict, List, Optional, Sequence, Type
+from typing import Callable, Dict, List, Sequence, Type
 
 from console.tensorflow_versions import tf
 from data import compression, record_checker, record_counts, records, remote, tfrecord, tfrecord_files
@@ -24,7 +23,6 @@ _COUNTED = re.compile(r'(.*)-(\d+)-of-(\d+)(.*)', re.DOTALL)
 _NUMBERED = re.compile(r'(.*-)(\d+)(\.tar)?')
 # The largest TFRecord data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
 _LARGEST_CHECKED = 16 << 30
-_THREADS = 32
 
 
 def checker(
@@ -141,37 +139,11 @@ def _count_first_samples(path: str, at_most: int) -> int:
 
 
 def check_lengths(paths: Sequence[str]) -> None:
-    """Checks the record lengths of local TFRecord files of moderate size, for two faults that the pipeline misses.
-
-    TensorFlow allocates the memory that a record's length claims, and the process ends if the allocation fails. It also
-    treats a truncated length as the end of the file.
+    """Checks the record lengths of local TFRecord files of moderate size, for faults that the pipeline misses.
 
     Raises:
       DataError: a record's length is impossible or truncated; or a file cannot be read.
     """
-    if any(remote.is_remote(path) for path in paths):
+    if any(map(remote.is_remote, paths)) or sum(records.sizes_of(paths)) > _LARGEST_CHECKED:
         return
-    try:
-        if sum(os.path.getsize(path) for path in paths) > _LARGEST_CHECKED:
-            return
-        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            for path, fault in zip(paths, pool.map(_length_fault, paths)):
-                if fault:
-                    raise DataError(f'{path}, {fault}')
-    except OSError as error:
-        raise DataError(f'{error.filename}: cannot be read: {error.strerror}.')
-
-
-def _length_fault(path: str) -> Optional[str]:
-    """The first fault of a record length in a file, for messages; None if there is none."""
-    if tfrecord.compression_of(path):
-        return None
-    size, place, position = os.path.getsize(path), 0, 0
-    with open(path, 'rb', buffering=0) as file:
-        while place < size:
-            fault = tfrecord_files.length_fault_at(file, place)
-            if fault:
-                return tfrecord_files.from_here_on(position, fault)
-            place = tfrecord_files.place_after(file, place)
-            position += 1
-    return None
+    tfrecord_files.count_records([path for path in paths if not tfrecord.compression_of(path)])
