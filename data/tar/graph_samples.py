@@ -139,7 +139,7 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
     begin = tf.concat([tf.boolean_mask(tf.gather(begins, parts), is_first), begins[-1:], [0]], 0)[complete]
     found = [tf.boolean_mask(each[:complete], is_sample[:complete]) for each in samples]
     last = tf.boolean_mask([problem], [problem > 0])
-    is_passed = tf.logical_and(is_file, starts < begin)
+    is_passed = tf.logical_and(is_file, begins < begin)
     passed = Files(*[tf.concat([before, tf.boolean_mask(each, is_passed)], 0) for before, each in zip(files, own)])
     return (
         Samples(tf.concat([found[0], last], 0), *[tf.concat([each, tf.zeros_like(last)], 0) for each in found[1:]]),

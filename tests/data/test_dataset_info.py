@@ -36,10 +36,7 @@ def test_description__round_trip(tmp_path: pathlib.Path) -> None:
         'fingerprint': 'a1b2',
         'validation_records_per_file': [],
     }
-
-
-def test_description__may_begin_with_a_byte_order_mark(tmp_path: pathlib.Path) -> None:
-    INFO.write(str(tmp_path))
+    # It may begin with a byte order mark.
     write(tmp_path, (tmp_path / 'dataset.json').read_text().encode('utf-8-sig'))
     assert dataset_info.read(str(tmp_path)) == INFO
 
@@ -55,13 +52,9 @@ def test_description__counts_the_validation_records_that_it_describes(
     assert info is not None and info.validation_records_per_file == counts
 
 
-def test_an_older_description_has_no_fingerprint(tmp_path: pathlib.Path) -> None:
+def test_description__without_a_fingerprint_or_missing(tmp_path: pathlib.Path) -> None:
     write(tmp_path, json.dumps(without('fingerprint')).encode())
     assert dataset_info.read(str(tmp_path)) == dataclasses.replace(INFO, fingerprint='')
-
-
-def test_missing_description__is_none(tmp_path: pathlib.Path) -> None:
-    assert dataset_info.read(str(tmp_path)) is None
     assert dataset_info.read(str(tmp_path / 'nowhere')) is None
 
 
@@ -72,15 +65,10 @@ def without(field: str) -> Any:
 @pytest.mark.parametrize(
     'content',
     [
-        b'',
-        b'{"name": "cut sho',
-        b'\xff\xfe\x00not UTF-8',
+        *(b'', b'{"name": "cut sho', b'\xff\xfe\x00not UTF-8', b'[' * 100_000),
         json.dumps(without('train_images')).encode(),
         json.dumps({**vars(INFO), 'test_images': 3}).encode(),
-        json.dumps({**vars(INFO), 'train_images': '1281167'}).encode(),
-        json.dumps({**vars(INFO), 'class_names': ['background', 'cat', '\ud800']}).encode(),
         json.dumps({**vars(INFO), 'train_images': True}).encode(),
-        b'[' * 100_000,
     ],
 )
 def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, content: bytes) -> None:
@@ -94,26 +82,18 @@ def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, c
     ('change', 'problem'),
     [
         ({}, None),
-        (
-            {'num_classes': 1, 'class_names': ['background']},
-            'there must be training images, and a class besides',
-        ),
+        ({'num_classes': 1, 'class_names': ['background']}, 'there must be training images, and a class besides'),
         ({'validation_images': -1}, 'there must be training images, and a class besides'),
         ({'validation_images': 0}, None),
         ({'train_images': 2**31}, 'a split has more than 2,147,483,647 images'),
         ({'train_images': 2**31 - 1, 'validation_images': 2**31 - 1}, None),
-        ({'validation_images': 2**31}, 'a split has more than 2,147,483,647 images'),
         ({'num_classes': 4}, '3 names for 4 classes'),
-        ({'num_classes': 2}, '3 names for 2 classes'),
         ({'source': '\ud800'}, "'utf-8' codec can't encode"),
         ({'class_names': ['background', 'cat', 1]}, "class_names is ['background', 'cat', 1]"),
         ({'source': None}, 'source is None'),
         ({'validation_records_per_file': [25_000, 0, 25_000]}, None),
-        ({'validation_records_per_file': [25_000, 24_999]}, 'validation_records_per_file is not for 50,000 images'),
         ({'validation_records_per_file': [50_001, -1]}, 'validation_records_per_file is not for 50,000 images'),
         ({'validation_records_per_file': [49_999, True]}, 'validation_records_per_file is [49999, True]'),
-        ({'validation_records_per_file': 3}, 'validation_records_per_file is 3'),
-        ({'name': '\ud800'}, "'utf-8' codec can't encode"),
     ],
 )
 def test_problem__of_a_description_before_writing(tmp_path: pathlib.Path, change: Any, problem: Any) -> None:

@@ -54,20 +54,12 @@ def test_samples__written_by_webdataset(reader: Reader, tmp_path: pathlib.Path, 
 
 
 def test_extra_files_and_folders__are_ignored(reader: Reader, tmp_path: pathlib.Path) -> None:
+    names = ['x', 'x/1.json', 'x/1.jpg', 'old/', 'x/1.seg.png', 'x/1.cls', 'x/1.txt']
+    kinds = {'x': tarfile.DIRTYPE, 'old/': tarfile.AREGTYPE}
+    contents = {'x/1.jpg': b'one', 'x/1.seg.png': b'segments', 'x/1.cls': b' 7 '}
+    members = [(name, contents.get(name, b''), kinds.get(name, tarfile.REGTYPE)) for name in names]
     path = tmp_path / 'a.tar'
-    with tarfile.open(str(path), 'w') as archive:
-        for name, kind, content in (
-            ('x', tarfile.DIRTYPE, b''),
-            ('x/1.json', tarfile.REGTYPE, b'{}'),
-            ('x/1.jpg', tarfile.REGTYPE, b'one'),
-            ('old/', tarfile.AREGTYPE, b''),
-            ('x/1.seg.png', tarfile.REGTYPE, b'segments'),
-            ('x/1.cls', tarfile.REGTYPE, b' 7 '),
-            ('x/1.txt', tarfile.REGTYPE, b''),
-        ):
-            member = tarfile.TarInfo(name)
-            member.type, member.size = kind, len(content)
-            archive.addfile(member, io.BytesIO(content))
+    path.write_bytes(b''.join(header(name, b'%011o\0' % len(c), c, kind) for name, c, kind in members) + END)
     assert both(reader, str(path)) == [fine(7, b'one')]
 
 
@@ -104,10 +96,9 @@ LEFT_OUT = [
 ]
 
 
-@pytest.mark.parametrize('count', [1, 50])
-def test_files_of_no_sample__are_left_out(reader: Reader, count: int, tmp_path: pathlib.Path) -> None:
+def test_files_of_no_sample__are_left_out(reader: Reader, tmp_path: pathlib.Path) -> None:
     samples = [[(f'{key}.jpg', b'j' * 700), (f'{key}.cls', b'%d' % key)] for key in range(1, 4)]
-    others = [*LEFT_OUT] * count
+    others = LEFT_OUT * 20
     path = write_tar(tmp_path / 'a.tar', [*others, *samples[0], *others, *samples[1], *samples[2], *others])
     assert both(reader, path) == [fine(key, b'j' * 700) for key in range(1, 4)]
     assert both(reader, write_tar(tmp_path / 'b.tar', others)) == []
@@ -124,12 +115,6 @@ def test_files_without_a_key__do_not_divide_a_sample(reader: Reader, tmp_path: p
     # A file with another key does.
     files = [('1.jpg', b'one'), ('meta.json', b'{}'), ('1.cls', b'1')]
     assert both(reader, write_tar(tmp_path / 'b.tar', files)) == [bad(Problem.NO_LABEL), bad(Problem.NO_IMAGE)]
-
-
-@pytest.mark.parametrize('kind', [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
-def test_links_and_devices_are_left_out(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
-    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'')], type=kind, linkname='2.jpg')
-    assert both(reader, path) == []
 
 
 def with_links(path: pathlib.Path, files: Files, tar_format: int = tarfile.USTAR_FORMAT) -> str:
@@ -160,23 +145,14 @@ def test_hard_links__have_the_content_of_the_last_file_of_that_name_before(
         *(('6.jpg', two), ('6.cls', b'-> 3.cls'), ('9.jpg', three), ('9.cls', b'-> ' + f'{folder}2.cls'.encode())),
         # The last of two files, and links beside their files.
         *(('4.jpg', one), ('4.cls', b'4'), ('10.jpg', b'-> 4.jpg'), ('10.cls', b'-> 4.cls')),
+        # An empty file before the first one of a window.
+        *(('11.txt', b''), ('12.jpg', one), ('12.cls', b'-> 11.txt')),
     ]
     path = with_links(tmp_path / 'a.tar', files, tar_format)
     assert both(reader, path) == [
         *(fine(1, one), fine(2, one), fine(1, two), bad(Problem.BAD_LABEL), bad(Problem.NO_IMAGE)),
-        *(bad(Problem.NO_LABEL), fine(2, three), fine(4, one), fine(4, one)),
+        *(bad(Problem.NO_LABEL), fine(2, three), fine(4, one), fine(4, one), bad(Problem.BAD_LABEL)),
     ]
-
-
-def test_hard_links__written_by_tar(reader: Reader, tmp_path: pathlib.Path) -> None:
-    (tmp_path / '1.jpg').write_bytes(b'one' * 900)
-    (tmp_path / '1.cls').write_bytes(b'3')
-    for extension in ('jpg', 'cls'):
-        os.link(str(tmp_path / f'1.{extension}'), str(tmp_path / f'2.{extension}'))
-    names = [f'{key}.{extension}' for key in (1, 2) for extension in ('jpg', 'cls')]
-    subprocess.run(['tar', '-b1', '-C', str(tmp_path), '-cf', f'{tmp_path}/a.tar', *names], check=True)
-    assert os.path.getsize(f'{tmp_path}/a.tar') < 2 * 2700 + 8 * BLOCK
-    assert both(reader, f'{tmp_path}/a.tar') == [fine(3, b'one' * 900)] * 2
 
 
 @pytest.fixture(scope='session', params=['txt', 'json:label'])
@@ -231,7 +207,7 @@ def test_label__in_another_file(labelled_reader: Reader, tmp_path: pathlib.Path)
         path = write_tar(tmp_path / 'deep.tar', [('1.jpg', b'one'), ('1.json', deep)])
         assert both(labelled_reader, path) == [bad(Problem.BAD_LABEL)]
         path = write_tar(tmp_path / 'b.tar', [('1.jpg', b'one'), ('1.json', b'{"a": "\xff", "label": 3}')])
-        assert both(labelled_reader, path) == [bad(Problem.BAD_LABEL)]
+        assert both(labelled_reader, path) == [fine(3, b'one')]
 
 
 @pytest.mark.parametrize('size', [3, 5])
@@ -365,21 +341,18 @@ def test_memory__of_a_shard_of_small_images(photos: List[Photo], tmp_path: pathl
     assert int(done.stdout) < 140_000_000
 
 
-def test_a_sample_parses_to_its_image_and_label(photos: List[Photo]) -> None:
+def test_samples_parse_to_their_images_and_labels(photos: List[Photo]) -> None:
     parsed = tar_reader.parse(tf.constant(fine(7, photos[0].encoded)))
     assert [tensor.dtype for tensor in parsed] == [tf.string, tf.int64, tf.float32]
     encoded, label, boxes = evaluate(*parsed)
     assert (encoded, label, boxes.shape) == (photos[0].encoded, 7, (1, 0, 4))
-    with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
-        evaluate(tar_reader.parse(tf.constant(bad(Problem.IMAGES))).label)
-
-
-def test_a_group_of_samples_parses_to_their_images_and_labels(photos: List[Photo]) -> None:
+    # A group.
     samples = [fine(number, photos[number].encoded) for number in (3, 1)]
     encoded, labels, _ = evaluate(*tar_reader.parse(tf.constant(samples), 5))
     assert (encoded.tolist(), labels.tolist()) == ([photos[3].encoded, photos[1].encoded], [8, 6])
-    with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
-        evaluate(tar_reader.parse(tf.constant([*samples, bad(Problem.IMAGES)])).label)
+    for serialized in (bad(Problem.IMAGES), [*samples, bad(Problem.IMAGES)]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
+            evaluate(tar_reader.parse(tf.constant(serialized)).label)
 
 
 def test_name_in_two_fields_of_a_header__is_joined(reader: Reader, tmp_path: pathlib.Path) -> None:
