@@ -16,6 +16,8 @@ from tests.data.written_records import written
 WRONG = [
     '{"train-00000-of-00001": {"bytes": Infinity, "records": 4}}',
     '{"train-00000-of-00001": {"bytes": 80, "records": -4}}',
+    '{"train-00000-of-00001": {"bytes": 80, "records": 81}}',
+    '{"train-00000-of-00001": {"bytes": 80, "records": 4.0}}',
 ]
 
 
