@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 
 from data import records
-from data.audit import duplicates
+from data.audit import report as audit_report
 from data.fingerprint import fingerprint
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
@@ -129,7 +129,7 @@ def test_duplicates__are_listed_with_telling_places(
     pieces: List[Photo], tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
     # There are more copies than the audit lists, and the copy with another label comes last.
-    monkeypatch.setattr(duplicates, 'LISTED_AT_MOST', 8)
+    monkeypatch.setattr(audit_report, 'LISTED_AT_MOST', 8)
     train = [pieces[0]] * 30 + [pieces[0]._replace(label=3)]
     data_dir = written(tmp_path, train, [pieces[0]._replace(label=2), *pieces[15:], pieces[15]])
     report = report_of(data_dir)
