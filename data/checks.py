@@ -9,7 +9,7 @@ import re
 from typing import Callable, Dict, List, Sequence, Type
 
 from console.tensorflow_versions import tf
-from data import compression, record_checker, record_counts, records, remote, tfrecord, tfrecord_files
+from data import record_checker, record_counts, records, remote, tfrecord, tfrecord_files
 from data.record_checker import RecordChecker
 from data.records import DataError
 from data.sources import FOLDERS, Source
@@ -125,7 +125,7 @@ def _count_first_records(path: str, at_most: int) -> int:
     try:
         return sum(1 for _ in itertools.islice(tfrecord_files.serialized_in(path), at_most))
     except tf.errors.DataLossError as error:
-        advice = record_checker.advice_on(compression.head_of(path))
+        advice = record_checker.advice_on(tfrecord.head_of(path))
         raise DataError(f'{path}: not a record file, or damaged near its beginning: {error.message}. {advice}'.rstrip())
 
 
@@ -133,7 +133,7 @@ def _count_first_samples(path: str, at_most: int) -> int:
     with Shard(path) as content:
         first = [*itertools.islice(shard.with_note(path, content.everything()), at_most)]
     if first and first[0].problem is Problem.DAMAGED:
-        advice = record_checker.advice_on(compression.head_of(path))
+        advice = record_checker.advice_on(tfrecord.head_of(path))
         raise DataError(f'{path}: not a tar file, or damaged at its beginning. {advice}'.rstrip())
     return sum(not sample.problem.is_last for sample in first)
 

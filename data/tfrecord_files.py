@@ -6,9 +6,17 @@ import os
 from typing import BinaryIO, Iterable, Iterator, List, Sequence
 
 from console.tensorflow_versions import tf
-from data import compression, remote
+from data import remote
 from data.records import DataError, count_each
-from data.tfrecord import FRAME_BYTES, LENGTH_BYTES, OTHER_END, compression_of, has_length
+from data.tfrecord import (
+    FRAME_BYTES,
+    LENGTH_BYTES,
+    OTHER_END,
+    SIZE_MODULUS,
+    compression_of,
+    content_bytes,
+    has_length,
+)
 
 # The size limit of protocol buffers: every Example is shorter.
 _TOO_LONG = 2**31
@@ -53,8 +61,8 @@ def serialized_in(path: str) -> Iterator[bytes]:
             break
         place += FRAME_BYTES + len(record)
         yield record
-    size = compression.content_bytes(path, kind)
-    if place % compression.SIZE_MODULUS != size:
+    size = content_bytes(path, kind)
+    if place % SIZE_MODULUS != size:
         raise tf.errors.DataLossError(None, None, OTHER_END if kind else f'{remote.ENDED_EARLY} {place:,} of {size:,}')
 
 
