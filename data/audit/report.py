@@ -51,25 +51,22 @@ def audit(
     """
     start = time.monotonic()
     paths: Dict[str, List[str]] = {}
-    without_files: Dict[str, str] = {}
+    errors: Dict[str, str] = {}
+    info = None
     for split in SPLITS:
         try:
             paths[split] = source.find(split) if source.is_named([split]) else []
         except records.DataError as error:
-            paths[split] = []
-            without_files[split] = str(error)
+            paths[split], errors[split] = [], str(error)
     if not any(paths.values()):
-        raise records.DataError(next(iter(without_files.values())))
-    info, errors = None, []
+        raise records.DataError(next(iter(errors.values())))
     try:
         info = dataset_info.read(source.data_dir) if source.data_dir else None
     except records.DataError as error:
-        errors.append(str(error))
+        errors[dataset_info.FILE_NAME] = str(error)
     if info and not info.validation_images:
-        without_files.pop(records.VALIDATION, None)
-    errors = [*without_files.values(), *errors]
-    if num_classes is None:
-        num_classes = info.num_classes if info else DOCUMENTED_CLASSES
+        errors.pop(records.VALIDATION, None)
+    num_classes = num_classes or (info.num_classes if info else DOCUMENTED_CLASSES)
 
     all_paths = [*{path: 0 for split in SPLITS for path in paths[split]}]
     of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, progress)
@@ -110,7 +107,7 @@ def audit(
         **report,
         'seconds': round(seconds, 1),
         'records_per_second': round(sum(split['records'] for split in report['splits'].values()) / seconds),
-        'errors': [*errors, *found],
+        'errors': [*errors.values(), *found],
         'warnings': warnings,
         'can_be_trained_on': not errors and not found,
     }

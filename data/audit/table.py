@@ -52,15 +52,16 @@ def print_report(report: Report) -> None:
         for text in texts:
             line(text, f'{kind:<8} ', colour)
         findings += [counted(len(texts), kind)] * bool(texts)
+    splits = report['splits'].values()
     for kind in KINDS[1:]:
         title = f'{kind.replace("_", " "):<12}'
         # The findings list the first few.
-        found = [place for split in report['splits'].values() for place in split[kind]['first'][NAMED_AT_MOST:]]
+        found = [place for split in splits for place in split[kind]['first'][NAMED_AT_MOST:]]
         for place in found[:_PLACES_SHOWN]:
             line(f'{place["path"]}, record {place["position"]}: {place["problem"]}', title)
-        listed = sum(max(split[kind]['count'] - NAMED_AT_MOST, 0) for split in report['splits'].values())
-        if listed > _PLACES_SHOWN:
-            line(f'and {listed - _PLACES_SHOWN:,} more; --json lists the first 1,000 of each split', title)
+        more = sum(max(split[kind]['count'] - NAMED_AT_MOST, 0) for split in splits) - _PLACES_SHOWN
+        if more > 0:
+            line(f'and {more:,} more; --json lists the first 1,000 of each split', title)
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
     if report['can_be_trained_on'] and not report['decoded']:
         verdict += ', according to image headers (without --nodecode, whole images are checked)'
