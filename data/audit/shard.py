@@ -4,7 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import signal
-from typing import Any, Counter, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class ShardAuditor:
             self._progress.value += count
 
 
-def contradiction_of(claimed: Dict[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
+def contradiction_of(claimed: Mapping[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
     """The first contradiction between a record's claims and its image's header, in words; None if there is none."""
     size = claimed.get('width', header.width), claimed.get('height', header.height)
     if size != (header.width, header.height):
