@@ -16,7 +16,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import steps_of
 from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.run.slow_averages import warnings_of
-from tests.data.test_file_patterns import touched
+from tests.data.test_sources import touched
 from tests.data.written_records import written
 from tests.support.foreign_records import write_foreign
 from tests.support.photos import Photo
