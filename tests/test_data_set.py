@@ -144,15 +144,13 @@ def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> 
 @pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
 def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: int, notes: int, folder: str) -> None:
     # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
-    config = Config(
-        data_dir=folder,
-        seed=3,
-        tpu=f'emulated:{cores}x{hosts}',
-        num_shards=cores,
-        train_batch_size=48,
-        eval_batch_size=cores,
-        num_train_images=1000,
-    )
+    sizes: Dict[str, Any] = {
+        'num_shards': cores,
+        'train_batch_size': 48,
+        'eval_batch_size': cores,
+        'num_train_images': 1000,
+    }
+    config = Config(data_dir=folder, tpu=f'emulated:{cores}x{hosts}', **sizes)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
         found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]

@@ -10,6 +10,7 @@ import pytest
 
 from data import dataset_info, entries, records
 from data.convert.tar_shards import conversion as tar_shards
+from data.tf_example import Fields
 from tests.data.audit.data_sets import report_of, write, written
 from tests.support.photos import Photo, photo_example
 
@@ -50,6 +51,8 @@ def test_compressed_file__has_the_same_entries(
     (tmp_path / 'file').write_bytes(compress(content))
     plain, other = ([entry[:3] for entry in entries.of_records(each, 6)] for each in (path, f'{tmp_path}/file'))
     assert plain == other and len(plain) == 5
+    shifted = [entry.label for entry in entries.of_records(path, 7, Fields(label_offset=1))]
+    assert shifted == [(entry[2] or 0) + 1 for entry in plain]
     (tmp_path / 'file').write_bytes(compress(content) + compress(content))
     with pytest.raises(records.DataError, match='damaged or truncated from here on'):
         [*entries.of_records(f'{tmp_path}/file', 6)]
