@@ -3,14 +3,13 @@
 Commands call them. The input pipeline reads files that were checked.
 """
 
-import concurrent.futures
 import itertools
 import os
 import re
-from typing import Callable, List, Optional, Sequence, Type
+from typing import Callable, List, Sequence, Type
 
 from console.tensorflow_versions import tf
-from data import compression, record_checker, record_counts, records, remote, tfrecord, tfrecord_files
+from data import record_checker, record_counts, records, remote, tfrecord, tfrecord_files
 from data.record_checker import RecordChecker
 from data.records import DataError
 from data.sources import FOLDERS, Source
@@ -19,7 +18,6 @@ _COUNTED = re.compile(r'(.*)-(\d+)-of-(\d+)(.*)', re.DOTALL)
 _NUMBERED = re.compile(r'(.*-)(\d+)(\.tar)?')
 # The largest TFRecord data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
 _LARGEST_CHECKED = 16 << 30
-_THREADS = 32
 
 
 def checker_of(data_format: str) -> Type[RecordChecker]:
@@ -139,7 +137,7 @@ def _count_first_records(path: str, at_most: int) -> int:
     try:
         return sum(1 for _ in itertools.islice(tfrecord_files.serialized_in(path), at_most))
     except tf.errors.DataLossError as error:
-        advice = record_checker.advice_on(compression.head_of(path))
+        advice = record_checker.advice_on(tfrecord.head_of(path))
         raise DataError(f'{path}: not a record file, or damaged near its beginning: {error.message}. {advice}'.rstrip())
 
 
@@ -150,43 +148,17 @@ def _count_first_samples(path: str, at_most: int) -> int:
     with shard.Shard(path) as content:
         first = [*itertools.islice(shard.with_note(path, content.everything()), at_most)]
     if first and first[0].problem is Problem.DAMAGED:
-        advice = record_checker.advice_on(compression.head_of(path))
+        advice = record_checker.advice_on(tfrecord.head_of(path))
         raise DataError(f'{path}: not a tar file, or damaged at its beginning. {advice}'.rstrip())
     return sum(not sample.problem.is_last for sample in first)
 
 
 def check_lengths(paths: Sequence[str]) -> None:
-    """Checks the record lengths of local TFRecord files of moderate size, for two faults that the pipeline misses.
-
-    TensorFlow allocates the memory that a record's length claims, and the process ends if the allocation fails. It also
-    treats a truncated length as the end of the file.
+    """Checks the record lengths of local TFRecord files of moderate size, for faults that the pipeline misses.
 
     Raises:
       DataError: a record's length is impossible or truncated; or a file cannot be read.
     """
-    if any(remote.is_remote(path) for path in paths):
+    if any(map(remote.is_remote, paths)) or sum(records.sizes_of(paths)) > _LARGEST_CHECKED:
         return
-    try:
-        if sum(os.path.getsize(path) for path in paths) > _LARGEST_CHECKED:
-            return
-        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            for path, fault in zip(paths, pool.map(_length_fault, paths)):
-                if fault:
-                    raise DataError(f'{path}, {fault}')
-    except OSError as error:
-        raise DataError(f'{error.filename}: cannot be read: {error.strerror}.')
-
-
-def _length_fault(path: str) -> Optional[str]:
-    """The first fault of a record length in a file, for messages; None if there is none."""
-    if tfrecord.compression_of(path):
-        return None
-    size, place, position = os.path.getsize(path), 0, 0
-    with open(path, 'rb', buffering=0) as file:
-        while place < size:
-            fault = tfrecord_files.length_fault_at(file, place)
-            if fault:
-                return tfrecord_files.from_here_on(position, fault)
-            place = tfrecord_files.place_after(file, place)
-            position += 1
-    return None
+    tfrecord_files.count_records([path for path in paths if not tfrecord.compression_of(path)])

@@ -1,6 +1,8 @@
 """Reads the content and the problems of each record of a file, in any format, for the audit."""
 
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Union
+import contextlib
+import types
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -34,12 +36,12 @@ class Entry(NamedTuple):
     """
 
     position: int
-    encoded: Optional[bytes]
-    label: Optional[int]
-    boxes: np.ndarray
-    fields: Tuple[str, ...]
-    claimed: Dict[str, Union[int, str]]
-    problem: Optional[str]
+    encoded: Optional[bytes] = None
+    label: Optional[int] = None
+    boxes: np.ndarray = _NO_BOXES
+    fields: Tuple[str, ...] = ()
+    claimed: Mapping[str, Union[int, str]] = types.MappingProxyType({})
+    problem: Optional[str] = None
     box_problem: Optional[str] = None
     prefix: str = ''
     left_out: Optional[str] = None
@@ -49,6 +51,18 @@ class Entry(NamedTuple):
         return record_checker.BadRecord(path, self.position, f'{self.prefix}{problem}')
 
 
+@contextlib.contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Raises DataError for a path that is no file, or whose file cannot be read."""
+    kind = irregular_kind(path)
+    if kind:
+        raise DataError(f'cannot be read: it is {kind}.')
+    try:
+        yield
+    except (tf.errors.OpError, remote.RemoteError) as error:
+        raise DataError(f'cannot be read: {getattr(error, "message", error)}')
+
+
 def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
     """Yields the records of a TFRecord file, whose images and labels have these keys, and verifies their checksums.
 
@@ -56,57 +70,46 @@ def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) 
       DataError: the file cannot be read to its end.
     """
     position = -1
-    _check_is_file(path)
-    try:
+    with _readable(path):
         # On s3://, TensorFlow treats a file as empty if access to it is denied.
         remote.check_readable(path)
-        with remote.explained(path, remote.READ):
-            for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
-                yield _of_record(position, serialized, num_classes, fields)
-    except tf.errors.DataLossError as error:
-        if position < 0:
-            raise DataError(f'not a record file, or damaged at its beginning: {error.message}.')
-        raise DataError(f'the file is damaged or truncated from here on: {error.message}.')
-    except (tf.errors.OpError, remote.RemoteError) as error:
-        raise DataError(f'cannot be read: {getattr(error, "message", error)}')
+        try:
+            with remote.explained(path, remote.READ):
+                for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
+                    yield _of_record(position, serialized, num_classes, fields)
+        except tf.errors.DataLossError as error:
+            begin = 'the file is' if position >= 0 else 'not a record file, or'
+            place = 'or truncated from here on' if position >= 0 else 'at its beginning'
+            raise DataError(f'{begin} damaged {place}: {error.message}.')
 
 
 def _of_record(position: int, serialized: bytes, num_classes: int, fields: Fields) -> Entry:
     example = record_checker.parse_example(serialized)
     # Listed first: reading a missing field adds an empty one.
     keys = tuple(example.features.feature) if example else ()
-    problem = record_checker.field_problem(example, num_classes, fields)
+    entry = Entry(position, fields=keys, problem=record_checker.field_problem(example, num_classes, fields))
     if example is None:
-        return Entry(position, None, None, _NO_BOXES, (), {}, problem)
+        return entry
     feature = example.features.feature
     encoded = feature[fields.image].bytes_list.value
     label = feature[fields.label].int64_list.value
-    box_problem = None if problem else record_checker.box_problem(example)
-    boxes = _NO_BOXES
-    if problem is None and box_problem is None and 'image/object/bbox/ymin' in keys:
-        boxes = np.array([feature[f'image/object/bbox/{corner}'].float_list.value for corner in CORNERS], np.float32).T
-    return Entry(
-        position,
-        encoded[0] if len(encoded) == 1 and encoded[0] else None,
-        label[0] + fields.label_offset if len(label) == 1 else None,
-        boxes,
-        keys,
-        _claimed(feature),
-        problem,
-        box_problem,
+    entry = entry._replace(
+        encoded=encoded[0] if len(encoded) == 1 and encoded[0] else None,
+        label=label[0] + fields.label_offset if len(label) == 1 else None,
+        claimed=_claimed(feature),
+        box_problem=None if entry.problem else record_checker.box_problem(example),
     )
+    if entry.problem or entry.box_problem or 'image/object/bbox/ymin' not in keys:
+        return entry
+    corners = [feature[f'image/object/bbox/{corner}'].float_list.value for corner in CORNERS]
+    return entry._replace(boxes=np.array(corners, np.float32).T)
 
 
 def _claimed(feature: Any) -> Dict[str, Union[int, str]]:
-    claimed: Dict[str, Union[int, str]] = {}
-    for name in ('height', 'width'):
-        numbers = feature[f'image/{name}'].int64_list.value
-        if len(numbers) == 1:
-            claimed[name] = numbers[0]
+    numbers = {name: feature[f'image/{name}'].int64_list.value for name in ('height', 'width')}
+    claimed: Dict[str, Union[int, str]] = {name: values[0] for name, values in numbers.items() if len(values) == 1}
     formats = feature['image/format'].bytes_list.value
-    if len(formats) == 1:
-        claimed['format'] = formats[0].decode(errors='replace')
-    return claimed
+    return {**claimed, 'format': formats[0].decode(errors='replace')} if len(formats) == 1 else claimed
 
 
 def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
@@ -117,31 +120,26 @@ def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> I
     Raises:
       DataError: the shard cannot be read to its end, or is too large for the input pipeline.
     """
-    _check_is_file(path)
-    try:
-        with Shard(path) as shard:
-            problem = size_problem(path, shard.size)
-            if problem:
-                raise DataError(problem)
-            position = 0
-            for sample in shard.everything(label_of(fields.label)):
-                if sample.problem is Problem.LEFT_OUT:
-                    for member in sample.members:
-                        yield Entry(position, None, None, _NO_BOXES, (), {}, None, left_out=shown(member.name))
-                    continue
-                if sample.problem.is_last:
-                    raise DataError(shard.reason(sample))
-                yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
-                position += 1
-    except (tf.errors.OpError, remote.RemoteError) as error:
-        raise DataError(f'cannot be read: {getattr(error, "message", error)}')
+    with _readable(path), Shard(path) as shard:
+        problem = size_problem(path, shard.size)
+        if problem:
+            raise DataError(problem)
+        position = 0
+        for sample in shard.everything(label_of(fields.label)):
+            if sample.problem is Problem.LEFT_OUT:
+                yield from (Entry(position, left_out=shown(member.name)) for member in sample.members)
+                continue
+            if sample.problem.is_last:
+                raise DataError(shard.reason(sample))
+            yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
+            position += 1
 
 
 def _of_sample(position: int, shard: Shard, sample: Sample, num_classes: int, offset: int) -> Entry:
     extensions = [member.extension for member in sample.members if member.key is not None]
     keys = tuple({_IMAGE if each in IMAGE_EXTENSIONS else shown(each) for each in extensions})
     problem = sample.reason[len(sample.prefix) :] or None
-    entry = Entry(position, None, None, _NO_BOXES, keys, {}, problem, prefix=sample.prefix)
+    entry = Entry(position, fields=keys, problem=problem, prefix=sample.prefix)
     if not sample.image:
         return entry
     return entry._replace(
@@ -150,12 +148,6 @@ def _of_sample(position: int, shard: Shard, sample: Sample, num_classes: int, of
         claimed={'format': sample.image.extension},
         problem=record_checker.label_problem(sample.label + offset, num_classes, offset),
     )
-
-
-def _check_is_file(path: str) -> None:
-    kind = irregular_kind(path)
-    if kind:
-        raise DataError(f'cannot be read: it is {kind}.')
 
 
 # By the values of --data_format.

@@ -6,9 +6,10 @@ one inside another. `*`, `?` and `[…]` match within one name, not across folde
 
 import collections
 import fnmatch
+import functools
 import os
 import re
-from typing import Dict, Iterator, List, Sequence, Set
+from typing import Iterator, List, Sequence
 
 from console.messages import shown
 from console.tensorflow_versions import tf
@@ -17,7 +18,7 @@ from data.braces import PatternError, expand
 from data.records import DataError
 
 _NAMED_AT_MOST = 3
-_WILDCARDS = '*?['
+_WILDCARDS = re.compile(r'[*?[]')
 _ROOT = re.compile(r'(?:\w+://[^/]*/|/*)')
 
 
@@ -31,29 +32,66 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
       PatternError: a pattern cannot be expanded.
       RemoteError: access to a folder is denied, or the store cannot be reached.
     """
-    names: Dict[str, Set[str]] = {}
+    given = f'--{flag}={shown(patterns)}'
+
+    @functools.lru_cache(maxsize=None)
+    def names_in(folder: str) -> List[str]:
+        """The names in a folder, none if it does not exist."""
+        try:
+            return sorted({name.rstrip('/') for name in remote.names_in(folder or '.') or ()})
+        except tf.errors.OpError as error:
+            raise DataError(f'--{flag}: {folder} cannot be listed: {error.message}')
+
+    def matching(part: str, folder: str) -> List[str]:
+        names = (name for name in names_in(folder) if name[0] != '.' or part.startswith('.'))
+        return [os.path.join(folder, name) for name in names if fnmatch.fnmatchcase(name, part)]
+
+    def matches(path: str) -> Iterator[str]:
+        """Yields the files that match a path with wildcards, by name. Folders and hidden files do not match."""
+        if '**' in path:
+            raise PatternError(f'--{flag}: {shown(path)}: ** is not supported; write */ for each level of folders.')
+        root = _ROOT.match(path).group()  # type: ignore[union-attr]
+        found, (*folders, last) = [root], path[len(root) :].split('/')
+        for part in folders:
+            if _WILDCARDS.search(part):
+                found = [name for each in found for name in matching(part, each)]
+            else:
+                found = [os.path.join(each, part) for each in found]
+        found = [name for each in found for name in matching(last, each)]
+        # A store has no folders; its listing marks the beginnings of names by a slash.
+        return (each for each in found if remote.is_remote(each) or not os.path.isdir(each))
+
+    def holds(path: str) -> str:
+        """A sentence about the folder of a path without a file."""
+        folder = os.path.dirname(path)
+        if _WILDCARDS.search(folder):
+            return ''
+        kinds = sorted({re.sub(r'\d+', '*', name) for name in names_in(folder)})
+        place = folder or os.getcwd()
+        return f' {place} holds {", ".join(kinds[:5])}.' if kinds else f' {place} is empty or does not exist.'
+
     found: List[str] = []
     missing: List[str] = []
     for pattern in expand(patterns, flag):
         path = located(pattern, folder)
         if not remote.is_remote(path) and os.path.isdir(path):
-            raise DataError(f"--{flag}={shown(patterns)}: {path} is a folder. Name its files: '{path.rstrip('/')}/*'.")
-        if not _has_wildcard(path):
-            is_there = os.path.basename(path) in _names(os.path.dirname(path), names, flag)
+            raise DataError(f"{given}: {path} is a folder. Name its files: '{path.rstrip('/')}/*'.")
+        if not _WILDCARDS.search(path):
+            is_there = os.path.basename(path) in names_in(os.path.dirname(path))
             (found if is_there else missing).append(path)
             continue
-        matches = [*_matches(path, names, flag)]
-        if not matches:
-            raise DataError(f'--{flag}={shown(patterns)}: no file matches {path}.{_holds(path, names, flag)}')
-        found += matches
+        matched = [*matches(path)]
+        if not matched:
+            raise DataError(f'{given}: no file matches {path}.{holds(path)}')
+        found += matched
     if missing:
         raise DataError(
-            f'--{flag}={shown(patterns)}: {len(missing):,} of {len(missing) + len(found):,} files are missing: '
-            f'{_first(missing)}.{_holds(missing[0], names, flag)} Supply them, or name the files that there are.'
+            f'{given}: {len(missing):,} of {len(missing) + len(found):,} files are missing: {_first(missing)}.'
+            f'{holds(missing[0])} Supply them, or name the files that there are.'
         )
     twice = sorted(path for path, count in collections.Counter(found).items() if count > 1)
     if twice:
-        raise DataError(f'--{flag}={shown(patterns)}: names {len(twice):,} files more than once: {_first(twice)}.')
+        raise DataError(f'{given}: names {len(twice):,} files more than once: {_first(twice)}.')
     return found
 
 
@@ -61,55 +99,6 @@ def located(pattern: str, folder: str) -> str:
     """The path of a pattern: relative ones belong to a folder, and `~` is the user's."""
     pattern = os.path.expanduser(pattern)
     return pattern if remote.is_remote(pattern) else os.path.join(folder, pattern)
-
-
-def _has_wildcard(path: str) -> bool:
-    return any(character in path for character in _WILDCARDS)
-
-
-def _matches(path: str, names: Dict[str, Set[str]], flag: str) -> Iterator[str]:
-    """Yields the files that match a path with wildcards, by name. Folders and hidden files do not match."""
-    root = _ROOT.match(path).group()  # type: ignore[union-attr]
-    *folders, last = path[len(root) :].split('/')
-    if '**' in path:
-        raise PatternError(f'--{flag}: {shown(path)}: ** is not supported; write */ for each level of folders.')
-    found = [root]
-    for part in folders:
-        if _has_wildcard(part):
-            found = [os.path.join(each, name) for each in found for name in _matching(part, each, names, flag)]
-        else:
-            found = [os.path.join(each, part) for each in found]
-    for each in found:
-        for name in _matching(last, each, names, flag):
-            # A store has no folders; its listing marks the beginnings of names by a slash, which `_names` removes.
-            if remote.is_remote(each) or not os.path.isdir(os.path.join(each, name)):
-                yield os.path.join(each, name)
-
-
-def _matching(part: str, folder: str, names: Dict[str, Set[str]], flag: str) -> List[str]:
-    in_folder = sorted(_names(folder, names, flag))
-    return [name for name in in_folder if fnmatch.fnmatchcase(name, part) and (name[0] != '.' or part[0] == '.')]
-
-
-def _names(folder: str, names: Dict[str, Set[str]], flag: str) -> Set[str]:
-    """The names in a folder, none if it does not exist; `names` has those of earlier calls."""
-    if folder not in names:
-        try:
-            names[folder] = {name.rstrip('/') for name in remote.names_in(folder or '.') or ()}
-        except tf.errors.OpError as error:
-            raise DataError(f'--{flag}: {folder} cannot be listed: {error.message}')
-    return names[folder]
-
-
-def _holds(path: str, names: Dict[str, Set[str]], flag: str) -> str:
-    """A sentence about the folder of a path without a file."""
-    folder = os.path.dirname(path)
-    if _has_wildcard(folder):
-        return ''
-    present = sorted(_names(folder, names, flag))
-    kinds = sorted({re.sub(r'\d+', '*', name) for name in present})
-    place = folder or os.getcwd()
-    return f' {place} holds {", ".join(kinds[:5])}.' if kinds else f' {place} is empty or does not exist.'
 
 
 def _first(paths: Sequence[str]) -> str:

@@ -110,17 +110,6 @@ class _Lanes(NamedTuple):
         return position // batch * self.width + tf.clip_by_value(position % batch - first, 0, self.width)
 
 
-class _Plan(NamedTuple):
-    """The arguments of `ordered` that each lane needs; `window` is the number of records in a window of a lane."""
-
-    files: _Columns
-    lanes: _Lanes
-    read: Reader
-    seed: int
-    group_buffer: int
-    window: int
-
-
 def ordered(
     files: Sequence[File],
     read: Reader,
@@ -164,13 +153,34 @@ def ordered(
         raise DataError(f'{files[0].path}{" and the other files" if len(files) > 1 else ""}: no records.')
     count = lanes_for(share.batch, share.hosts, total)
     lanes = _Lanes(count, share.batch // count, total)
-    plan = _Plan(columns, lanes, read, seed, group_buffer, -(-record_buffer // count))
+    # Of a lane.
+    window = -(-record_buffer // count)
     first_step = step - step % steps
 
     def records_of_lane(lane: tf.Tensor) -> tf.data.Dataset:
         first_epoch = (first_step * share.batch + lane * lanes.width) // total
         epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
-        return epochs.flat_map(lambda epoch: _records_of_epoch(plan, lane, epoch, first_step * lanes.width))
+        return epochs.flat_map(lambda epoch: records_of_epoch(lane, epoch))
+
+    def records_of_epoch(lane: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
+        before = lanes.before(epoch * total)
+        counts = lanes.before((epoch + 1) * total) - before
+        begin = tf.cumsum(counts, exclusive=True)[lane]
+        skipped = tf.maximum(first_step * lanes.width - before[lane], 0)
+        # Those that are skipped in the first window are read, because they determine its order.
+        passed = skipped // window * window if window else skipped
+        order = _group_order(seed, epoch, total, group_buffer)
+        spans = _spans(columns, order, begin + passed, begin + counts[lane])
+        dataset = tf.data.Dataset.from_tensor_slices(spans).flat_map(numbered)
+        if window > 1:
+            dataset = _shuffled(dataset, window, seed, epoch, begin + passed).skip(skipped - passed)
+        return dataset.map(lambda number, record: (record, key_of(seed, epoch, number)))
+
+    def numbered(
+        path: tf.Tensor, size: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, first: tf.Tensor
+    ) -> tf.data.Dataset:
+        records = read(path, size)
+        return records.skip(skip).concatenate(_missing(path, records)).take(take).enumerate(first)
 
     own = count // share.hosts
     # Not Dataset.interleave: its threads in TensorFlow 1.15 outlive it, and crash when the session is closed.
@@ -178,28 +188,6 @@ def ordered(
         records_of_lane, own, steps * lanes.width, False, buffer_output_elements=lanes.width, prefetch_input_elements=0
     )
     return tf.data.Dataset.range(share.host * own, (share.host + 1) * own).apply(interleave)
-
-
-def _records_of_epoch(plan: _Plan, lane: tf.Tensor, epoch: tf.Tensor, taken: tf.Tensor) -> tf.data.Dataset:
-    """The records of a lane in an epoch with their keys, after the first `taken` of the lane in all epochs."""
-    total = plan.lanes.records
-    before = plan.lanes.before(epoch * total)
-    counts = plan.lanes.before((epoch + 1) * total) - before
-    begin = tf.cumsum(counts, exclusive=True)[lane]
-    skipped = tf.maximum(taken - before[lane], 0)
-    # Those that are skipped in the first window are read, because they determine its order.
-    read = skipped // plan.window * plan.window if plan.window else skipped
-    order = _group_order(plan.seed, epoch, total, plan.group_buffer)
-    spans = _spans(plan.files, order, begin + read, begin + counts[lane])
-
-    def numbered(path: tf.Tensor, size: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, first: tf.Tensor) -> Reader:
-        records = plan.read(path, size)
-        return records.skip(skip).concatenate(_missing(path, records)).take(take).enumerate(first)
-
-    dataset = tf.data.Dataset.from_tensor_slices(spans).flat_map(numbered)
-    if plan.window > 1:
-        dataset = _shuffled(dataset, plan.window, plan.seed, epoch, begin + read).skip(skipped - read)
-    return dataset.map(lambda number, record: (record, key_of(plan.seed, epoch, number)))
 
 
 def _missing(path: tf.Tensor, records: tf.data.Dataset) -> tf.data.Dataset:

@@ -22,8 +22,7 @@ UNREADABLE = 'damaged: its fields cannot be read.'
 _NAN_BOXES = 'bounding boxes with NaN: image/object/bbox/* must be fractions of the image.'
 # Records between two progress messages of a search.
 _PROGRESS_EVERY = 10000
-# Keys in a message, and characters of all of them together; the same for those that look like what is wanted.
-_LISTED_AT_MOST = 20
+# Characters of the keys in a message, and of those that look like what is wanted.
 _LONGEST_LIST, _LONGEST_FLAGS = 180, 60
 _LONGEST_TEXT = 30
 _PLURALS = {'bytes_list': 'texts', 'int64_list': 'whole numbers', 'float_list': 'floats'}
@@ -125,19 +124,16 @@ def _no_image(fields: Fields) -> str:
 
 def described(example: tf.train.Example) -> str:
     """Sentences with the keys of a record and their values, and with the flags for those of an image and a label."""
-    features = sorted(example.features.feature.items())
-    if not features:
+    kinds = [(key, *_kind_of(feature)) for key, feature in sorted(example.features.feature.items())]
+    if not kinds:
         return 'The record has no keys.'
-    kinds = [(key, *_kind_of(feature)) for key, feature in features]
-    listed = shown(', '.join(f'{shown(key)} ({kind})' for key, kind, _ in kinds[:_LISTED_AT_MOST]), _LONGEST_LIST)
-    more = len(kinds) - _LISTED_AT_MOST
-    texts = [f'The record has the keys {listed}{f" and {more:,} more" if more > 0 else ""}.']
-    images = [key for key, _, looks_like in kinds if looks_like == 'image_key']
-    numbers = [key for key, _, looks_like in kinds if looks_like == 'label_key']
-    named = [key for key in numbers if _LABEL_NAMES.search(key)]
-    for what, flag, keys in (('an image', 'image_key', images), ('a label', 'label_key', named or numbers)):
+    listed = ', '.join(f'{shown(key)} ({kind})' for key, kind, _ in kinds)
+    texts = [f'The record has the keys {shown(listed, _LONGEST_LIST)}.']
+    images, numbers = ([key for key, _, flag in kinds if flag == each] for each in ('image_key', 'label_key'))
+    labels = [key for key in numbers if _LABEL_NAMES.search(key)] or numbers
+    for what, flag, keys in (('an image', 'image_key', images), ('a label', 'label_key', labels)):
         if keys:
-            flags = ' or '.join(f'--{flag}={shown(key)}' for key in keys[:_LISTED_AT_MOST])
+            flags = ' or '.join(f'--{flag}={shown(key)}' for key in keys)
             texts.append(f'{shown(flags, _LONGEST_FLAGS)} looks like {what}.')
     if not images:
         texts.append('None holds the bytes of a JPEG, PNG or GIF file; other images must be encoded as one first.')

@@ -4,7 +4,6 @@
 """
 
 import concurrent.futures
-import functools
 import os
 import re
 from typing import Callable, List, Optional, Sequence
@@ -118,22 +117,13 @@ def sizes_of(paths: Sequence[str]) -> List[int]:
 
 
 def count_each(paths: Sequence[str], count: Callable[[str], int]) -> List[int]:
-    """Counts the records of several files in parallel, each with `count`; raises DataError or RemoteError.
-
-    Counts are cached for as long as a file's size stays the same.
-    """
+    """Counts the records of several files in parallel, each with `count`; raises DataError or RemoteError."""
 
     def count_one(path: str) -> int:
         try:
-            return _cached_count(count, path, remote.size(path))
+            return count(path)
         except (OSError, tf.errors.OpError) as error:
             raise DataError(f'{path}: cannot be read: {error}')
 
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         return [*pool.map(count_one, paths)]
-
-
-@functools.lru_cache(maxsize=None)
-def _cached_count(count: Callable[[str], int], path: str, size: int) -> int:
-    """Counts records; the size is part of the cache's key, so that a file whose size changes is counted again."""
-    return count(path)

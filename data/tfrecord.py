@@ -4,10 +4,12 @@ Files that are compressed with gzip or zlib are recognized by their first bytes,
 """
 
 import concurrent.futures
+import functools
+import zlib
 from typing import Callable, Sequence, Tuple
 
 from console.tensorflow_versions import tf
-from data import compression, remote
+from data import remote
 
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.
 LENGTH_BYTES = 8
@@ -17,12 +19,25 @@ OTHER_END = (
     'it anew without compression'
 )
 _THREADS = 32
+GZIP, ZLIB = 'GZIP', 'ZLIB'
+# The size of a gzip file's content is known modulo this number (RFC 1952, 2.3.1: ISIZE).
+SIZE_MODULUS = 1 << 32
+_HEAD_BYTES, _PIECE = 12, 1 << 16
+# For zlib's functions.
+_WINDOW_BITS = {ZLIB: zlib.MAX_WBITS, GZIP: zlib.MAX_WBITS + 16}
 
 
 def compression_of(path: str) -> str:
-    """The compression of a record file, as `compression.kind_of`; a record's length may look like one."""
-    head = compression.head_of(path)
-    return '' if has_length(head) else compression.kind_of(head)
+    """The compression of a record file, as TensorFlow names it: `GZIP`, `ZLIB`, or '' for neither."""
+    head = head_of(path)
+    # The length of the first record may look like a compression.
+    if has_length(head):
+        return ''
+    if head.startswith(b'\x1f\x8b'):
+        return GZIP
+    # RFC 1950, 2.2: the method deflate, a window of up to 32 KiB, no dictionary, and a checksum of the two bytes.
+    is_zlib = len(head) > 1 and head[0] & 0x8F == 8 and not head[1] & 0x20 and int.from_bytes(head[:2], 'big') % 31 == 0
+    return ZLIB if is_zlib else ''
 
 
 def has_length(head: bytes) -> bool:
@@ -41,6 +56,35 @@ def _masked_crc32c(content: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+def head_of(path: str) -> bytes:
+    """The first bytes of a file; raises RemoteError, or tf.errors.OpError for a local file."""
+    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+        return file.read(_HEAD_BYTES)
+
+
+def content_bytes(path: str, kind: str) -> int:
+    """The size of a file's content, modulo `SIZE_MODULUS`; -1 if it is damaged, or has more data after its end."""
+    if not kind:
+        return remote.size(path) % SIZE_MODULUS
+    stream, count = zlib.decompressobj(_WINDOW_BITS[kind]), 0
+    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+        try:
+            for piece in iter(functools.partial(file.read, _PIECE), b''):
+                count += len(stream.decompress(piece))
+        except zlib.error:
+            return -1
+    return count % SIZE_MODULUS if stream.eof and not stream.unused_data else -1
+
+
+def claimed_bytes(path: str, kind: str) -> int:
+    """The size of a file's content as its end claims; of a zlib file, which does not claim it, `content_bytes`."""
+    if kind != GZIP:
+        return content_bytes(path, kind)
+    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+        file.seek(max(0, remote.size(path) - 4))
+        return int.from_bytes(file.read(4), 'little')
+
+
 def reader(
     any_path: str, buffer_size: int, paths: Sequence[str] = ()
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
@@ -53,7 +97,7 @@ def reader(
     """
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         kinds = [*pool.map(compression_of, paths)]
-        sizes = [*pool.map(compression.claimed_bytes, paths, kinds)] if any(kinds) else []
+        sizes = [*pool.map(claimed_bytes, paths, kinds)] if any(kinds) else []
 
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         # TensorFlow clears the whole buffer before each read, which may take longer than reading a small file.
@@ -77,14 +121,14 @@ def read_to_the_end(
     """The same records, with an error at the end if they have fewer bytes than their file, or than its content.
 
     On s3://, TensorFlow treats a read that is denied half-way as the end of the file, and an unreadable file as empty.
-    The size is that of the content in bytes, modulo `compression.SIZE_MODULUS`; `fault` is the message of the error.
+    The size is that of the content in bytes, modulo `SIZE_MODULUS`; `fault` is the message of the error.
     """
     end = tf.data.Dataset.from_tensors((True, ''))
     marked = serialized.map(lambda record: (False, record)).concatenate(end)
 
     def count(read: tf.Tensor, element: Tuple[tf.Tensor, tf.Tensor]) -> Tuple[tf.Tensor, Tuple[tf.Tensor, tf.Tensor]]:
         is_end, record = element
-        differs = tf.not_equal((read - tf.cast(size, tf.int64)) % compression.SIZE_MODULUS, 0)
+        differs = tf.not_equal((read - tf.cast(size, tf.int64)) % SIZE_MODULUS, 0)
         whole = tf.logical_not(tf.logical_and(is_end, differs))
         with tf.control_dependencies([tf.Assert(whole, [path, fault, read, 'of', size])]):
             read += FRAME_BYTES + tf.cast(tf.strings.length(record), tf.int64)

@@ -83,20 +83,8 @@ VALID: Dict[str, Dict[str, Any]] = {
     'results.jsonl': {**EVALUATION._asdict(), 'changed': ['a: 1 -> 2']},
 }
 WRONG: Tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0.5,
-    10**400,
-    float('nan'),
-    '',
-    'x\n',
-    '\ud800',
-    [],
-    [None],
-    ['a'],
-    {},
-    {'a': None},
+    *(None, True, -1, 0.5, 10**400, float('nan'), '', 'x\n', '\ud800'),
+    *([], [None], ['a'], {}, {'a': None}),
 )
 
 
@@ -146,13 +134,6 @@ def test_claim_from_the_future__is_a_fault_of_a_clock(ahead: float, is_wrong: bo
     assert (clock in str(found.value)) == is_wrong and ('its lock expires in' in str(found.value)) != is_wrong
 
 
-@pytest.mark.parametrize('records', ['1' + '0' * 40, '-1', '10', '"7"', 'null', '7.0', 'Infinity'])
-def test_impossible_record_counts__are_counted_again(records: str, tmp_path: Any) -> None:
-    (tmp_path / '.records.json').write_text(f'{{"file": {{"bytes": 9, "records": {records}}}}}')
-    _counted(str(tmp_path))
-    assert json.loads((tmp_path / '.records.json').read_text()) == {'file': {'bytes': 9, 'records': 7}}
-
-
 @pytest.mark.parametrize('value', ['{{', '[]', 'null', '"a"', '{"cluster": 5}', '{"task": 3}', '[' * 100_000])
 def test_tf_config__is_named_if_tensorflow_cannot_use_it(value: str, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv('TF_CONFIG', value)
@@ -173,12 +154,10 @@ def _npz(path: pathlib.Path, change: Callable[[bytes], bytes]) -> None:
 
 NPZ: Tuple[Callable[[bytes], bytes], ...] = (
     lambda content: content.replace(b'(2, 3), }           ', b'(1125899906842624,) }'),
-    lambda content: content.replace(b'(2, 3)', b'(2, -)'),
     lambda content: content.replace(b'(2, 3)', b'[2, 3]'),
     lambda content: content.replace(b'(2, 3)', b'((((('),
     lambda content: content.replace(b"'<f4'", b"'\xff\xff4'"),
     lambda content: content.replace(b"'<f4'", b"'|O'  "),
-    lambda content: content.replace(b'{', b'\x00'),
     lambda content: content[:8] + b'\xff\xff' + content[10:],
     lambda content: content[:-5],
     lambda content: b'',

@@ -16,7 +16,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import steps_of
 from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.run.slow_averages import warnings_of
-from tests.data.test_file_patterns import touched
+from tests.data.test_sources import touched
 from tests.data.written_records import written
 from tests.support.foreign_records import write_foreign
 from tests.support.photos import Photo
@@ -60,9 +60,7 @@ def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> Non
         f'--num_classes=2: the data set in {folder} has 3 classes, including the background. Give at least that many, '
         'or leave the flag out.'
     )
-
-
-def test_fit_to_data_set__takes_more_classes_than_the_preset_has(folder: str) -> None:
+    # More classes than the preset has.
     dataclasses.replace(MINE, num_classes=12, class_names=[*map(str, range(12))]).write(folder)
     assert fitted('--preset=digits', f'--data_dir={folder}').num_classes == 12
 
@@ -91,26 +89,14 @@ def test_description_of__is_none_for_fake_images(folder: str) -> None:
     assert data_set.description_of(dataclasses.replace(config, use_data='fake')) is None
 
 
-@pytest.mark.parametrize(
-    ('arguments', 'makes'),
-    [
-        ([], True),
-        (['--data_dir=mine'], False),
-        # The folder that the preset names.
-        (['--data_dir=runs/digits_data'], False),
-        (['--use_data=fake'], False),
-    ],
-)
-def test_makes_digits__for_the_folder_of_the_preset_alone(
-    arguments: List[str], makes: bool, tmp_path: Any, monkeypatch: Any
+def test_makes_digits__for_the_folder_of_the_preset_alone_and_once(
+    digits_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert data_set.makes_digits(command_line('--preset=digits', *arguments)) == makes
-    assert not data_set.makes_digits(command_line(*arguments))
-
-
-def test_makes_digits__once(digits_dir: str, tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
+    assert data_set.makes_digits(command_line('--preset=digits')) and not data_set.makes_digits(command_line())
+    # The last one is the folder that the preset names.
+    for others in ('--data_dir=mine', '--use_data=fake', '--train_files=train/*', '--data_dir=runs/digits_data'):
+        assert not data_set.makes_digits(command_line('--preset=digits', others))
     os.mkdir('runs')
     os.symlink(digits_dir, 'runs/digits_data')
     assert not data_set.makes_digits(command_line('--preset=digits'))
@@ -133,11 +119,8 @@ def test_check_files__each_host_has_records_of_its_own(folder: str) -> None:
     data_set.check_files(config, 'train', [full, full, empty, empty])
     with pytest.raises(DataError, match=f'^{empty} and the other files: no records'):
         data_set.check_files(config, 'train', [full, empty, full, empty])
-    # In evaluation, a host without images feeds padding.
+    # In evaluation, a host without images feeds padding; but there must be some.
     data_set.check_files(config, 'validation', [full, empty])
-
-
-def test_check_data__refuses_files_without_records(folder: str) -> None:
     write_records(folder, 'validation', [])
     with pytest.raises(DataError, match='validation-00000-of-00001: no records'):
         data_set.check_data(Config(use_tpu=False, data_dir=folder))
@@ -161,15 +144,13 @@ def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> 
 @pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
 def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: int, notes: int, folder: str) -> None:
     # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
-    config = Config(
-        data_dir=folder,
-        seed=3,
-        tpu=f'emulated:{cores}x{hosts}',
-        num_shards=cores,
-        train_batch_size=48,
-        eval_batch_size=cores,
-        num_train_images=1000,
-    )
+    sizes: Dict[str, Any] = {
+        'num_shards': cores,
+        'train_batch_size': 48,
+        'eval_batch_size': cores,
+        'num_train_images': 1000,
+    }
+    config = Config(data_dir=folder, tpu=f'emulated:{cores}x{hosts}', **sizes)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
         found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
@@ -229,7 +210,6 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
     monkeypatch.chdir(foreign)
     patterns = ['--train_files=train/*', '--eval_files=val/*']
     # Not relative to the folder of the digits, which are not made.
-    assert not data_set.makes_digits(flags.parse(['program', '--preset=digits', *patterns]))
     assert sizes(fitted('--preset=digits', *patterns)) == [5, 4, 11]
     assert fitted('--preset=own_images', *patterns, '--num_classes=3').train_batch_size == 4
     with pytest.raises(
@@ -251,6 +231,11 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
         (['--data_format=tar', '--image_key=txt'], ConfigError, '--image_key=txt: is for TFRecord files'),
         (['--label_offset=0.5'], ConfigError, '--label_offset.*must be a whole number'),
         (['--use_data=fake', '--train_files=x'], ConfigError, '--train_files=x: has no effect with --use_data=fake'),
+        (
+            ['--data_dir=train', '--preset=own_images'],
+            ConfigError,
+            r'has no dataset\.json\. Make the data set with inc',
+        ),
         (['--data_dir=.', '--train_files=empty/*'], DataError, '--train_files=empty/[*]: no records'),
         (['--data_dir=.', '--train_files=void/*'], DataError, '--train_files=void/[*]: no file matches'),
     ],
@@ -278,15 +263,6 @@ def test_check_data__of_the_keys(photos: List[Photo], tmp_path: pathlib.Path) ->
     data_set.check_data(fitted(*flags_of, '--max_bad_records=1'))
 
 
-# Steps that follow from epochs.
-@pytest.mark.parametrize(
-    ('epochs', 'images', 'batch', 'steps'),
-    [(10, 1280000, 4096, 3125), (1, 1280000, 4096, 313), (0.1, 1000, 10, 10), (0.5, 3, 8, 1), (3, 7, 7, 3)],
-)
-def test_steps_of__rounds_up(epochs: float, images: int, batch: int, steps: int) -> None:
-    assert steps_of(epochs, images, batch) == steps
-
-
 def fitted_steps(*arguments: str) -> Tuple[int, int]:
     # 1,000 fake images.
     always = ('--use_tpu=False', '--use_data=fake', '--num_train_images=1000', '--train_batch_size=30')
@@ -294,7 +270,8 @@ def fitted_steps(*arguments: str) -> Tuple[int, int]:
     return config.train_steps, config.train_steps_per_eval
 
 
-def test_fit_to_data_set__computes_the_steps() -> None:
+def test_fit_to_data_set__computes_the_steps(digits_dir: str) -> None:
+    assert [steps_of(*each) for each in ((0.1, 1000, 10), (0.5, 3, 8), (3, 7, 7))] == [10, 1, 3]
     # 33.3 steps per epoch.
     assert fitted_steps('--train_epochs=2', '--epochs_per_eval=0.5') == (67, 17)
     assert fitted_steps('--train_epochs=2', '--train_steps_per_eval=5') == (67, 5)
@@ -302,11 +279,8 @@ def test_fit_to_data_set__computes_the_steps() -> None:
     assert fitted_steps('--preset=cifar10_stream') == (334, 34)
     assert fitted_steps('--preset=cifar10_stream', '--train_steps=7') == (7, 34)
     assert fitted_steps('--preset=cifar10_stream', '--train_steps_per_eval=5') == (334, 5)
-
-
-def test_fit_to_data_set__takes_the_number_of_images_from_the_data_set(digits_dir: str) -> None:
-    config = fitted('--preset=own_images', f'--data_dir={digits_dir}', '--train_epochs=2')
     # 1,438 digits in batches of 32: 89.9 steps; four evaluations.
+    config = fitted('--preset=own_images', f'--data_dir={digits_dir}', '--train_epochs=2')
     assert (config.train_steps, config.train_steps_per_eval) == (90, 23)
 
 
@@ -319,18 +293,17 @@ def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
     assert config.train_steps == 2247
 
 
-@pytest.mark.parametrize('wrong', ['--train_epochs=inf', '--train_epochs=nan', '--epochs_per_eval=-1'])
-def test_parse__refuses_epochs_that_are_no_number_above_0(wrong: str) -> None:
-    with pytest.raises(ConfigError, match=wrong.split('=')[0]):
-        flags.parse(['main', '--use_tpu=False', wrong])
-
-
 @pytest.mark.parametrize(
-    ('steps', 'epochs'), [('train_steps', 'train_epochs'), ('train_steps_per_eval', 'epochs_per_eval')]
+    ('arguments', 'message'),
+    [
+        (['--train_epochs=inf'], '--train_epochs'),
+        (['--epochs_per_eval=-1'], '--epochs_per_eval'),
+        (['--train_steps=9', '--train_epochs=2'], '--train_epochs=2.0: replaces --train_steps.* here --train_steps=9'),
+    ],
 )
-def test_parse__refuses_both(steps: str, epochs: str) -> None:
-    with pytest.raises(ConfigError, match=f'--{epochs}=2.0: replaces --{steps}.* here --{steps}=9. Leave out one'):
-        flags.parse(['main', '--use_tpu=False', f'--{steps}=9', f'--{epochs}=2'])
+def test_parse__refuses_epochs(arguments: List[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        flags.parse(['main', '--use_tpu=False', *arguments])
 
 
 def test_from_json__reads_the_step_lines_of_earlier_versions() -> None:
@@ -377,11 +350,6 @@ def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: path
 def test_own_images__statistics_average_over_1280_images(train: int, batch: int, decay: float, tmp_path: Any) -> None:
     config = of_images(tmp_path, train, 1)
     assert (config.train_batch_size, config.batch_norm_decay) == (batch, decay)
-
-
-def test_own_images__need_a_description(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigError, match=r'has no dataset\.json\. Make the data set with inception-v3 from-folder'):
-        fitted('--preset=own_images', f'--data_dir={tmp_path}', '--model_dir=unused')
 
 
 @pytest.mark.parametrize('network', ['resnet50', 'revnet38'])

@@ -10,18 +10,14 @@ from inception_v3.config import Config
 from inception_v3.input.fake_data import fake_images
 from tests.support.pipelines import Batch, read
 
+CONFIG = Config(
+    use_data='fake', use_tpu=False, num_train_images=20, num_eval_images=13, num_classes=7, height=75, width=80
+)
+
 
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
 def test_fake_images__differ_and_have_all_labels(preprocessing: str) -> None:
-    config = Config(
-        use_data='fake',
-        use_tpu=False,
-        num_eval_images=30,
-        num_classes=11,
-        height=75,
-        width=80,
-        preprocessing=preprocessing,
-    )
+    config = dataclasses.replace(CONFIG, num_eval_images=30, num_classes=11, preprocessing=preprocessing)
     (images, labels), *rest = read(config, False, 30)
     assert not rest
     assert images.shape == (30, 75, 80, 3)
@@ -31,11 +27,6 @@ def test_fake_images__differ_and_have_all_labels(preprocessing: str) -> None:
     assert low <= images.min() < 0.9 * low and 0.9 * high < images.max() <= high
     # Training repeats without end.
     assert len(read(dataclasses.replace(config, num_train_images=20), True, 15, batches=4)) == 4
-
-
-CONFIG = Config(
-    use_data='fake', use_tpu=False, num_train_images=20, num_eval_images=13, num_classes=7, height=75, width=80
-)
 
 
 def first_images(count: int, step: int = 0, is_training: bool = True, config: Config = CONFIG) -> Batch:

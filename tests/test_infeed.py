@@ -130,16 +130,8 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
     photo_dir: str, is_training: bool, transpose: bool
 ) -> None:
     # With a seed, both pipelines draw the same distortions.
-    config = Config(
-        data_dir=photo_dir,
-        use_tpu=False,
-        num_classes=6,
-        height=80,
-        width=90,
-        transfer='uint8',
-        transpose_enabled=transpose,
-        seed=1,
-    )
+    sizes = {'num_classes': 6, 'height': 80, 'width': 90}
+    config = dataclasses.replace(CONFIG, data_dir=photo_dir, transpose_enabled=transpose, seed=1, **sizes)
     floats = dataclasses.replace(config, transfer='float')
     batches = []
     for each in (config, floats):

@@ -92,13 +92,13 @@ def compress(paths: Sequence[str]) -> None:
                 writer.write(record)
 
 
-def nodes(config: Config, kind: str) -> List[Any]:
-    """The operations of a kind, as 1.15 names it, in the training pipeline and its functions."""
+def kinds_of_nodes(config: Config) -> List[str]:
+    """The kinds of the operations, as 1.15 names them, in the training pipeline and its functions."""
     with tf.Graph().as_default() as graph:
         tf.data.make_initializable_iterator(InputPipeline(True, config)({'batch_size': 4}))
         definition = graph.as_graph_def()
     scopes = [definition.node, *(function.node_def for function in definition.library.function)]
-    return [node for scope in scopes for node in scope if type_in_1_15(node.op) == kind]
+    return [type_in_1_15(node.op) for scope in scopes for node in scope]
 
 
 @pytest.mark.parametrize('seed', [None, 3])
@@ -122,7 +122,10 @@ def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, t
         plain, compressed = session.run([iterator.get_next() for iterator in each])
     for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compressed)):
         assert one.tolist() == other.tolist()
-    assert not nodes(dataclasses.replace(config, data_dir=str(data_dir)), 'PyFunc')
+    kinds = {*kinds_of_nodes(dataclasses.replace(config, data_dir=str(data_dir)))}
+    # Unlike those of this operation, the threads of Dataset.interleave outlive it: see below.
+    unwanted = {'InterleaveDataset', *(f'ParallelInterleaveDatasetV{number}' for number in (2, 3, 4))}
+    assert 'ParallelInterleaveDataset' in kinds and not kinds & {'PyFunc', *unwanted}
 
 
 def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
@@ -132,13 +135,10 @@ def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
             seen += [image.tobytes() for image in images[labels >= 0]]
     # All images differ, so each image came once.
     assert len(seen) == len(set(seen)) == 359
-
-
-def test_hosts__need_a_file_each(photo_dir: str) -> None:
-    pipeline = InputPipeline(True, Config(use_tpu=False, data_dir=photo_dir))
-    pipeline.storage(1, 2)
-    with pytest.raises(records.DataError, match='2 train files for 3 TPU hosts'):
-        pipeline.storage(1, 3)
+    pipeline, files = InputPipeline(True, small_config), len(records.find_shards(small_config.data_dir, 'train'))
+    pipeline.storage(files - 1, files)
+    with pytest.raises(records.DataError, match=f'{files} train files for {files + 1} TPU hosts'):
+        pipeline.storage(files, files + 1)
 
 
 def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypatch: Any) -> None:
@@ -175,23 +175,15 @@ def test_order__is_relaxed_in_training_without_a_seed(
         assert sloppy.dtype == tf.bool and tf.get_static_value(sloppy) == any_order
 
 
-def test_training__shuffles_differently_in_each_run_without_a_seed(small_config: Config) -> None:
-    InputPipeline(True, small_config)({'batch_size': 4})
-    shuffles = operations_of('ShuffleDataset')
+def test_training__has_threads_per_image_and_no_tuning_and_other_seeds_in_each_run(small_config: Config) -> None:
+    dataset = InputPipeline(True, small_config)({'batch_size': 4})
+    options = dataset.options()
+    assert threads_of(options).max_intra_op_parallelism == 1
     # Two seeds of 0: TensorFlow draws others in each session.
+    shuffles = operations_of('ShuffleDataset')
     assert [[tf.get_static_value(seed) for seed in o.inputs[2:4]] for o in shuffles] == [[0, 0]] * 2
-
-
-def test_threads__work_on_an_image_each(small_config: Config) -> None:
-    dataset = InputPipeline(True, small_config)({'batch_size': 4})
-    assert threads_of(dataset.options()).max_intra_op_parallelism == 1
-
-
-def test_autotuning__is_off(small_config: Config) -> None:
-    dataset = InputPipeline(True, small_config)({'batch_size': 4})
     # 1.15 adds the data set that tunes when the iterator is made.
     tf.data.make_initializable_iterator(dataset)
-    options = dataset.options()
     is_on = options.autotune.enabled if hasattr(options, 'autotune') else bool(operations_of('ModelDataset'))
     assert is_on is False
 
@@ -273,8 +265,8 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
     monkeypatch.setattr(order, 'ordered', lambda *arguments: given.append(arguments))
     changes = {'seed': 3, 'initial_shuffle_buffer_size': 17, 'followup_shuffle_buffer_size': 19}
     InputPipeline(True, dataclasses.replace(small_config, train_batch_size=32, **changes)).storage(2, 4)
-    ((files, _, seed, _, share, group_buffer, record_buffer, steps),) = given
-    assert (seed, share, group_buffer, record_buffer, steps) == (3, (32, 2, 4), 17, 19, 1)
+    ((files, _, seed, _, *others),) = given
+    assert (seed, *others) == (3, (32, 2, 4), 17, 19, 1)
     # The files of all hosts.
     assert sum(file.records for file in files) == 1438
 
@@ -292,15 +284,6 @@ def test_seed__resumes_after_the_records_of_the_completed_steps(hosts: int, skip
         (all_records, all_keys), (later_records, later_keys) = session.run([begin, iterator.get_next()])
     assert all_records[skipped:].tolist() == later_records.tolist()
     assert all_keys[skipped:].tolist() == later_keys.tolist()
-
-
-@pytest.mark.parametrize('seed', [None, 5])
-def test_storage__reads_files_with_threads_that_end_with_their_session(seed: Any, small_config: Config) -> None:
-    config = dataclasses.replace(small_config, seed=seed)
-    # Unlike those of this operation, the threads of Dataset.interleave outlive it: see the next test.
-    assert nodes(config, 'ParallelInterleaveDataset')
-    unwanted = ('InterleaveDataset', *(f'ParallelInterleaveDatasetV{number}' for number in (2, 3, 4)))
-    assert not any(nodes(config, kind) for kind in unwanted)
 
 
 # Opens and closes sessions while the threads of the storage phase run.
@@ -332,23 +315,26 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
     assert subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
 
+_MEMORY_OF_SHARDS = """
+import sys
+from console.tensorflow_versions import tf
+from benchmarks.measurement import peak_bytes
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+config = Config(use_tpu=False, data_dir=sys.argv[1], data_format='tar', followup_shuffle_buffer_size=1)
+samples = tf.data.make_one_shot_iterator(InputPipeline(True, config).storage().batch(16)).get_next()
+with tf.Session() as session:
+    session.run(tf.zeros([]))
+    before = peak_bytes()
+    for _ in range(100):
+        session.run(samples)
+print(peak_bytes() - before)
+"""
+
+
 @pytest.mark.program
 def test_storage__reads_large_tar_shards_within_256_mebibytes(tmp_path: Any) -> None:
     """Measures a process that reads shards of the published 216 MB, eight at a time."""
-    program = (
-        'import sys\nfrom console.tensorflow_versions import tf\n'
-        'from benchmarks.measurement import peak_bytes\n'
-        'from inception_v3.config import Config\n'
-        'from inception_v3.input_pipeline import InputPipeline\n'
-        'config = Config(use_tpu=False, data_dir=sys.argv[1], data_format="tar", followup_shuffle_buffer_size=1)\n'
-        'samples = tf.data.make_one_shot_iterator(InputPipeline(True, config).storage().batch(16)).get_next()\n'
-        'with tf.Session() as session:\n'
-        '    session.run(tf.zeros([]))\n'
-        '    before = peak_bytes()\n'
-        '    for _ in range(100):\n'
-        '        session.run(samples)\n'
-        'print(peak_bytes() - before)\n'
-    )
     first = str(tmp_path / 'train-00000.tar')
     image = b'\xff\xd8' + bytes(range(256)) * 420
     with tarfile.open(first, 'w') as archive:
@@ -360,6 +346,6 @@ def test_storage__reads_large_tar_shards_within_256_mebibytes(tmp_path: Any) -> 
     for shard in range(1, 12):
         os.link(first, str(tmp_path / f'train-{shard:05d}.tar'))
     output = subprocess.run(
-        [sys.executable, '-c', program, str(tmp_path)], stdout=subprocess.PIPE, check=True, text=True
+        [sys.executable, '-c', _MEMORY_OF_SHARDS, str(tmp_path)], stdout=subprocess.PIPE, check=True, text=True
     )
     assert int(output.stdout.split()[-1]) < 256 << 20

@@ -57,6 +57,9 @@ def test_parse__refuses_labels_beyond_num_classes(
         else:
             with pytest.raises(tf.errors.InvalidArgumentError, match='label out of range'):
                 session.run(encoded)
+    records = [photo_example(photos[0]._replace(label=each)).SerializeToString() for each in (2, 6, 5, -3)]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r'label out of range:\]? \[6 -3\]'):
+        evaluate(RecordPreprocessing(False, config).parse(tf.constant(records))[2])
 
 
 @pytest.mark.parametrize(('is_training', 'use', 'boxes'), [(True, True, 2), (True, False, 0), (False, True, 0)])
@@ -133,10 +136,3 @@ def test_use_annotated_bbox__needs_no_groups(config: Config, photos: List[Photo]
         dataset = tf.data.Dataset.from_tensor_slices((records, keys))
         images, _ = all_of(InputPipeline(True, config).preprocessing(dataset))
     assert images.shape == (3, 75, 80, 3)
-
-
-def test_parse__of_a_group_names_the_labels_out_of_range(config: Config, photos: List[Photo]) -> None:
-    labels = (2, 6, 5, -3)
-    records = [photo_example(photos[0]._replace(label=label)).SerializeToString() for label in labels]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r'label out of range:\]? \[6 -3\]'):
-        evaluate(RecordPreprocessing(False, config).parse(tf.constant(records))[2])

@@ -25,41 +25,28 @@ def _arguments() -> argparse.Namespace:
     # The source, with the names and the defaults of a run's flags.
     add = parser.add_argument
     add('data_dir', nargs='?', default='', help='the folder of the data set; local, gs:// or s3://')
-    add(
-        '--data_format',
-        choices=['tfrecord', 'tar'],
-        default='tfrecord',
-        help='format of the files (default: tfrecord)',
-    )
+    formats = ['tfrecord', 'tar']
+    add('--data_format', choices=formats, default='tfrecord', help='format of the files (default: tfrecord)')
     for flag, kind in (('train_files', 'training'), ('eval_files', 'validation')):
         add(f'--{flag}', default='', metavar='PATTERNS', help=f'the {kind} files, such as NAME-{{000..639}}.tar')
     image, label = 'image/encoded', 'image/class/label'
     add('--image_key', default=image, help=f'key of the encoded image in TFRecords (default: {image})')
-    add(
-        '--label_key',
-        default=label,
-        help=f'key of the label in TFRecords (default: {label}); in tar, its extension or json:KEY',
-    )
+    in_tar = 'in tar, its extension or json:KEY'
+    add('--label_key', default=label, help=f'key of the label in TFRecords (default: {label}); {in_tar}')
     add('--label_offset', type=int, default=0, help='number to add to each label (default: 0)')
     add('--json', action='store_true', help='print the complete report as JSON')
     decoding = parser.add_mutually_exclusive_group()
-    decoding.add_argument(
-        '--decode', action='store_true', default=True, help='decode every image, to find damage inside it (default)'
-    )
-    decoding.add_argument(
-        '--nodecode', action='store_false', dest='decode', help='read only the headers of images, which is faster'
-    )
+    every = 'decode every image, to find damage inside it (default)'
+    decoding.add_argument('--decode', action='store_true', default=True, help=every)
+    headers = 'read only the headers of images, which is faster'
+    decoding.add_argument('--nodecode', action='store_false', dest='decode', help=headers)
     add(
         '--num_classes',
         type=number_of(int, 2),
         help="labels must be less than this (default: as in dataset.json, or ImageNet's 1001, with the background)",
     )
-    add(
-        '--processes',
-        type=number_of(int, 1),
-        default=cores,
-        help=f'processes that read files (default: one per core, {cores} here)',
-    )
+    per_core = f'processes that read files (default: one per core, {cores} here)'
+    add('--processes', type=number_of(int, 1), default=cores, help=per_core)
     arguments = parser.parse_args(expanded())
     if not (arguments.data_dir or arguments.train_files or arguments.eval_files):
         parser.error('name the folder of the data set, or its files with --train_files and --eval_files.')

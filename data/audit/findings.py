@@ -1,6 +1,6 @@
 """The findings of an audit: errors, which make training fail, and warnings."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from data.dataset_info import FILE_NAME
 from data.record_checker import BadRecord
@@ -8,58 +8,47 @@ from data.records import TRAIN, VALIDATION
 
 # The number of places or names that a finding lists.
 NAMED_AT_MOST = 3
-_STOPS = ', unless --max_bad_records allows for them'
 
 Report = Dict[str, Any]
 
 
 class Check(NamedTuple):
-    """A kind of problem of records.
-
-    Attributes:
-      kind: its key in the report.
-      finding: the finding's beginning, with a placeholder for the split.
-      consequence: a sentence about the consequence; empty if the finding says it.
-      errors_in: the splits in which it makes training fail.
-      warnings_in: the splits in which it does not.
-    """
+    """A problem of records: its key in the report, the finding, its severity, and its split if it has only one."""
 
     kind: str
     finding: str
-    consequence: str
-    errors_in: Sequence[str] = ()
-    warnings_in: Sequence[str] = ()
+    is_error: bool = False
+    split: Optional[str] = None
 
 
-_BOTH = (TRAIN, VALIDATION)
-_BAD_BOXES = '{} records whose boxes cannot be used'
+_STOPS = 'unless --max_bad_records allows for them'
 CHECKS = (
-    Check('bad_fields', '{} records that cannot be used', f'Training stops at them{_STOPS}.', errors_in=_BOTH),
+    Check('bad_fields', f'{{}} records that cannot be used: {{:,}}. Training stops at them, {_STOPS}.', True),
     Check(
         'undecodable',
-        '{} images that cannot be decoded',
-        f'Training stops at them, except at crops of a JPEG that does not notice its damage{_STOPS}.',
-        errors_in=_BOTH,
+        '{} images that cannot be decoded: {:,}. Training stops at them, except at crops of a JPEG that does not '
+        f'notice its damage, {_STOPS}.',
+        True,
     ),
-    Check('bad_boxes', _BAD_BOXES, f'With --use_annotated_bbox, training stops at them{_STOPS}.', errors_in=(TRAIN,)),
     Check(
-        'contradictions',
-        '{} records whose fields contradict their image',
-        'Training ignores these fields.',
-        warnings_in=_BOTH,
+        'bad_boxes',
+        '{} records whose boxes cannot be used: {:,}. With --use_annotated_bbox, training stops at them, '
+        f'{_STOPS}.',
+        True,
+        TRAIN,
     ),
-    Check('left_out', 'files in the {} shards that belong to no sample, and are left out', '', warnings_in=_BOTH),
-    Check('damaged', '{} images with damaged pixels', 'Training uses them as they are.', warnings_in=_BOTH),
+    Check('contradictions', '{} records whose fields contradict their image: {:,}. Training ignores these fields.'),
+    Check('left_out', 'files in the {} shards that belong to no sample, and are left out: {:,}.'),
+    Check('damaged', '{} images with damaged pixels: {:,}. Training uses them as they are.'),
     Check(
         'rotated',
-        '{} images with an EXIF orientation',
-        'Training ignores it, and sees them turned or mirrored; inception-v3 from-folder turns images upright.',
-        warnings_in=_BOTH,
+        '{} images with an EXIF orientation: {:,}. Training ignores it, and sees them turned or mirrored; inception-v3 '
+        'from-folder turns images upright.',
     ),
-    Check('bad_boxes', _BAD_BOXES, 'Evaluation ignores boxes.', warnings_in=(VALIDATION,)),
+    Check('bad_boxes', '{} records whose boxes cannot be used: {:,}. Evaluation ignores boxes.', split=VALIDATION),
 )
-# All kinds of problems, in the order of the report. The first one is of files that cannot be read to their end.
-KINDS = ('bad_files', 'bad_fields', 'bad_boxes', 'undecodable', 'damaged', 'rotated', 'contradictions', 'left_out')
+# All kinds of problems, for the report. The first one is of files that cannot be read to their end.
+KINDS = ('bad_files', *dict.fromkeys(check.kind for check in CHECKS))
 
 
 def judge(report: Report) -> Tuple[List[str], List[str]]:
@@ -68,151 +57,128 @@ def judge(report: Report) -> Tuple[List[str], List[str]]:
     Returns:
       The errors, which make training fail, and the warnings.
     """
-    errors, warnings = [], []
-    for split, described in report['splits'].items():
-        errors += [*_errors_of_files(split, described), *_checked(split, described, 'errors_in')]
-        warnings += _warnings(split, described)
-    warnings += [*_about_identity(report), *_about_classes(report), *_about_duplicates(report)]
+    splits = report['splits']
+    errors = [text for split in splits for text in _errors(split, splits[split])]
+    warnings = [text for split in splits for text in _warnings(split, splits[split])]
+    warnings += [*_about_identity(report), *_about_classes(report), *_about_duplicates(report['duplicates'])]
     others = report['other_files']
     if others:
         warnings.append(f'other files, which are not read: {len(others):,}: {_listed(others)}')
     return errors, warnings
 
 
-def _checked(split: str, described: Report, severity: str) -> List[str]:
-    findings = []
+def _checked(split: str, described: Report, is_error: bool) -> Iterator[str]:
     for check in CHECKS:
         found = described[check.kind]
-        if found['count'] and split in getattr(check, severity):
-            consequence = check.consequence and f' {check.consequence}'
-            findings.append(f'{check.finding.format(split)}: {found["count"]:,}.{consequence} {_named(found)}')
-    return findings
+        if found['count'] and check.is_error == is_error and check.split in (None, split):
+            places = [str(BadRecord(**place)).rstrip('.') for place in found['first'][:NAMED_AT_MOST]]
+            more = found['count'] - len(places)
+            text = '; '.join([*places, *[f'and {more:,} more'] * bool(more)])
+            yield f'{check.finding.format(split, found["count"])} {text}'
 
 
-def _errors_of_files(split: str, described: Report) -> List[str]:
-    bad_files = described['bad_files']
-    errors = [str(BadRecord(**place)) for place in bad_files['first']]
-    if bad_files['count'] > len(errors):
-        errors.append(f'{split} files that cannot be read to their end: {bad_files["count"]:,}.')
+def _errors(split: str, described: Report) -> Iterator[str]:
+    count, first = described['bad_files'].values()
+    yield from (str(BadRecord(**place)) for place in first)
+    if count > len(first):
+        yield f'{split} files that cannot be read to their end: {count:,}.'
     if described['files'] and not described['records']:
-        errors.append(f'the {split} files have no records.')
-    return errors
+        yield f'the {split} files have no records.'
+    yield from _checked(split, described, True)
 
 
-def _warnings(split: str, described: Report) -> List[str]:
-    warnings = []
-    missing, expected, boxes = (described[key] for key in ('missing_files', 'records_expected', 'boxes'))
-    count = described['records']
+def _warnings(split: str, described: Report) -> Iterator[str]:
+    missing, expected, boxes, count = (
+        described[key] for key in ('missing_files', 'records_expected', 'boxes', 'records')
+    )
     if missing:
         all_files = len(missing) + described['files']
-        warnings.append(f'missing {split} files: {len(missing):,} of {all_files:,}: {_listed(missing)}')
+        yield f'missing {split} files: {len(missing):,} of {all_files:,}: {_listed(missing)}'
     if expected not in (None, count):
-        warnings.append(f'{split} records: {count:,}; {FILE_NAME} says {expected:,}.')
-    warnings += _checked(split, described, 'warnings_in')
+        yield f'{split} records: {count:,}; {FILE_NAME} says {expected:,}.'
+    yield from _checked(split, described, False)
     # Images without boxes are normal.
-    partial = [
-        f'{field} ({present:,})'
-        for field, present in described['fields'].items()
-        if present < count and not field.startswith('image/object/')
-    ]
+    fields = {name: number for name, number in described['fields'].items() if not name.startswith('image/object/')}
+    partial = [f'{name} ({number:,})' for name, number in fields.items() if number < count]
     if partial:
-        warnings.append(f'fields that some of the {count:,} {split} records lack: {_listed(partial)}')
+        yield f'fields that some of the {count:,} {split} records lack: {_listed(partial)}'
     if boxes['in_pixels'] or boxes['empty']:
-        warnings.append(
+        yield (
             f'{split} boxes in pixels instead of fractions of the image: {boxes["in_pixels"]:,} of '
             f'{boxes["boxes"]:,}; without area: {boxes["empty"]:,}. --use_annotated_bbox ignores them, and does '
             'not crop an image without other boxes.'
         )
     if boxes['out_of_range']:
-        warnings.append(
+        yield (
             f'{split} boxes that extend beyond their image, and are clipped: '
             f'{boxes["out_of_range"]:,} of {boxes["boxes"]:,}.'
         )
-    return warnings
 
 
-def _about_identity(report: Report) -> List[str]:
-    prints = report['fingerprint']
-    if prints['agree'] is False:
-        return [f'{FILE_NAME} has the fingerprint of other data: {prints["dataset_json"]}.']
+def _about_identity(report: Report) -> Iterator[str]:
+    if report['fingerprint']['agree'] is False:
+        yield f'{FILE_NAME} has the fingerprint of other data: {report["fingerprint"]["dataset_json"]}.'
     if report['name'] is not None:
-        return []
+        return
     if report['is_counted']:
         largest = max((c['label'] for c in report['classes'] if c[TRAIN] or c[VALIDATION]), default=0)
-        return [
+        yield (
             f"no readable {FILE_NAME}: a run counts the images, and assumes ImageNet's 1,001 classes. "
             f'The largest label is {largest}: pass --num_classes={max(largest, 1) + 1}.'
-        ]
+        )
+        return
     flags = {'--num_train_images': TRAIN, '--num_eval_images': VALIDATION}
     counts = {flag: report['splits'][split]['records'] for flag, split in flags.items()}
     # The flags do not allow 0; a split without records is a finding of its own.
     given = ' '.join(f'{flag}={count}' for flag, count in counts.items() if count)
-    return [
+    yield (
         f'no readable {FILE_NAME}: a run assumes the numbers of images and classes of ImageNet. '
         f'Pass {given}{" and " if given else ""}--num_classes.'
-    ]
+    )
 
 
-def _about_classes(report: Report) -> List[str]:
-    findings = []
+def _about_classes(report: Report) -> Iterator[str]:
     background = sum(c[split] for c in report['classes'] if c['label'] == 0 for split in report['splits'])
     if report['name'] is None and not report['label_offset'] and background:
-        findings.append(
+        yield (
             f'images with label 0, which is the background: {background:,}. If it is a class, and the network '
             'should have a background, too, give --label_offset=1.'
         )
-    kinds: Dict[str, List[str]] = {}
-    for c in report['classes']:
-        trained, validated = bool(c[TRAIN]), bool(c[VALIDATION])
-        # Most data sets have no images of the background. A missing split is a finding of its own.
-        is_counted = trained or validated or report['splits'][TRAIN]['records']
-        if (trained and validated) or not is_counted or not 1 <= c['label'] < report['num_classes']:
-            continue
-        what = 'validation images' if trained else 'images'
-        what = f'classes with validation images and without training {what}' if validated else f'classes without {what}'
-        kinds.setdefault(what, []).append(f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else ''))
-    return [*findings, *(f'{what}: {len(found):,}: {_listed(found)}' for what, found in kinds.items())]
+    # Most data sets have no images of the background. A missing split is a finding of its own.
+    classes = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
+    has_training_images = report['splits'][TRAIN]['records']
+    for what, trained, validated in (
+        ('classes with validation images and without training images', False, True),
+        ('classes without images', False, False),
+        ('classes without validation images', True, False),
+    ):
+        found = [c for c in classes if (bool(c[TRAIN]), bool(c[VALIDATION])) == (trained, validated)]
+        if found and (trained or validated or has_training_images):
+            names = [f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else '') for c in found]
+            yield f'{what}: {len(found):,}: {_listed(names)}'
 
 
-def _about_duplicates(report: Report) -> List[str]:
-    copies = report['duplicates']
-
-    def one_of_each(key: str) -> Callable[[Sequence[Report]], List[Report]]:
-        def select(group: Sequence[Report]) -> List[Report]:
-            firsts: Dict[Any, Report] = {}
-            for place in group:
-                firsts.setdefault(place[key], place)
-            return [*firsts.values()]
-
-        return select
-
-    def within(split: str) -> Callable[[Sequence[Report]], List[Report]]:
-        return lambda group: [place for place in group if place['split'] == split]
-
-    # Each kind with a function that selects the places of a group that show it.
-    kinds: Tuple[Tuple[str, str, Callable[[Sequence[Report]], List[Report]]], ...] = (
-        ('of_several_labels', 'images under several labels', one_of_each('label')),
-        (
-            'between',
-            'validation images that are also training images, which overstates the accuracy',
-            one_of_each('split'),
-        ),
-        (TRAIN, f'{TRAIN} images that are copies of others', within(TRAIN)),
-        (VALIDATION, f'{VALIDATION} images that are copies of others', within(VALIDATION)),
-    )
-    findings = []
-    for key, what, select in kinds:
+def _about_duplicates(copies: Report) -> Iterator[str]:
+    for key, what in (
+        ('of_several_labels', 'images under several labels'),
+        ('between', 'validation images that are also training images, which overstates the accuracy'),
+        (TRAIN, f'{TRAIN} images that are copies of others'),
+        (VALIDATION, f'{VALIDATION} images that are copies of others'),
+    ):
+        examples = []
+        for group in copies['first']:
+            if key in (TRAIN, VALIDATION):
+                places = [place for place in group if place['split'] == key]
+            else:
+                # The first of each label, or of each split.
+                by = 'label' if key == 'of_several_labels' else 'split'
+                firsts = {place[by]: place for place in reversed(group)}
+                places = [place for place in group if firsts[place[by]] is place]
+            if len(places) > 1:
+                named = (f'{place["path"]}, record {place["position"]}' for place in places[:NAMED_AT_MOST])
+                examples.append(' = '.join(named))
         if copies[key]:
-            examples = [places for places in map(select, copies['first']) if len(places) > 1][:NAMED_AT_MOST]
-            texts = [' = '.join(f'{p["path"]}, record {p["position"]}' for p in e[:NAMED_AT_MOST]) for e in examples]
-            findings.append(f'{what}: {copies[key]:,}, such as {"; ".join(texts)}')
-    return findings
-
-
-def _named(found: Report) -> str:
-    texts = [str(BadRecord(**place)).rstrip('.') for place in found['first'][:NAMED_AT_MOST]]
-    more = found['count'] - len(texts)
-    return '; '.join(texts) + (f'; and {more:,} more' if more else '')
+            yield f'{what}: {copies[key]:,}, such as {"; ".join(examples[:NAMED_AT_MOST])}'
 
 
 def _listed(texts: Sequence[str]) -> str:

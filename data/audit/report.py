@@ -12,7 +12,6 @@ import numpy as np
 
 from data import checks, dataset_info, record_counts, records, remote
 from data.audit import shard as shard_audit
-from data.audit.duplicates import find_duplicates
 from data.audit.findings import KINDS, judge
 from data.audit.shard import LISTED_AT_MOST, FileContent
 from data.convert import conversion
@@ -52,25 +51,22 @@ def audit(
     """
     start = time.monotonic()
     paths: Dict[str, List[str]] = {}
-    without_files: Dict[str, str] = {}
+    errors: Dict[str, str] = {}
+    info = None
     for split in SPLITS:
         try:
             paths[split] = source.find(split) if source.is_named([split]) else []
         except records.DataError as error:
-            paths[split] = []
-            without_files[split] = str(error)
+            paths[split], errors[split] = [], str(error)
     if not any(paths.values()):
-        raise records.DataError(next(iter(without_files.values())))
-    info, errors = None, []
+        raise records.DataError(next(iter(errors.values())))
     try:
         info = dataset_info.read(source.data_dir) if source.data_dir else None
     except records.DataError as error:
-        errors.append(str(error))
+        errors[dataset_info.FILE_NAME] = str(error)
     if info and not info.validation_images:
-        without_files.pop(records.VALIDATION, None)
-    errors = [*without_files.values(), *errors]
-    if num_classes is None:
-        num_classes = info.num_classes if info else DOCUMENTED_CLASSES
+        errors.pop(records.VALIDATION, None)
+    num_classes = num_classes or (info.num_classes if info else DOCUMENTED_CLASSES)
 
     all_paths = [*{path: 0 for split in SPLITS for path in paths[split]}]
     of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, progress)
@@ -100,7 +96,7 @@ def audit(
             }
             for split, count in zip(SPLITS, counts)
         },
-        'duplicates': find_duplicates(paths, images),
+        'duplicates': _duplicates(paths, images),
         'classes': _classes(images, num_classes, info.class_names if info else []),
         'other_files': _other_files(source, paths),
         'decoded': decode,
@@ -111,7 +107,7 @@ def audit(
         **report,
         'seconds': round(seconds, 1),
         'records_per_second': round(sum(split['records'] for split in report['splits'].values()) / seconds),
-        'errors': [*errors, *found],
+        'errors': [*errors.values(), *found],
         'warnings': warnings,
         'can_be_trained_on': not errors and not found,
     }
@@ -186,6 +182,45 @@ def _described(contents: Sequence[FileContent], expected: Optional[int]) -> Dict
         'boxes': {kind: boxes[kind] for kind in ('boxes', 'in_pixels', 'empty', 'out_of_range')},
         **{kind: {'count': counts[kind], 'first': problems[kind]} for kind in KINDS},
     }
+
+
+def _duplicates(paths: Dict[str, List[str]], images: Dict[str, List[np.ndarray]]) -> Dict[str, Any]:
+    """Equal images, within and between the splits; the arguments are by split.
+
+    Returns:
+      By split: the number of its images that are copies of an earlier image; 'between': the number of validation images
+      that are also training images; 'of_several_labels': the number of distinct images that have more than one label;
+      'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the most serious problems first.
+    """
+    files = [(split, path) for split in SPLITS for path in paths[split]]
+    arrays = [array for split in SPLITS for array in images[split]]
+    every = np.concatenate(arrays)
+    file_of = np.repeat(np.arange(len(files)), [len(array) for array in arrays])
+    _, group_of, sizes = np.unique(every['digest'], return_inverse=True, return_counts=True)
+    groups: Dict[int, List[Dict[str, Any]]] = collections.defaultdict(list)
+    for index in np.flatnonzero(sizes[group_of] > 1):
+        split, path = files[file_of[index]]
+        _, position, label, *_ = every[index].tolist()
+        groups[group_of[index]].append({'split': split, 'path': path, 'position': position, 'label': label})
+    counts = {**dict.fromkeys(SPLITS, 0), 'between': 0, 'of_several_labels': 0}
+    order = []
+    for number, group in enumerate(groups.values()):
+        in_split = collections.Counter(place['split'] for place in group)
+        for split, count in in_split.items():
+            counts[split] += count - 1
+        is_between, differs = len(in_split) > 1, len({place['label'] for place in group}) > 1
+        counts['between'] += in_split[records.VALIDATION] * is_between
+        counts['of_several_labels'] += differs
+        # Groups with different labels first, then groups in both splits, each in the order of the files.
+        order.append((not differs, not is_between, number, group))
+
+    def listed(group: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+        # Among the places of a large group are the first of each split and label.
+        firsts = {(group[n]['split'], group[n]['label']): n for n in reversed(range(len(group)))}.values()
+        chosen = sorted(range(len(group)), key=lambda n: n not in firsts)[:LISTED_AT_MOST]
+        return [group[n] for n in sorted(chosen)]
+
+    return {**counts, 'first': [listed(group) for *_, group in sorted(order)[:LISTED_AT_MOST]]}
 
 
 def _spread(values: np.ndarray) -> Dict[str, Optional[float]]:

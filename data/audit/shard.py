@@ -4,7 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import signal
-from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
@@ -36,13 +36,6 @@ _PROGRESS_EVERY = 100
 IMAGE = np.dtype([('digest', 'u8'), ('position', 'i8'), ('label', 'i8'), ('size', 'i8', 2), ('bytes', 'i8')])
 
 
-class Problem(NamedTuple):
-    """A problem of a record, or of a file from a record on; `data.audit.findings` describes the kinds."""
-
-    kind: str
-    place: BadRecord
-
-
 @dataclasses.dataclass
 class FileContent:
     """The content of a file.
@@ -55,7 +48,7 @@ class FileContent:
       boxes: the number of all bounding boxes, and of bad ones by `BOX_KINDS`.
       images: an array of `IMAGE`.
       counts: the number of problems of each kind.
-      problems: the first problems of each kind.
+      problems: the first problems of each kind, with their kinds.
     """
 
     records: int = 0
@@ -65,13 +58,13 @@ class FileContent:
     boxes: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     images: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([0], IMAGE))
     counts: Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    problems: List[Problem] = dataclasses.field(default_factory=list)
+    problems: List[Tuple[str, BadRecord]] = dataclasses.field(default_factory=list)
 
     def note(self, kind: str, place: BadRecord) -> None:
         """Adds a problem."""
         self.counts[kind] += 1
         if self.counts[kind] <= LISTED_AT_MOST:
-            self.problems.append(Problem(kind, place))
+            self.problems.append((kind, place))
 
 
 class ShardAuditor:
@@ -155,7 +148,7 @@ class ShardAuditor:
             self._progress.value += count
 
 
-def contradiction_of(claimed: Dict[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
+def contradiction_of(claimed: Mapping[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
     """The first contradiction between a record's claims and its image's header, in words; None if there is none."""
     size = claimed.get('width', header.width), claimed.get('height', header.height)
     if size != (header.width, header.height):

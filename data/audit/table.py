@@ -9,7 +9,7 @@ from rich.table import Table
 
 from console.messages import counted, printable
 from console.screen import raw
-from data.audit.findings import NAMED_AT_MOST
+from data.audit.findings import KINDS, NAMED_AT_MOST
 
 # The largest number of rows for classes. If there are more, those with the fewest and the most images are shown.
 _CLASSES_SHOWN = 24
@@ -18,7 +18,6 @@ _BAR_WIDTH = 24
 _PLAIN_WIDTH = 120
 # The number of bad records that are shown, of each kind.
 _PLACES_SHOWN = 20
-_KINDS = ('bad_fields', 'bad_boxes', 'undecodable', 'damaged', 'rotated')
 
 Report = Dict[str, Any]
 
@@ -53,15 +52,16 @@ def print_report(report: Report) -> None:
         for text in texts:
             line(text, f'{kind:<8} ', colour)
         findings += [counted(len(texts), kind)] * bool(texts)
-    for kind in _KINDS:
+    splits = report['splits'].values()
+    for kind in KINDS[1:]:
         title = f'{kind.replace("_", " "):<12}'
         # The findings list the first few.
-        found = [place for split in report['splits'].values() for place in split[kind]['first'][NAMED_AT_MOST:]]
+        found = [place for split in splits for place in split[kind]['first'][NAMED_AT_MOST:]]
         for place in found[:_PLACES_SHOWN]:
             line(f'{place["path"]}, record {place["position"]}: {place["problem"]}', title)
-        listed = sum(max(split[kind]['count'] - NAMED_AT_MOST, 0) for split in report['splits'].values())
-        if listed > _PLACES_SHOWN:
-            line(f'and {listed - _PLACES_SHOWN:,} more; --json lists the first 1,000 of each split', title)
+        more = sum(max(split[kind]['count'] - NAMED_AT_MOST, 0) for split in splits) - _PLACES_SHOWN
+        if more > 0:
+            line(f'and {more:,} more; --json lists the first 1,000 of each split', title)
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
     if report['can_be_trained_on'] and not report['decoded']:
         verdict += ', according to image headers (without --nodecode, whole images are checked)'
@@ -90,7 +90,7 @@ def _splits(splits: Report) -> Table:
     for kind in sorted({kind for s in described for kind in s['formats']}):
         add(kind, [f'{s["formats"].get(kind, 0):,}' for s in described])
     add('bounding boxes', [f'{s["boxes"]["boxes"]:,}' for s in described])
-    for kind in ('bad_files', *_KINDS):
+    for kind in KINDS:
         add(kind.replace('_', ' '), [f'{s[kind]["count"]:,}' for s in described])
     return table
 

@@ -4,7 +4,8 @@ The files of a sample are adjacent and share a key: their path up to the first d
 and `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background;
 `--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored. A
 hard link has the content of the last file of that name before it. Left out, and not counted as samples, are other
-links, devices, files without a key, and keys without a file that ends like an image or `.cls`.
+links, devices, files without a key, and keys without a file that ends like an image or `.cls`. Sparse files are not
+supported, nor sizes in pax headers, which files of 8 GiB and more have.
 
 `data.tar.shard` reads shards in Python, for checks and conversions; `data.tar.reader` in the input pipeline.
 """
@@ -16,32 +17,30 @@ from typing import List, NamedTuple, Tuple
 BLOCK = 512
 IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')
 LABEL_EXTENSION = 'cls'
-# Letters of an extension that are compared: one more than the longest label's has, to recognize longer ones.
-EXTENSION_LETTERS = 7
+# Extensions of images; and the ends of the extensions that make files a sample, even one that cannot be used.
+IMAGES = '|'.join(IMAGE_EXTENSIONS)
+PARTS = rf'(?s:.*\.)?(?:{IMAGES}|{LABEL_EXTENSION})'
 # Names that can hold a label, and levels of lists and objects within a JSON file that holds one.
-_LABEL_KEY = re.compile(rf'[a-z0-9_-]{{1,{EXTENSION_LETTERS - 1}}}|json:[^"\\\x00-\x1f]+')
+_LABEL_KEY = re.compile(r'[a-z0-9_-]{1,6}|json:[^"\\\x00-\x1f]+')
 _JSON_LEVELS = 16
 # The longest label with its white space, in bytes.
 LABEL_BYTES = 18
 # The longest name, in bytes; longer names are cut off.
 NAME_BYTES = 4096
-# The longest content of an extension header.
+# The longest content of an extension header, and the most records of a pax header.
 EXTENSION_BYTES = 1 << 20
+PAX_RECORDS = 100
 
 # Types of members: regular files; members without content, whatever size their header claims; and extension headers,
 # which belong to the following member.
 REGULAR = b'\x0007'
-DIRECTORY = b'5'
 WITHOUT_DATA = b'123456'
 HARD_LINK = b'1'
 LONG_NAME, LONG_LINK = b'L', b'K'
 PAX = b'x'
 EXTENSIONS = b'LKxg'
-# GNU's sparse files. If the header's byte at `SPARSE_EXTENDED` is not zero, a block with the positions of more pieces
-# follows, and another one if that block's byte at `SPARSE_BLOCK_EXTENDED` is not zero. The content comes after them.
+# GNU's sparse files, whose content has no fixed place.
 SPARSE = b'S'
-SPARSE_EXTENDED = 482
-SPARSE_BLOCK_EXTENDED = 504
 
 # The byte of a header where the second part of a long name begins, in POSIX archives.
 PREFIX = 345
@@ -86,7 +85,7 @@ _DESCRIPTIONS = {
     Problem.NO_LABEL: f'no label: there must be a file with the extension {LABEL_EXTENSION}, or that of --label_key.',
     Problem.LABELS: 'several labels.',
     Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION}, or --label_key, must hold one whole number in ASCII.',
-    Problem.DAMAGED: 'the shard is damaged: there is no valid header of a file here. The rest cannot be used.',
+    Problem.DAMAGED: 'the shard is damaged, or has sparse files: no valid header is here. The rest cannot be used.',
     Problem.NO_END: 'the shard is truncated: the zeros that end a tar file are missing.',
     Problem.AFTER_END: 'there is data after the zeros that end a tar file. It cannot be used.',
 }
@@ -99,15 +98,18 @@ class Label(NamedTuple):
     key: str = ''
 
     def replacements(self) -> List[Tuple[str, str]]:
-        """Expressions and replacements that turn a JSON text into `=` and the digits of the key's whole number.
+        """Expressions and replacements that turn the text of a file into `=` and the digits of its whole number.
 
-        They mean the same to TensorFlow and Python. In texts that `LABEL_FOUND` does not match afterwards, the key is
-        missing at the top level, or its value is no whole number of up to 18 digits.
+        They mean the same to TensorFlow and Python; the text has a character for each byte. Afterwards, `LABEL_FOUND`
+        does not match other texts: in JSON, the key is missing at the top level, or its value has more than 18 digits.
         """
+        if not self.key:
+            return [(r'^[\x00\t\n\r ]*([0-9]+)[\x00\t\n\r ]*$|^(?s:.*)$', r'=\1')]
+        key = re.escape(self.key.encode().decode('latin-1'))
         blank, flat = r'[ \t\n\r]*', r'[^\[\]{}]*'
         return [
             (r'\\.', '?'),
-            (f'"{re.escape(self.key)}"{blank}:', '\x01'),
+            (f'"{key}"{blank}:', '\x01'),
             (r'"[^"]*"', ''),
             (rf'^{blank}\{{', '{'),
             (rf'\}}{blank}$', '}'),

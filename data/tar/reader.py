@@ -10,8 +10,7 @@ from typing import Callable, Tuple
 from console.tensorflow_versions import mapped_by_the_requesting_thread, tf
 from data import ppm, remote
 from data.tar import graph_samples
-from data.tar.byte_tensors import all_of, select
-from data.tar.graph_samples import Files, Samples
+from data.tar.graph_samples import Files, Samples, all_of, select
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tf_example import ParsedRecord
 

@@ -1,9 +1,12 @@
-"""Reading a tar shard in Python, with the standard library's `tarfile`."""
+"""Reading a tar shard in Python.
+
+Not with the standard library's `tarfile`, which ends an archive silently at a damaged header, and accepts other headers
+than the input pipeline.
+"""
 
 import functools
 import re
-import tarfile
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from console.log import logger
 from console.messages import counted, shown
@@ -17,14 +20,22 @@ from data.tar.layout import (
     DOCUMENTED_LABEL,
     EXTENSION_BYTES,
     EXTENSIONS,
+    HARD_LINK,
     IMAGE_EXTENSIONS,
     LABEL_BYTES,
-    LABEL_EXTENSION,
     LABEL_FOUND,
+    LONG_LINK,
+    LONG_NAME,
     MAGIC_BEGINS,
     NAME_BYTES,
+    PARTS,
+    PAX,
+    PAX_RECORDS,
     POSIX_MAGIC,
+    PREFIX,
     REGULAR,
+    SPARSE,
+    WITHOUT_DATA,
     Label,
     Problem,
     label_of,
@@ -38,11 +49,11 @@ _LARGEST_SHARD = (1 << 31) - 1
 _NAMED_AT_MOST = 3
 # The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
-# Keeps all bytes of a name in Python's str, whatever the encoding of the name.
-_CODEC = ('utf-8', 'surrogateescape')
-_EXTENSION_TYPES = [bytes([kind]) for kind in EXTENSIONS]
-_REGULAR_TYPES = [bytes([kind]) for kind in REGULAR]
-_PAX_RECORD = re.compile(rb'(\d{1,7}) [^=]+=')
+_REGULAR, _EXTENSIONS, _WITHOUT_DATA = (
+    frozenset(bytes([kind]) for kind in kinds) for kinds in (REGULAR, EXTENSIONS, WITHOUT_DATA)
+)
+_DIRECTORY = b'5'
+_PAX_RECORD = re.compile(rb'(\d{1,7}) ([^=]+)=')
 _OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (BLANKS, BLANKS))
 
 
@@ -71,7 +82,7 @@ class Member(NamedTuple):
     @property
     def is_part(self) -> bool:
         """Whether its name ends like that of an image or a label, even after more than one dot."""
-        return self.extension.rpartition('.')[2] in (*IMAGE_EXTENSIONS, LABEL_EXTENSION)
+        return bool(re.fullmatch(PARTS, self.extension))
 
 
 class Sample(NamedTuple):
@@ -118,95 +129,39 @@ class Sample(NamedTuple):
         return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''
 
 
-class _ShardEndError(Exception):
-    """Raised at the end of a shard's members.
-
-    Attributes:
-      place: in bytes.
-      problem: the reason why no more can be read; `Problem.NONE` at the zeros that end a tar file.
-    """
-
-    def __init__(self, place: int, problem: Problem):
-        super().__init__(place, problem)
-        self.place, self.problem = place, problem
+def _octal(field: bytes) -> Optional[int]:
+    """The number in a field of a header, 0 if it is blank; None if it holds anything else."""
+    return int(field.strip(BLANKS) or b'0', 8) if _OCTAL.fullmatch(field) else None
 
 
-class _Header(tarfile.TarInfo):
-    """A header of a shard, with the checks of `data.tar.reader`.
-
-    `tarfile` silently ends an archive at a damaged header, and accepts headers that the input pipeline rejects.
-    """
-
-    # The size that the header itself claims. For a sparse file, `tarfile` replaces it by the size with holes.
-    stored_size = 0
-
-    @classmethod
-    def fromtarfile(cls, archive: Any) -> '_Header':
-        place = archive.fileobj.tell()
-        block = archive.fileobj.read(BLOCK)
-        if len(block) < BLOCK:
-            raise _ShardEndError(place, Problem.NO_END)
-        if not any(block):
-            raise _ShardEndError(place, Problem.NONE)
-        try:
-            header: Any = cls.frombuf(block, *_CODEC)
-        except tarfile.HeaderError:
-            raise _ShardEndError(place, Problem.DAMAGED)
-        is_extension = header.type in _EXTENSION_TYPES
-        if not _is_strict(block) or (is_extension and header.size > EXTENSION_BYTES):
-            raise _ShardEndError(place, Problem.DAMAGED)
-        if is_extension and place + BLOCK + header.size > archive.fileobj.size:
-            raise _ShardEndError(place, Problem.TRUNCATED)
-        if header.type == tarfile.XHDTYPE:
-            content = archive.fileobj.read(header.size)
-            archive.fileobj.seek(place + BLOCK)
-            if not _has_whole_records(content):
-                raise _ShardEndError(place, Problem.DAMAGED)
-        header.offset, header.stored_size = place, header.size
-        if block[257:263] != POSIX_MAGIC:
-            # GNU's headers have times where POSIX's have the beginning of a long name.
-            header.name = tarfile.nts(block[:100], *_CODEC)  # type: ignore[attr-defined]
-        # The pax headers of Solaris are unknown to the input pipeline.
-        is_solaris = header.type == tarfile.SOLARIS_XHDTYPE
-        return header._proc_builtin(archive) if is_solaris else header._proc_member(archive)
-
-    def _apply_pax_info(self, pax_headers: Any, encoding: str, errors: str) -> None:
-        # `tarfile` treats a size that is not a number as 0.
-        if not pax_headers.get('size', '0').strip().isdigit():
-            del pax_headers['size']
-        super()._apply_pax_info(pax_headers, encoding, errors)  # type: ignore[misc]
-
-    def stored(self) -> int:
-        """The bytes of its content in the shard: fewer than its size for a sparse file, none for a link or device."""
-        if self.isreg() or self.type not in tarfile.SUPPORTED_TYPES:
-            return self.stored_size if self.issparse() else self.size
-        return 0
+def _size_in(block: bytes) -> Optional[int]:
+    """The size of the content after a header; None if the header is invalid, or that of a member to reject."""
+    field, checksum, kind = block[124:136], block[148:156], block[156:157]
+    in_blanks = sum(block) - sum(checksum) + len(checksum) * ord(' ')
+    is_binary = field[0] == 0x80 and not any(field[1:5])
+    size = int.from_bytes(field[5:], 'big') if is_binary else _octal(field)
+    if block[257] not in MAGIC_BEGINS or _octal(checksum) != in_blanks or size is None or kind == SPARSE:
+        return None
+    if kind in _EXTENSIONS and size > EXTENSION_BYTES:
+        return None
+    return 0 if kind in _WITHOUT_DATA else size
 
 
-def _is_strict(block: bytes) -> bool:
-    """Whether a header has a known magic, an unsigned checksum, and a size in octal or in positive binary."""
-    size, checksum = block[124:136], block[148:156]
-    is_binary = size[0] == 0x80 and not any(size[1:5])
-    return (
-        block[257] in MAGIC_BEGINS
-        and (is_binary or bool(_OCTAL.fullmatch(size)))
-        and bool(_OCTAL.fullmatch(checksum))
-        and int(checksum.strip(BLANKS) or b'0', 8) == sum(block) - sum(checksum) + len(checksum) * ord(' ')
-    )
-
-
-def _has_whole_records(content: bytes) -> bool:
-    """Whether a pax header consists of records `LENGTH KEYWORD=VALUE` and a line feed.
-
-    `tarfile` also accepts a record that ends elsewhere, and may then name a file differently than the input pipeline.
-    """
-    while content:
+def _pax_values(content: bytes) -> Dict[bytes, bytes]:
+    """The values in a pax header by keyword: records `LENGTH KEYWORD=VALUE` and a line feed, up to an invalid one."""
+    values = {}
+    for _ in range(PAX_RECORDS):
         match = _PAX_RECORD.match(content)
         length = int(match.group(1)) if match else 0
         if not match or not match.end() < length <= len(content) or content[length - 1 : length] != b'\n':
-            return False
+            break
+        values[match.group(2)] = content[match.end() : length - 1]
         content = content[length:]
-    return True
+    return values
+
+
+def _until_zero(field: bytes) -> bytes:
+    return field[:NAME_BYTES].partition(b'\0')[0]
 
 
 class Shard:
@@ -299,89 +254,65 @@ class Shard:
         """The label in a file; None if there is none. A link is a label if the file with its content may be one."""
         if member.linked not in (None, label.extension):
             return None
-        if not label.key:
-            content = self.read(member.start, LABEL_BYTES + 1)[: member.size]
-            is_number = content.strip(BLANKS).isdigit() and len(content) <= LABEL_BYTES
-            return int(content.strip(BLANKS)) if is_number else None
-        try:
-            text = self.read(member.start, member.size).decode()
-        except UnicodeDecodeError:
+        if not label.key and member.size > LABEL_BYTES:
             return None
+        text = self.read(member.start, member.size).decode('latin-1')
         for expression, replacement in label.replacements():
             text = re.sub(expression, replacement, text)
         return int(text[1:]) if re.fullmatch(LABEL_FOUND, text) else None
 
     def _members(self) -> Iterator[Tuple[Member, Problem]]:
         """Yields the files, in order, each with its problem; finally, the problem of the rest, if there is one."""
-        file: Any = _File(self)
-        try:
-            with tarfile.open(
-                fileobj=file, mode='r:', tarinfo=_Header, encoding=_CODEC[0], errors=_CODEC[1]
-            ) as archive:
-                yield from self._members_of(archive)
-        except _ShardEndError as end:
-            problem = end.problem
-            if problem is Problem.NONE and self._has_data_from(end.place):
-                problem = Problem.AFTER_END
-            if problem:
-                yield Member(b'', None, end.place, 0), problem
-        except (remote.RemoteError, tf.errors.OpError):
-            raise
-        except Exception:  # `tarfile` raises errors of any type for a damaged archive.
-            is_at_end = file.tell() + BLOCK > self.size
-            yield Member(b'', None, file.tell(), 0), Problem.TRUNCATED if is_at_end else Problem.DAMAGED
-
-    def _members_of(self, archive: Any) -> Iterator[Tuple[Member, Problem]]:
-        header: Any
         files: Dict[bytes, Member] = {}
-        for header in iter(archive.next, None):
-            archive.members.clear()  # Otherwise, `tarfile` keeps all members in memory.
-            member = _member(header, files)
-            if header.offset_data + header.stored() > self.size:
-                yield member, Problem.TRUNCATED
+        place, extensions = 0, {}
+        while True:
+            block = self.read(place, BLOCK)
+            size = _size_in(block) if len(block) == BLOCK and any(block) else None
+            if size is None:
+                problem = Problem.NO_END if len(block) < BLOCK else Problem.DAMAGED
+                if len(block) == BLOCK and not any(block):
+                    problem = Problem.AFTER_END if self._has_data_from(place) else Problem.NONE
+                if problem:
+                    yield Member(b'', None, place, 0), problem
                 return
-            if not header.isdir():
+            kind, start = block[156:157], place + BLOCK
+            is_truncated = start + size > self.size
+            place = start + -(-size // BLOCK) * BLOCK
+            if kind in _EXTENSIONS and not is_truncated:
+                content = self.read(start, size)
+                extensions.update({LONG_NAME: {b'path': content}, LONG_LINK: {b'linkpath': content}}.get(kind, {}))
+                extensions.update(_pax_values(content) if kind == PAX else {})
+                continue
+            member = _member(block, start, size, extensions, files)
+            extensions = {}
+            if is_truncated:
+                yield member if kind not in _EXTENSIONS else Member(b'', None, start, 0), Problem.TRUNCATED
+                return
+            # In the oldest archives, only a slash at the end of its name marks a folder.
+            if kind != _DIRECTORY and not (kind == b'\0' and member.name.endswith(b'/')):
                 yield member, Problem.NONE
-            if archive.offset > self.size:
-                # The content is complete, but not the zeros after it.
-                raise _ShardEndError(self.size, Problem.NO_END)
 
     def _has_data_from(self, place: int) -> bool:
         """Whether any byte from a position on is not zero."""
         return any(any(self.read(start, _READ_AHEAD)) for start in range(place, self.size, _READ_AHEAD))
 
 
-class _File:
-    """A shard as a file for `tarfile`.
+def _member(block: bytes, start: int, size: int, extensions: Dict[bytes, bytes], files: Dict[bytes, Member]) -> Member:
+    """The member of a header, whose content has this place.
 
-    Attributes:
-      size: its size in bytes.
+    The values of extension headers before it take precedence over those of its fields. `files` are the regular files
+    before it by name, to which it is added if it is one.
     """
-
-    def __init__(self, shard: Shard):
-        self.size = shard.size
-        self._shard, self._place = shard, 0
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, place: int) -> None:
-        self._place = place
-
-    def read(self, size: int) -> bytes:
-        content = self._shard.read(self._place, size)
-        self._place += len(content)
-        return content
-
-
-def _member(header: tarfile.TarInfo, files: Dict[bytes, Member]) -> Member:
-    """The member of a header; `files`: the regular files before it by name, to which it is added if it is one."""
-    name, target = (each.encode(*_CODEC)[:NAME_BYTES].partition(b'\0')[0] for each in (header.name, header.linkname))
-    is_file = header.type in _REGULAR_TYPES and not header.issparse()
-    if header.islnk() and target in files:
+    name, target, kind = _until_zero(block[:100]), _until_zero(block[157:257]), block[156:157]
+    # Other archives have other values where POSIX has the beginning of a long name.
+    prefix = _until_zero(block[PREFIX:500]) if block[257:263] == POSIX_MAGIC else b''
+    name = _until_zero(extensions.get(b'path', prefix + b'/' * bool(prefix) + name))
+    target = _until_zero(extensions.get(b'linkpath', target))
+    if kind == HARD_LINK and target in files:
         linked = files[target]
         return Member(name, _key(name), linked.start, linked.size, linked.extension)
-    member = Member(name, _key(name) if is_file else None, header.offset_data, header.size)
+    is_file = kind in _REGULAR
+    member = Member(name, _key(name) if is_file else None, start, size)
     if is_file:
         files[name] = member
     return member

@@ -93,10 +93,14 @@ def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, cap
     execute(dataclasses.replace(longer, train_steps=7))
 
 
+def replace_file(config: Config, split: str) -> None:
+    one, other = sorted(pathlib.Path(config.data_dir).glob(f'{split}-*'))[:2]
+    one.write_bytes(other.read_bytes())
+
+
 @pytest.mark.parametrize('split', ['train', 'validation'])
 def test_resumption__is_refused_on_other_images_under_an_old_description(own: Config, split: str) -> None:
-    one, other = sorted(pathlib.Path(own.data_dir).glob(f'{split}-*'))[:2]
-    one.write_bytes(other.read_bytes())
+    replace_file(own, split)
     with pytest.raises(ConfigError, match=rf' has learned: {split} files: \w{{12}} -> \w{{12}}\. '):
         execute(dataclasses.replace(own, train_steps=6))
 
@@ -106,12 +110,11 @@ def test_resumption__without_a_description_compares_the_files(own: Config) -> No
     rewrite_starts(own, description=None, data_set='', fingerprint='')
     checkpoint = f'{own.model_dir}/model.ckpt-5'
     history.check_data_set(own, None, checkpoint)
-    one, other = sorted(pathlib.Path(own.data_dir).glob('train-*'))[:2]
-    one.write_bytes(other.read_bytes())
-    with pytest.raises(ConfigError, match=' has learned: train files: '):
-        history.check_data_set(own, None, checkpoint)
     with pytest.raises(ConfigError, match=' has learned: use_data: real -> fake'):
         history.check_data_set(dataclasses.replace(own, use_data='fake'), None, checkpoint)
+    replace_file(own, 'train')
+    with pytest.raises(ConfigError, match=' has learned: train files: '):
+        history.check_data_set(own, None, checkpoint)
 
 
 def test_resumption__of_an_earlier_version_compares_what_it_recorded(own: Config, caplog: Any) -> None:

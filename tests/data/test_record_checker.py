@@ -3,7 +3,7 @@
 import os
 import pathlib
 import re
-from typing import Any, List, Optional
+from typing import Any, List
 
 import pytest
 
@@ -26,32 +26,38 @@ def checker() -> RecordChecker:
     return RecordChecker(6, decode_image)
 
 
-def test_good_records_have_no_problem(checker: RecordChecker, photos: List[Photo]) -> None:
-    assert [checker.problem(photo_example(photo).SerializeToString()) for photo in photos] == [None] * len(photos)
+def usable(serialized: bytes) -> bool:
+    """Whether the operations of the input pipeline accept a record. They do not check its label."""
+    with tf.Graph().as_default():
+        record = tf_example.parse(tf.constant(serialized))
+        try:
+            evaluate(decode_image(record.encoded), record.label, record.bbox)
+        except tf.errors.InvalidArgumentError:
+            return False
+    return True
 
 
-@pytest.mark.parametrize('label', [0, 5])
-def test_the_first_and_the_last_label_are_good(checker: RecordChecker, photos: List[Photo], label: int) -> None:
-    assert checker.problem(photo_example(photos[0]._replace(label=label)).SerializeToString()) is None
+@pytest.mark.parametrize('label', [0, 1, 5])
+def test_good_records_have_no_problem(label: int, checker: RecordChecker, photos: List[Photo]) -> None:
+    example = photo_example(photos[0]._replace(label=label))
+    serialized = example.SerializeToString()
+    assert checker.problem(serialized) is record_checker.field_problem(example, 6) is None and usable(serialized)
 
 
 @pytest.mark.parametrize('kind', DAMAGES)
-def test_problem__of_each_kind_of_bad_record(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
+def test_problem__is_found_where_the_pipeline_fails(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
     spoil, expected = DAMAGES[kind]
     example = photo_example(photos[1])
     spoil(example)
     serialized = example.SerializeToString()
     problem = checker.problem(serialized)
-    assert problem is not None
-    assert re.search(expected, problem)
-
-
-@pytest.mark.parametrize('kind', DAMAGES)
-def test_problem__ignores_boxes_that_are_not_used(kind: str, photos: List[Photo]) -> None:
-    example = photo_example(photos[1])
-    DAMAGES[kind][0](example)
-    problem = RecordChecker(6, decode_image, with_boxes=False).problem(example.SerializeToString())
-    assert (problem is None) == ('boxes' in kind)
+    assert problem is not None and re.search(expected, problem)
+    assert usable(serialized) == problem.startswith('label ')
+    # Boxes are not always used.
+    without_boxes = RecordChecker(6, decode_image, with_boxes=False)
+    assert (without_boxes.problem(serialized) is None) == ('boxes' in kind)
+    of_python = record_checker.field_problem(example, 6)
+    assert of_python == problem if 'image' in problem[:10] or 'label' in problem[:10] else of_python in (None, problem)
 
 
 def test_problem__of_a_record_that_is_not_an_example(checker: RecordChecker) -> None:
@@ -65,15 +71,6 @@ def test_problem__of_boxes_with_nan(checker: RecordChecker, photos: List[Photo])
     assert checker.problem(example.SerializeToString()) == expected
     assert record_checker.box_problem(example) == expected
     assert record_checker.box_problem(photo_example(photos[1])) is None
-
-
-def test_field_problem__is_found_without_tensorflow(photos: List[Photo]) -> None:
-    assert record_checker.field_problem(photo_example(photos[1]), 6) is None
-    for kind in ('no image', 'an empty image', 'two images', 'no label', 'two labels', 'a label too high'):
-        example = photo_example(photos[1])
-        DAMAGES[kind][0](example)
-        problem = record_checker.field_problem(example, 6)
-        assert problem and re.search(DAMAGES[kind][1], problem), kind
 
 
 def test_problem__of_a_record_that_only_python_can_parse(
@@ -90,27 +87,6 @@ def test_problem__of_a_record_that_only_python_can_parse(
     message = 'damaged: its fields cannot be read.'
     assert checker.problem(photo_example(photos[1]).SerializeToString()) == message
     assert without_boxes.problem(uneven.SerializeToString()) == message
-
-
-def usable(serialized: bytes) -> bool:
-    """Whether the operations of the input pipeline accept a record. They do not check its label."""
-    with tf.Graph().as_default():
-        record = tf_example.parse(tf.constant(serialized))
-        try:
-            evaluate(decode_image(record.encoded), record.label, record.bbox)
-        except tf.errors.InvalidArgumentError:
-            return False
-    return True
-
-
-@pytest.mark.parametrize('kind', [None, *DAMAGES])
-def test_the_checker_and_the_pipeline_agree(kind: Optional[str], checker: RecordChecker, photos: List[Photo]) -> None:
-    example = photo_example(photos[1])
-    if kind:
-        DAMAGES[kind][0](example)
-    serialized = example.SerializeToString()
-    problem = checker.problem(serialized)
-    assert usable(serialized) == (problem is None or problem.startswith('label '))
 
 
 @pytest.fixture
@@ -137,8 +113,7 @@ def test_a_search_finds_the_file_and_the_position(checker: RecordChecker, spoilt
 
 @pytest.mark.parametrize('lost', [1, 10, 3000])
 def test_search__finds_a_truncation_and_continues(lost: int, checker: RecordChecker, spoilt_paths: List[str]) -> None:
-    with open(spoilt_paths[0], 'rb+') as file:
-        file.truncate(os.path.getsize(spoilt_paths[0]) - lost)
+    os.truncate(spoilt_paths[0], os.path.getsize(spoilt_paths[0]) - lost)
     found = list(checker.search(spoilt_paths, print))
     assert [(bad.path, bad.position) for bad in found] == [
         (spoilt_paths[0], 4),
@@ -148,26 +123,17 @@ def test_search__finds_a_truncation_and_continues(lost: int, checker: RecordChec
     assert 'damaged or truncated from here on' in found[0].problem
 
 
-def test_search__finds_damage_in_the_first_record(checker: RecordChecker, spoilt_paths: List[str]) -> None:
-    with open(spoilt_paths[0], 'rb+') as file:
-        file.truncate(100)
-    assert next(checker.search(spoilt_paths, print))[:2] == (spoilt_paths[0], 0)
-
-
 def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     first = next(tf.io.tf_record_iterator(spoilt_paths[0]))
-    with open(spoilt_paths[0], 'rb+') as file:
-        # The second record: 16 bytes of length and checksums around the first, and 12 before its own data.
-        file.seek(16 + len(first) + 12 + 500)
-        byte = file.read(1)
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte[0] ^ 1]))
+    content = bytearray(pathlib.Path(spoilt_paths[0]).read_bytes())
+    # The second record: 16 bytes of length and checksums around the first, and 12 before its own data.
+    content[16 + len(first) + 12 + 500] ^= 1
+    pathlib.Path(spoilt_paths[0]).write_bytes(content)
     found = next(checker.search(spoilt_paths, print))
-    assert (found.path, found.position) == (spoilt_paths[0], 1)
-    assert 'damaged' in found.problem
+    assert found[:2] == (spoilt_paths[0], 1) and 'damaged' in found.problem
 
 
-@pytest.mark.parametrize('length', [2**31, 10**12, 2**60, 2**63 - 8, 2**64 - 6])
+@pytest.mark.parametrize('length', [2**31, 2**63 - 8, 2**64 - 6])
 def test_impossible_record_length__is_named(
     tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo], length: int
 ) -> None:

@@ -1,6 +1,5 @@
 """Messages about failures of remote files, for TensorFlow's error messages. `tests/remote` tests real failures."""
 
-import json
 from typing import Any, List
 
 import pytest
@@ -33,59 +32,69 @@ def test_gs_denial__names_account_and_permission(permission: str, verb: str) -> 
     assert 'user:someone@example.com:' in remote.explain(error, 'gs://other', remote.READ)
 
 
-def test_anonymous_caller__learns_where_credentials_are_missing(tmp_path: Any, monkeypatch: Any) -> None:
-    error = refused(GS_403 % ('Anonymous caller', 'get'))
-    for name in ('GOOGLE_APPLICATION_CREDENTIALS', 'GOOGLE_AUTH_TOKEN_FOR_TESTING'):
+def test_denial__names_the_source_of_the_credentials(tmp_path: Any, monkeypatch: Any) -> None:
+    anonymous = refused(GS_403 % ('Anonymous caller', 'get'))
+    for name in ('GOOGLE_APPLICATION_CREDENTIALS', 'AWS_ACCESS_KEY_ID', 'AWS_DEFAULT_PROFILE'):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv('CLOUDSDK_CONFIG', str(tmp_path))
-    assert 'GOOGLE_APPLICATION_CREDENTIALS names no file' in remote.explain(error, 'gs://b', remote.READ)
-    default = tmp_path / 'application_default_credentials.json'
-    default.write_text(json.dumps({'refresh_token': 'hidden', 'client_secret': 'hidden'}))
-    assert f'a user account, from {default}' in remote.explain(error, 'gs://b', remote.READ)
-    named = tmp_path / 'robot.json'
-    named.write_text(json.dumps({'client_email': 'robot@p.iam.gserviceaccount.com', 'private_key': 'hidden'}))
+    assert 'GOOGLE_APPLICATION_CREDENTIALS names no file' in remote.explain(anonymous, 'gs://b', remote.READ)
+    default, named = (tmp_path / name for name in ('application_default_credentials.json', 'robot.json'))
+    default.touch()
+    assert f'credentials in {default}' in remote.explain(anonymous, 'gs://b', remote.READ)
+    named.touch()
     monkeypatch.setenv('GOOGLE_APPLICATION_CREDENTIALS', str(named))
-    assert f'robot@p.iam.gserviceaccount.com, from {named}' in remote.explain(error, 'gs://b', remote.READ)
-    named.write_text('no JSON')
-    assert f'credentials in {named}, which cannot be read' in remote.explain(error, 'gs://b', remote.READ)
-    assert 'hidden' not in remote.explain(error, 'gs://b', remote.READ)
+    assert f'credentials in {named}' in remote.explain(anonymous, 'gs://b', remote.READ)
 
-
-def test_s3_denial__names_the_key_without_its_secret(tmp_path: Any, monkeypatch: Any) -> None:
     error, place = unknown('AccessDenied: Access Denied\n\t [[node save/SaveV2]]'), 's3://b/m'
-    for name in ('AWS_ACCESS_KEY_ID', 'AWS_DEFAULT_PROFILE'):
-        monkeypatch.delenv(name, raising=False)
     credentials = tmp_path / 'credentials'
     monkeypatch.setenv('AWS_SHARED_CREDENTIALS_FILE', str(credentials))
     assert 'AWS_ACCESS_KEY_ID is not set' in remote.explain(error, place, remote.WRITE)
-    credentials.write_text('[default]\naws_access_key_id = AKIAFILE\naws_secret_access_key = 50%hidden\n')
-    text = remote.explain(error, place, remote.WRITE)
-    assert f's3://b/m: the access key AKIAFILE (profile default of {credentials}) may not write it' in text
+    credentials.touch()
+    assert f's3://b/m: the access key of profile default in {credentials} may not write it' in (
+        remote.explain(error, place, remote.WRITE)
+    )
     monkeypatch.setenv('AWS_ACCESS_KEY_ID', 'AKIAENV')
-    monkeypatch.setenv('AWS_SECRET_ACCESS_KEY', '50%hidden')
-    text += remote.explain(error, place, remote.WRITE)
+    text = remote.explain(error, place, remote.WRITE)
     assert 'the access key AKIAENV (AWS_ACCESS_KEY_ID) may not write it' in text and 's3:PutObject on s3://b' in text
-    assert 'hidden' not in text
 
 
-def test_s3_profile__is_the_chosen_one(tmp_path: Any, monkeypatch: Any) -> None:
-    credentials = tmp_path / 'credentials'
-    credentials.write_text('[default]\naws_access_key_id = AKIAFILE\n[other]\naws_access_key_id = AKIAOTHER\n')
-    monkeypatch.delenv('AWS_ACCESS_KEY_ID', raising=False)
-    monkeypatch.setenv('AWS_SHARED_CREDENTIALS_FILE', str(credentials))
-    monkeypatch.setenv('AWS_DEFAULT_PROFILE', 'other')
-    text = remote.explain(unknown('AccessDenied: no'), 's3://b/m', remote.READ)
-    assert f'the access key AKIAOTHER (profile other of {credentials}) may not read it' in text
+def not_found(message: str) -> tf.errors.OpError:
+    return tf.errors.NotFoundError(None, None, message)
 
 
-def test_denial_without_an_account__is_one_too(monkeypatch: Any) -> None:
-    error = tf.errors.UnauthenticatedError(None, None, 'HTTP response code 401 when reading gs://b/f')
-    assert 'may not read it (HTTP status 401)' in remote.explain(error, 'gs://b', remote.READ)
+UNAVAILABLE = 'All 10 retry attempts failed. The last failure: HTTP response code 503 when reading gs://b/f'
 
 
-def test_listing_a_missing_bucket__names_the_bucket() -> None:
-    error = tf.errors.NotFoundError(None, None, 'HTTP response code 404')
-    assert remote.explain(error, 'gs://b/d', remote.LIST) == 'gs://b/d: the bucket gs://b does not exist.'
+@pytest.mark.parametrize(
+    ('error', 'place', 'action', 'text'),
+    [
+        (
+            tf.errors.UnauthenticatedError(None, None, 'HTTP response code 401 when reading gs://b/f'),
+            'gs://b',
+            remote.READ,
+            'may not read it (HTTP status 401)',
+        ),
+        (not_found('404'), 'gs://b/d', remote.LIST, 'gs://b/d: the bucket gs://b does not exist.'),
+        (unknown('NoSuchBucket: none'), 's3://b/d', remote.WRITE, 's3://b/d: the bucket s3://b does not exist.'),
+        (not_found('path gs://b/d/f was not found.'), 'gs://b/d', remote.READ, 'gs://b/d/f: does not exist.'),
+        (
+            unknown("S3 path doesn't contain an object name: s3://b/"),
+            's3://b',
+            remote.LIST,
+            's3://b/: is a bucket. Name a folder in it, such as s3://b/FOLDER.',
+        ),
+        # Transient failures differ from denials.
+        (
+            tf.errors.AbortedError(None, None, UNAVAILABLE),
+            'gs://b',
+            remote.READ,
+            'gs://b/f: cannot be reached after several retries (HTTP status 503).',
+        ),
+        (unknown('SlowDown: Reduce your rate'), 's3://b', remote.WRITE, 's3://b: cannot be reached'),
+    ],
+)
+def test_explain(error: tf.errors.OpError, place: str, action: str, text: str) -> None:
+    assert text in remote.explain(error, place, action)
 
 
 class Gfile:
@@ -131,28 +140,6 @@ def test_missing_file_that_is_listed__may_not_be_read(monkeypatch: Any) -> None:
     assert not remote.exists('s3://b/d/other') and not remote.exists('gs://b/d/there')
     with pytest.raises(remote.RemoteError, match='s3://b/d/other: does not exist'):
         remote.size('s3://b/d/other')
-
-
-def test_transient_failures__differ_from_denials() -> None:
-    kept_failing = (
-        'All 10 retry attempts failed. The last failure: Unavailable: HTTP response code 503 when reading gs://b/f'
-    )
-    text = remote.explain(tf.errors.AbortedError(None, None, kept_failing), 'gs://b', remote.READ)
-    assert text.startswith('gs://b/f: cannot be reached after several retries (HTTP status 503).')
-    slow_down = unknown('SlowDown: Reduce your rate')
-    assert 's3://b: cannot be reached' in remote.explain(slow_down, 's3://b', remote.WRITE)
-
-
-def test_missing_objects__are_named() -> None:
-    no_bucket = unknown('NoSuchBucket: none')
-    assert remote.explain(no_bucket, 's3://b/d', remote.WRITE) == 's3://b/d: the bucket s3://b does not exist.'
-    gone = tf.errors.NotFoundError(None, None, 'The specified path gs://b/d/f was not found.')
-    assert remote.explain(gone, 'gs://b/d', remote.READ) == 'gs://b/d/f: does not exist.'
-    root = unknown("S3 path doesn't contain an object name: s3://b/")
-    assert (
-        remote.explain(root, 's3://b', remote.LIST)
-        == 's3://b/: is a bucket. Name a folder in it, such as s3://b/FOLDER.'
-    )
 
 
 def test_local_failures__are_not_explained(tmp_path: Any) -> None:

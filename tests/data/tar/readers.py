@@ -74,10 +74,10 @@ def both(reader: Reader, path: str) -> List[bytes]:
     return found
 
 
-def header(name: str, size_field: bytes, content: bytes = b'') -> bytes:
+def header(name: str, size_field: bytes, content: bytes = b'', kind: bytes = tarfile.REGTYPE) -> bytes:
     """A member with a given size field in its header."""
     block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT))
-    block[124:136] = size_field
+    block[124:136], block[156:157] = size_field, kind
     block[148:156] = b' ' * 8
     block[148:156] = b'%06o\0 ' % sum(block)
     return bytes(block) + content + b'\0' * (-len(content) % BLOCK)

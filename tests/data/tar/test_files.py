@@ -41,6 +41,7 @@ def test_shards_are_found_by_their_names(names: List[str], missing: List[str], t
         ([], 'no train files, which are named like train-00000.tar; it is empty'),
         (['train-00000.tar', 'train-00000-of-00002.tar'], 'belong to several data sets'),
         (['train-00000.tar', 'train-000001.tar'], 'belong to several data sets'),
+        (['train-00000.tar.gz'], 'Unpack the compressed shards: gunzip FILE'),
     ],
 )
 def test_other_folders_are_refused(names: List[str], message: str, tmp_path: pathlib.Path) -> None:
@@ -48,11 +49,6 @@ def test_other_folders_are_refused(names: List[str], message: str, tmp_path: pat
         (tmp_path / name).touch()
     with pytest.raises(records.DataError, match=message):
         tar_files.find_shards(str(tmp_path), 'train')
-
-
-def test_find_shards_of_records__mentions_tar_shards(tar_dir: str) -> None:
-    with pytest.raises(records.DataError, match='--data_format=tar reads'):
-        records.find_shards(tar_dir, 'train')
 
 
 def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
@@ -65,15 +61,6 @@ def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
         checks.check_not_empty('tar', [empty, str(tmp_path / 'train-00001.tar')])
     with pytest.raises(records.DataError, match=advice):
         next(entries.of_tar(str(tmp_path / 'train-00001.tar'), 11))
-
-
-def test_compressed_shards__are_named_with_the_command(tmp_path: pathlib.Path) -> None:
-    for folder in (tmp_path / 'named', tmp_path / 'any' / 'train'):
-        folder.mkdir(parents=True)
-        (folder / 'train-00000.tar.gz').touch()
-    for data_dir in ('named', 'any'):
-        with pytest.raises(records.DataError, match='Unpack the compressed shards: gunzip FILE'):
-            Source(f'{tmp_path}/{data_dir}', 'tar').find('train')
 
 
 @pytest.mark.parametrize(
@@ -151,10 +138,9 @@ def test_shards_of_two_gibibytes_are_refused_where_they_are_loaded_whole(
 
 
 def test_problem_after_the_last_sample__is_not_a_sample(tmp_path: pathlib.Path) -> None:
-    whole = pathlib.Path(write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', b'1')])).read_bytes()
-    path = tmp_path / 'train-00000.tar'
-    for content in (whole, whole + b'more', whole[:2048], whole[:2560] + b'x' * 1024):
-        path.write_bytes(content)
-        checks.check_not_empty('tar', [str(path)])
-        with pytest.raises(records.DataError, match=': 1 records, and --max_bad_records=1 allows'):
-            checks.check_not_empty('tar', [str(path)], 1)
+    path = write_tar(tmp_path / 'train-00000.tar', [('1.jpg', b'one'), ('1.cls', b'1')])
+    with open(path, 'ab') as file:
+        file.write(b'more')
+    checks.check_not_empty('tar', [path])
+    with pytest.raises(records.DataError, match=': 1 records, and --max_bad_records=1 allows'):
+        checks.check_not_empty('tar', [path], 1)
