@@ -126,9 +126,15 @@ class VggPreprocessing(Preprocessing):
 
 
 def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
-    """Returns height and width, int32 [2], of an image resized to the smaller side `side` at its aspect ratio."""
+    """Returns height and width, int32 [2], of an image resized to the smaller side `side` at its aspect ratio.
+
+    Like the published program, it truncates the larger side to whole pixels, in float32.
+    """
     sides = tf.cast(image_shape[:2], tf.float32)
-    return tf.cast(tf.math.rint(sides * (tf.cast(side, tf.float32) / tf.reduce_min(sides))), tf.int32)
+    smallest = tf.reduce_min(sides)
+    scaled = tf.cast(sides * (tf.cast(side, tf.float32) / smallest), tf.int32)
+    # In float32, the smaller side of 1 of 125 images would be one pixel less.
+    return tf.where_v2(tf.equal(sides, smallest), side, scaled)
 
 
 def _with_last_pixels_repeated(pixels: tf.Tensor) -> tf.Tensor:

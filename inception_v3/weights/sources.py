@@ -1,14 +1,15 @@
 """Reads weights to begin from: a checkpoint, the newest one of a model_dir, a SavedModel, or an .npz file."""
 
+import contextlib
 import io
 import os
 import re
 import zipfile
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 
-from console.errors import CheckpointError
+from console.errors import CheckpointError, CommandError
 from console.messages import shown
 from console.tensorflow_names import checkpoint_errors
 from console.tensorflow_versions import tf
@@ -30,6 +31,8 @@ _ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
 # The memory that tensors may need: so many bytes, or so many times the bytes of their file. Only compression needs more
 # than once.
 _SMALL, _TIMES = 1 << 28, 16
+# Arrays in an archive; the largest network has 1,600 variables with its averages and slots.
+_MOST_MEMBERS = 10_000
 # Bytes at the beginning of an .npy file that may be its header.
 _LONGEST_HEADER = 1 << 14
 
@@ -159,9 +162,16 @@ def content_of(path: str, flag: str) -> bytes:
     return content
 
 
-def reason_of(error: Exception) -> str:
-    """The first line of a library's message about a damaged file."""
-    return shown(str(error).partition('\n')[0] or type(error).__name__, 200)
+@contextlib.contextmanager
+def damage_explained(flag: str, kind: str) -> Iterator[None]:
+    """Turns the errors of libraries about a damaged file, which are many, into one message."""
+    try:
+        yield
+    except CommandError:
+        raise
+    except Exception as error:
+        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 300)
+        raise WeightsError(f'{flag}: is no {kind}, or is damaged ({reason}).')
 
 
 def check_memory(needed: int, size: int) -> None:
@@ -176,6 +186,18 @@ def check_memory(needed: int, size: int) -> None:
     """
     if needed > max(_SMALL, _TIMES * size):
         raise ValueError(f'its tensors need {needed:,} bytes of memory, too many for a file of {size:,} bytes')
+
+
+def archive_of(content: bytes) -> zipfile.ZipFile:
+    """Opens a ZIP archive of arrays.
+
+    Raises:
+      ValueError: it has far more members than a network has variables, which would take minutes to read.
+    """
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    if len(archive.namelist()) > _MOST_MEMBERS:
+        raise ValueError(f'it holds {len(archive.namelist()):,} arrays; weights are at most {_MOST_MEMBERS:,}')
+    return archive
 
 
 def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
@@ -203,21 +225,16 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
       RemoteError: access is denied, or the store cannot be reached.
     """
     content = content_of(path, flag)
-
-    def read_array(archive: zipfile.ZipFile, name: str, size: int) -> np.ndarray:
-        return np.lib.format.read_array(io.BytesIO(member(archive, name, size)), allow_pickle=False)
-
     # Not by np.load, which inflates what a header claims, and prints a traceback about a damaged archive.
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            # Names of variables may end with the number of their output, as in `variable.name`.
-            names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
-            sizes = {name: _npy_size(archive, entry) for name, entry in names.items() if is_wanted(name)}
-            check_memory(sum(sizes.values()), len(content))
-            return {name: read_array(archive, names[name], size) for name, size in sizes.items()}
-    # NumPy parses the header of an array by Python's tokenizer, which has many errors.
-    except Exception as error:
-        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({reason_of(error)}).')
+    with damage_explained(flag, '.npz file of arrays'), archive_of(content) as archive:
+        # Names of variables may end with the number of their output, as in `variable.name`.
+        names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
+        sizes = {name: _npy_size(archive, entry) for name, entry in names.items() if is_wanted(name)}
+        check_memory(sum(sizes.values()), len(content))
+        return {
+            name: np.lib.format.read_array(io.BytesIO(member(archive, names[name], size)), allow_pickle=False)
+            for name, size in sizes.items()
+        }
 
 
 def _npy_size(archive: zipfile.ZipFile, name: str) -> int:

@@ -14,7 +14,7 @@ from inception_v3.commands.weights import __main__ as command
 from inception_v3.commands.weights import architecture, foreign, state_dicts, writing
 from inception_v3.commands.weights.changes import change_class_0
 from inception_v3.commands.weights.choices import DROP
-from inception_v3.commands.weights.comparison import ForwardError, Model, converted
+from inception_v3.commands.weights.comparison import ForwardError, converted, run
 from inception_v3.commands.weights.foreign import TORCH, Weights
 from tests.support.photos import encode_jpeg
 from tests.support.state_dicts import Harmful
@@ -84,7 +84,7 @@ def test_model__gives_pytorch_a_file_of_tensors_alone(tmp_path: Any) -> None:
     read = foreign.read(str(original))
     images = np.zeros([1, 75, 75, 3], np.float32)
     with pytest.raises(ForwardError):
-        Model(read, TORCH, str(python)).run(images, 'inception')
+        run(read, TORCH, images, str(python))
     np.testing.assert_equal(foreign.read(str(kept)).values, weights.values)
     with zipfile.ZipFile(str(kept)) as archive:
         assert b'system' not in archive.read('archive/data.pkl')

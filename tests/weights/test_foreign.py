@@ -40,7 +40,7 @@ def write_file(path: Any, content: bytes) -> str:
 
 
 def read(path: str, **options: Any) -> foreign.Weights:
-    return foreign.read(path, depth_multiplier=NARROW, **options)
+    return foreign.read(path, foreign.Options(depth_multiplier=NARROW, **options))
 
 
 @pytest.mark.parametrize('ending', ['.ckpt', '.pth', '.safetensors', '.npz', 'torch.npz'])
@@ -55,7 +55,7 @@ def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -
         write_file(tmp_path / f'weights{ending}', write(torch_arrays()))
     weights = read(path)
     np.testing.assert_equal(weights.values, narrow().values)
-    assert not weights.folded and weights.images == 'inception'
+    assert not weights.notes and weights.images == 'inception'
     assert (weights.num_classes, weights.has_auxiliary_head) == (CLASSES, True)
     if ending == '.ckpt':
         # `test_inception_v3_and_slim.py` shows that the names are those of TF-Slim.
@@ -76,7 +76,7 @@ def test_read__takes_what_training_scripts_of_pytorch_save(tmp_path: Any) -> Non
     for name in ('weights', 'BatchNorm/moving_mean'):
         expected[f'{scope}/{name}'] = 2 * expected[f'{scope}/{name}']
     np.testing.assert_equal(weights.values, expected)
-    assert list(weights.folded) == [scope] and not weights.has_auxiliary_head
+    assert 'folded the scales of 1 layers' in weights.notes[0] and not weights.has_auxiliary_head
 
 
 def models(*keys: str, prefix: str = '') -> bytes:
@@ -206,7 +206,7 @@ FLOATS = np.zeros([9, 76], np.float32)
 # A function of the file's path that returns its content; without content, there is no file.
 BAD: Dict[str, Any] = {
     'missing.pth': (lambda path: b'', 'no such file'),
-    'short.pth': (lambda path: of_torch()[:5000], 'is no state dict of PyTorch, or is damaged .*the file is truncated'),
+    'short.pth': (lambda path: of_torch()[:5000], 'is no file of weights, or is damaged .*the file is truncated'),
     'other.pth': (lambda path: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
     'nan.pth': (
         lambda path: of_torch(Conv2d_1a_3x3__bn__bias=NAN),
@@ -226,13 +226,13 @@ BAD: Dict[str, Any] = {
         lambda path: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
         'different numbers of classes, 5 and 9.*--no_auxiliary_head',
     ),
-    'text.safetensors': (lambda path: b'hello, hello, hello', 'cannot be read, or is damaged'),
+    'text.safetensors': (lambda path: b'hello, hello, hello', 'is no file of weights, or is damaged'),
     'short.safetensors': (
         lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
-        'cannot be read, or is damaged .it ends before the values of',
+        'is no file of weights, or is damaged .it ends before the values of',
     ),
     'text.h5': (lambda path: b'hello', 'does not begin as a file of Keras does'),
-    'short.h5': (lambda path: narrow_keras()[:9000], 'cannot be read, or is damaged'),
+    'short.h5': (lambda path: narrow_keras()[:9000], 'is no file of weights, or is damaged'),
     'vgg16.h5': (of_keras(13, 3), 'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one'),
     # The first convolution of Keras' ResNet-50.
     'resnet50.h5': (of_keras(52, name='conv1_conv'), "has the weights of Keras' ResNet.*version 1.5"),

@@ -213,9 +213,9 @@ def test_foreign__carries_the_front_into_the_first_layer(name: str, tmp_path: An
     assert (weights.images, weights.num_classes) == ('inception', CLASSES)
     if is_scaled:
         with pytest.raises(WeightsError, match='its configuration scales pixels itself; leave --pixels=imagenet out'):
-            foreign.read(path, images='imagenet')
+            foreign.read(path, foreign.Options(images='imagenet'))
     else:
-        assert foreign.read(path, images='imagenet').images == 'imagenet'
+        assert foreign.read(path, foreign.Options(images='imagenet')).images == 'imagenet'
         assert any('assumed: pixels of inception' in note for note in weights.notes)
 
 

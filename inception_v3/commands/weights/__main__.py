@@ -102,8 +102,7 @@ def _read(path: str, arguments: argparse.Namespace) -> Tuple['Weights', List[str
     """The weights of a file, without the classes that are dropped; and lines about them."""
     from inception_v3.commands.weights import changes, foreign
 
-    weights = foreign.read(
-        path,
+    options = foreign.Options(
         averages=not arguments.no_averages,
         auxiliary_head=not arguments.no_auxiliary_head,
         images=arguments.pixels,
@@ -111,14 +110,9 @@ def _read(path: str, arguments: argparse.Namespace) -> Tuple['Weights', List[str
         classifier=not arguments.no_classifier,
         which=arguments.which,
     )
-    lines = [f'read {weights}', *weights.notes]
-    if weights.folded:
-        lines.append(
-            f'  folded the scales of {len(weights.folded)} layers into their kernels: evaluation computes the same; '
-            'batch normalization in training removes them'
-        )
+    weights = foreign.read(path, options)
     values = changes.change_class_0(weights.values, weights.architecture, arguments.class_0)
-    return weights._replace(values=values), lines
+    return weights._replace(values=values), [f'read {weights}', *weights.notes]
 
 
 def _import(arguments: argparse.Namespace) -> List[str]:
@@ -142,15 +136,12 @@ def _compare(arguments: argparse.Namespace) -> List[str]:
     from data import image_files
     from inception_v3.commands.weights import comparison, foreign
 
-    models = []
-    for path in (arguments.a, arguments.b):
-        weights, _ = _read(path, arguments)
-        framework = weights.origin if arguments.own_framework else foreign.OURS
-        models.append(comparison.Model(weights, framework, arguments.torch_python))
+    read = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]
+    models = [(weights, weights.origin if arguments.own_framework else foreign.OURS) for weights in read]
     found = image_files.find(arguments.images)
     for path, problem in found.problems.items():
         raise CommandError(f'{image_files.show(path)}: {problem}')
-    return comparison.compare(models, found.paths)
+    return comparison.compare(models, found.paths, arguments.torch_python)
 
 
 if __name__ == '__main__':

@@ -170,4 +170,4 @@ def test_mistakes__are_one_message(made: str, tmp_path: Any, capfd: Any) -> None
     assert '--seed=-1: must be from 0' in message(good, '--seed=-1')
     assert 'no such layer' in message(images, weights, '--layer=Mixed_9z')
     shutil.copy(good, str(tmp_path / 'w.npz'))
-    assert 'has the weights of another graph' in message(images, f'--weights={tmp_path}/w.npz')
+    assert 'the weights of another graph' in message(images, f'--weights={tmp_path}/w.npz')
