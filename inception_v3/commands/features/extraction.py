@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -196,11 +196,34 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
       CommandError: no image can be read, or features are not finite.
     """
     check_batch('batch_size', min(batch_size, len(found.paths)), bytes_per_image(extractor.session.graph))
+    progress, intake = Progress(screen, len(found.paths), batch_size), Intake()
     paths: List[str] = []
     batches: List[Dict[str, np.ndarray]] = []
-    for used, outputs in _batches(extractor, found, batch_size, screen):
-        paths += used
-        batches.append(outputs)
+
+    def prepare(path: str) -> Any:
+        try:
+            if path in found.problems:
+                raise UnreadableError(found.problems[path])
+            return extractor.prepare(intake.accept(image_files.read(path)).encoded)
+        except UnreadableError as error:
+            return error
+
+    with contextlib.closing(intake):
+        prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
+        for begin in range(0, len(found.paths), batch_size):
+            images = {}
+            own = found.paths[begin : begin + batch_size]
+            for path, image in zip(own, prepared):
+                if isinstance(image, UnreadableError):
+                    screen.clear()
+                    _report(f'{show(path)}: {image}')
+                else:
+                    images[path] = image
+            if images:
+                paths += images
+                batches.append(extractor.extract([*images.values()]))
+            for _ in own:
+                progress.add()
     screen.clear()
     unreadable = len(found.paths) - len(paths)
     if not paths:
@@ -216,38 +239,6 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
                 f'network has diverged. {listed(damaged)}'
             )
     return Extracted(paths, values, unreadable)
-
-
-def _batches(
-    extractor: Extractor, found: ImageFiles, batch_size: int, screen: Screen
-) -> Iterator[Tuple[List[str], Dict[str, np.ndarray]]]:
-    """The paths and the outputs of each batch with images that can be read."""
-    progress = Progress(screen, len(found.paths), batch_size)
-    intake = Intake()
-
-    def prepare(path: str) -> Any:
-        try:
-            if path in found.problems:
-                raise UnreadableError(found.problems[path])
-            return extractor.prepare(intake.accept(image_files.read(path)).encoded)
-        except UnreadableError as error:
-            return error
-
-    with contextlib.closing(intake):
-        prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
-        for begin in range(0, len(found.paths), batch_size):
-            images = {}
-            paths = found.paths[begin : begin + batch_size]
-            for path, image in zip(paths, prepared):
-                if isinstance(image, UnreadableError):
-                    screen.clear()
-                    _report(f'{show(path)}: {image}')
-                else:
-                    images[path] = image
-            if images:
-                yield [*images], extractor.extract([*images.values()])
-            for _ in paths:
-                progress.add()
 
 
 def _report(text: str) -> None:
