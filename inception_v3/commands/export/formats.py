@@ -69,7 +69,7 @@ class Format(NamedTuple):
 
 
 def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-    config = dataclasses.replace(network.config, export_dir=os.path.join(os.path.dirname(path), 'unfinished'))
+    config = dataclasses.replace(network.model.config, export_dir=os.path.join(os.path.dirname(path), 'unfinished'))
     estimator = make_estimator(config, network.class_names)
     made = export_saved_model(estimator, config, network.model.checkpoint, network.class_names)
     os.rename(made, path)
@@ -124,7 +124,7 @@ def _open_onnx(path: str, network: FrozenNetwork) -> Run:
 
 def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
     """Converts for one image at a time; with images, to weights and activations of 8 bits, in ranges that they give."""
-    config = network.config
+    config = network.model.config
     with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
         one = tf.placeholder(tf.float32, [1, config.height, config.width, 3], INPUT)
         outputs = tf.import_graph_def(network.graph_def, {INPUT: one}, [f'{LOGITS}:0', f'{PROBABILITIES}:0'], name='')
@@ -178,7 +178,7 @@ def _open_npz(path: str, network: FrozenNetwork) -> Run:
 def of_variables(network: FrozenNetwork, restore: Callable[[tf.Session], Any]) -> Run:
     """The network in TensorFlow; `restore` gives its variables their values in a session."""
     with tf.Graph().as_default() as graph:
-        build(network.config)
+        build(network.model.config)
         session = tf.Session(graph=graph)
         restore(session)
     return lambda batch: session.run(f'{LOGITS}:0', {f'{INPUT}:0': batch.images})

@@ -39,11 +39,6 @@ class FrozenNetwork(NamedTuple):
     model: TrainedModel
     class_names: Sequence[str]
 
-    @property
-    def config(self) -> Config:
-        """The configuration of the run."""
-        return self.model.config
-
 
 def build(config: Config) -> None:
     """Builds the network into the current graph, with input and outputs named `images`, `logits`, `probabilities`."""
@@ -120,18 +115,17 @@ def steps_of(config: Config) -> List[Dict[str, Any]]:
     """The steps from decoded pixels to the input of a run's network, for `prepare`; each is a dict with one key."""
     height, width = config.height, config.width
     size = [height, width]
-    by_kind: Dict[str, List[Dict[str, Any]]] = {
+    steps: Dict[str, List[Dict[str, Any]]] = {
         'inception': [{'central_crop': inception_preprocessing.CENTRAL_FRACTION}, {'resize': size}],
         'vgg': [{'resize_smaller_side': vgg_preprocessing.resize_range(height, width)[0]}, {'crop': size}],
         'cifar': [{'resize': size}],
     }
-    steps = by_kind[config.preprocessing]
-    if config.transfer == 'uint8':
-        # With bytes sent to the device, the network was trained on whole numbers.
-        steps.append({'round': 'half up'})
+    # With bytes sent to the device, the network was trained on whole numbers.
+    rounded = [{'round': 'half up'}] if config.transfer == 'uint8' else []
+    finish: Dict[str, Any] = {'scale': 2 / 255, 'offset': [-1.0] * 3}
     if config.preprocessing == 'vgg':
-        return [*steps, {'finish': {'scale': 1.0, 'offset': [-mean for mean in finishing.CHANNEL_MEANS]}}]
-    return [*steps, {'finish': {'scale': 2 / 255, 'offset': [-1.0] * 3}}]
+        finish = {'scale': 1.0, 'offset': [-mean for mean in finishing.CHANNEL_MEANS]}
+    return [*steps[config.preprocessing], *rounded, {'finish': finish}]
 
 
 def describe(config: Config, class_names: Sequence[str]) -> Dict[str, Any]:
