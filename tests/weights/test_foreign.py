@@ -43,13 +43,11 @@ def read(path: str, **options: Any) -> foreign.Weights:
     return foreign.read(path, foreign.Options(depth_multiplier=NARROW, **options))
 
 
-@pytest.mark.parametrize('ending', ['.ckpt', '.pth', '.safetensors', '.npz', 'torch.npz'])
+@pytest.mark.parametrize('ending', ['.ckpt', '.pth', '.safetensors', '.npz'])
 def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -> None:
     path = str(tmp_path / f'weights{ending}')
     if ending in ('.ckpt', '.npz'):
         writing.export(narrow(), path, 'slim' if ending == '.ckpt' else 'npz')
-    elif ending == 'torch.npz':
-        np.savez(path, **torch_arrays())
     else:
         write = state_dicts.write if ending == '.pth' else state_dicts.write_safetensors
         write_file(tmp_path / f'weights{ending}', write(torch_arrays()))

@@ -20,11 +20,11 @@ import pytest
 
 from inception_v3.commands.weights import state_dicts
 from inception_v3.weights.sources import WeightsError, damage_explained
-from tests.support.state_dicts import Harmful, state_dict, with_training_state
+from tests.support.state_dicts import Harmful, with_training_state
 from tests.support.weights import peak_of
 
 FOLDER = pathlib.Path(__file__).parent
-WHOLE = state_dict({'a': np.arange(4, dtype=np.float32).reshape(2, 2)})
+WHOLE = state_dicts.write({'a': np.arange(4, dtype=np.float32).reshape(2, 2)})
 
 
 def problem(content: bytes) -> str:
@@ -135,4 +135,4 @@ def test_read__inflates_and_allocates_what_its_tensors_need_alone(monkeypatch: A
         assert peak < most and 'damaged' in text
     # A method whose parts cannot be inflated alone.
     assert 'by another method than deflate' in problem(rewritten(compress=zipfile.ZIP_BZIP2))
-    assert 'no dict of tensors' in problem(state_dict({}))
+    assert 'no dict of tensors' in problem(state_dicts.write({}))

@@ -128,8 +128,9 @@ def compare(
             own, before = run(batch), found[name]
             # NaN, too, is a difference.
             difference = float(np.maximum(before.difference, np.abs(own - logits).max()))
-            counts = (len(batch.labels), _right(own, batch.labels), _right(logits, batch.labels))
-            found[name] = Agreement(name, *(old + new for old, new in zip(before[1:4], counts)), difference)
+            right = before.right + _right(own, batch.labels)
+            expected = before.expected + _right(logits, batch.labels)
+            found[name] = Agreement(name, before.images + len(batch.labels), right, expected, difference)
         screen.update(f'verifying: {max(each.images for each in found.values()):,} images')
     return found
 

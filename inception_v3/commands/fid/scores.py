@@ -61,7 +61,7 @@ def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
       CommandError: a set cannot be read, or two sets have features of different kinds.
     """
     # What is missing or damaged is found before the images are read, which takes long.
-    sample_of = {name: _of_file(name) for name in arguments.names if name.endswith('.npz')}
+    sample_of = {name: of_file(name) for name in arguments.names if name.endswith('.npz')}
     files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}
     if files_of:
         screen.update(f'loading {arguments.weights}')
@@ -98,11 +98,10 @@ def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
     return sets
 
 
-def _of_file(path: str) -> Sample:
+def of_file(path: str) -> Sample:
     """Reads features that `inception-v3 features` wrote, or moments in the layout of pytorch-fid."""
-    texts = {'layer', 'digest'}
     wanted = {FEATURES, LOGITS, _MEAN, _COVARIANCE}
-    arrays = sources.arrays(path, path, (wanted | texts).__contains__)
+    arrays = sources.arrays(path, path, {*wanted, 'layer', 'digest'}.__contains__)
     for name in wanted & arrays.keys():
         if not np.issubdtype(arrays[name].dtype, np.floating) or not np.isfinite(arrays[name]).all():
             raise CommandError(f'{path}: {name} has values that are not finite, or no numbers.')
@@ -111,7 +110,8 @@ def _of_file(path: str) -> Sample:
         features, logits = arrays[FEATURES], arrays.get(LOGITS)
         if features.ndim != 2 or (logits is not None and logits.shape[:1] != features.shape[:1]):
             raise CommandError(f'{path}: features and logits must have a row per image; their shapes are {shapes}.')
-        return Sample(path, features, logits, **{name: str(arrays[name]) for name in texts & arrays.keys()})
+        layer, digest = (str(arrays[name]) if name in arrays else None for name in ('layer', 'digest'))
+        return Sample(path, features, logits, None, layer, digest)
     if not {_MEAN, _COVARIANCE} <= arrays.keys():
         raise CommandError(
             f'{path}: has neither {FEATURES}, as inception-v3 features writes them, nor {_MEAN} and {_COVARIANCE}, as '

@@ -156,20 +156,11 @@ def read(path: str, options: Options = WHOLE) -> Weights:
 
     with sources.damage_explained(path, 'file of weights'):
         found = None if content is None else _contained(content, path, choose)
-    source = sources.read(path, shown(path)) if found is None else None
-    if source and source.kind == 'npz' and not any('/' in name for name in source.values):
-        # Arrays by the names of PyTorch.
-        found, source = source.values, None
-    if options.which and not isinstance(found, dict):
+    if isinstance(found, dict):
+        return _of_torch(found, models[0], path, options)
+    if options.which:
         raise WeightsError(f'--which={shown(options.which)}: is for files of PyTorch with several models.')
-    if source:
-        return _of_ours(source, options)
-    if isinstance(found, KerasFile):
-        return _of_keras(found, path, options)
-    assert found is not None, 'without a source'
-    if not models:
-        choose({'': [*found]})
-    return _of_torch(found, models[0], path, options)
+    return _of_keras(found, path, options) if found else _of_ours(sources.read(path, shown(path)), options)
 
 
 def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[KerasFile, Values, None]:
@@ -177,7 +168,9 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[K
     if content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
-        return state_dicts.read_safetensors(content)
+        arrays = state_dicts.read_safetensors(content)
+        choose({'': [*arrays]})
+        return arrays
     names: List[str] = []
     if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -206,7 +199,7 @@ def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Mo
                     short = '.'.join(part for part in place.split('.') if part not in _WRAPPERS)
                     models[place.strip('.') if short in models else short] = _Model(key, name[: -len(mark)], mark)
     if not models:
-        raise _another(path, max(names_of.values(), key=lambda names: len(names)))
+        raise _another(path, sorted(names_of.values(), key=len)[-1])
     keys = listed([*models])
     averages = [key for key in models if _AVERAGES.search(key)]
     if which and which not in models:

@@ -7,9 +7,9 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.commands.features import extraction, graph_2015
+from inception_v3.commands.weights import state_dicts
 from inception_v3.commands.weights.architecture import inception
 from inception_v3.weights.sources import WeightsError
-from tests.support.state_dicts import state_dict
 
 LOGITS = 'InceptionV3/Logits/Conv2d_1c_1x1'
 LAYERS = [layer for layer in inception().of(auxiliary_head=False) if not layer.is_classifier]
@@ -109,7 +109,7 @@ def test_read__returns_the_variables_of_every_kind_of_file(name: str, tmp_path: 
     if name.endswith('.npz'):
         np.savez(str(path), **values)
     else:
-        path.write_bytes(frozen_graph(values) if name.endswith('.pb') else state_dict(pytorch_fid(values)))
+        path.write_bytes(frozen_graph(values) if name.endswith('.pb') else state_dicts.write(pytorch_fid(values)))
     np.testing.assert_equal(graph_2015.read(str(path), shapes_of(values), '--weights=FILE'), values)
 
 
@@ -125,10 +125,12 @@ def test_read__names_weights_of_another_graph(tmp_path: Any) -> None:
 
     foreign = pytorch_fid(values, scale=0.5)
     auxiliary = {**foreign, 'AuxLogits.conv0.conv.weight': np.ones([1], np.float32)}
-    found = problem('torchvision.pth', state_dict(auxiliary))
+    found = problem('torchvision.pth', state_dicts.write(auxiliary))
     assert "are the weights of torchvision's Inception v3" in found and 'pt_inception-2015-12-05' in found
     assert 'Conv2d_1a_3x3.bn.weight is not 1' in found and 'and 91 more' in found
-    assert 'another network of PyTorch' in problem('resnet.pth', state_dict({'fc.weight': np.ones([2, 2], np.float32)}))
+    assert 'another network of PyTorch' in problem(
+        'resnet.pth', state_dicts.write({'fc.weight': np.ones([2, 2], np.float32)})
+    )
     assert 'another graph' in problem('other.pb', tf.GraphDef().SerializeToString())
     # ImageNet's 1,000 classes instead of 1,008 outputs.
     fewer = {**values, 'InceptionV3/Logits/Conv2d_1c_1x1/biases': np.ones(4, np.float32)}
