@@ -129,60 +129,46 @@ def draw(shown_photo: Shown, name: str, path: str) -> None:
     """Draws the photograph with its crops, and every panel, as a PNG file."""
     from matplotlib.patches import Rectangle
 
-    panels = [*shown_photo.kinds, *shown_photo.colors]
-    figure, places = _grid(2 + len(panels), columns=4)
-    photo = figure.add_subplot(places[:2])
     height, width, _ = shown_photo.photo.shape
-    photo.imshow(shown_photo.photo, interpolation='nearest' if min(height, width) < 64 else 'antialiased')
-    photo.set_title(_text(f'{name}, {width} x {height} pixels'), fontsize=7.5, pad=3)
+    photo = Panel('the photograph, and the crops of it', shown_photo.photo, ())
+    figure = _figure([photo, *shown_photo.kinds, *shown_photo.colors], 4, f'{name}, {width} x {height} pixels')
     for kind, colour in zip(shown_photo.kinds, _OUTLINES):
         top, left, height, width = kind.crop
         dashed = '--' if 'evaluation' in kind.title else '-'
         outline = {'fill': False, 'edgecolor': colour, 'linewidth': 2, 'linestyle': dashed, 'label': kind.title}
-        photo.add_patch(Rectangle((left - 0.5, top - 0.5), width, height, **outline))
-    figure.legend(fontsize=8, loc='upper left', ncol=len(shown_photo.kinds), frameon=False)
-    _fill(figure, places, panels, 2)
+        figure.axes[0].add_patch(Rectangle((left - 0.5, top - 0.5), width, height, **outline))
+    figure.legend(fontsize=8, loc='lower right', frameon=False)
     _save(figure, path)
 
 
 def draw_contact_sheet(draws: Sequence[Panel], name: str, path: str) -> None:
     """Draws the contact sheet of the training images, as a PNG file."""
-    figure, places = _grid(len(draws), columns=5)
-    _fill(figure, places, draws, 0)
-    figure.suptitle(_text(f'{name}: {len(draws)} training images, drawn at random'), fontsize=10, y=0.995)
-    _save(figure, path)
+    _save(_figure(draws, 5, f'{name}: {len(draws)} training images, drawn at random'), path)
 
 
-def _grid(count: int, columns: int) -> Tuple[Any, Any]:
-    """A figure, and the places of a grid: from the left, row by row. The first two places can be joined."""
+def _figure(panels: Sequence[Panel], columns: int, title: str) -> Any:
+    """A figure of panels, from the left, row by row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = -(-count // columns)
+    rows = -(-len(panels) // columns)
     figure = Figure(figsize=(2.6 * columns, 2.75 * rows + 0.4))
     FigureCanvasAgg(figure)
-    edges = {'left': 0.01, 'right': 0.99, 'bottom': 0.01, 'top': 1 - 0.55 / (2.75 * rows + 0.4)}
-    return figure, figure.add_gridspec(rows, columns, wspace=0.04, hspace=0.14, **edges)
-
-
-def _fill(figure: Any, places: Any, panels: Sequence[Panel], first: int) -> None:
-    for place, panel in enumerate(panels, first):
-        axes = figure.add_subplot(places[place])
+    figure.subplots_adjust(0.01, 0.01, 0.99, 1 - 0.55 / (2.75 * rows + 0.4), wspace=0.04, hspace=0.14)
+    for place, panel in enumerate(panels, 1):
+        axes = figure.add_subplot(rows, columns, place)
         axes.imshow(panel.pixels)
         axes.set_title(panel.title, fontsize=7.5, pad=3)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    # matplotlib interprets a dollar sign as the start of a formula.
+    figure.suptitle(title.replace('$', r'\$'), fontsize=10, y=0.995)
+    return figure
 
 
 def _save(figure: Any, path: str) -> None:
-    for axes in figure.axes:
-        axes.set_xticks([])
-        axes.set_yticks([])
     with outputs.unfinished_file(path) as unfinished:
         figure.savefig(unfinished, format='png', dpi=_DPI)
-
-
-def _text(text: str) -> str:
-    # matplotlib interprets a dollar sign as the start of a formula.
-    return text.replace('$', r'\$')
 
 
 def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -> List[str]:

@@ -55,13 +55,6 @@ def test_crop__is_central_without_a_distortion(kind: str) -> None:
     assert abs(2 * left + width - 900) <= 2
 
 
-def test_crop__has_the_drawn_resize_method() -> None:
-    preprocessing = preprocessing_for(Config(fast_mode=False))
-    shape = tf.constant([30, 40, 3])
-    distortion = preprocessing.draw(shape, tf.constant(WHOLE), tf.random.uniform)
-    assert preprocessing.crop(shape, distortion) == (distortion.crop, distortion.resize_method)
-
-
 @pytest.mark.parametrize('kind', PREPROCESSINGS)
 def test_of_image__gives_the_bits_of_the_pipeline(kind: str, photos: List[Photo]) -> None:
     tf.set_random_seed(3)

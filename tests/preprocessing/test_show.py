@@ -95,9 +95,3 @@ def test_show__names_files_and_refuses_bad_ones(
     ):
         assert f'{name}' in line and words in line
     assert len(lines) == 8 and 'Traceback' not in done.stderr
-
-
-@pytest.mark.parametrize('flag', ['--seed=-1', '--size=0', '--size=x', '--out='])
-def test_show__refuses_flags(flag: str) -> None:
-    done = run(main, 'photo.jpg', flag)
-    assert done.returncode == 2 and flag.split('=')[0] in done.stderr
