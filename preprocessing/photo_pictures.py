@@ -131,7 +131,7 @@ def draw(shown_photo: Shown, name: str, path: str) -> None:
 
     height, width, _ = shown_photo.photo.shape
     photo = Panel('the photograph, and the crops of it', shown_photo.photo, ())
-    figure = _figure([photo, *shown_photo.kinds, *shown_photo.colors], 4, f'{name}, {width} x {height} pixels')
+    figure = _figure([photo, *shown_photo.kinds, *shown_photo.colors], f'{name}, {width} x {height} pixels')
     for kind, colour in zip(shown_photo.kinds, _OUTLINES):
         top, left, height, width = kind.crop
         dashed = '--' if 'evaluation' in kind.title else '-'
@@ -143,14 +143,15 @@ def draw(shown_photo: Shown, name: str, path: str) -> None:
 
 def draw_contact_sheet(draws: Sequence[Panel], name: str, path: str) -> None:
     """Draws the contact sheet of the training images, as a PNG file."""
-    _save(_figure(draws, 5, f'{name}: {len(draws)} training images, drawn at random'), path)
+    _save(_figure(draws, f'{name}: {len(draws)} training images, drawn at random'), path)
 
 
-def _figure(panels: Sequence[Panel], columns: int, title: str) -> Any:
+def _figure(panels: Sequence[Panel], title: str) -> Any:
     """A figure of panels, from the left, row by row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    columns = 5
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(2.6 * columns, 2.75 * rows + 0.4))
     FigureCanvasAgg(figure)
