@@ -113,6 +113,9 @@ def test_read__takes_the_averages_of_several_models_or_the_named_one(
     np.testing.assert_array_equal(weights.values[BETA], np.full(16, expected, np.float32))
     note = f'  took {keys[expected]} of its models {"; ".join(keys)}; --which=KEY takes another one'
     assert weights.notes == ([note] if len(keys) > 1 else [])
+    writing.export(narrow(), str(tmp_path / 'a.npz'), 'npz')
+    with pytest.raises(WeightsError, match='is for files of PyTorch with several models'):
+        read(str(tmp_path / 'a.npz'), which='model')
 
 
 HEADS: Dict[str, Dict[str, np.ndarray]] = {
@@ -251,9 +254,3 @@ def test_import__of_a_bad_file_is_one_message(name: str, tmp_path: Any, capsys: 
     assert not out and len(errors) == 1 and path in errors[0]
     assert re.search(message, errors[0]), errors[0]
     assert not os.path.exists(str(tmp_path / 'run'))
-
-
-def test_which__is_for_files_of_several_models(tmp_path: Any) -> None:
-    writing.export(narrow(), str(tmp_path / 'a.npz'), 'npz')
-    with pytest.raises(WeightsError, match='is for files of PyTorch with several models'):
-        read(str(tmp_path / 'a.npz'), which='model')

@@ -78,15 +78,8 @@ class Extractor(NamedTuple):
 def of_run(path: str, layer: str) -> Extractor:
     """The network of a run, with the weights that the run evaluates and the preprocessing of its evaluation.
 
-    Args:
-      path: the model_dir of a run, or one of its checkpoints.
-      layer: as `--layer` has it.
-
-    Raises:
-      ConfigError: there is no such folder, or its `config.json` is missing.
-      CheckpointError: there is no checkpoint, or it cannot be used.
-      LayerError: the network has no such layer.
-      RemoteError: access is denied, or the store cannot be reached.
+    The path is the model_dir of a run, or one of its checkpoints. Raises ConfigError, CheckpointError or RemoteError if
+    it cannot be used, and LayerError if the network has no such layer.
     """
     if is_complete(path):
         model = trained_model.find(os.path.dirname(path) or '.', os.path.basename(path))
@@ -112,16 +105,8 @@ def of_2015(path: str, layer: str) -> Extractor:
     """The Inception graph of 2015, with its preparation of images: resizing of TensorFlow 1, and (x - 128) / 128.
 
     Its outputs also have the logits without their biases, from which the Inception Score has always been computed
-    (https://github.com/openai/improved-gan/blob/master/inception_score/model.py).
-
-    Args:
-      path: the file of the weights, as `graph_2015.read` takes it.
-      layer: as `--layer` has it.
-
-    Raises:
-      WeightsError: the weights cannot be read, or are those of another graph.
-      LayerError: the network has no such layer.
-      RemoteError: access is denied, or the store cannot be reached.
+    (https://github.com/openai/improved-gan/blob/master/inception_score/model.py). Raises as `graph_2015.read`, and
+    LayerError if the network has no such layer.
     """
     with tf.Graph().as_default() as graph:
         encoded = tf.placeholder(tf.string, [])
