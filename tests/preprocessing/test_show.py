@@ -91,7 +91,7 @@ def test_show__names_files_and_refuses_bad_ones(
     assert written['cat_draws.png'] == written['cat-2_draws.png'], 'the same photograph, seed and name'
     lines = done.stderr[done.stderr.index('error: ') :].splitlines()
     for line, (name, words) in zip(
-        lines, [('cut', 'truncated'), ('no', 'is not a'), ('none', 'No such'), ('a', 'dir')]
+        lines, [('cut', 'is damaged'), ('no', 'is not a'), ('none', 'No such'), ('a', 'dir')]
     ):
         assert f'{name}' in line and words in line
     assert len(lines) == 8 and 'Traceback' not in done.stderr
