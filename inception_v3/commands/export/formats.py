@@ -90,27 +90,18 @@ def _open_saved_model(path: str, network: FrozenNetwork) -> Run:
 def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
     """Converts by tf2onnx, which folds batch normalization into the convolutions."""
     import onnx
-    import tf2onnx
-    from tf2onnx import optimizer, tf_loader
+    from tf2onnx import convert
 
-    inputs, outputs = [f'{INPUT}:0'], [f'{name}:0' for name in (LOGITS, PROBABILITIES)]
-    folded = tf_loader.tf_optimize(inputs, outputs, network.graph_def)
-    with tf.Graph().as_default() as graph, tf.Session(graph=graph):
-        tf.import_graph_def(folded, name='')
-        converted = tf2onnx.tfonnx.process_tf_graph(graph, opset=_OPSET, input_names=inputs, output_names=outputs)
-    model = optimizer.optimize_graph(converted).make_model('inception_v3')
+    # Without TensorFlow's numbers.
+    names = {f'{name}:0': name for name in (INPUT, LOGITS, PROBABILITIES)}
+    sides = {'input_names': [*names][:1], 'output_names': [*names][1:], 'tensors_to_rename': names}
+    model, _ = convert.from_graph_def(network.graph_def, opset=_OPSET, **sides)
     # tf2onnx leaves operations that it does not know as they are.
     unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
     if unknown:
         raise _lacking('ONNX', unknown, network)
-    # Input and outputs get their names without TensorFlow's number, and the free axis its name.
-    names = {f'{name}:0': name for name in (INPUT, LOGITS, PROBABILITIES)}
     for value in [*model.graph.input, *model.graph.output]:
-        value.name = names[value.name]
         value.type.tensor_type.shape.dim[0].dim_param = 'batch'
-    for node in model.graph.node:
-        for side in (node.input, node.output):
-            side[:] = [names.get(name, name) for name in side]
     with open(path, 'wb') as file:
         file.write(model.SerializeToString())
 
