@@ -168,7 +168,10 @@ def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
     file = io.BytesIO(content)
     if zipfile.is_zipfile(file):
         archive = archive_of(content)
-        (pickled,) = [name for name in archive.namelist() if name.endswith('/data.pkl')]
+        pickles = [name for name in archive.namelist() if name.endswith('/data.pkl')]
+        if len(pickles) != 1:
+            raise ValueError('the archive has no data.pkl')
+        pickled = pickles[0]
         folder = pickled[: -len('data.pkl')]
         order = f'{folder}byteorder'
         is_little = order not in archive.namelist() or member(archive, order, 9) == b'little'
