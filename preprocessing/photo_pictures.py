@@ -13,8 +13,9 @@ from console.tensorflow_versions import tf
 from preprocessing.color import FULL_ORDERINGS, FastColor
 from preprocessing.decoding import decode_crop, decode_image, image_shape
 from preprocessing.inception_preprocessing import whole_image_box
-from preprocessing.preprocessings import PREPROCESSINGS, InceptionPreprocessing, Preprocessing
+from preprocessing.preprocessings import PREPROCESSINGS, InceptionPreprocessing
 from preprocessing.stateless import StatelessUniform
+from preprocessing.steps import Preprocessing, Settings
 
 DRAWS = 25
 _DPI = 100
@@ -75,11 +76,11 @@ class Preprocessor:
                 return kind.draw(self._shape, whole_image_box(), uniform)
 
             def inception(**settings: bool) -> Preprocessing:
-                return InceptionPreprocessing(InceptionPreprocessing.Settings(size, size, **settings))
+                return InceptionPreprocessing(Settings(size, size)._replace(**settings))
 
             self._kinds = []
             for name, each in PREPROCESSINGS.items():
-                kind = each(each.Settings(height=size, width=size))
+                kind = each(Settings(size, size))
                 self._kinds += [
                     self._panel(f'{name}, evaluation', kind),
                     self._panel(f'{name}, training', kind, draw(kind)),

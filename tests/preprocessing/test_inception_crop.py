@@ -7,7 +7,8 @@ import pytest
 
 from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
-from preprocessing.inception_preprocessing import InceptionPreprocessing, Settings
+from preprocessing.inception_preprocessing import InceptionPreprocessing
+from preprocessing.steps import Settings
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import BOXES, NO_BOXES, WHOLE, coordinates
 

@@ -9,7 +9,8 @@ import skimage.data
 from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.color import draw_fast_color
-from preprocessing.inception_preprocessing import BILINEAR, InceptionPreprocessing, Settings
+from preprocessing.inception_preprocessing import BILINEAR, InceptionPreprocessing
+from preprocessing.steps import Settings
 from tests.preprocessing.test_color import FULL_ORDERS, full_color
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import BOXES, CAT, DOCUMENTED_CROP, NO_BOXES, WHOLE, resize_bilinear

@@ -7,6 +7,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from preprocessing import vgg_preprocessing as vgg
+from preprocessing.steps import Settings
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import CAT, coordinates, resize_bilinear
 
@@ -15,7 +16,7 @@ MEANS = np.array([123.68, 116.78, 103.94])
 
 
 def kind_for(height: int, width: int, smallest: int, largest: int, random_flip: bool = True) -> vgg.VggPreprocessing:
-    return vgg.VggPreprocessing(vgg.Settings(height, width, random_flip), (smallest, largest))
+    return vgg.VggPreprocessing(Settings(height, width, random_flip), (smallest, largest))
 
 
 @pytest.fixture(autouse=True)
