@@ -54,10 +54,6 @@ class Shown(NamedTuple):
     draws: List[Panel]
 
 
-class PhotoError(CommandError):
-    """A photograph cannot be shown."""
-
-
 class Preprocessor:
     """Preprocesses photographs in every way. The same seed gives the same images.
 
@@ -121,10 +117,6 @@ class Preprocessor:
         draws = [Panel(f'draw {number}', *run(self._draw[1:], number)) for number in range(1, DRAWS + 1)]
         return Shown(photo, filled[: len(self._kinds)], filled[len(self._kinds) :], draws)
 
-    def close(self) -> None:
-        """Closes the TensorFlow session."""
-        self._session.close()
-
 
 def draw(shown_photo: Shown, name: str, path: str) -> None:
     """Draws the photograph with its crops, and every panel, as a PNG file."""
@@ -177,7 +169,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
     """Writes the pictures of photographs, and returns their paths.
 
     Raises:
-      PhotoError: photographs cannot be shown; the message has a line for each. The others are written.
+      CommandError: photographs cannot be shown; the message has a line for each. The others are written.
     """
     written: List[str] = []
     problems: List[str] = []
@@ -202,11 +194,10 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
             draw(found, name, picture)
             draw_contact_sheet(found.draws, name, sheet)
             written += [picture, sheet]
-        preprocessor.close()
     except OSError as error:
-        raise PhotoError(f'--out={shown(out)}: cannot be written: {error.strerror}.')
+        raise CommandError(f'--out={shown(out)}: cannot be written: {error.strerror}.')
     if problems:
-        raise PhotoError('\n'.join([*problems, *(f'written: {path}' for path in written)]))
+        raise CommandError('\n'.join([*problems, *(f'written: {path}' for path in written)]))
     return written
 
 

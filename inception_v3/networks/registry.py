@@ -14,9 +14,12 @@ class Network(NamedTuple):
     """A network, and its `Limits`.
 
     Attributes:
-      build: takes images [batch, height, width, 3], the number of classes and whether this is training; by name `conv`,
-        `norm`, any of `options`, and `layout`, another order of the axes. Returns logits [batch, num_classes], and
-        those of an auxiliary head or None.
+      build: takes images [batch, height, width, 3], float32, bfloat16 or float16; the number of classes, background
+        included; whether this is training (`norm` itself decides about moments); by name a convolution `conv`, like
+        `layers.conv2d`; a normalization `norm`, like `batch_norm.BatchNorm`; any of `options`, such as
+        `depth_multiplier`, a factor on the channels of every layer, of which at least 16 remain; and `layout`, the
+        order of the axes of images and activations, for which `conv` and `norm` are made. Returns logits [batch,
+        num_classes] of the images' dtype, and those of an auxiliary head or None.
     """
 
     build: Callable[..., Tuple[tf.Tensor, Optional[tf.Tensor]]]

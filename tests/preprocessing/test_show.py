@@ -77,7 +77,6 @@ def test_show__names_files_and_refuses_bad_ones(
 ) -> None:
     monkeypatch.setattr('preprocessing.photo_pictures.DRAWS', 2)
     monkeypatch.setattr('preprocessing.photo_pictures._DPI', 20)
-    monkeypatch.setattr(preprocessor, 'close', lambda: None)
     monkeypatch.setattr('preprocessing.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
     jpeg = encoded(PHOTO, 'JPEG')
     for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):

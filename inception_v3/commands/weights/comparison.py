@@ -38,10 +38,6 @@ _BLOCKS = (*MIXED_35, *MIXED_17, *MIXED_8)
 Outputs = Dict[str, np.ndarray]
 
 
-class ForwardError(CommandError):
-    """A framework cannot run a network."""
-
-
 def rows_of(architecture: Architecture) -> Dict[str, str]:
     """The blocks of a network by the names of PyTorch's modules: the rows of the table in its paper."""
     if architecture.name == 'inception_v3':
@@ -114,11 +110,11 @@ def in_torch(
       python: of the environment; None for that of `.venv-frameworks`.
 
     Raises:
-      ForwardError: there is no such environment, or the network cannot run there.
+      CommandError: there is no such environment, or the network cannot run there.
     """
     interpreter = python or str(TORCH_PYTHON)
     if not os.path.exists(interpreter):
-        raise ForwardError(
+        raise CommandError(
             f'{interpreter}: does not exist. `./run --frameworks true` installs PyTorch in an environment of its own; '
             '--torch_python=PATH names the Python of another one that has torch and torchvision.'
         )
@@ -143,7 +139,7 @@ def in_torch(
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             last = (done.stderr.strip() or 'no message').splitlines()[-1]
-            raise ForwardError(f'{path}: {library} cannot run it in {interpreter}: {shown(last, 300)}')
+            raise CommandError(f'{path}: {library} cannot run it in {interpreter}: {shown(last, 300)}')
         with np.load(spec['outputs']) as outputs:
             return dict(outputs)
 
