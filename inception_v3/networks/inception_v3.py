@@ -225,14 +225,11 @@ def inception_v3(
     layout: layers.Layout = layers.NHWC,
     mixed_8: Sequence[Mixed] = MIXED_8,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
-    """Builds the network. Other arguments and results are those of `registry.Network.build`.
+    """Builds the network, as `registry.Network.build` describes it.
 
-    Args:
-      images: of at least 75 x 75 pixels, or 107 x 107 with the auxiliary head, whose 5 x 5 pooling needs them.
-      dropout: the dropout, like `layers.dropout`.
-      auxiliary_head: build the auxiliary classifier.
-      dropout_keep: probability that dropout keeps a value, before the logits.
-      mixed_8: the blocks on the coarsest grid.
+    Images have at least 75 x 75 pixels, or 107 x 107 with the auxiliary head, whose 5 x 5 pooling needs them. The
+    `dropout`, like `layers.dropout`, keeps a value before the logits with the probability `dropout_keep`. The blocks on
+    the coarsest grid are `mixed_8`.
     """
     builder = _Builder(conv, norm, depth_multiplier, layout)
     with tf.variable_scope('InceptionV3'):

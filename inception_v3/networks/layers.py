@@ -55,8 +55,8 @@ def conv2d(
     """A convolution without bias. Its variable `weights` is in the collection WEIGHTS, which has weight decay.
 
     Inputs and outputs are [batch, height, width, channels], or as `layout` says, of one dtype: float32, bfloat16 or
-    float16. With `in_float32`, inputs and weights are rounded to the inputs' dtype, but multiplied and summed in float32,
-    for devices without a convolution of that dtype. A TPU also sums bfloat16 products in float32.
+    float16. With `in_float32`, inputs and weights are rounded to the inputs' dtype, but multiplied and summed in
+    float32, for devices without a convolution of that dtype. A TPU also sums bfloat16 products in float32.
     """
     shape = [*kernel, inputs.shape[layout.channels], depth]
     collections = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.WEIGHTS]

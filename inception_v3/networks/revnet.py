@@ -119,14 +119,11 @@ def revnet(
     rebuild_activations: bool = True,
     layout: layers.Layout = layers.NHWC,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
-    """Builds the network of a row of the table. Other arguments and results are those of `registry.Network.build`.
+    """Builds the network of a row of the table, such as `REVNET_38`, as `registry.Network.build` describes it.
 
-    Args:
-      architecture: the row, such as `REVNET_38`.
-      images: also float64. Values between units are at least float32.
-      is_training: whether a backward pass follows.
-      rebuild_activations: see `reversible.chain`. A stage's first unit always stores its activations if it changes
-        height and width or channels, because it is not reversible then.
+    Images may also be float64. Values between units are at least float32. For `rebuild_activations`, see
+    `reversible.chain`. A stage's first unit always stores its activations if it changes height and width or channels,
+    because it is not reversible then.
     """
     builder = _Builder(architecture.is_bottleneck, images.dtype, conv, norm, layout)
     halves = [layers.scaled_depth(depth // 2, depth_multiplier) for depth in architecture.depths]
