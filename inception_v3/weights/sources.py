@@ -149,12 +149,7 @@ def _variables(checkpoint: str, flag: str, outline: bool) -> Dict[str, np.ndarra
 
 
 def content_of(path: str, flag: str) -> bytes:
-    """The content of a file.
-
-    Raises:
-      WeightsError: there is no such file.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """The content of a file. Raises WeightsError if there is none."""
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')
@@ -174,25 +169,13 @@ def damage_explained(flag: str, kind: str) -> Iterator[None]:
 
 
 def check_memory(needed: int, size: int) -> None:
-    """Checks, before anything is inflated or allocated, that tensors are in proportion to their file.
-
-    Args:
-      needed: bytes of all the tensors that the file declares.
-      size: bytes of the file.
-
-    Raises:
-      ValueError: they are not.
-    """
+    """Raises ValueError, before anything is inflated, if tensors need far more bytes than their file has."""
     if needed > max(_SMALL, _TIMES * size):
         raise ValueError(f'its tensors need {needed:,} bytes of memory, too many for a file of {size:,} bytes')
 
 
 def archive_of(content: bytes) -> zipfile.ZipFile:
-    """Opens a ZIP archive of arrays.
-
-    Raises:
-      ValueError: it has far more members than a network has variables, which would take minutes to read.
-    """
+    """Opens a ZIP archive of arrays; ValueError if it has far more than a network, which would take minutes to read."""
     archive = zipfile.ZipFile(io.BytesIO(content))
     if len(archive.namelist()) > _MOST_MEMBERS:
         raise ValueError(f'it holds {len(archive.namelist()):,} arrays; weights are at most {_MOST_MEMBERS:,}')
@@ -200,11 +183,7 @@ def archive_of(content: bytes) -> zipfile.ZipFile:
 
 
 def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """The first bytes of a member of an archive, at most `most`; no others are inflated.
-
-    Raises:
-      ValueError: the member is compressed by a method that cannot inflate a part.
-    """
+    """The first bytes of a member of an archive, at most `most`; no others are inflated."""
     if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f'{name} is compressed by another method than deflate')
     with archive.open(name) as file:
@@ -212,16 +191,9 @@ def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 
 
 def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dict[str, np.ndarray]:
-    """Reads the arrays of an .npz file, by name.
+    """Reads those arrays of an .npz file whose names are wanted. The flag, with its value, begins messages.
 
-    Args:
-      path: local or remote.
-      flag: the flag that names the file, with its value, for messages.
-      is_wanted: whether an array of a name is read.
-
-    Raises:
-      WeightsError: there is no such file, it is no .npz file of arrays, or it is damaged.
-      RemoteError: access is denied, or the store cannot be reached.
+    Raises WeightsError if there is no such file, if it is no .npz file of arrays, or if it is damaged.
     """
     content = content_of(path, flag)
     # Not by np.load, which inflates what a header claims, and prints a traceback about a damaged archive.

@@ -83,12 +83,7 @@ class Batch(NamedTuple):
 def batches(is_training: bool, config: Config) -> Iterator[Batch]:
     """Yields the images of a split in the order of their records: once for validation, without end for training.
 
-    Args:
-      is_training: the training split, without distortions; False: the validation split.
-      config: of the run. A record that cannot be used is an error.
-
-    Raises:
-      records.DataError: there are no usable files of the split.
+    Training images are not distorted. A record that cannot be used is an error.
     """
     config = dataclasses.replace(
         config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, max_bad_records=0

@@ -76,16 +76,10 @@ def of_graph(layers: Sequence[Layer]) -> List[Entry]:
 
 
 def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
-    """Reads the values of the network's variables.
+    """Reads the values of the network's variables, whose shapes are given by name.
 
-    Args:
-      path: a frozen graph (`.pb`), a state dict of PyTorch (`.pth`, `.pt`), or `.npz` with an array per variable.
-      shapes: of the network's variables, by name.
-      flag: the flag that names the file, with its value, for messages.
-
-    Raises:
-      WeightsError: the file cannot be read, or holds the weights of another graph.
-      RemoteError: access is denied, or the store cannot be reached.
+    The file is a frozen graph (`.pb`), a state dict of PyTorch (`.pth`, `.pt`), or `.npz` with an array per variable.
+    Raises WeightsError if it cannot be read, or holds the weights of another graph; messages begin with the flag.
     """
     layers = inception().of(auxiliary_head=False)
     if path.endswith('.npz'):

@@ -205,14 +205,10 @@ def entries_of(
     kernel: Tuple[int, ...] = _KERNEL,
     matrix: Tuple[int, ...] = _KERNEL,
 ) -> List[Entry]:
-    """The entries of layers. A network without scales may have them in another framework, where they are optional.
+    """The entries of layers, from the axes of kernels and of classifiers, and from a function of their names.
 
-    Args:
-      layers: of the network.
-      has_scales: whether its normalization has scales.
-      name_of: the name there, of a layer and the last part of our name, such as `weights` or `moving_mean`.
-      kernel: the axes of kernels.
-      matrix: the axes of classifiers.
+    It takes a layer and the last part of our name, such as `moving_mean`. A network without scales may have them in
+    another framework, where they are optional.
     """
     return [
         Entry(

@@ -99,18 +99,11 @@ def in_torch(
     count_padding: bool = True,
     python: Optional[str] = None,
 ) -> Outputs:
-    """The same in torchvision or timm, by a process of an environment that has them.
+    """The same in torchvision or timm, by a process of an environment that has them; by default `.venv-frameworks`.
 
-    Args:
-      library: `torchvision` or `timm`.
-      weights: as read from the file.
-      path: of a local file of weights that was checked to hold no code.
-      images: float32 [images, height, width, 3], in the range that the network is given there.
-      count_padding: whether average pools count padding as zeros, as both libraries do.
-      python: of the environment; None for that of `.venv-frameworks`.
-
-    Raises:
-      CommandError: there is no such environment, or the network cannot run there.
+    The local file of weights was checked to hold no code, and images are in the range that the network is given there.
+    Average pools count padding as zeros, as in both libraries, or not. Raises CommandError if there is no such
+    environment, or if the network cannot run there.
     """
     interpreter = python or str(TORCH_PYTHON)
     if not os.path.exists(interpreter):
@@ -167,19 +160,10 @@ def run(weights: Weights, framework: str, images: np.ndarray, python: Optional[s
 
 
 def compare(models: Sequence[Tuple[Weights, str]], paths: Sequence[str], python: Optional[str] = None) -> List[str]:
-    """Runs two models on image files.
+    """Runs two models, each with the framework that runs it, on image files.
 
-    Args:
-      models: weights, and the framework that runs them.
-      paths: of the images.
-      python: that of PyTorch; None for that of `.venv-frameworks`.
-
-    Returns:
-      Lines for the screen: a table of the rows that both have in the same shape, and the most probable class of each
-      image in both.
-
-    Raises:
-      WeightsError: a model has no classifier, or an image cannot be read.
+    Returns lines for the screen: a table of the rows that both have in the same shape, and the most probable class of
+    each image in both. Raises WeightsError if a model has no classifier, or if an image cannot be read.
     """
     places = {OURS: 'this program', KERAS: f'Keras of TensorFlow {tf.__version__}', TORCH: 'torchvision in PyTorch'}
     for weights, _ in models:

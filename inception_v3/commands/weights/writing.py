@@ -28,21 +28,11 @@ _SIZES = {'inception_v3': 299, 'resnet50': 224}
 
 
 def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
-    """Writes weights for another framework.
+    """Writes a file, or a checkpoint, for another framework: a name in `TARGETS`.
 
-    Args:
-      weights: of a network that the framework has.
-      path: of the file, or of the checkpoint.
-      kind: a name in `TARGETS`.
-      images: the range of the images that the framework gives, of `changes.IMAGES`; empty for its usual one. Not for
-        the kinds with our names.
-
-    Returns:
-      Lines about what was written.
-
-    Raises:
-      WeightsError: the framework has no such network, it cannot be changed to the images, or the file exists.
-      RemoteError: access is denied, or the store cannot be reached.
+    The framework gives the network images in a range of `changes.IMAGES`; empty for its usual one. Returns lines about
+    what was written. Raises WeightsError if the framework has no such network, if that cannot be changed to the images,
+    or if the file exists.
     """
     target, architecture = TARGETS[kind], weights.architecture
     _check(weights, path, kind, images)
@@ -110,22 +100,10 @@ def import_into(
 ) -> List[str]:
     """Writes a model_dir with a checkpoint of step 0 and a configuration, as a run of this program leaves it.
 
-    Args:
-      model_dir: a folder without checkpoints; made if it is missing.
-      weights: of a network.
-      averages: also write the weights as their own averages, so that the default settings evaluate them.
-      data_dir: the folder of a data set of these classes, for the configuration; empty if there is none.
-      classifier: the weights must have one. Without a classifier, there is no configuration: the folder is for
-        `--init_from` alone.
-
-    Returns:
-      Lines about what was written.
-
-    Raises:
-      WeightsError: the folder has a checkpoint; the weights lack the classifier; or the data set has another number of
-        classes.
-      DataError: the description of the data set cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
+    With `averages`, the weights are also written as their own averages, so that the default settings evaluate them. The
+    data set at `data_dir` has these classes, and names them. Weights without a classifier are refused unless
+    `classifier` is False; they have no configuration, and are for `--init_from` alone. Returns lines about what was
+    written. Raises WeightsError if the folder has a checkpoint, or if the weights do not fit these arguments.
     """
     if not weights.num_classes and classifier:
         raise WeightsError(
