@@ -1,6 +1,6 @@
 """Fréchet Inception Distance, Kernel Inception Distance and Inception Score, from features and logits, in float64."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,12 +29,10 @@ class Statistics(NamedTuple):
     Attributes:
       mean: float64 [features].
       covariance: float64 [features, features], with the number of images minus 1 as the divisor.
-      images: number of images; None if it is not known.
     """
 
     mean: np.ndarray
     covariance: np.ndarray
-    images: Optional[int] = None
 
 
 def statistics_of(features: np.ndarray) -> Statistics:
@@ -54,7 +52,7 @@ def statistics_of(features: np.ndarray) -> Statistics:
         covariance += distances.T @ distances
     if not np.isfinite(covariance).all():
         raise ScoreError('the features have values that are not finite')
-    return Statistics(mean, covariance / (images - 1), images)
+    return Statistics(mean, covariance / (images - 1))
 
 
 def frechet_distance(one: Statistics, other: Statistics) -> float:
