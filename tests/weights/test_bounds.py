@@ -175,7 +175,8 @@ def test_npz__of_too_many_arrays_is_refused_before_they_are_read(tmp_path: Any, 
     with zipfile.ZipFile(file, 'w') as archive:
         for number in range(3):
             archive.writestr(f'{number}.npy', b'')
-    check_refused(sources.read, tmp_path / 'a.npz', file.getvalue(), 'it holds 3 arrays; weights are at most 2')
+    for read in (sources.read, foreign.read):
+        check_refused(read, tmp_path / 'a.npz', file.getvalue(), 'it holds 3 arrays; weights are at most 2')
 
 
 def test_npz__inflates_what_its_arrays_need_alone(tmp_path: Any) -> None:

@@ -1,8 +1,6 @@
 """Reads the weights of a network from a file of any kind, as variables with the names of this program."""
 
-import io
 import re
-import zipfile
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -173,7 +171,7 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[K
         return arrays
     names: List[str] = []
     if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with sources.archive_of(content) as archive:
             names = archive.namelist()
     if keras_files.ARCHIVE_MEMBER in names:
         return keras_files.read(content)
