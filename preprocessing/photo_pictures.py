@@ -102,11 +102,7 @@ class Preprocessor:
         return Panel(title, kind.visible(kind.finish(image, distortion)), tuple(window.crop))
 
     def show(self, encoded: bytes) -> Shown:
-        """Preprocesses a file, as records hold it.
-
-        Raises:
-          tf.errors.InvalidArgumentError: the file cannot be decoded.
-        """
+        """Preprocesses a file, as records hold it; InvalidArgumentError if it cannot be decoded."""
 
         def run(tensors: Any, number: int) -> Any:
             return self._session.run(tensors, {self._file: encoded, self._number: number})

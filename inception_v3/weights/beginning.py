@@ -202,11 +202,7 @@ class BeginHook(tf.estimator.SessionRunHook):
         self._assignments: List[Tuple[tf.Variable, np.ndarray]] = []
 
     def begin(self) -> None:
-        """Decides about every variable of the complete graph.
-
-        Raises:
-          WeightsError: as `plan`.
-        """
+        """Decides about every variable of the complete graph."""
         network = {v.op.name: v.shape.as_list() for v in tf.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
         variables = {variable.op.name: variable for variable in tf.global_variables()}
         beginning = plan(network, variables.keys() - network.keys(), self._source, self._config)

@@ -56,11 +56,7 @@ class Format(NamedTuple):
     is_calibrated: bool = False
 
     def check(self) -> None:
-        """Checks that the packages are installed.
-
-        Raises:
-          ExportError: one is not.
-        """
+        """Raises ExportError if a package is not installed."""
         for package in self.packages:
             try:
                 importlib.import_module(package)

@@ -53,11 +53,7 @@ def build(config: Config) -> None:
 
 
 def freeze(model: TrainedModel, class_names: Sequence[str]) -> FrozenNetwork:
-    """Restores a checkpoint as it is evaluated, and replaces its variables by constants.
-
-    Raises:
-      CheckpointError: as `TrainedModel.restore`.
-    """
+    """Restores a checkpoint as it is evaluated, and replaces its variables by constants."""
     with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
         build(model.config)
         model.restore(session)

@@ -51,11 +51,7 @@ class Endpoints:
         return names
 
     def features(self, layer: str) -> tf.Tensor:
-        """The features of a layer: float32 [batch, features].
-
-        Raises:
-          LayerError: there is no such layer; the message lists those that there are.
-        """
+        """The features of a layer: float32 [batch, features]. LayerError lists the layers if there is no such one."""
         scope = self._root + self._inner(layer.strip('/'))
         inside = [name for name in self._operations if name == scope or name.startswith(f'{scope}/')]
         found = [self.classifier().inputs[0]] if layer == POOL else []

@@ -56,11 +56,7 @@ class Extractor(NamedTuple):
     outputs: Dict[str, tf.Tensor]
 
     def prepare(self, encoded: bytes) -> np.ndarray:
-        """Decodes and resizes an image.
-
-        Raises:
-          UnreadableError: it cannot be decoded.
-        """
+        """Decodes and resizes an image; UnreadableError if it cannot be decoded."""
         try:
             return self.session.run(self.image, {self.encoded: encoded})
         except tf.errors.InvalidArgumentError as error:
@@ -158,11 +154,7 @@ class Extracted(NamedTuple):
 
 
 def find(names: Sequence[str]) -> ImageFiles:
-    """Finds the image files that arguments name, and reports files that are no images.
-
-    Raises:
-      CommandError: there are none.
-    """
+    """Finds the image files that arguments name, and reports files that are no images. At least one must be usable."""
     found = image_files.find(names)
     if found.skipped:
         _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
@@ -174,11 +166,8 @@ def find(names: Sequence[str]) -> ImageFiles:
 def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Screen) -> Extracted:
     """Extracts the features of image files, and reports those that cannot be read.
 
-    Threads, one per core, read and prepare files while the network runs.
-
-    Raises:
-      ConfigError: a batch does not fit into the memory.
-      CommandError: no image can be read, or features are not finite.
+    Threads, one per core, read and prepare files while the network runs. Raises ConfigError if a batch does not fit
+    into the memory, and CommandError if no image can be read, or if features are not finite.
     """
     check_batch('batch_size', min(batch_size, len(found.paths)), bytes_per_image(extractor.session.graph))
     progress, intake = Progress(screen, len(found.paths), batch_size), Intake()

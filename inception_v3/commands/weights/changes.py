@@ -54,11 +54,7 @@ def fold_scales(values: Values, architecture: Architecture) -> Tuple[Values, Lis
 
 
 def change_class_0(values: Values, architecture: Architecture, change: str) -> Values:
-    """Adds or drops the class 0, which is the background in this program and TF-Slim.
-
-    Raises:
-      WeightsError: there is no classifier, or only one class.
-    """
+    """Adds or drops the class 0, which is the background in this program and TF-Slim."""
     if change == KEEP:
         return values
     changed = dict(values)
@@ -81,9 +77,7 @@ def change_class_0(values: Values, architecture: Architecture, change: str) -> V
 def change_images(values: Values, architecture: Architecture, old: str, new: str) -> Values:
     """Changes the first layer, so that images in the range `new` of `IMAGES` give what those in the range `old` gave.
 
-    Raises:
-      WeightsError: the ranges differ by a shift, and the convolution pads images with zeros, which are other pixels in
-        a shifted range.
+    A convolution that pads images with zeros, which are other pixels in a shifted range, allows no shift.
     """
     if old == new:
         return values

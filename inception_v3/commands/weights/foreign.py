@@ -183,11 +183,7 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[K
 
 
 def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Model:
-    """Finds the networks in state dicts by key, and chooses the one of a key, or the averages if there are several.
-
-    Raises:
-      WeightsError: there is none, or no such, or several without averages.
-    """
+    """Finds the networks in state dicts by key, and chooses the one of a key, or the averages if there are several."""
     models: Dict[str, _Model] = {}
     for key, names in names_of.items():
         for name in names:

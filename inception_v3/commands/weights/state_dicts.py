@@ -156,12 +156,7 @@ def _largest(models: Mapping[str, Sequence[str]]) -> str:
 
 
 def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
-    """Reads all tensors of a state dict, by name.
-
-    Args:
-      content: of a file of `torch.save`.
-      choose: given the names of the tensors of each state dict in the file, returns the key of one. By default, the one
-        with the most tensors.
+    """Reads all tensors, by name, of one of the state dicts in a file of `torch.save`: by default the largest.
 
     Raises any error if the file is damaged, and ValueError if it has no state dict.
     """
