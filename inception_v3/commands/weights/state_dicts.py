@@ -256,8 +256,8 @@ def _widened(values: np.ndarray) -> np.ndarray:
 def write(arrays: Mapping[str, np.ndarray]) -> bytes:
     """A file for `torch.load` with a state dict: contiguous tensors, each with its own storage."""
     content = io.BytesIO()
-    members = {'data.pkl': _pickled(arrays), 'version': b'3\n'}
-    members.update({f'data/{n}': np.ascontiguousarray(array).tobytes() for n, array in enumerate(arrays.values())})
+    values = {f'data/{n}': np.ascontiguousarray(array).tobytes() for n, array in enumerate(arrays.values())}
+    members = {'data.pkl': _pickled(arrays), **values, 'version': b'3\n'}
     # PyTorch reads only members that are not compressed.
     with zipfile.ZipFile(content, 'w', zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
