@@ -215,7 +215,7 @@ class NaivePipeline:
         smallest, largest = round(300 * scale), round(600 * scale)
         side = tf.random.uniform([], smallest, largest + 1, tf.int32) if self._is_training else smallest
         shape = tf.shape(image)[:2]
-        size = tf.cast(tf.math.rint(shape * side / tf.reduce_min(shape)), tf.int32)
+        size = shape * side // tf.reduce_min(shape)
         image = tf.image.resize(image, size, tf.image.ResizeMethod.BILINEAR)
         if self._is_training:
             image = tf.image.random_crop(image, [config.height, config.width, 3])

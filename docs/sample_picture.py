@@ -23,7 +23,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         photo, picture = (pathlib.Path(folder) / name for name in ('photo.png', 'picture.png'))
         Image.fromarray(data.chelsea()).save(photo)
-        draw(Preprocessor(299, _SEED).show(photo.read_bytes()), 'chelsea', [], str(picture))
+        draw(Preprocessor(299, _SEED).show(photo.read_bytes()), 'chelsea', str(picture))
         Image.open(picture).convert('RGB').save(PICTURE, quality=_QUALITY, optimize=True)
     print(f'{PICTURE}  {PICTURE.stat().st_size / 1000:.0f} kB')
 

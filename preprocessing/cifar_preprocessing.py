@@ -12,21 +12,6 @@ from preprocessing.stateless import Uniform
 from preprocessing.steps import Preprocessing
 
 
-class Settings(NamedTuple):
-    """The settings of the CIFAR preprocessing, named like the flags that set them.
-
-    Attributes:
-      height, width: size of the network's images, in pixels.
-      crop_padding: black pixels on each side of a resized training image.
-      random_flip: mirror half of the training images.
-    """
-
-    height: int
-    width: int
-    crop_padding: int = 4
-    random_flip: bool = True
-
-
 class Distortion(NamedTuple):
     """The random numbers of one training image.
 
@@ -52,7 +37,6 @@ class CifarPreprocessing(Preprocessing):
     """The CIFAR preprocessing; finished images are in [-1, 1]."""
 
     kind = 'cifar'
-    Settings = Settings
 
     def draw(self, image_shape: Any, bbox: Any, uniform: Uniform = tf.random.uniform) -> Distortion:
         """Draws the position of the crop and the flip."""

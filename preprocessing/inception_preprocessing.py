@@ -4,7 +4,7 @@
 functions with the documented names are made of its steps.
 """
 
-from typing import Any, NamedTuple, Optional, Tuple, Union
+from typing import NamedTuple, Optional, Tuple, Union
 
 from console.tensorflow_versions import tf
 from preprocessing.color import (
@@ -23,43 +23,12 @@ from preprocessing.decoding import Crop, apply_crop
 from preprocessing.finishing import WHITE, apply_flip
 from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_resize
 from preprocessing.stateless import Uniform, uses_generators
-from preprocessing.steps import Preprocessing
+from preprocessing.steps import CROP_AREA_MIN, CROP_ASPECT_RATIO_MAX, Preprocessing, Settings
 
 MIN_OBJECT_COVERED = 0.1
-CROP_AREA_MIN = 0.05
-CROP_ASPECT_RATIO_MAX = 4 / 3
 CROP_MAX_ATTEMPTS = 100
 
 CENTRAL_FRACTION = 0.875
-
-
-class Settings(NamedTuple):
-    """The settings of the Inception preprocessing, named like the flags that set them.
-
-    Attributes:
-      height, width: size of the network's images, in pixels.
-      fast_mode: resize bilinearly and do not change hue and contrast. Otherwise draw one of four resize methods and one
-        of four orders of the colour operations.
-      use_fast_color_distort: distort colour as a shift in YCbCr, in either mode.
-      cb_distortion_range, cr_distortion_range: largest shifts of Cb and Cr, for pixels in [0, 1].
-      brightness_distortion_range: largest shift of brightness, for pixels in [0, 1], by either colour distortion.
-      random_flip: mirror half of the images.
-      crop_area_min: area of the smallest crop, as a fraction of the image.
-      crop_aspect_ratio_max: largest width over height of a crop, and largest height over width.
-      use_annotated_bbox: crop around the annotated boxes of an image; otherwise around the whole image.
-    """
-
-    height: int
-    width: int
-    fast_mode: bool = True
-    use_fast_color_distort: bool = True
-    cb_distortion_range: float = 0.1
-    cr_distortion_range: float = 0.1
-    brightness_distortion_range: float = BRIGHTNESS_MAX_DELTA
-    random_flip: bool = True
-    crop_area_min: float = CROP_AREA_MIN
-    crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX
-    use_annotated_bbox: bool = False
 
 
 class Distortion(NamedTuple):
@@ -91,9 +60,8 @@ class InceptionPreprocessing(Preprocessing):
     """The Inception preprocessing; finished images are in [-1, 1]."""
 
     kind = 'inception'
-    Settings = Settings
 
-    def __init__(self, settings: Any):
+    def __init__(self, settings: Settings):
         super().__init__(settings)
         # Bytes cannot hold the values below black and above white of bicubic resizing.
         self.fits_bytes = settings.fast_mode
@@ -273,20 +241,9 @@ def preprocess_for_train(
     Returns:
       float32 [height, width, 3], in [-1, 1].
     """
-    settings = Settings(
-        height,
-        width,
-        fast_mode,
-        use_fast_color_distort,
-        cb_distortion_range,
-        cr_distortion_range,
-        brightness_distortion_range,
-        random_flip,
-        crop_area_min,
-        crop_aspect_ratio_max,
-        use_annotated_bbox=True,
-    )
-    preprocessing = InceptionPreprocessing(settings)
+    ranges = (cb_distortion_range, cr_distortion_range, brightness_distortion_range, crop_area_min)
+    settings = Settings(height, width, random_flip, fast_mode, use_fast_color_distort, *ranges, crop_aspect_ratio_max)
+    preprocessing = InceptionPreprocessing(settings._replace(use_annotated_bbox=True))
     distortion = preprocessing.draw(tf.shape(image), bbox)
     return preprocessing.of_image(_in_bytes(image), distortion)
 

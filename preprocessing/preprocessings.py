@@ -4,7 +4,7 @@ from typing import Any, Dict, Type
 
 from preprocessing.cifar_preprocessing import CifarPreprocessing
 from preprocessing.inception_preprocessing import InceptionPreprocessing
-from preprocessing.steps import Preprocessing
+from preprocessing.steps import Preprocessing, Settings
 from preprocessing.vgg_preprocessing import VggPreprocessing
 
 # By the values of --preprocessing.
@@ -17,5 +17,4 @@ PREPROCESSINGS: Dict[str, Type[Preprocessing]] = {
 
 def preprocessing_for(flags: Any) -> Preprocessing:
     """The preprocessing that flags name, with its settings; `flags` has them as attributes, such as the `Config`."""
-    kind = PREPROCESSINGS[flags.preprocessing]
-    return kind(kind.Settings(**{name: getattr(flags, name) for name in kind.Settings._fields}))
+    return PREPROCESSINGS[flags.preprocessing](Settings(*(getattr(flags, name) for name in Settings._fields)))

@@ -5,44 +5,25 @@ preprocessing in evaluation and in training, and under each order of the full co
 NAME_draws.png: a contact sheet of 25 draws of the default training images.
 """
 
-import argparse
 import sys
-from typing import Dict, Sequence, Tuple
 
 from console import extras, program
-from console.command_line import new_parser
+from console.command_line import folder, new_parser, number_of
 from console.errors import CommandError
 from console.paths import expanded
 from console.screen import Screen
 
-_SIDE_AT_MOST = 2048
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = new_parser('show', __doc__)
-    parser.add_argument('photos', nargs='+', metavar='PHOTO', help='a JPEG, PNG or GIF file')
-    parser.add_argument('--out', default='shown', metavar='DIR', help='folder for the pictures (default: shown)')
-    parser.add_argument('--seed', type=int, default=0, metavar='N', help='seed of the draws (default: 0)')
-    parser.add_argument(
-        '--size',
-        type=int,
-        default=299,
-        metavar='PIXELS',
-        help="height and width of the network's images (default: 299)",
-    )
-    arguments = parser.parse_args(argv)
-    limits: Dict[str, Tuple[int, int]] = {'seed': (0, 2**63 - 1), 'size': (1, _SIDE_AT_MOST)}
-    for name, (lower, upper) in limits.items():
-        if not lower <= getattr(arguments, name) <= upper:
-            parser.error(f'--{name}={getattr(arguments, name)}: must be from {lower} to {upper}.')
-    if not arguments.out:
-        parser.error('--out: must be the path of a folder, not empty.')
-    return arguments
-
 
 def main() -> int:
     """Writes the pictures that this process's command line asks for, and returns the exit code."""
-    arguments = _parse(expanded())
+    parser = new_parser('show', __doc__)
+    add = parser.add_argument
+    add('photos', nargs='+', metavar='PHOTO', help='a JPEG, PNG or GIF file')
+    add('--out', type=folder, default='shown', metavar='DIR', help='folder for the pictures (default: shown)')
+    add('--seed', type=number_of(int, 0, 2**63 - 1), default=0, metavar='N', help='seed of the draws (default: 0)')
+    about = "height and width of the network's images (default: 299)"
+    add('--size', type=number_of(int, 1, 2048), default=299, metavar='PIXELS', help=about)
+    arguments = parser.parse_args(expanded())
 
     def command(screen: Screen) -> None:
         try:

@@ -5,12 +5,47 @@ call nothing else, and the functions with the documented names are made of them.
 """
 
 import abc
-from typing import Any, Optional, Type
+from typing import Any, NamedTuple, Optional
 
 from console.tensorflow_versions import tf
+from preprocessing.color import BRIGHTNESS_MAX_DELTA
 from preprocessing.decoding import apply_crop
 from preprocessing.finishing import WHITE, apply_flip, scaled
 from preprocessing.stateless import Uniform
+
+CROP_AREA_MIN = 0.05
+CROP_ASPECT_RATIO_MAX = 4 / 3
+
+
+class Settings(NamedTuple):
+    """The settings of all kinds of preprocessing, named like the flags that set them.
+
+    Attributes:
+      height, width: size of the network's images, in pixels.
+      random_flip: mirror half of the training images.
+      fast_mode: resize bilinearly and do not change hue and contrast. Otherwise draw one of four resize methods and one
+        of four orders of the colour operations.
+      use_fast_color_distort: distort colour as a shift in YCbCr, in either mode.
+      cb_distortion_range, cr_distortion_range: largest shifts of Cb and Cr, for pixels in [0, 1].
+      brightness_distortion_range: largest shift of brightness, for pixels in [0, 1], by either colour distortion.
+      crop_area_min: area of the smallest crop, as a fraction of the image.
+      crop_aspect_ratio_max: largest width over height of a crop, and largest height over width.
+      use_annotated_bbox: crop around the annotated boxes of an image; otherwise around the whole image.
+      crop_padding: for `cifar`, black pixels on each side of a resized training image.
+    """
+
+    height: int
+    width: int
+    random_flip: bool = True
+    fast_mode: bool = True
+    use_fast_color_distort: bool = True
+    cb_distortion_range: float = 0.1
+    cr_distortion_range: float = 0.1
+    brightness_distortion_range: float = BRIGHTNESS_MAX_DELTA
+    crop_area_min: float = CROP_AREA_MIN
+    crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX
+    use_annotated_bbox: bool = False
+    crop_padding: int = 4
 
 
 class Preprocessing(abc.ABC):
@@ -22,17 +57,15 @@ class Preprocessing(abc.ABC):
 
     Attributes:
       kind: its name, a value of `--preprocessing`.
-      Settings: the type of the settings, a named tuple; its fields are named like the flags that set them.
       fits_bytes: whether resized images may be sent as bytes, and finished on the device.
       finishes_bytes: whether training images may be rounded to bytes before they are finished. Otherwise the host
         finishes them, then rounds; the device only scales.
     """
 
     kind: str
-    Settings: Type[Any]
     fits_bytes = finishes_bytes = True
 
-    def __init__(self, settings: Any):
+    def __init__(self, settings: Settings):
         self.settings = settings
 
     @abc.abstractmethod

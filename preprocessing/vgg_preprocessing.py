@@ -10,25 +10,12 @@ from preprocessing.decoding import Crop
 from preprocessing.finishing import CHANNEL_MEANS
 from preprocessing.geometry import sample
 from preprocessing.stateless import Uniform
-from preprocessing.steps import Preprocessing
+from preprocessing.steps import Preprocessing, Settings
 
 # The range of the smaller side after resizing, in pixels, for crops of this size.
 CROP_SIZE = 299
 RESIZE_SIDE_MIN = 300
 RESIZE_SIDE_MAX = 600
-
-
-class Settings(NamedTuple):
-    """The settings of the VGG preprocessing, named like the flags that set them.
-
-    Attributes:
-      height, width: size of the network's images, in pixels.
-      random_flip: mirror half of the training images.
-    """
-
-    height: int
-    width: int
-    random_flip: bool = True
 
 
 def resize_range(height: int, width: int) -> Tuple[int, int]:
@@ -76,9 +63,8 @@ class VggPreprocessing(Preprocessing):
     """
 
     kind = 'vgg'
-    Settings = Settings
 
-    def __init__(self, settings: Any, sides: Optional[Tuple[int, int]] = None):
+    def __init__(self, settings: Settings, sides: Optional[Tuple[int, int]] = None):
         super().__init__(settings)
         self._size = [settings.height, settings.width]
         self._sides = sides or resize_range(*self._size)
@@ -126,9 +112,15 @@ class VggPreprocessing(Preprocessing):
 
 
 def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
-    """Returns height and width, int32 [2], of an image resized to the smaller side `side` at its aspect ratio."""
+    """Returns height and width, int32 [2], of an image resized to the smaller side `side` at its aspect ratio.
+
+    Like the published program, it truncates the larger side to whole pixels, in float32.
+    """
     sides = tf.cast(image_shape[:2], tf.float32)
-    return tf.cast(tf.math.rint(sides * (tf.cast(side, tf.float32) / tf.reduce_min(sides))), tf.int32)
+    smallest = tf.reduce_min(sides)
+    scaled = tf.cast(sides * (tf.cast(side, tf.float32) / smallest), tf.int32)
+    # In float32, the smaller side of 1 of 125 images would be one pixel less.
+    return tf.where_v2(tf.equal(sides, smallest), side, scaled)
 
 
 def _with_last_pixels_repeated(pixels: tf.Tensor) -> tf.Tensor:
@@ -173,5 +165,7 @@ def preprocess_image(
             f'height={height} and width={width} must be at most resize_side_min={resize_side_min}, and '
             f'resize_side_min at most resize_side_max={resize_side_max}.'
         )
-    preprocessing = VggPreprocessing(Settings(height, width, random_flip), (resize_side_min, resize_side_max))
+    preprocessing = VggPreprocessing(
+        Settings(height, width, random_flip=random_flip), (resize_side_min, resize_side_max)
+    )
     return preprocessing.of_image(image, preprocessing.draw(tf.shape(image), None) if is_training else None)

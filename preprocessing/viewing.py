@@ -4,6 +4,7 @@ It takes TensorFlow's operations alone, so that an exported network needs no Pyt
 CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (W3C, third edition, 11.3.3.2).
 """
 
+import functools
 from typing import Any, Callable, Tuple
 
 import numpy as np
@@ -41,18 +42,14 @@ _SEARCHED = 10_000
 
 
 def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Returns the EXIF orientation of an image, int32 scalar from 1 to 8; 1 if it has none, or none that can be read.
+    """Returns the EXIF orientation of a JPEG or PNG file, int32 scalar from 1 to 8; 1 if there is none to be read."""
 
-    Args:
-      encoded: a string scalar, the bytes of any file; only JPEG and PNG files have an orientation.
-    """
-    block = tf.cond(
-        tf.image.is_jpeg(encoded),
-        lambda: _content(encoded, _JPEG_BEGIN, _JPEG_CONTENT, _segment),
-        lambda: tf.cond(
-            is_png(encoded), lambda: _content(encoded, _PNG_BEGIN, _PNG_CONTENT, _chunk), lambda: tf.constant(b'')
-        ),
-    )
+    def of_png_or_other() -> tf.Tensor:
+        of_png = functools.partial(_content, encoded, _PNG_BEGIN, _PNG_CONTENT, _chunk)
+        return tf.cond(is_png(encoded), of_png, lambda: tf.constant(b''))
+
+    of_jpeg = functools.partial(_content, encoded, _JPEG_BEGIN, _JPEG_CONTENT, _segment)
+    block = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, of_png_or_other)
     is_little = tf.equal(tf.strings.substr(block, 0, 4), b'II*\0')
     is_known = tf.logical_or(is_little, tf.equal(tf.strings.substr(block, 0, 4), b'MM\0*'))
     order = tf.where(is_little, _LITTLE_ENDIAN, _BIG_ENDIAN)
@@ -81,12 +78,8 @@ def _content(
 ) -> tf.Tensor:
     """Returns the EXIF data of a file, a string scalar; empty if there is none.
 
-    Args:
-      encoded: a string scalar, the file.
-      begin: the position of its first segment or chunk.
-      offset: the place of the content in a segment or chunk.
-      read: returns for the first bytes of a segment or chunk: its size, 0 after the last; the size of its content, and
-        whether this is EXIF data.
+    The first segment or chunk is at `begin`, and the content at `offset` in each. From its first bytes, `read` returns
+    its size, 0 after the last; the size of its content, and whether this is EXIF data.
     """
     length = _length(encoded)
 
@@ -144,18 +137,10 @@ def _number(content: tf.Tensor) -> tf.Tensor:
 
 
 def decode_as_viewed(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Decodes a JPEG, PNG or one-frame GIF image to RGB as viewers show it.
+    """Decodes a JPEG, PNG or one-frame GIF image to RGB as viewers show it: uint8 [height, width, 3].
 
-    Args:
-      encoded: a string scalar, the bytes of the file.
-      shape: of the pixels as they are stored, from `image_shape`, which also checks their number.
-      orientation: from `exif_orientation`.
-
-    Returns:
-      A uint8 tensor of shape [height, width, 3].
-
-    Raises:
-      tf.errors.InvalidArgumentError: at run time, as for `decode_image`.
+    The shape, of the pixels as they are stored, is from `image_shape`, which also checks their number; the orientation
+    from `exif_orientation`. Fails at run time as `decode_image` does.
     """
     with tf.control_dependencies([shape]):
         checked = tf.identity(encoded)
@@ -184,17 +169,10 @@ def _on_white(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def resize_as_viewed(encoded: tf.Tensor, flags: Any) -> tf.Tensor:
-    """Decodes, crops and resizes an image of a user, as `predict` and exports do.
+    """Decodes, crops and resizes an encoded image as `predict` and exports do: float32 [height, width, 3] in [0, 255].
 
     The image is turned by its EXIF orientation, and laid on white where it is transparent. The others are prepared as
     by `resize_for_eval`, to the bit.
-
-    Args:
-      encoded: string scalar, the image file's bytes.
-      flags: has the flags as attributes, such as the configuration of a run.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255], as `resize_for_eval` returns it.
     """
     shape, orientation = image_shape(encoded), exif_orientation(encoded)
     return tf.cond(

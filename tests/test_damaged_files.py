@@ -14,7 +14,7 @@ from console.errors import CommandError
 from data import dataset_info, record_counts
 from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline
-from inception_v3.commands.fid import samples
+from inception_v3.commands.fid import scores
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.run import history, origin, profile, trainer_lock
@@ -169,4 +169,4 @@ def test_damaged_npz__is_one_message(change: Callable[[bytes], bytes], tmp_path:
     path = tmp_path / 'a.npz'
     _npz(path, change)
     with pytest.raises(CommandError, match=r'^.*a\.npz: is no .npz file of arrays, or is damaged'):
-        samples.of_file(str(path))
+        scores.of_file(str(path))

@@ -34,7 +34,7 @@ def test_settings__need_no_tensorflow(module: str) -> None:
         (['preflight', '--topology=v4-8'], 2, '--topology=v4-8: this program runs on v2 and v3 only'),
         (['weights', 'export', '--help'], 0, 'torchvision'),
         (['weights', 'import', 'a', 'b', '--class_0=no'], 2, "'keep', 'add', 'drop'"),
-        (['features', 'a', '--model=b', '--batch_size=0'], 2, '--batch_size=0: must be at least 1.'),
+        (['features', 'a', '--model=b', '--batch_size=0'], 2, '--batch_size: 0: must be a whole number'),
         (['fid', 'a'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
     ],
     ids=str,

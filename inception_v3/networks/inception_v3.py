@@ -225,24 +225,11 @@ def inception_v3(
     layout: layers.Layout = layers.NHWC,
     mixed_8: Sequence[Mixed] = MIXED_8,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
-    """Builds the network.
+    """Builds the network, as `registry.Network.build` describes it.
 
-    Args:
-      images: [batch, height, width, 3], or as `layout` says; float32, bfloat16 or float16; at least 75 x 75 pixels,
-        107 x 107 with the auxiliary head, whose 5 x 5 pooling needs them.
-      num_classes: classes, background included.
-      is_training: apply dropout. `norm` itself decides whether to use the moments of the batch.
-      conv: the convolution, like `layers.conv2d`.
-      norm: the normalization, like `batch_norm.BatchNorm`.
-      dropout: the dropout, like `layers.dropout`.
-      depth_multiplier: factor on the channels of every layer; at least 16 remain.
-      auxiliary_head: build the auxiliary classifier.
-      dropout_keep: probability that dropout keeps a value, before the logits.
-      layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
-      mixed_8: the blocks on the coarsest grid.
-
-    Returns:
-      The logits, and the auxiliary logits or None: [batch, num_classes], of the images' dtype.
+    Images have at least 75 x 75 pixels, or 107 x 107 with the auxiliary head, whose 5 x 5 pooling needs them. The
+    `dropout`, like `layers.dropout`, keeps a value before the logits with the probability `dropout_keep`. The blocks on
+    the coarsest grid are `mixed_8`.
     """
     builder = _Builder(conv, norm, depth_multiplier, layout)
     with tf.variable_scope('InceptionV3'):

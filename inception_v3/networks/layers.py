@@ -54,19 +54,9 @@ def conv2d(
 ) -> tf.Tensor:
     """A convolution without bias. Its variable `weights` is in the collection WEIGHTS, which has weight decay.
 
-    Args:
-      inputs: [batch, height, width, channels], or as `layout` says; float32, bfloat16 or float16.
-      depth: number of output channels.
-      kernel: height and width of the window.
-      stride: step of the window, in both directions.
-      padding: 'SAME' or 'VALID'.
-      initializer: initializer of the weights.
-      in_float32: round inputs and weights to the inputs' dtype, but multiply and sum in float32, for devices without
-        a convolution of that dtype. A TPU also sums bfloat16 products in float32.
-      layout: the order of the axes of inputs and outputs.
-
-    Returns:
-      [batch, new height, new width, depth], or as `layout` says, of the inputs' dtype.
+    Inputs and outputs are [batch, height, width, channels], or as `layout` says, of one dtype: float32, bfloat16 or
+    float16. With `in_float32`, inputs and weights are rounded to the inputs' dtype, but multiplied and summed in
+    float32, for devices without a convolution of that dtype. A TPU also sums bfloat16 products in float32.
     """
     shape = [*kernel, inputs.shape[layout.channels], depth]
     collections = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.WEIGHTS]

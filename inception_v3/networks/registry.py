@@ -11,15 +11,15 @@ from inception_v3.networks.revnet import REVNET_38, REVNET_56, REVNET_104, REVNE
 
 
 class Network(NamedTuple):
-    """A network and its limits.
+    """A network, and its `Limits`.
 
     Attributes:
-      build: takes images [batch, height, width, 3], the number of classes and whether this is training; by name `conv`,
-        `norm`, any of `options`, and `layout`, another order of the axes. Returns logits [batch, num_classes], and
-        those of an auxiliary head or None.
-      options: the names in `OPTIONS` that `build` takes.
-      min_size: least height and width of the images, in pixels.
-      auxiliary_head_min_size: the same with the auxiliary head; 0 if there is none.
+      build: takes images [batch, height, width, 3], float32, bfloat16 or float16; the number of classes, background
+        included; whether this is training (`norm` itself decides about moments); by name a convolution `conv`, like
+        `layers.conv2d`; a normalization `norm`, like `batch_norm.BatchNorm`; any of `options`, such as
+        `depth_multiplier`, a factor on the channels of every layer, of which at least 16 remain; and `layout`, the
+        order of the axes of images and activations, for which `conv` and `norm` are made. Returns logits [batch,
+        num_classes] of the images' dtype, and those of an auxiliary head or None.
     """
 
     build: Callable[..., Tuple[tf.Tensor, Optional[tf.Tensor]]]
@@ -71,15 +71,7 @@ _KEPT = frozenset(['AvgPool', 'ConcatV2', 'MaxPool', 'Pad', 'PadV2', 'Relu'])
 
 
 def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:
-    """Computes the sizes of a network from the shapes of its layers, in a fraction of a second.
-
-    Args:
-      name: name of the network.
-      height: height of the images, in pixels.
-      width: width of the images, in pixels.
-      num_classes: classes, background included.
-      options: the options that `build` is called with.
-    """
+    """The sizes of a network with the options that `build` is called with, in a fraction of a second."""
     parameters = statistics = kept = largest = products = 0
 
     def conv(

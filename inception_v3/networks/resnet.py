@@ -81,21 +81,10 @@ def resnet50(
     zero_init_last_scale: bool = False,
     layout: layers.Layout = layers.NHWC,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
-    """Builds the network.
+    """Builds the network, as `registry.Network.build` describes it, for images of at least 32 x 32 pixels.
 
-    Args:
-      images: [batch, height, width, 3], or as `layout` says; float32, bfloat16 or float16; at least 32 x 32 pixels.
-      num_classes: classes, background included.
-      is_training: not used; `norm` itself decides whether to use the moments of the batch.
-      conv: the convolution, like `layers.conv2d`.
-      norm: the normalization, like `batch_norm.BatchNorm`.
-      depth_multiplier: factor on the channels of every layer; at least 16 remain.
-      zero_init_last_scale: start the scale after each block's last convolution at 0, so that blocks start as the
-        identity (Goyal et al., section 5.1); False: at 1.
-      layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
-
-    Returns:
-      The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
+    With `zero_init_last_scale`, the scale after each block's last convolution starts at 0 instead of 1, so that blocks
+    start as the identity (Goyal et al., section 5.1).
     """
     builder = _Builder(conv, norm, depth_multiplier, zero_init_last_scale, layout)
     with tf.variable_scope('ResNet50'):

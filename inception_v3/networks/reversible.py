@@ -58,17 +58,10 @@ def chain(
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Applies blocks one after the other.
 
-    Args:
-      blocks: the blocks, whose variables must be resource variables.
-      x1: half of the channels, [batch, height, width, channels], float32 or float64; bfloat16 has too few bits for
-        exact sums.
-      x2: the other half, of the same shape and dtype.
-      rebuild_activations: in the backward pass, recompute the input of each block from its output (algorithm 1). Only
-        the last output is stored, and one block at a time has activations. False: ordinary backpropagation, which
-        stores the activations of all blocks.
-
-    Returns:
-      y1 and y2 of the last block.
+    The variables of the blocks must be resource variables. Each argument has half of the channels, [batch, height,
+    width, channels], in float32 or float64; bfloat16 has too few bits for exact sums. With `rebuild_activations`, the
+    backward pass recomputes the input of each block from its output (algorithm 1): only the last output is stored, and
+    one block at a time has activations. Ordinary backpropagation stores those of all blocks.
     """
     x1, x2 = on_grid(x1), on_grid(x2)
     if not blocks or not rebuild_activations:

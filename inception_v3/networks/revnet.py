@@ -119,23 +119,11 @@ def revnet(
     rebuild_activations: bool = True,
     layout: layers.Layout = layers.NHWC,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
-    """Builds the network.
+    """Builds the network of a row of the table, such as `REVNET_38`, as `registry.Network.build` describes it.
 
-    Args:
-      architecture: a row of the table, such as `REVNET_38`.
-      images: [batch, height, width, 3], or as `layout` says; float32, float64, bfloat16 or float16. Values between
-        units are at least float32.
-      num_classes: classes, background included.
-      is_training: whether a backward pass follows.
-      conv: the convolution, like `layers.conv2d`.
-      norm: the normalization, like `batch_norm.BatchNorm`.
-      depth_multiplier: factor on the channels of every layer; at least 16 remain in each half.
-      rebuild_activations: see `reversible.chain`. A stage's first unit always stores its activations if it changes
-        height and width or channels, because it is not reversible then.
-      layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
-
-    Returns:
-      The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
+    Images may also be float64. Values between units are at least float32. For `rebuild_activations`, see
+    `reversible.chain`. A stage's first unit always stores its activations if it changes height and width or channels,
+    because it is not reversible then.
     """
     builder = _Builder(architecture.is_bottleneck, images.dtype, conv, norm, layout)
     halves = [layers.scaled_depth(depth // 2, depth_multiplier) for depth in architecture.depths]

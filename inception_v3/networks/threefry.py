@@ -21,15 +21,9 @@ _Words = Tuple[tf.Tensor, tf.Tensor]
 
 
 def uniform_rows(key: _Words, rows: tf.Tensor, columns: int) -> tf.Tensor:
-    """Draws uniform numbers in [0, 1); each is a function of the key, its row and its column.
+    """Draws uniform numbers in [0, 1), float32 [rows, columns]; each is a function of the key, its row and its column.
 
-    Args:
-      key: two int32 scalars.
-      rows: int32 [n], the numbers of the rows.
-      columns: the number of columns.
-
-    Returns:
-      float32 [n, columns].
+    The key is two int32 scalars, and the numbers of the rows are int32.
     """
     # A pair of words gives the numbers of two columns.
     pairs = -(-columns // 2)
@@ -39,14 +33,9 @@ def uniform_rows(key: _Words, rows: tf.Tensor, columns: int) -> tf.Tensor:
 
 
 def threefry(key: _Words, counter: _Words) -> _Words:
-    """Returns the two words of random bits of each counter.
+    """The two words of random bits of each counter, int32, for a key of two int32 scalars.
 
-    Args:
-      key: two int32 scalars.
-      counter: two int32 tensors of one shape.
-
-    Returns:
-      Two int32 tensors of this shape. Additions wrap around, as those of unsigned numbers.
+    Additions wrap around, as those of unsigned numbers.
     """
     xor = tf.bitwise.bitwise_xor
     keys: List[tf.Tensor] = [*key, xor(xor(key[0], key[1]), _PARITY)]

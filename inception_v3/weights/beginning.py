@@ -71,45 +71,48 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
       WeightsError: a variable of the network is missing in the source or has another shape there, without being
         excepted; or a value is no finite number.
     """
+    flag = f'--init_from={config.init_from}'
     excepted, head = Patterns(config.init_except), Patterns(HEAD)
     values: Dict[str, np.ndarray] = {}
-    rows: List[Row] = []
+    rows: Dict[str, Row] = {}
     problems: Dict[str, str] = {}
     for name, shape in sorted(network.items()):
         origin = _origin(name, source, config)
         value = source.values.get(origin)
         if excepted.match(name):
-            rows.append(Row(NEW, name, '', 'excepted'))
+            rows[name] = Row(NEW, name, '', 'excepted')
         elif value is None:
             problems[name] = 'is missing'
         elif [*value.shape] != shape:
-            is_class_count = head.match(name) and [*value.shape[:-1]] == shape[:-1]
-            if excepted.names or not is_class_count:
-                problems[name] = f'has the shape {[*value.shape]}, not {shape}'
+            if head.match(name) and [*value.shape[:-1]] == shape[:-1] and not excepted.names:
+                rows[name] = Row(NEW, name, '', f'{[*value.shape]} in the source, {shape} here')
             else:
-                rows.append(Row(NEW, name, '', f'{[*value.shape]} in the source, {shape} here'))
+                problems[name] = f'has the shape {[*value.shape]}, not {shape}'
         elif value.dtype.kind != 'f':
             problems[name] = f'is of the type {value.dtype}, not float32'
         else:
-            values[name] = _finite(value, origin, config)
-            rows.append(Row(LOADED, name, origin))
+            with np.errstate(over='ignore'):
+                values[name] = value.astype(np.float32, copy=False)
+            if not np.isfinite(values[name]).all():
+                raise WeightsError(
+                    f'{flag}: {origin} has values that are not finite. Name weights from before the training diverged.'
+                )
+            rows[name] = Row(LOADED, name, origin)
     if problems:
-        listed = [f'{name} {problem}' for name, problem in problems.items()]
-        more = f'; and {len(listed) - _NAMED_AT_MOST} more' if len(listed) > _NAMED_AT_MOST else ''
-        raise WeightsError(
-            f'--init_from={config.init_from}: does not fit this run: {"; ".join(listed[:_NAMED_AT_MOST])}{more}. '
-            + _advice(problems, network, source, config)
-        )
+        texts = [f'{name} {problem}' for name, problem in problems.items()]
+        more = f'; and {len(texts) - _NAMED_AT_MOST} more' if len(texts) > _NAMED_AT_MOST else ''
+        advice = _advice(problems, network, source, config)
+        raise WeightsError(f'{flag}: does not fit this run: {"; ".join(texts[:_NAMED_AT_MOST])}{more}. {advice}')
     for name in sorted(others):
         weight = name[: -len(AVERAGE)] if name.endswith(AVERAGE) else ''
         if weight in values:
             values[name] = values[weight]
-            rows.append(Row(LOADED, name, next(row.source for row in rows if row.name == weight)))
+            rows[name] = Row(LOADED, name, rows[weight].source)
         else:
-            rows.append(Row(NEW, name, '', 'average of a new variable' if weight else _OF_RUN))
-    used = {row.source for row in rows}
-    rows += [Row(UNUSED, name, name, '') for name in sorted(source.values) if name not in used]
-    return Beginning(values, rows)
+            rows[name] = Row(NEW, name, '', 'average of a new variable' if weight else _OF_RUN)
+    used = {row.source for row in rows.values()}
+    unused = [Row(UNUSED, name, name) for name in sorted(source.values) if name not in used]
+    return Beginning(values, [*rows.values(), *unused])
 
 
 def _advice(problems: Iterable[str], network: Iterable[str], source: Source, config: Config) -> str:
@@ -134,17 +137,6 @@ def _origin(name: str, source: Source, config: Config) -> str:
     """The name of the source's variable for one of the run. A SavedModel may have the averages alone."""
     has_average = name + AVERAGE in source.values
     return name + AVERAGE if has_average and (config.init_averages or name not in source.values) else name
-
-
-def _finite(value: np.ndarray, name: str, config: Config) -> np.ndarray:
-    with np.errstate(over='ignore'):
-        value = value.astype(np.float32, copy=False)
-    if not np.isfinite(value).all():
-        raise WeightsError(
-            f'--init_from={config.init_from}: {name} has values that are not finite. Name weights from before the '
-            'training diverged.'
-        )
-    return value
 
 
 def origin_of(source: Source, config: Config) -> Dict[str, Any]:
@@ -181,25 +173,13 @@ def account(beginning: Beginning) -> Dict[str, str]:
     }
 
 
-def unmatched(beginning: Beginning, config: Config) -> List[str]:
-    """A sentence if a pattern of `--init_except` matches no variable."""
+def warnings_of(beginning: Beginning, source: Source, config: Config) -> List[str]:
+    """Sentences about patterns of `--init_except` without a variable, and about other settings of the images."""
     patterns = Patterns(config.init_except).unmatched([row.name for row in beginning.rows])
-    return [f'--init_except: no variable matches {shown(", ".join(patterns))}'] if patterns else []
-
-
-def other_settings(source: Source, config: Config) -> List[str]:
-    """A sentence if the run that wrote the weights had other settings of images."""
+    texts = [f'--init_except: no variable matches {shown(", ".join(patterns))}'] if patterns else []
     names = _different(source.config, config, _OF_IMAGES) if source.config else []
     changed = '; '.join(f'{name}: {getattr(source.config, name)} -> {getattr(config, name)}' for name in names)
-    return [f'the run that wrote the weights had other settings: {changed}'] if names else []
-
-
-def description(beginning: Beginning, source: Source, config: Config) -> List[str]:
-    """Lines for the screen: numbers of variables by fate, and the variables of the network that are left new."""
-    lines = [f'beginning from {origin_text(beginning, source, config)}']
-    lines += [f'  {name:<8}  {text}' for name, text in account(beginning).items()]
-    lines += [f'warning: {text}' for text in unmatched(beginning, config)]
-    return [*lines, *(f'  {text}' for text in other_settings(source, config))]
+    return texts + ([f'the run that wrote the weights had other settings: {changed}'] if names else [])
 
 
 class BeginHook(tf.estimator.SessionRunHook):
@@ -222,17 +202,16 @@ class BeginHook(tf.estimator.SessionRunHook):
         self._assignments: List[Tuple[tf.Variable, np.ndarray]] = []
 
     def begin(self) -> None:
-        """Decides about every variable of the complete graph.
-
-        Raises:
-          WeightsError: as `plan`.
-        """
+        """Decides about every variable of the complete graph."""
         network = {v.op.name: v.shape.as_list() for v in tf.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
         variables = {variable.op.name: variable for variable in tf.global_variables()}
         beginning = plan(network, variables.keys() - network.keys(), self._source, self._config)
         self._assignments = [(variables[name], value) for name, value in beginning.values.items()]
-        for line in description(beginning, self._source, self._config):
-            logger.info(line)
+        logger.info('beginning from %s', origin_text(beginning, self._source, self._config))
+        for fate, text in account(beginning).items():
+            logger.info(f'  {fate:<8}  {text}')
+        for text in warnings_of(beginning, self._source, self._config):
+            logger.info('warning: %s', text)
         self._beginning = beginning
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:

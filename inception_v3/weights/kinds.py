@@ -13,17 +13,16 @@ OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 BEGINNING = 1 << 12
 
 _IMPORT = 'inception-v3 weights import {} MODEL_DIR'
-_ORIGINAL = (
-    'Its values may be rounded or merged. Import the file of the model that it was made of: .h5, .keras or .pth.'
-)
-_TFJS = (
-    'a model of TensorFlow.js. Convert it: tensorflowjs_converter --input_format=tfjs_layers_model '
-    f'--output_format=keras model.json model.h5; and import that: {_IMPORT.format("model.h5")}.'
-)
+_ORIGINAL = 'Its values may be rounded or merged. Import the file that it was made of: .h5, .keras or .pth.'
 # A pattern of the beginning, an ending of the name, and the kind with the way from there. The first that fits.
 _KINDS = (
     (rb'.{4}TFL3', '.tflite', f'a model of TensorFlow Lite. {_ORIGINAL}'),
-    (rb'\s*\{.*"(weightsManifest|modelTopology)"', 'model.json', _TFJS),
+    (
+        rb'\s*\{.*"(weightsManifest|modelTopology)"',
+        'model.json',
+        'a model of TensorFlow.js. Convert it with tensorflowjs_converter --input_format=tfjs_layers_model '
+        f'--output_format=keras model.json model.h5, and import that: {_IMPORT.format("model.h5")}.',
+    ),
     (rb'\x1f\x8b', '.gz', 'compressed. Unpack it with gunzip, or tar -xzf.'),
     (rb'PK\x03\x04', '.zip', 'a ZIP archive. Unpack it, and name a file in it.'),
     (rb'version https://git-lfs', None, 'the pointer of a file in Git LFS. Get the file with git lfs pull.'),
@@ -35,12 +34,7 @@ _KINDS = (
 
 
 def of_file(path: str, beginning: bytes) -> str:
-    """The kind of a file, after `is`, and the way from there; empty if it may be a checkpoint.
-
-    Args:
-      path: of the file.
-      beginning: its first bytes, `BEGINNING` of them if it has so many.
-    """
+    """The kind of a file by its first bytes, after `is`, and the way from there; empty if it may be a checkpoint."""
     if beginning.startswith((HDF5, OLD_TORCH)) or path.endswith(FOREIGN_ENDINGS):
         return f'a file of Keras or PyTorch. Import it first, and name the new folder: {_IMPORT.format(path)}.'
     for pattern, ending, kind in _KINDS:
@@ -49,17 +43,12 @@ def of_file(path: str, beginning: bytes) -> str:
     return ''
 
 
-def of_folder(names: Iterable[str]) -> str:
-    """The same for a folder with files of some names."""
-    return _TFJS if 'model.json' in names else ''
-
-
 def of_variables(names: Iterable[str]) -> str:
     """The same for a checkpoint or a SavedModel with variables of some names."""
     if not any(name.endswith('/.ATTRIBUTES/VARIABLE_VALUE') for name in names):
         return ''
     return (
-        'of objects of TensorFlow 2 or Keras, which names its variables by Python attributes, not by layers. Load the '
-        "model in its own program (a SavedModel: model = tf.keras.models.load_model(FOLDER)), model.save('model.h5'), "
-        f'and import that: {_IMPORT.format("model.h5")}.'
+        'of objects of TensorFlow 2 or Keras, which name their variables by Python attributes. Load the model in its '
+        "own program (a SavedModel: model = tf.keras.models.load_model(FOLDER)), model.save('model.h5'), and import "
+        f'that: {_IMPORT.format("model.h5")}.'
     )

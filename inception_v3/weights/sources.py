@@ -1,14 +1,15 @@
 """Reads weights to begin from: a checkpoint, the newest one of a model_dir, a SavedModel, or an .npz file."""
 
+import contextlib
 import io
 import os
 import re
 import zipfile
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 
-from console.errors import CheckpointError
+from console.errors import CheckpointError, CommandError
 from console.messages import shown
 from console.tensorflow_names import checkpoint_errors
 from console.tensorflow_versions import tf
@@ -30,6 +31,8 @@ _ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
 # The memory that tensors may need: so many bytes, or so many times the bytes of their file. Only compression needs more
 # than once.
 _SMALL, _TIMES = 1 << 28, 16
+# Arrays in an archive; the largest network has 1,600 variables with its averages and slots.
+_MOST_MEMBERS = 10_000
 # Bytes at the beginning of an .npy file that may be its header.
 _LONGEST_HEADER = 1 << 14
 
@@ -111,9 +114,8 @@ def _why_not(path: str) -> str:
     if tf.io.gfile.isdir(path):
         names = [name.rstrip('/') for name in remote.names_in(path) or []]
         models = [name for name in names if name.isdigit()]
-        kind = kinds.of_folder(names)
-        if kind:
-            return f'is {kind}'
+        if 'model.json' in names:
+            return f'is {kinds.of_file("model.json", b"")}'
         if models:
             return f'has SavedModels in folders. Name one of them, such as {os.path.join(path, max(models, key=int))}.'
         return f'the folder has no checkpoint and no SavedModel. Name {_KINDS}.'
@@ -147,43 +149,42 @@ def _variables(checkpoint: str, flag: str, outline: bool) -> Dict[str, np.ndarra
 
 
 def content_of(path: str, flag: str) -> bytes:
-    """The content of a file.
-
-    Raises:
-      WeightsError: there is no such file.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """The content of a file. Raises WeightsError if there is none."""
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')
     return content
 
 
-def reason_of(error: Exception) -> str:
-    """The first line of a library's message about a damaged file."""
-    return shown(str(error).partition('\n')[0] or type(error).__name__, 200)
+@contextlib.contextmanager
+def damage_explained(flag: str, kind: str) -> Iterator[None]:
+    """Turns the errors of libraries about a damaged file, which are many, into one message."""
+    try:
+        yield
+    except CommandError:
+        raise
+    except Exception as error:
+        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 300)
+        raise WeightsError(f'{flag}: is no {kind}, or is damaged ({reason}).')
 
 
 def check_memory(needed: int, size: int) -> None:
-    """Checks, before anything is inflated or allocated, that tensors are in proportion to their file.
-
-    Args:
-      needed: bytes of all the tensors that the file declares.
-      size: bytes of the file.
-
-    Raises:
-      ValueError: they are not.
-    """
+    """Raises ValueError, before anything is inflated, if tensors need far more bytes than their file has."""
     if needed > max(_SMALL, _TIMES * size):
         raise ValueError(f'its tensors need {needed:,} bytes of memory, too many for a file of {size:,} bytes')
 
 
-def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """The first bytes of a member of an archive, at most `most`; no others are inflated.
+def archive_of(content: bytes) -> zipfile.ZipFile:
+    """Opens a ZIP archive of arrays; ValueError if it has far more than a network, which would take minutes to read."""
+    # The number of members, in the last record of the archive (APPNOTE 4.3.16): to list them takes seconds.
+    count = int.from_bytes(content[content.rfind(b'PK\5\6') :][10:12], 'little')
+    if count > _MOST_MEMBERS:
+        raise ValueError(f'it holds {count:,} arrays; weights are at most {_MOST_MEMBERS:,}')
+    return zipfile.ZipFile(io.BytesIO(content))
 
-    Raises:
-      ValueError: the member is compressed by a method that cannot inflate a part.
-    """
+
+def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """The first bytes of a member of an archive, at most `most`; no others are inflated."""
     if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f'{name} is compressed by another method than deflate')
     with archive.open(name) as file:
@@ -191,33 +192,21 @@ def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 
 
 def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dict[str, np.ndarray]:
-    """Reads the arrays of an .npz file, by name.
+    """Reads those arrays of an .npz file whose names are wanted. The flag, with its value, begins messages.
 
-    Args:
-      path: local or remote.
-      flag: the flag that names the file, with its value, for messages.
-      is_wanted: whether an array of a name is read.
-
-    Raises:
-      WeightsError: there is no such file, it is no .npz file of arrays, or it is damaged.
-      RemoteError: access is denied, or the store cannot be reached.
+    Raises WeightsError if there is no such file, if it is no .npz file of arrays, or if it is damaged.
     """
     content = content_of(path, flag)
-
-    def read_array(archive: zipfile.ZipFile, name: str, size: int) -> np.ndarray:
-        return np.lib.format.read_array(io.BytesIO(member(archive, name, size)), allow_pickle=False)
-
     # Not by np.load, which inflates what a header claims, and prints a traceback about a damaged archive.
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            # Names of variables may end with the number of their output, as in `variable.name`.
-            names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
-            sizes = {name: _npy_size(archive, entry) for name, entry in names.items() if is_wanted(name)}
-            check_memory(sum(sizes.values()), len(content))
-            return {name: read_array(archive, names[name], size) for name, size in sizes.items()}
-    # NumPy parses the header of an array by Python's tokenizer, which has many errors.
-    except Exception as error:
-        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({reason_of(error)}).')
+    with damage_explained(flag, '.npz file of arrays'), archive_of(content) as archive:
+        # Names of variables may end with the number of their output, as in `variable.name`.
+        names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
+        sizes = {name: _npy_size(archive, entry) for name, entry in names.items() if is_wanted(name)}
+        check_memory(sum(sizes.values()), len(content))
+        return {
+            name: np.lib.format.read_array(io.BytesIO(member(archive, names[name], size)), allow_pickle=False)
+            for name, size in sizes.items()
+        }
 
 
 def _npy_size(archive: zipfile.ZipFile, name: str) -> int:

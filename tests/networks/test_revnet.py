@@ -1,6 +1,6 @@
 """Tests of RevNets: the sizes in the paper, and gradients against ordinary backpropagation.
 
-The networks run in a graph, eagerly, on emulated cores and under XLA.
+The networks run in a graph, on emulated cores and under XLA; `tests/examples/test_eager_revnet.py` runs them eagerly.
 """
 
 import functools
@@ -12,7 +12,6 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-from tensorflow.python.eager import context
 
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
@@ -98,54 +97,6 @@ def test_bfloat16__residual_streams_are_float32() -> None:
     # The inputs x1 and x2 and the outputs y1 and y2 of each stage.
     streams = [op.outputs[:2] for op in tf.get_default_graph().get_operations() if op.type == 'IdentityN']
     assert {stream.dtype for pair in streams for stream in pair} == {tf.float32}
-
-
-def eager_gradients(net: Any, images: tf.Tensor) -> Any:
-    with tf.GradientTape() as tape:
-        logits, _ = net(images)
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=LABELS, logits=logits))
-    return loss, tape.gradient(loss, net.trainable_variables)
-
-
-@pytest.mark.program
-@pytest.mark.both
-def test_eager_execution__equals_the_graph_and_saves_and_restores(tmp_path: Any) -> None:
-    in_graph = gradients(SHORT, np.float32)
-    with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
-        build(SHORT, tf.constant(IMAGES, tf.float32))
-        begin = {v.name: initial(v).astype(np.float32) for v in tf.trainable_variables()}
-        moving = [v for v in tf.global_variables() if 'moving' in v.name]
-        begin.update({v.name: np.full(v.shape.as_list(), 'variance' in v.name, np.float32) for v in moving})
-
-    def network() -> Any:
-        norm = BatchNorm(True, 0.9)
-        build = functools.partial(revnet, SHORT, num_classes=CLASSES, is_training=True, conv=layers.conv2d, norm=norm)
-        return tf.make_template('eager', build)
-
-    with context.eager_mode():
-        images = tf.constant(IMAGES, tf.float32)
-        net = network()
-        net(images)
-        for run in (eager_gradients, tf.function(eager_gradients)):
-            for variable in net.variables:
-                variable.assign(begin[variable.name[len('eager/') :]])
-            loss, values = run(net, images)
-            found = {'loss': loss}
-            found.update({v.name[len('eager/') :]: value for v, value in zip(net.trainable_variables, values)})
-            found.update({v.name[len('eager/') :]: v for v in net.variables if not v.trainable})
-            assert set(found) == set(in_graph)
-            for name, value in in_graph.items():
-                error = np.abs(found[name].numpy() - value).max()
-                # Eagerly, kernels run as in the graph, but sums of gradients may have another order.
-                assert error <= 1e-5 * np.abs(value).max(), name
-        path = tf.train.Checkpoint(network=net).save(str(tmp_path / 'checkpoint'))
-        other = network()
-        restoring = tf.train.Checkpoint(network=other).restore(path)
-        other(images)
-        restoring.assert_consumed()
-        logits = net(images)[0].numpy()
-        np.testing.assert_array_equal(other(images)[0].numpy(), logits)
-        assert logits.std() > 0.1
 
 
 def small_config(model_dir: Any, **changes: Any) -> Config:

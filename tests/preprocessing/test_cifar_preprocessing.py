@@ -9,6 +9,7 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from preprocessing import cifar_preprocessing as cifar
 from preprocessing.preprocessings import preprocessing_for
+from preprocessing.steps import Settings
 from tests.support.graphs import draw_many, evaluate
 from tests.support.images import CAT, WHOLE, resize_bilinear
 
@@ -40,7 +41,7 @@ def test_training_image__is_padded_cropped_and_flipped(padding: int) -> None:
 def test_draw_distortion__is_uniform_over_9_rows_and_9_columns() -> None:
     tf.set_random_seed(5)
     counts = np.zeros([9, 9])
-    for drawn in draw_many(cifar.CifarPreprocessing(cifar.Settings(32, 32, random_flip=False)).draw(None, None), 2000):
+    for drawn in draw_many(cifar.CifarPreprocessing(Settings(32, 32, random_flip=False)).draw(None, None), 2000):
         counts[drawn.top, drawn.left] += 1
         assert not drawn.flip
     # Expected: 24.7 at each position; the tolerance is five standard deviations.

@@ -35,20 +35,10 @@ SHIFTS = [(0.0, 0.0, 0.0), (0.1, 0.0, 0.0), (0.0, 0.08, 0.0), (0.0, 0.0, 0.08), 
 
 @pytest.mark.parametrize('shift', SHIFTS)
 def test_apply_fast_color__shifts_in_ycbcr(shift: Tuple[float, float, float]) -> None:
-    image = CAT[100:150, 100:200] / 255.0
+    image = np.random.RandomState(0).uniform(size=[5, 200, 3])
     by_hand = (image @ TO_YCBCR.T + shift) @ np.linalg.inv(TO_YCBCR).T
     distorted = evaluate(apply_fast_color(tf.constant(image, tf.float32), FastColor(*shift)))
     np.testing.assert_allclose(distorted, np.clip(by_hand, 0, 1), atol=1e-4)
-
-
-def test_apply_fast_color__clips_to_0_and_1() -> None:
-    image = tf.constant([[[0.05, 0.5, 0.95]]])
-    brighter, darker = evaluate(
-        apply_fast_color(image, FastColor(0.125, 0.0, 0.0)),
-        apply_fast_color(image, FastColor(-0.125, 0.0, 0.0)),
-    )
-    np.testing.assert_allclose(brighter, [[[0.175, 0.625, 1.0]]], atol=1e-7)
-    np.testing.assert_allclose(darker, [[[0.0, 0.375, 0.825]]], atol=1e-7)
 
 
 @pytest.mark.parametrize(('cb_range', 'cr_range'), [(0.1, 0.1), (0.05, 0.2), (0.0, 0.1), (0.1, 0.0), (0.0, 0.0)])
@@ -132,14 +122,6 @@ def test_apply_color__has_the_bits_of_pixels_in_0_to_1(ordering: int, fast_mode:
 def test_distort_color__refuses_an_unknown_ordering(ordering: int) -> None:
     with pytest.raises(ValueError, match=f'color_ordering is {ordering}; it must be 0 to 3'):
         inception.distort_color(tf.zeros([1, 1, 3]), ordering, fast_mode=False)
-
-
-def test_distort_color__defaults_to_fast_mode_with_ordering_0() -> None:
-    default, explicit = (
-        in_new_graph(lambda *a: inception.distort_color(tf.constant(SOME_PIXELS, tf.float32), *a), 3, *arguments)
-        for arguments in ((), (0, True))
-    )
-    np.testing.assert_array_equal(default, explicit)
 
 
 @pytest.mark.parametrize('fast_mode', [True, False])

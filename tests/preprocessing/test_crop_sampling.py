@@ -133,33 +133,21 @@ def of_tensorflow(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, cou
     return draw_many(draw, count)
 
 
-MEASURES = {
-    'area': lambda top, left, height, width: height * width,
-    'aspect': lambda top, left, height, width: width / height,
-    'top': lambda top, left, height, width: top,
-    'left': lambda top, left, height, width: left,
-    'bottom': lambda top, left, height, width: top + height,
-    'right': lambda top, left, height, width: left + width,
-}
-
-
+# Area, aspect ratio and sides, of crops of top, left, height and width.
+MEASURES: List[Callable[..., np.ndarray]] = [
+    lambda top, left, height, width: height * width,
+    lambda top, left, height, width: width / height,
+    lambda top, left, height, width: top,
+    lambda top, left, height, width: left,
+    lambda top, left, height, width: top + height,
+    lambda top, left, height, width: left + width,
+]
 SAMPLERS: List[Callable[..., np.ndarray]] = [ours, of_tensorflow]
 
 
 def likeness(one: np.ndarray, other: np.ndarray) -> float:
     """Returns the smallest p-value of two-sample tests of two sets of crops."""
-    of_measures = [scipy.stats.ks_2samp(measure(*one.T), measure(*other.T)).pvalue for measure in MEASURES.values()]
-    return min(chi2(one, other), *of_measures)
-
-
-def chi2(one: np.ndarray, other: np.ndarray) -> float:
-    """Returns the p-value of a chi-squared test of two sets of crops; rare crops are counted together."""
-    crops, kinds = np.unique(np.concatenate([one, other]), axis=0, return_inverse=True)
-    counts = np.stack([np.bincount(k, minlength=len(crops)) for k in np.split(kinds, [len(one)])])
-    rare = counts.sum(0) < 20
-    table = np.concatenate([counts[:, ~rare], counts[:, rare].sum(1, keepdims=True)], 1)
-    table = table[:, table.sum(0) > 0]
-    return scipy.stats.chi2_contingency(table)[1] if table.shape[1] > 1 else 1.0
+    return min(scipy.stats.ks_2samp(measure(*one.T), measure(*other.T)).pvalue for measure in MEASURES)
 
 
 @pytest.mark.parametrize(
@@ -185,26 +173,6 @@ def test_sample_crop__has_the_distribution_of_the_operation(
     one, other = (draw(shape, boxes, ranges, DRAWS) for draw in SAMPLERS)
     assert len(np.unique(one, axis=0)) > 3
     assert likeness(one, other) > 0.001
-
-
-@pytest.mark.parametrize(
-    ('shape', 'boxes', 'ranges'),
-    [
-        ((1, 1), WHOLE, DEFAULT),
-        ((1, 50), WHOLE, DEFAULT),
-        ((1000, 10), WHOLE, DEFAULT),
-        ((30, 40), EMPTY, DEFAULT),
-        ((30, 40), EMPTY, ANY),
-        ((30, 40), INVERTED, DEFAULT),
-        ((30, 40), WHOLE, STRICT._replace(min_object_covered=1.0)),
-        ((30, 40), SMALL, DEFAULT._replace(max_attempts=1, area_range=(0.001, 0.002), min_object_covered=1.0)),
-    ],
-)
-def test_sample_crop__is_the_whole_image_if_no_attempt_is_valid(
-    shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges
-) -> None:
-    for draw in SAMPLERS:
-        np.testing.assert_array_equal(np.unique(draw(shape, boxes, ranges, 50), axis=0), [[0, 0, *shape]])
 
 
 @pytest.mark.parametrize('outside', [-0.1, 1.01, np.nan, np.inf])

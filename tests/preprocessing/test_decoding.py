@@ -6,7 +6,6 @@ import random
 import struct
 import subprocess
 import sys
-import tempfile
 import zlib
 from typing import Any, Dict
 
@@ -54,16 +53,13 @@ def test_decode_image__decodes_a_jpeg(options: Any) -> None:
     assert np.abs(decoded - np.asarray(CAT, int)).mean() < 3
 
 
-def test_decode_image__gives_a_grey_jpeg_three_equal_channels() -> None:
-    grey = CAT.convert('L')
-    decoded = decode(file_of(grey, 'JPEG', quality=95)).astype(int)
-    np.testing.assert_array_equal(decoded, decoded[:, :, :1].repeat(3, axis=2))
-    assert np.abs(decoded[:, :, 0] - np.asarray(grey, int)).mean() < 2
-
-
-def test_decode_image__keeps_the_colors_of_a_cmyk_jpeg() -> None:
-    decoded = decode(file_of(CAT.convert('CMYK'), 'JPEG', quality=95)).astype(int)
-    assert np.abs(decoded - np.asarray(CAT, int)).mean() < 3
+@pytest.mark.parametrize('mode', ['L', 'CMYK'])
+def test_decode_image__decodes_grey_and_cmyk_jpegs(mode: str) -> None:
+    image = CAT.convert(mode)
+    decoded = decode(file_of(image, 'JPEG', quality=95)).astype(int)
+    assert np.abs(decoded - np.asarray(image.convert('RGB'), int)).mean() < 3
+    if mode == 'L':
+        np.testing.assert_array_equal(decoded, decoded[:, :, :1].repeat(3, axis=2))
 
 
 @pytest.mark.parametrize(
@@ -81,20 +77,15 @@ def test_decode_image__decodes_a_gif_of_one_frame_exactly() -> None:
     np.testing.assert_array_equal(decode(file_of(image, 'GIF')), np.asarray(image.convert('RGB')))
 
 
-@pytest.mark.parametrize('kept', [0.01, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize('kept', [0.01, 0.6, 0.95])
 @pytest.mark.parametrize(
     ('file_format', 'options'), [('JPEG', {}), ('JPEG', {'progressive': True}), ('PNG', {}), ('GIF', {})]
 )
 def test_decode_image__refuses_a_truncated_file(file_format: str, options: Any, kept: float) -> None:
     encoded = file_of(CAT, file_format, **options)
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        decode(encoded[: int(kept * len(encoded))])
-
-
-@pytest.mark.parametrize('file_format', ['JPEG', 'PNG'])
-def test_decode_image__refuses_a_file_without_its_last_bytes(file_format: str) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        decode(file_of(CAT, file_format)[:-2])
+    for end in (int(kept * len(encoded)), *([] if file_format == 'GIF' else [-2])):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode(encoded[:end])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +149,7 @@ def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
 
 
 @pytest.mark.parametrize('kind', ['JPEG', 'progressive JPEG', 'PNG', 'GIF'])
-@pytest.mark.parametrize('share', [0.0, 0.001, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize('share', [0.0, 0.1, 0.99])
 def test_decode_crop__refuses_a_truncated_file(kind: str, share: float) -> None:
     """Even for a crop of the first row, which is complete."""
     encoded = kinds()[kind]
@@ -167,29 +158,47 @@ def test_decode_crop__refuses_a_truncated_file(kind: str, share: float) -> None:
         evaluate(decode_crop(cut, image_shape(cut), Crop(*tf.unstack(tf.constant([0, 0, 1, 100])))))
 
 
+# Prints the mean of a crop that a data set decodes, or the message of its error; and the memory that this took.
+MEASURE = """
+import sys
+from benchmarks.measurement import peak_bytes
+from console.tensorflow_versions import tf
+from preprocessing.decoding import Crop, decode_crop, image_shape
+def part(encoded):
+    return decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([4000, 6000, 900, 1200]))))
+dataset = tf.data.Dataset.from_tensors(tf.io.read_file(sys.argv[1])).map(part)
+taken = tf.data.make_one_shot_iterator(dataset).get_next()
+with tf.Session() as session:
+    session.run(tf.zeros([]))
+    before = peak_bytes()
+    try:
+        print(session.run(taken).mean())
+    except tf.errors.InvalidArgumentError as error:
+        print(error.message.splitlines()[0])
+    print(peak_bytes() - before)
+"""
+
+
 @pytest.mark.both
 @pytest.mark.program
-def test_decode_crop__needs_no_memory_for_the_rest_of_a_huge_jpeg() -> None:
-    """Measures a process that decodes a hundredth of 11,000 x 9,000 pixels, which are 297 MB decoded."""
-    program = (
-        'import sys\nfrom console.tensorflow_versions import tf\n'
-        'from benchmarks.measurement import peak_bytes\n'
-        'from preprocessing.decoding import Crop, decode_crop, image_shape\n'
-        'encoded = tf.io.read_file(sys.argv[1])\n'
-        'part = decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([4000, 6000, 900, 1200]))))\n'
-        'with tf.Session() as session:\n'
-        '    session.run(tf.zeros([]))\n'
-        '    before = peak_bytes()\n'
-        '    print(session.run(part).mean(), peak_bytes() - before)\n'
-    )
-    with tempfile.NamedTemporaryFile(suffix='.jpg') as file:
-        PIL.Image.new('RGB', (11000, 9000), (100, 100, 100)).save(file.name)
-        output = subprocess.run(
-            [sys.executable, '-c', program, file.name], stdout=subprocess.PIPE, check=True, text=True
-        )
-    mean, taken = map(float, output.stdout.split())
-    assert abs(mean - 100) < 2
-    assert taken < 100_000_000
+@pytest.mark.parametrize('kind', ['jpg', 'png'])
+def test_decode_crop__needs_no_memory_for_the_rest_of_a_huge_image(kind: str, tmp_path: Any) -> None:
+    path = tmp_path / f'huge.{kind}'
+    if kind == 'jpg':
+        # 297 MB decoded, of which the crop is a hundredth.
+        PIL.Image.new('RGB', (11000, 9000), (100, 100, 100)).save(str(path))
+    else:
+        # 48 kB that are 1.2 GB decoded: refused before anything is allocated.
+        side = 20_000
+        header, pixels = struct.pack('>IIBBBBB', side, side, 1, 0, 0, 0, 0), bytes((1 + side // 8) * side)
+        content = b'\x89PNG\r\n\x1a\n'
+        for name, chunk in ((b'IHDR', header), (b'IDAT', zlib.compress(pixels, 9)), (b'IEND', b'')):
+            content += struct.pack('>I', len(chunk)) + name + chunk + struct.pack('>I', zlib.crc32(name + chunk))
+        path.write_bytes(content)
+    command = [sys.executable, '-c', MEASURE, str(path)]
+    found, taken = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+    assert int(taken) < 100_000_000
+    assert 'an image of more than' in found if kind == 'png' else abs(float(found) - 100) < 2
 
 
 @pytest.mark.parametrize('read', [decode_image, image_shape])
@@ -264,42 +273,6 @@ def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_the
     gif[6:10] = width + height
     with pytest.raises(tf.errors.InvalidArgumentError):
         evaluate(decode_image(tf.constant(bytes(gif))))
-
-
-@pytest.mark.both
-@pytest.mark.program
-def test_decode_crop__allocates_no_pixels_of_a_huge_image_in_a_data_set() -> None:
-    """Measures a process whose data set refuses an image of 48 kB that is 1.2 GB decoded."""
-    program = (
-        'import sys\nfrom console.tensorflow_versions import tf\n'
-        'from benchmarks.measurement import peak_bytes\n'
-        'from preprocessing.decoding import Crop, decode_crop, image_shape\n'
-        'def part(encoded):\n'
-        '    return decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([0, 0, 9, 9]))))\n'
-        'dataset = tf.data.Dataset.from_tensors(tf.io.read_file(sys.argv[1])).map(part)\n'
-        'taken = tf.data.make_one_shot_iterator(dataset).get_next()\n'
-        'with tf.Session() as session:\n'
-        '    session.run(tf.zeros([]))\n'
-        '    before = peak_bytes()\n'
-        '    try:\n'
-        '        session.run(taken)\n'
-        '    except tf.errors.InvalidArgumentError as error:\n'
-        '        assert "an image of more than" in error.message, error.message\n'
-        '        print(peak_bytes() - before)\n'
-    )
-    side = 20_000
-    header = struct.pack('>IIBBBBB', side, side, 1, 0, 0, 0, 0)
-    pixels = zlib.compress(bytes((1 + side // 8) * side), 9)
-    with tempfile.NamedTemporaryFile(suffix='.png') as file:
-        file.write(b'\x89PNG\r\n\x1a\n')
-        for kind, content in ((b'IHDR', header), (b'IDAT', pixels), (b'IEND', b'')):
-            checksum = struct.pack('>I', zlib.crc32(kind + content))
-            file.write(struct.pack('>I', len(content)) + kind + content + checksum)
-        file.flush()
-        output = subprocess.run(
-            [sys.executable, '-c', program, file.name], stdout=subprocess.PIPE, check=True, text=True
-        )
-    assert int(output.stdout) < 100_000_000
 
 
 def test_image_shape__refuses_a_png_of_negative_sides() -> None:

@@ -1,15 +1,16 @@
 """Tests of the random crops of the Inception preprocessing: ranges, boxes and seeds."""
 
-from typing import Any, List, Tuple
+from typing import Tuple
 
 import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
-from preprocessing.inception_preprocessing import InceptionPreprocessing, Settings
+from preprocessing.inception_preprocessing import InceptionPreprocessing
+from preprocessing.steps import Settings
 from tests.support.graphs import draw_many, evaluate, in_new_graph
-from tests.support.images import BOXES, DOCUMENTED_CROP, NO_BOXES, WHOLE, coordinates
+from tests.support.images import BOXES, NO_BOXES, WHOLE, coordinates
 
 
 @pytest.fixture(autouse=True)
@@ -59,17 +60,6 @@ def test_draw_crop__covers_boxes_given_as_ymin_xmin_ymax_xmax() -> None:
     )
     assert min(near) >= 0.1 - 0.02
     assert sum(share == 0 for share in anywhere) > 50
-
-
-def test_draw__has_the_documented_crop_ranges_by_default() -> None:
-    def draw(**ranges: Any) -> List[Any]:
-        return in_new_graph(lambda: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE), **ranges), 20)
-
-    def draw_for_training() -> inception.Crop:
-        kind = InceptionPreprocessing(Settings(75, 75, use_annotated_bbox=True))
-        return kind.draw(tf.constant([300, 400, 3]), tf.constant(WHOLE)).crop
-
-    assert in_new_graph(draw_for_training, 20) == draw(**DOCUMENTED_CROP)
 
 
 def test_draw_crop__uses_the_whole_image_without_boxes() -> None:

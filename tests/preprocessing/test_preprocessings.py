@@ -13,17 +13,16 @@ from preprocessing import finishing
 from preprocessing.decoding import decode_image, image_shape
 from preprocessing.inception_preprocessing import preprocess_for_eval
 from preprocessing.preprocessings import PREPROCESSINGS, preprocessing_for
+from preprocessing.steps import Settings
 from preprocessing.vgg_preprocessing import preprocess_image, resize_range
 from tests.support.graphs import draw_many, evaluate
 from tests.support.images import CAT, WHOLE
 from tests.support.photos import Photo, photo_example
 
 
-@pytest.mark.parametrize('kind', PREPROCESSINGS)
-def test_settings__have_the_names_and_defaults_of_flags(kind: str) -> None:
-    settings_type = PREPROCESSINGS[kind].Settings
+def test_settings__have_the_names_and_defaults_of_flags() -> None:
     flags = dataclasses.asdict(Config())
-    assert settings_type(**{name: flags[name] for name in settings_type._fields}) == settings_type(299, 299)
+    assert Settings(**{name: flags[name] for name in Settings._fields}) == Settings(299, 299)
 
 
 @pytest.mark.parametrize('kind', PREPROCESSINGS)
@@ -53,13 +52,6 @@ def test_crop__is_central_without_a_distortion(kind: str) -> None:
     top, left, height, width = evaluate(preprocessing.crop(tf.constant([600, 900, 3])).crop)
     assert abs(2 * top + height - 600) <= 2
     assert abs(2 * left + width - 900) <= 2
-
-
-def test_crop__has_the_drawn_resize_method() -> None:
-    preprocessing = preprocessing_for(Config(fast_mode=False))
-    shape = tf.constant([30, 40, 3])
-    distortion = preprocessing.draw(shape, tf.constant(WHOLE), tf.random.uniform)
-    assert preprocessing.crop(shape, distortion) == (distortion.crop, distortion.resize_method)
 
 
 @pytest.mark.parametrize('kind', PREPROCESSINGS)

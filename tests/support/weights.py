@@ -2,7 +2,7 @@
 
 import functools
 import tracemalloc
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import numpy as np
 
@@ -15,21 +15,19 @@ NARROW = 0.1
 CLASSES = 5
 
 
+def value_of(name: str, shape: Sequence[int]) -> np.ndarray:
+    """A value of a variable, float64, seeded by its name; kernels have the spread of He et al."""
+    random = np.random.RandomState(sum(name.encode()))
+    if name.endswith('weights'):
+        return random.normal(0, np.sqrt(2 / np.prod(shape[:-1])), shape)
+    return random.uniform(0.5, 1.5, shape) if name.endswith(('variance', 'gamma')) else random.normal(0, 0.1, shape)
+
+
 def values_of(network: Architecture, classes: int) -> Dict[str, np.ndarray]:
-    """A value for each variable, seeded by its name; kernels have the spread of He et al."""
-    values = {}
-    for layer in network.layers:
-        own = layer._replace(shape=(*layer.shape[:3], layer.shape[3] or classes))
-        for name, shape in variables_of(own, network.has_scales).items():
-            random = np.random.RandomState(sum(name.encode()))
-            if name.endswith('weights'):
-                value = random.normal(0, np.sqrt(2 / np.prod(shape[:-1])), shape)
-            elif name.endswith(('moving_variance', 'gamma')):
-                value = random.uniform(0.5, 1.5, shape)
-            else:
-                value = random.normal(0, 0.1, shape)
-            values[name] = value.astype(np.float32)
-    return values
+    """A value for each variable of a network."""
+    layers = [layer._replace(shape=(*layer.shape[:3], layer.shape[3] or classes)) for layer in network.layers]
+    shapes = [variables_of(layer, network.has_scales) for layer in layers]
+    return {name: value_of(name, shape).astype(np.float32) for own in shapes for name, shape in own.items()}
 
 
 @functools.lru_cache()

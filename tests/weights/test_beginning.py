@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inception_v3.config import Config
-from inception_v3.weights.beginning import LOADED, NEW, UNUSED, description, plan
+from inception_v3.weights.beginning import LOADED, NEW, UNUSED, account, plan, warnings_of
 from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 
 CONFIG = Config(init_from='source', num_classes=3)
@@ -64,12 +64,12 @@ def test_plan__accounts_for_every_variable_once() -> None:
 
 def test_plan__leaves_classifiers_of_other_classes_and_excepted_scopes_new() -> None:
     for_five = {**NETWORK, 'Net/Logits/weights': [1, 1, 2, 5], 'Net/Logits/biases': [5]}
-    beginning = plan(for_five, OTHERS, source(config=Config(preprocessing='vgg', height=224)), CONFIG)
+    other = source(config=Config(preprocessing='vgg', height=224))
+    beginning = plan(for_five, OTHERS, other, CONFIG)
     assert names(beginning, NEW) == {name for name in [*NETWORK, *OTHERS] if 'Logits' in name} | OF_RUN
-    text = '\n'.join(description(beginning, source(config=Config(preprocessing='vgg', height=224)), CONFIG))
-    assert 'Net/Logits/weights ([1, 1, 2, 3] in the source, [1, 1, 2, 5] here)' in text
-    assert 'loaded    2 variables of the network with 8 values, and 1 averages' in text
-    assert 'preprocessing: vgg -> inception; height: 224 -> 299' in text
+    assert 'Net/Logits/weights ([1, 1, 2, 3] in the source, [1, 1, 2, 5] here)' in account(beginning)[NEW]
+    assert account(beginning)[LOADED] == '2 variables of the network with 8 values, and 1 averages'
+    assert 'preprocessing: vgg -> inception; height: 224 -> 299' in warnings_of(beginning, other, CONFIG)[0]
     # The flag names what may differ.
     explicit = dataclasses.replace(CONFIG, init_except='Layer')
     with pytest.raises(WeightsError, match=r'biases has the shape \[3\], not \[5\].* --init_except=Layer,Logits'):
@@ -77,7 +77,7 @@ def test_plan__leaves_classifiers_of_other_classes_and_excepted_scopes_new() -> 
     excepted = dataclasses.replace(CONFIG, init_except='Logits,Nothing')
     beginning = plan(NETWORK, OTHERS, source(Logits=None), excepted)
     assert {*beginning.values} == {name for name in [*NETWORK, *OTHERS] if 'Layer' in name and 'RMS' not in name}
-    assert 'warning: --init_except: no variable matches Nothing' in description(beginning, source(), excepted)
+    assert warnings_of(beginning, source(), excepted) == ['--init_except: no variable matches Nothing']
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_hdf5__holds_its_own_values_and_no_more(name: str, ending: str, tmp_path
 
     content = of_keras(change)
     content = archived(content) if ending == 'keras' else content
-    check_refused(foreign.read, tmp_path / f'a.{ending}', content, f'cannot be read, or is damaged .*{message}')
+    check_refused(foreign.read, tmp_path / f'a.{ending}', content, f'is no file of weights, or is damaged .*{message}')
 
 
 def test_hdf5__compressed_as_h5py_does_it_is_read() -> None:
@@ -130,7 +130,8 @@ def test_hdf5__compressed_as_h5py_does_it_is_read() -> None:
 
     found = keras_files.read(of_keras(compress))
     for number, layer in enumerate(narrow().architecture.layers[:2]):
-        np.testing.assert_array_equal(found.convs[number]['kernel'], narrow().values[f'{layer.scope}/weights'])
+        expected = narrow().values[f'{layer.scope}/weights']
+        np.testing.assert_array_equal(found.arrays[f'conv2d_{number}/kernel'], expected)
 
 
 def test_keras_archive__of_a_large_member_is_refused_before_it_is_inflated(tmp_path: Any, monkeypatch: Any) -> None:
@@ -157,10 +158,7 @@ NPZ_FILES = {
     'negative': (npz(header('(-1,)'), bytes(4)), 'shape'),
     'objects': (npz(header('(1,)', "'O'"), bytes(8)), 'type object'),
     'broken header': (npz(b"{'descr': "), ''),
-    'nested header': (npz(b'(' * 9000), ''),
-    'tokens': (npz(b"'''"), ''),
     'long header': (npz(b' ' * LARGE, version=b'\2\0'), ''),
-    'no header': (npz(b'1'), ''),
     'another method': (npz(header('(1,)'), bytes(4), method=zipfile.ZIP_BZIP2), 'another method than deflate'),
 }
 
@@ -169,6 +167,16 @@ NPZ_FILES = {
 def test_npz__with_a_false_header_is_refused(name: str, tmp_path: Any) -> None:
     content, message = NPZ_FILES[name]
     check_refused(sources.read, tmp_path / 'a.npz', content, f'is no .npz file of arrays, or is damaged .*{message}')
+
+
+def test_npz__of_too_many_arrays_is_refused_before_they_are_read(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sources, '_MOST_MEMBERS', 2)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, 'w') as archive:
+        for number in range(3):
+            archive.writestr(f'{number}.npy', b'')
+    for read in (sources.read, foreign.read):
+        check_refused(read, tmp_path / 'a.npz', file.getvalue(), 'it holds 3 arrays; weights are at most 2')
 
 
 def test_npz__inflates_what_its_arrays_need_alone(tmp_path: Any) -> None:

@@ -8,12 +8,12 @@ import pytest
 from inception_v3.commands.weights.architecture import Architecture, Layer
 from inception_v3.commands.weights.changes import (
     IMAGES,
-    ChangeError,
     change_class_0,
     change_images,
     fold_scales,
 )
 from inception_v3.commands.weights.choices import ADD, DROP, KEEP
+from inception_v3.weights.sources import WeightsError
 
 LAYER, CLASSIFIER = 'Net/Layer', 'Net/Logits'
 NETWORK = Architecture(
@@ -23,6 +23,7 @@ NETWORK = Architecture(
     False,
     [Layer(LAYER, (1, 1, 3, 4), 'layer.conv', 'layer.bn'), Layer(CLASSIFIER, (1, 1, 4, 0), 'fc', '')],
 )
+PADDED = NETWORK._replace(name='resnet50')
 EPSILON = 1e-3
 
 
@@ -73,10 +74,10 @@ def test_change_class_0__drops_the_first_class_or_adds_one_that_is_never_predict
 
 
 def test_change_class_0__needs_classes() -> None:
-    with pytest.raises(ChangeError, match='--class_0=drop: the weights have one class only'):
+    with pytest.raises(WeightsError, match='--class_0=drop: the weights have one class only'):
         change_class_0(weights(classes=1), NETWORK, DROP)
     body = {name: value for name, value in weights().items() if not name.startswith(CLASSIFIER)}
-    with pytest.raises(ChangeError, match='--class_0=add: the weights have no classifier'):
+    with pytest.raises(WeightsError, match='--class_0=add: the weights have no classifier'):
         change_class_0(body, NETWORK, ADD)
 
 
@@ -84,7 +85,7 @@ def test_change_class_0__needs_classes() -> None:
 @pytest.mark.parametrize('new', [*IMAGES])
 def test_change_images__keeps_the_outputs_for_the_same_pixels(old: str, new: str) -> None:
     values, pixels = weights(), np.random.RandomState(1).uniform(size=[5, 3])
-    changed = change_images(values, NETWORK, old, new, pads=False)
+    changed = change_images(values, NETWORK, old, new)
     before = normalized(values, pixels * IMAGES[old].scale + IMAGES[old].shift)
     after = normalized(changed, pixels * IMAGES[new].scale + IMAGES[new].shift)
     np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-4 * np.abs(before).max())
@@ -92,7 +93,7 @@ def test_change_images__keeps_the_outputs_for_the_same_pixels(old: str, new: str
 
 def test_images__are_in_the_documented_ranges() -> None:
     # torchvision's documentation of Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]), for grey.
-    assert IMAGES['cifar'] == IMAGES['inception']
+    np.testing.assert_equal(IMAGES['cifar'], IMAGES['inception'])
     inception, imagenet, vgg = (
         0.5 * np.array(IMAGES[n].scale) + IMAGES[n].shift for n in ('inception', 'imagenet', 'vgg')
     )
@@ -104,8 +105,8 @@ def test_images__are_in_the_documented_ranges() -> None:
 def test_change_images__of_padded_images_may_scale_and_not_shift() -> None:
     # All shifts of the first are above 0, and all of the second below.
     for old, new in (('imagenet', 'inception'), ('inception', 'imagenet')):
-        with pytest.raises(ChangeError, match=f'images of {old} and of {new} differ by a shift'):
-            change_images(weights(), NETWORK, old, new, pads=True)
-    changed = change_images(weights(), NETWORK, 'imagenet', 'vgg', pads=True)
+        with pytest.raises(WeightsError, match=f'images of {old} and of {new} differ by a shift'):
+            change_images(weights(), PADDED, old, new)
+    changed = change_images(weights(), PADDED, 'imagenet', 'vgg')
     kernel = weights()[f'{LAYER}/weights'][0, 0] / (255 * np.array([[0.229], [0.224], [0.225]]))
     np.testing.assert_allclose(changed[f'{LAYER}/weights'][0, 0], kernel, rtol=1e-6)

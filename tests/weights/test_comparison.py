@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import skimage.data
 
+from console.errors import CommandError
 from inception_v3.commands.weights import __main__ as command
 from inception_v3.commands.weights import architecture, foreign, state_dicts, writing
 from inception_v3.commands.weights.changes import change_class_0
 from inception_v3.commands.weights.choices import DROP
-from inception_v3.commands.weights.comparison import ForwardError, Model, converted
+from inception_v3.commands.weights.comparison import converted, run
 from inception_v3.commands.weights.foreign import TORCH, Weights
 from tests.support.photos import encode_jpeg
 from tests.support.state_dicts import Harmful
@@ -83,8 +84,8 @@ def test_model__gives_pytorch_a_file_of_tensors_alone(tmp_path: Any) -> None:
             written.writestr(name, archive.read(name).replace(b'\x80\x02', b'\x80\x02' + harm + b'0' * bool(harm), 1))
     read = foreign.read(str(original))
     images = np.zeros([1, 75, 75, 3], np.float32)
-    with pytest.raises(ForwardError):
-        Model(read, TORCH, str(python)).run(images, 'inception')
+    with pytest.raises(CommandError):
+        run(read, TORCH, images, str(python))
     np.testing.assert_equal(foreign.read(str(kept)).values, weights.values)
     with zipfile.ZipFile(str(kept)) as archive:
         assert b'system' not in archive.read('archive/data.pkl')

@@ -40,22 +40,20 @@ def write_file(path: Any, content: bytes) -> str:
 
 
 def read(path: str, **options: Any) -> foreign.Weights:
-    return foreign.read(path, depth_multiplier=NARROW, **options)
+    return foreign.read(path, foreign.Options(depth_multiplier=NARROW, **options))
 
 
-@pytest.mark.parametrize('ending', ['.ckpt', '.pth', '.safetensors', '.npz', 'torch.npz'])
+@pytest.mark.parametrize('ending', ['.ckpt', '.pth', '.safetensors', '.npz'])
 def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -> None:
     path = str(tmp_path / f'weights{ending}')
     if ending in ('.ckpt', '.npz'):
         writing.export(narrow(), path, 'slim' if ending == '.ckpt' else 'npz')
-    elif ending == 'torch.npz':
-        np.savez(path, **torch_arrays())
     else:
         write = state_dicts.write if ending == '.pth' else state_dicts.write_safetensors
         write_file(tmp_path / f'weights{ending}', write(torch_arrays()))
     weights = read(path)
     np.testing.assert_equal(weights.values, narrow().values)
-    assert not weights.folded and weights.images == 'inception'
+    assert not weights.notes and weights.images == 'inception'
     assert (weights.num_classes, weights.has_auxiliary_head) == (CLASSES, True)
     if ending == '.ckpt':
         # `test_inception_v3_and_slim.py` shows that the names are those of TF-Slim.
@@ -76,7 +74,7 @@ def test_read__takes_what_training_scripts_of_pytorch_save(tmp_path: Any) -> Non
     for name in ('weights', 'BatchNorm/moving_mean'):
         expected[f'{scope}/{name}'] = 2 * expected[f'{scope}/{name}']
     np.testing.assert_equal(weights.values, expected)
-    assert list(weights.folded) == [scope] and not weights.has_auxiliary_head
+    assert 'folded the scales of 1 layers' in weights.notes[0] and not weights.has_auxiliary_head
 
 
 def models(*keys: str, prefix: str = '') -> bytes:
@@ -115,6 +113,9 @@ def test_read__takes_the_averages_of_several_models_or_the_named_one(
     np.testing.assert_array_equal(weights.values[BETA], np.full(16, expected, np.float32))
     note = f'  took {keys[expected]} of its models {"; ".join(keys)}; --which=KEY takes another one'
     assert weights.notes == ([note] if len(keys) > 1 else [])
+    writing.export(narrow(), str(tmp_path / 'a.npz'), 'npz')
+    with pytest.raises(WeightsError, match='is for files of PyTorch with several models'):
+        read(str(tmp_path / 'a.npz'), which='model')
 
 
 HEADS: Dict[str, Dict[str, np.ndarray]] = {
@@ -206,7 +207,7 @@ FLOATS = np.zeros([9, 76], np.float32)
 # A function of the file's path that returns its content; without content, there is no file.
 BAD: Dict[str, Any] = {
     'missing.pth': (lambda path: b'', 'no such file'),
-    'short.pth': (lambda path: of_torch()[:5000], 'is no state dict of PyTorch, or is damaged .*the file is truncated'),
+    'short.pth': (lambda path: of_torch()[:5000], 'is no file of weights, or is damaged .*the file is truncated'),
     'other.pth': (lambda path: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
     'nan.pth': (
         lambda path: of_torch(Conv2d_1a_3x3__bn__bias=NAN),
@@ -226,13 +227,13 @@ BAD: Dict[str, Any] = {
         lambda path: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
         'different numbers of classes, 5 and 9.*--no_auxiliary_head',
     ),
-    'text.safetensors': (lambda path: b'hello, hello, hello', 'cannot be read, or is damaged'),
+    'text.safetensors': (lambda path: b'hello, hello, hello', 'is no file of weights, or is damaged'),
     'short.safetensors': (
         lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
-        'cannot be read, or is damaged .it ends before the values of',
+        'is no file of weights, or is damaged .it ends before the values of',
     ),
     'text.h5': (lambda path: b'hello', 'does not begin as a file of Keras does'),
-    'short.h5': (lambda path: narrow_keras()[:9000], 'cannot be read, or is damaged'),
+    'short.h5': (lambda path: narrow_keras()[:9000], 'is no file of weights, or is damaged'),
     'vgg16.h5': (of_keras(13, 3), 'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one'),
     # The first convolution of Keras' ResNet-50.
     'resnet50.h5': (of_keras(52, name='conv1_conv'), "has the weights of Keras' ResNet.*version 1.5"),
@@ -253,9 +254,3 @@ def test_import__of_a_bad_file_is_one_message(name: str, tmp_path: Any, capsys: 
     assert not out and len(errors) == 1 and path in errors[0]
     assert re.search(message, errors[0]), errors[0]
     assert not os.path.exists(str(tmp_path / 'run'))
-
-
-def test_which__is_for_files_of_several_models(tmp_path: Any) -> None:
-    writing.export(narrow(), str(tmp_path / 'a.npz'), 'npz')
-    with pytest.raises(WeightsError, match='is for files of PyTorch with several models'):
-        read(str(tmp_path / 'a.npz'), which='model')

@@ -32,9 +32,6 @@ ALL = {STEM, INNER, LOGITS, AUXILIARY, *OTHERS}
 def test_match__goes_by_the_outer_scopes(text: str, matched: set) -> None:
     assert {name for name in ALL if Patterns(text).match(name)} == matched
     assert not NOTHING.match(STEM)
-
-
-def test_unmatched__names_the_patterns_that_match_nothing() -> None:
     assert Patterns('Logits,Mixed_9*, Conv2d_1a_3x3').unmatched(ALL) == ['Mixed_9*']
 
 

@@ -1,6 +1,5 @@
 """Tests of reading weights: the four kinds of sources, and files that are none of them."""
 
-import io
 import os
 import shutil
 from typing import Any
@@ -77,42 +76,26 @@ def test_read__takes_a_checkpoint_of_the_first_format(tmp_path: Any) -> None:
     np.testing.assert_array_equal(sources.read(path).values['weights'], [1.0, 2.0])
 
 
-def _an_object() -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, weights=np.array([{'a': 1}], dtype=object))
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     ('name', 'content', 'reason'),
     [
         ('nothing', None, 'does not exist. Name a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'),
         ('nothing.npz', None, 'no such file'),
         ('text.ckpt', b'not a checkpoint', 'is no checkpoint, or is damaged'),
-        ('empty.ckpt', b'', 'is no checkpoint, or is damaged'),
         ('text.npz', b'not an archive', 'is no .npz file of arrays'),
-        ('empty.npz', b'', 'is no .npz file of arrays'),
-        ('object.npz', _an_object(), 'is no .npz file of arrays'),
         ('model.ckpt-3.index', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
         ('a.bin', b'hello', r'Import it first, .* inception-v3 weights import \S+/a\.bin MODEL_DIR'),
         ('hdf5', b'\x89HDF\r\n\x1a\n', r'is a file of Keras or PyTorch\. Import it first'),
         ('a', b'\x1c\0\0\0TFL3', 'is a model of TensorFlow Lite'),
         ('b', b'\x08\x07\x12\x07pytorch', 'is a model of ONNX'),
         ('c', b'\x08\x01\x12\x07', 'is the graph of a SavedModel. Name the folder'),
-        ('d', b'\n\x10\n\x05input', 'is a frozen graph. Name the checkpoint'),
         ('e', b'\n\x90\x01\n\x05input', 'is a frozen graph. Name the checkpoint'),
-        (
-            'f',
-            b'{"format": "layers-model", "weightsManifest": []}',
-            'tensorflowjs_converter .*import model.h5 MODEL_DIR',
-        ),
+        ('f', b'{"weightsManifest": []}', 'tensorflowjs_converter .*import model.h5 MODEL_DIR'),
         ('g', b'\x1f\x8b\x08', 'is compressed. Unpack it with gunzip'),
         ('h', b'PK\x03\x04', 'is a ZIP archive'),
         ('i', b'version https://git-lfs.github.com/spec/v1', 'git lfs pull'),
         ('j', b'\n<!DOCTYPE html>', 'is a web page'),
-        ('k.onnx', b'', 'is a model of ONNX'),
         ('folder', 'folder', 'the folder has no checkpoint and no SavedModel'),
-        ('folder.npz', 'folder', 'no such file'),
     ],
 )
 def test_read__refuses_other_files_with_a_reason(name: str, content: Any, reason: str, tmp_path: Any) -> None:

@@ -19,47 +19,43 @@ import numpy as np
 import pytest
 
 from inception_v3.commands.weights import state_dicts
-from inception_v3.weights.sources import WeightsError
-from tests.support.state_dicts import Harmful, state_dict, with_training_state
+from inception_v3.weights.sources import WeightsError, damage_explained
+from tests.support.state_dicts import Harmful, with_training_state
 from tests.support.weights import peak_of
 
 FOLDER = pathlib.Path(__file__).parent
-WHOLE = state_dict({'a': np.arange(4, dtype=np.float32).reshape(2, 2)})
+WHOLE = state_dicts.write({'a': np.arange(4, dtype=np.float32).reshape(2, 2)})
 
 
-def read(path: Any, content: bytes, **options: Any) -> Any:
-    path.write_bytes(content)
-    return state_dicts.read(str(path), '--weights=FILE', **options)
-
-
-def problem(path: Any, content: bytes) -> str:
-    with pytest.raises(WeightsError, match=r'^--weights=FILE: ') as caught:
-        read(path, content)
+def problem(content: bytes) -> str:
+    refused = pytest.raises(WeightsError, match=r'^FILE: is no state dict, or is damaged')
+    with refused as caught, damage_explained('FILE', 'state dict'):
+        state_dicts.read(content)
     return str(caught.value)
 
 
 @pytest.mark.parametrize('name', ['pytorch_archive.pth', 'pytorch_pickles.pth'])
-def test_read__returns_the_tensors_of_pytorchs_files(name: str, tmp_path: Any) -> None:
+def test_read__returns_the_tensors_of_pytorchs_files(name: str) -> None:
     content = (FOLDER / name).read_bytes()
-    found = read(tmp_path / 'a.pth', content)
+    found = state_dicts.read(content)
     w = np.arange(6, dtype=np.float32).reshape(2, 3)
     expected = {'w': w, 't': w.T, 'n': np.array(3), 'h': np.array([1.5, -2], np.float32), 'p': np.ones(2)}
     assert list(found) == list(expected)
     np.testing.assert_equal(found, expected)
     assert [str(values.dtype) for values in found.values()] == ['float32', 'float32', 'int64', 'float32', 'float64']
     for end in (0, 10, 100, len(content) // 2, len(content) - 1):
-        assert 'is no state dict of PyTorch, or is damaged' in problem(tmp_path / 'a.pth', content[:end])
+        problem(content[:end])
 
 
 @pytest.mark.parametrize('protocol', [2, 4])
 def test_read__runs_nothing_and_skips_objects_of_other_types(protocol: int, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     harm = pickle.dumps(Harmful(), protocol)
-    assert 'it has not the signature of a PyTorch file' in problem(tmp_path / 'a.pth', harm)
+    assert 'it has not the signature of a PyTorch file' in problem(harm)
     with zipfile.ZipFile('b.pth', 'w') as archive:
         archive.writestr('x/data.pkl', harm)
-    text = problem(tmp_path / 'a.pth', (tmp_path / 'b.pth').read_bytes())
-    assert 'has no state dict, but objects of ' in text and 'system, which are not loaded' in text
+    text = problem((tmp_path / 'b.pth').read_bytes())
+    assert 'it has objects of ' in text and 'system, and to load them runs code' in text
     models = {'model': {'a': np.ones(2, np.float32)}, 'model_ema': {'a': np.zeros(2, np.float32)}}
     for key, expected in models.items():
 
@@ -67,7 +63,7 @@ def test_read__runs_nothing_and_skips_objects_of_other_types(protocol: int, tmp_
             assert names == {'model': ['a'], 'model_ema': ['a']}
             return key
 
-        found = read(tmp_path / 'c.pth', with_training_state(models, protocol), choose=choose)
+        found = state_dicts.read(with_training_state(models, protocol), choose=choose)
         np.testing.assert_equal(found, expected)
     assert not os.path.exists('harmed')
 
@@ -79,11 +75,11 @@ def test_read__runs_nothing_and_skips_objects_of_other_types(protocol: int, tmp_
         ('__torch__.torchvision', 'a program of TorchScript', 'torch.jit.load(FILE); '),
     ],
 )
-def test_read__names_the_lines_that_save_the_state_dict(module: str, kind: str, load: str, tmp_path: Any) -> None:
+def test_read__names_the_lines_that_save_the_state_dict(module: str, kind: str, load: str) -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, 'w') as archive:
         archive.writestr('x/data.pkl', b'\x80\x02c' + module.encode() + b'\nInception3\n)\x81}b.')
-    text = problem(tmp_path / 'a.pth', content.getvalue())
+    text = problem(content.getvalue())
     assert kind in text and f'model = {load}torch.save(model.state_dict(), NEW_FILE)' in text
 
 
@@ -114,19 +110,19 @@ SHAPE, STRIDES, OFFSET = (b'(J\x02\0\0\0J\x02\0\0\0t', b'(J\x02\0\0\0J\x01\0\0\0
         (SHAPE, b'(J\xff\xff\xff\xffJ\x02\0\0\0t'),
     ],
 )
-def test_read__stays_inside_of_a_storage(old: bytes, new: bytes, tmp_path: Any) -> None:
-    np.testing.assert_array_equal(read(tmp_path / 'a.pth', WHOLE)['a'], [[0, 1], [2, 3]])
-    text = problem(tmp_path / 'a.pth', rewritten(old, new))
+def test_read__stays_inside_of_a_storage(old: bytes, new: bytes) -> None:
+    np.testing.assert_array_equal(state_dicts.read(WHOLE)['a'], [[0, 1], [2, 3]])
+    text = problem(rewritten(old, new))
     assert 'more values than its storage' in text or 'has the shape' in text
 
 
-def test_read__inflates_and_allocates_what_its_tensors_need_alone(tmp_path: Any, monkeypatch: Any) -> None:
+def test_read__inflates_and_allocates_what_its_tensors_need_alone(monkeypatch: Any) -> None:
     large, most = 1 << 22, 1 << 20
     monkeypatch.setattr(state_dicts, '_LONGEST_PICKLE', 1 << 16)
     # A large storage for four values.
     values = np.arange(4, dtype=np.float32).tobytes() + bytes(large)
     content = rewritten(compress=zipfile.ZIP_DEFLATED, **{'0': values})
-    peak, arrays = peak_of(lambda: read(tmp_path / 'a.pth', content))
+    peak, arrays = peak_of(lambda: state_dicts.read(content))
     np.testing.assert_array_equal(arrays['a'], [[0, 1], [2, 3]])
     assert peak < most
     # A large pickle; a tensor of 2^60 values from a storage of four; a memo of 2^31 objects.
@@ -135,8 +131,8 @@ def test_read__inflates_and_allocates_what_its_tensors_need_alone(tmp_path: Any,
         rewritten(SHAPE + STRIDES, b'(J\0\0\0\x40J\0\0\0\x40t(J\0\0\0\0J\0\0\0\0t'),
         rewritten(b'u.', b'r\xff\xff\xff\x7fu.'),
     ):
-        peak, text = peak_of(functools.partial(problem, tmp_path / 'a.pth', content))
+        peak, text = peak_of(functools.partial(problem, content))
         assert peak < most and 'damaged' in text
     # A method whose parts cannot be inflated alone.
-    assert 'by another method than deflate' in problem(tmp_path / 'a.pth', rewritten(compress=zipfile.ZIP_BZIP2))
-    assert 'no dict of tensors' in problem(tmp_path / 'a.pth', state_dict({}))
+    assert 'by another method than deflate' in problem(rewritten(compress=zipfile.ZIP_BZIP2))
+    assert 'no dict of tensors' in problem(state_dicts.write({}))

@@ -32,26 +32,16 @@ def _formats(text: str) -> List[str]:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Makes the exports that a command line asks for, and returns the exit code."""
     parser = new_parser('export', __doc__)
-    parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
-    parser.add_argument(
-        '--format', required=True, type=_formats, metavar='FORMATS', help=f'one or several of {",".join(NAMES)}'
-    )
-    parser.add_argument(
-        '--out', type=folder, metavar='DIR', help=f'local folder for the exports (default: {FOLDER} in model_dir)'
-    )
-    parser.add_argument(
-        '--checkpoint',
-        metavar='NAME',
-        help='a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)',
-    )
-    parser.add_argument('--verify', action='store_true', help='classify all validation images with each export')
-    parser.add_argument(
-        '--calibration_images',
-        type=number_of(int, 1),
-        default=200,
-        metavar='N',
-        help='training images that give the ranges for int8 (default: 200)',
-    )
+    add = parser.add_argument
+    add('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
+    add('--format', required=True, type=_formats, metavar='FORMATS', help=f'one or several of {",".join(NAMES)}')
+    about = f'local folder for the exports (default: {FOLDER} in model_dir)'
+    add('--out', type=folder, metavar='DIR', help=about)
+    about = 'a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)'
+    add('--checkpoint', metavar='NAME', help=about)
+    add('--verify', action='store_true', help='classify all validation images with each export')
+    about = 'training images that give the ranges for int8 (default: 200)'
+    add('--calibration_images', type=number_of(int, 1), default=200, metavar='N', help=about)
     arguments = parser.parse_args(expanded(argv))
 
     def command(screen: Screen) -> int:

@@ -27,55 +27,6 @@ from inception_v3.run.files import check_writable
 _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
 
 
-def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
-    """Makes the exports of a command line in a folder, and returns the exit code."""
-    if remote.is_remote(out):
-        raise ExportError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
-    formats = {name: FORMATS[name] for name in arguments.format}
-    # Before anything takes time.
-    for name, each in formats.items():
-        each.check()
-        if os.path.lexists(os.path.join(out, name)):
-            path = os.path.join(out, name)
-            raise ExportError(f'{path}: exists already. Remove it, or name another folder with --out.')
-    screen.update(f'reading {arguments.model_dir}')
-    model = trained_model.find(arguments.model_dir, arguments.checkpoint)
-    config = model.config
-    learned = history.trained_data_of(config, model.checkpoint)
-    if learned.note:
-        logger.info('warning: %s', learned.note)
-    is_calibrated = any(each.is_calibrated for each in formats.values())
-    if config.use_data == 'fake' and (is_calibrated or arguments.verify):
-        raise ConfigError('The run was trained on made-up images: --verify and int8 need a data set.')
-    check_writable('out', out)
-    network = freeze(model, learned.class_names)
-    calibration: List[np.ndarray] = []
-    if is_calibrated:
-        with bad_records_explained(config, [records.TRAIN], screen):
-            images = (image for batch in batches(True, config) for image in batch.images)
-            calibration = [*itertools.islice(images, min(arguments.calibration_images, config.num_train_images))]
-    agreements: Dict[str, Agreement] = {}
-    with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
-        paths = {name: os.path.join(unfinished, name, each.file) for name, each in formats.items()}
-        for name, each in formats.items():
-            screen.update(f'exporting {model.checkpoint} as {name}')
-            os.mkdir(os.path.join(unfinished, name))
-            each.write(network, calibration if each.is_calibrated else [], paths[name])
-        if arguments.verify:
-            with bad_records_explained(config, [records.VALIDATION], screen):
-                agreements = compare(paths, network, batches(False, config), screen)
-        for name in formats:
-            verified = agreements[name].line if name in agreements else 'not verified (`--verify`)'
-            _describe(os.path.join(unfinished, name), name, network, verified, learned)
-            os.rename(os.path.join(unfinished, name), os.path.join(out, name))
-    screen.clear()
-    print(*(os.path.join(out, name) for name in formats), *agreements.values(), sep='\n')
-    worse = [name for name, agreement in agreements.items() if not agreement.is_kept]
-    for name in worse:
-        print(f'error: {name}: has not the accuracy of its checkpoint. Do not use it.', file=sys.stderr)
-    return RETRY if worse else DONE
-
-
 class Agreement(NamedTuple):
     """The agreement of an export with its checkpoint.
 
@@ -115,30 +66,72 @@ class Agreement(NamedTuple):
         )
 
 
+def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
+    """Makes the exports of a command line in a folder, and returns the exit code."""
+    if remote.is_remote(out):
+        raise ExportError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
+    formats = {name: FORMATS[name] for name in arguments.format}
+    # Before anything takes time.
+    for name, each in formats.items():
+        each.check()
+        path = os.path.join(out, name)
+        if os.path.lexists(path):
+            raise ExportError(f'{path}: exists already. Remove it, or name another folder with --out.')
+    screen.update(f'reading {arguments.model_dir}')
+    model = trained_model.find(arguments.model_dir, arguments.checkpoint)
+    config = model.config
+    learned = history.trained_data_of(config, model.checkpoint)
+    if learned.note:
+        logger.info('warning: %s', learned.note)
+    is_calibrated = any(each.is_calibrated for each in formats.values())
+    if config.use_data == 'fake' and (is_calibrated or arguments.verify):
+        raise ConfigError('The run was trained on made-up images: --verify and int8 need a data set.')
+    check_writable('out', out)
+    network = freeze(model, learned.class_names)
+    calibration: List[np.ndarray] = []
+    if is_calibrated:
+        with bad_records_explained(config, [records.TRAIN], screen):
+            images = (image for batch in batches(True, config) for image in batch.images)
+            calibration = [*itertools.islice(images, min(arguments.calibration_images, config.num_train_images))]
+    agreements: Dict[str, Agreement] = {}
+    with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
+        paths = {name: os.path.join(unfinished, name, each.file) for name, each in formats.items()}
+        for name, each in formats.items():
+            screen.update(f'exporting {model.checkpoint} as {name}')
+            os.mkdir(os.path.join(unfinished, name))
+            each.write(network, calibration if each.is_calibrated else [], paths[name])
+        if arguments.verify:
+            with bad_records_explained(config, [records.VALIDATION], screen):
+                agreements = compare(paths, network, batches(False, config), screen)
+        for name in formats:
+            verified = agreements[name].line if name in agreements else 'not verified (`--verify`)'
+            _describe(os.path.join(unfinished, name), name, network, verified, learned)
+            os.rename(os.path.join(unfinished, name), os.path.join(out, name))
+    screen.clear()
+    print(*(os.path.join(out, name) for name in formats), *agreements.values(), sep='\n')
+    worse = [name for name, agreement in agreements.items() if not agreement.is_kept]
+    for name in worse:
+        print(f'error: {name}: has not the accuracy of its checkpoint. Do not use it.', file=sys.stderr)
+    return RETRY if worse else DONE
+
+
 def compare(
     paths: Dict[str, str], network: FrozenNetwork, validation: Iterable[Batch], screen: Screen
 ) -> Dict[str, Agreement]:
-    """Runs exports, each in its own runtime, and their checkpoint on the same images.
-
-    Args:
-      paths: the path of each export, by the name of its format.
-      network: the checkpoint's network.
-      validation: batches of validation images.
-      screen: shows the progress.
-    """
+    """Runs the exports at paths, each in its own runtime, and their checkpoint on the same images."""
     checkpoint = of_variables(network, network.model.restore)
     runs = {name: FORMATS[name].open(path, network) for name, path in paths.items()}
     found = {name: Agreement(name, 0, 0, 0, 0.0) for name in runs}
     for batch in validation:
         logits = checkpoint(batch)
-        expected = _right(logits, batch.labels)
         for name, run in runs.items():
             own, before = run(batch), found[name]
             # NaN, too, is a difference.
             difference = float(np.maximum(before.difference, np.abs(own - logits).max()))
-            images, right = before.images + len(batch.labels), before.right + _right(own, batch.labels)
-            found[name] = Agreement(name, images, right, before.expected + expected, difference)
-        screen.update(f'verifying: {images:,} images')
+            right = before.right + _right(own, batch.labels)
+            expected = before.expected + _right(logits, batch.labels)
+            found[name] = Agreement(name, before.images + len(batch.labels), right, expected, difference)
+        screen.update(f'verifying: {max(each.images for each in found.values()):,} images')
     return found
 
 
@@ -149,7 +142,7 @@ def _right(logits: np.ndarray, labels: np.ndarray) -> int:
 
 def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: history.TrainedData) -> None:
     """Writes what stands beside an export."""
-    config = network.config
+    config = network.model.config
     contents = [
         f'`{FORMATS[name].file}`: the model, for {FORMATS[name].purpose}',
         f'`{_DESCRIPTION}`: input, outputs, and the steps from decoded pixels to the input; `{_PROGRAM}` carries them '

@@ -56,11 +56,7 @@ class Format(NamedTuple):
     is_calibrated: bool = False
 
     def check(self) -> None:
-        """Checks that the packages are installed.
-
-        Raises:
-          ExportError: one is not.
-        """
+        """Raises ExportError if a package is not installed."""
         for package in self.packages:
             try:
                 importlib.import_module(package)
@@ -69,7 +65,7 @@ class Format(NamedTuple):
 
 
 def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-    config = dataclasses.replace(network.config, export_dir=os.path.join(os.path.dirname(path), 'unfinished'))
+    config = dataclasses.replace(network.model.config, export_dir=os.path.join(os.path.dirname(path), 'unfinished'))
     estimator = make_estimator(config, network.class_names)
     made = export_saved_model(estimator, config, network.model.checkpoint, network.class_names)
     os.rename(made, path)
@@ -90,27 +86,18 @@ def _open_saved_model(path: str, network: FrozenNetwork) -> Run:
 def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
     """Converts by tf2onnx, which folds batch normalization into the convolutions."""
     import onnx
-    import tf2onnx
-    from tf2onnx import optimizer, tf_loader
+    from tf2onnx import convert
 
-    inputs, outputs = [f'{INPUT}:0'], [f'{name}:0' for name in (LOGITS, PROBABILITIES)]
-    folded = tf_loader.tf_optimize(inputs, outputs, network.graph_def)
-    with tf.Graph().as_default() as graph, tf.Session(graph=graph):
-        tf.import_graph_def(folded, name='')
-        converted = tf2onnx.tfonnx.process_tf_graph(graph, opset=_OPSET, input_names=inputs, output_names=outputs)
-    model = optimizer.optimize_graph(converted).make_model('inception_v3')
+    # Without TensorFlow's numbers.
+    names = {f'{name}:0': name for name in (INPUT, LOGITS, PROBABILITIES)}
+    sides = {'input_names': [*names][:1], 'output_names': [*names][1:], 'tensors_to_rename': names}
+    model, _ = convert.from_graph_def(network.graph_def, opset=_OPSET, **sides)
     # tf2onnx leaves operations that it does not know as they are.
     unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
     if unknown:
         raise _lacking('ONNX', unknown, network)
-    # Input and outputs get their names without TensorFlow's number, and the free axis its name.
-    names = {f'{name}:0': name for name in (INPUT, LOGITS, PROBABILITIES)}
     for value in [*model.graph.input, *model.graph.output]:
-        value.name = names[value.name]
         value.type.tensor_type.shape.dim[0].dim_param = 'batch'
-    for node in model.graph.node:
-        for side in (node.input, node.output):
-            side[:] = [names.get(name, name) for name in side]
     with open(path, 'wb') as file:
         file.write(model.SerializeToString())
 
@@ -124,7 +111,7 @@ def _open_onnx(path: str, network: FrozenNetwork) -> Run:
 
 def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
     """Converts for one image at a time; with images, to weights and activations of 8 bits, in ranges that they give."""
-    config = network.config
+    config = network.model.config
     with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
         one = tf.placeholder(tf.float32, [1, config.height, config.width, 3], INPUT)
         outputs = tf.import_graph_def(network.graph_def, {INPUT: one}, [f'{LOGITS}:0', f'{PROBABILITIES}:0'], name='')
@@ -178,7 +165,7 @@ def _open_npz(path: str, network: FrozenNetwork) -> Run:
 def of_variables(network: FrozenNetwork, restore: Callable[[tf.Session], Any]) -> Run:
     """The network in TensorFlow; `restore` gives its variables their values in a session."""
     with tf.Graph().as_default() as graph:
-        build(network.config)
+        build(network.model.config)
         session = tf.Session(graph=graph)
         restore(session)
     return lambda batch: session.run(f'{LOGITS}:0', {f'{INPUT}:0': batch.images})

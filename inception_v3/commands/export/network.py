@@ -39,11 +39,6 @@ class FrozenNetwork(NamedTuple):
     model: TrainedModel
     class_names: Sequence[str]
 
-    @property
-    def config(self) -> Config:
-        """The configuration of the run."""
-        return self.model.config
-
 
 def build(config: Config) -> None:
     """Builds the network into the current graph, with input and outputs named `images`, `logits`, `probabilities`."""
@@ -58,11 +53,7 @@ def build(config: Config) -> None:
 
 
 def freeze(model: TrainedModel, class_names: Sequence[str]) -> FrozenNetwork:
-    """Restores a checkpoint as it is evaluated, and replaces its variables by constants.
-
-    Raises:
-      CheckpointError: as `TrainedModel.restore`.
-    """
+    """Restores a checkpoint as it is evaluated, and replaces its variables by constants."""
     with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
         build(model.config)
         model.restore(session)
@@ -88,12 +79,7 @@ class Batch(NamedTuple):
 def batches(is_training: bool, config: Config) -> Iterator[Batch]:
     """Yields the images of a split in the order of their records: once for validation, without end for training.
 
-    Args:
-      is_training: the training split, without distortions; False: the validation split.
-      config: of the run. A record that cannot be used is an error.
-
-    Raises:
-      records.DataError: there are no usable files of the split.
+    Training images are not distorted. A record that cannot be used is an error.
     """
     config = dataclasses.replace(
         config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, max_bad_records=0
@@ -120,18 +106,17 @@ def steps_of(config: Config) -> List[Dict[str, Any]]:
     """The steps from decoded pixels to the input of a run's network, for `prepare`; each is a dict with one key."""
     height, width = config.height, config.width
     size = [height, width]
-    by_kind: Dict[str, List[Dict[str, Any]]] = {
+    steps: Dict[str, List[Dict[str, Any]]] = {
         'inception': [{'central_crop': inception_preprocessing.CENTRAL_FRACTION}, {'resize': size}],
         'vgg': [{'resize_smaller_side': vgg_preprocessing.resize_range(height, width)[0]}, {'crop': size}],
         'cifar': [{'resize': size}],
     }
-    steps = by_kind[config.preprocessing]
-    if config.transfer == 'uint8':
-        # With bytes sent to the device, the network was trained on whole numbers.
-        steps.append({'round': 'half up'})
+    # With bytes sent to the device, the network was trained on whole numbers.
+    rounded = [{'round': 'half up'}] if config.transfer == 'uint8' else []
+    finish: Dict[str, Any] = {'scale': 2 / 255, 'offset': [-1.0] * 3}
     if config.preprocessing == 'vgg':
-        return [*steps, {'finish': {'scale': 1.0, 'offset': [-mean for mean in finishing.CHANNEL_MEANS]}}]
-    return [*steps, {'finish': {'scale': 2 / 255, 'offset': [-1.0] * 3}}]
+        finish = {'scale': 1.0, 'offset': [-mean for mean in finishing.CHANNEL_MEANS]}
+    return [*steps[config.preprocessing], *rounded, {'finish': finish}]
 
 
 def describe(config: Config, class_names: Sequence[str]) -> Dict[str, Any]:

@@ -29,8 +29,10 @@ def prepare(pixels: np.ndarray, steps: list) -> np.ndarray:
             top, left = (int((side - side * value) / 2) for side in image.shape[:2])
             image = image[top : image.shape[0] - top, left : image.shape[1] - left]
         elif name == 'resize_smaller_side':
+            # The larger side is truncated to whole pixels.
             sides = np.float32(image.shape[:2])
-            image = _resize(image, *np.rint(sides * (np.float32(value) / sides.min())).astype(int))
+            larger = (sides * (np.float32(value) / sides.min())).astype(int)
+            image = _resize(image, *np.where(sides == sides.min(), value, larger))
         elif name == 'crop':
             top, left = (np.array(image.shape[:2]) - value) // 2
             image = image[top : top + value[0], left : left + value[1]]

@@ -16,7 +16,7 @@ import sys
 from typing import Optional, Sequence
 
 from console import native_messages, program
-from console.command_line import new_parser
+from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
@@ -30,27 +30,17 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add = parser.add_argument
     add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
     network = parser.add_mutually_exclusive_group(required=True)
-    network.add_argument(
-        '--model', metavar='DIR', help='the model_dir of a run (its newest checkpoint is used), or a checkpoint'
-    )
-    network.add_argument(
-        '--weights',
-        metavar='FILE',
-        help='weights of the Inception graph of 2015: its .pb file, the .pth file of pytorch-fid, or .npz',
-    )
-    add(
-        '--layer',
-        default=POOL,
-        metavar='NAME',
-        help='the layer, such as Mixed_6e (default: pool, the input of the classifier); an unknown name lists all',
-    )
+    about = 'the model_dir of a run (its newest checkpoint is used), or a checkpoint'
+    network.add_argument('--model', metavar='DIR', help=about)
+    about = 'weights of the Inception graph of 2015: its .pb file, the .pth file of pytorch-fid, or .npz'
+    network.add_argument('--weights', metavar='FILE', help=about)
+    about = 'the layer, such as Mixed_6e (default: pool, the input of the classifier); an unknown name lists all'
+    add('--layer', default=POOL, metavar='NAME', help=about)
     add('--out', default='features.npz', metavar='FILE', help='file to write (default: features.npz)')
-    add('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
+    add('--batch_size', type=number_of(int, 1), default=32, metavar='N', help='images per batch (default: 32)')
     arguments = parser.parse_args(expanded(argv))
     if not arguments.out.endswith('.npz'):
         parser.error(f'--out={arguments.out}: must end in .npz.')
-    if arguments.batch_size < 1:
-        parser.error(f'--batch_size={arguments.batch_size}: must be at least 1.')
     return arguments
 
 

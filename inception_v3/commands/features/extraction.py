@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -56,11 +56,7 @@ class Extractor(NamedTuple):
     outputs: Dict[str, tf.Tensor]
 
     def prepare(self, encoded: bytes) -> np.ndarray:
-        """Decodes and resizes an image.
-
-        Raises:
-          UnreadableError: it cannot be decoded.
-        """
+        """Decodes and resizes an image; UnreadableError if it cannot be decoded."""
         try:
             return self.session.run(self.image, {self.encoded: encoded})
         except tf.errors.InvalidArgumentError as error:
@@ -78,15 +74,8 @@ class Extractor(NamedTuple):
 def of_run(path: str, layer: str) -> Extractor:
     """The network of a run, with the weights that the run evaluates and the preprocessing of its evaluation.
 
-    Args:
-      path: the model_dir of a run, or one of its checkpoints.
-      layer: as `--layer` has it.
-
-    Raises:
-      ConfigError: there is no such folder, or its `config.json` is missing.
-      CheckpointError: there is no checkpoint, or it cannot be used.
-      LayerError: the network has no such layer.
-      RemoteError: access is denied, or the store cannot be reached.
+    The path is the model_dir of a run, or one of its checkpoints. Raises ConfigError, CheckpointError or RemoteError if
+    it cannot be used, and LayerError if the network has no such layer.
     """
     if is_complete(path):
         model = trained_model.find(os.path.dirname(path) or '.', os.path.basename(path))
@@ -112,16 +101,8 @@ def of_2015(path: str, layer: str) -> Extractor:
     """The Inception graph of 2015, with its preparation of images: resizing of TensorFlow 1, and (x - 128) / 128.
 
     Its outputs also have the logits without their biases, from which the Inception Score has always been computed
-    (https://github.com/openai/improved-gan/blob/master/inception_score/model.py).
-
-    Args:
-      path: the file of the weights, as `graph_2015.read` takes it.
-      layer: as `--layer` has it.
-
-    Raises:
-      WeightsError: the weights cannot be read, or are those of another graph.
-      LayerError: the network has no such layer.
-      RemoteError: access is denied, or the store cannot be reached.
+    (https://github.com/openai/improved-gan/blob/master/inception_score/model.py). Raises as `graph_2015.read`, and
+    LayerError if the network has no such layer.
     """
     with tf.Graph().as_default() as graph:
         encoded = tf.placeholder(tf.string, [])
@@ -173,11 +154,7 @@ class Extracted(NamedTuple):
 
 
 def find(names: Sequence[str]) -> ImageFiles:
-    """Finds the image files that arguments name, and reports files that are no images.
-
-    Raises:
-      CommandError: there are none.
-    """
+    """Finds the image files that arguments name, and reports files that are no images. At least one must be usable."""
     found = image_files.find(names)
     if found.skipped:
         _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
@@ -189,18 +166,38 @@ def find(names: Sequence[str]) -> ImageFiles:
 def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Screen) -> Extracted:
     """Extracts the features of image files, and reports those that cannot be read.
 
-    Threads, one per core, read and prepare files while the network runs.
-
-    Raises:
-      ConfigError: a batch does not fit into the memory.
-      CommandError: no image can be read, or features are not finite.
+    Threads, one per core, read and prepare files while the network runs. Raises ConfigError if a batch does not fit
+    into the memory, and CommandError if no image can be read, or if features are not finite.
     """
     check_batch('batch_size', min(batch_size, len(found.paths)), bytes_per_image(extractor.session.graph))
+    progress, intake = Progress(screen, len(found.paths), batch_size), Intake()
     paths: List[str] = []
     batches: List[Dict[str, np.ndarray]] = []
-    for used, outputs in _batches(extractor, found, batch_size, screen):
-        paths += used
-        batches.append(outputs)
+
+    def prepare(path: str) -> Any:
+        try:
+            if path in found.problems:
+                raise UnreadableError(found.problems[path])
+            return extractor.prepare(intake.accept(image_files.read(path)).encoded)
+        except UnreadableError as error:
+            return error
+
+    with contextlib.closing(intake):
+        prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
+        for begin in range(0, len(found.paths), batch_size):
+            images = {}
+            own = found.paths[begin : begin + batch_size]
+            for path, image in zip(own, prepared):
+                if isinstance(image, UnreadableError):
+                    screen.clear()
+                    _report(f'{show(path)}: {image}')
+                else:
+                    images[path] = image
+            if images:
+                paths += images
+                batches.append(extractor.extract([*images.values()]))
+            for _ in own:
+                progress.add()
     screen.clear()
     unreadable = len(found.paths) - len(paths)
     if not paths:
@@ -216,38 +213,6 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
                 f'network has diverged. {listed(damaged)}'
             )
     return Extracted(paths, values, unreadable)
-
-
-def _batches(
-    extractor: Extractor, found: ImageFiles, batch_size: int, screen: Screen
-) -> Iterator[Tuple[List[str], Dict[str, np.ndarray]]]:
-    """The paths and the outputs of each batch with images that can be read."""
-    progress = Progress(screen, len(found.paths), batch_size)
-    intake = Intake()
-
-    def prepare(path: str) -> Any:
-        try:
-            if path in found.problems:
-                raise UnreadableError(found.problems[path])
-            return extractor.prepare(intake.accept(image_files.read(path)).encoded)
-        except UnreadableError as error:
-            return error
-
-    with contextlib.closing(intake):
-        prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
-        for begin in range(0, len(found.paths), batch_size):
-            images = {}
-            paths = found.paths[begin : begin + batch_size]
-            for path, image in zip(paths, prepared):
-                if isinstance(image, UnreadableError):
-                    screen.clear()
-                    _report(f'{show(path)}: {image}')
-                else:
-                    images[path] = image
-            if images:
-                yield [*images], extractor.extract([*images.values()])
-            for _ in paths:
-                progress.add()
 
 
 def _report(text: str) -> None:

@@ -1,6 +1,6 @@
 """Fréchet Inception Distance, Kernel Inception Distance and Inception Score, from features and logits, in float64."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,12 +29,10 @@ class Statistics(NamedTuple):
     Attributes:
       mean: float64 [features].
       covariance: float64 [features, features], with the number of images minus 1 as the divisor.
-      images: number of images; None if it is not known.
     """
 
     mean: np.ndarray
     covariance: np.ndarray
-    images: Optional[int] = None
 
 
 def statistics_of(features: np.ndarray) -> Statistics:
@@ -47,17 +45,14 @@ def statistics_of(features: np.ndarray) -> Statistics:
     if images < 2:
         raise ScoreError(f'the covariance of {images} image is not defined; at least 2 are needed')
     chunks = [features[begin : begin + _CHUNK] for begin in range(0, images, _CHUNK)]
-    mean = np.zeros(size)
-    for chunk in chunks:
-        mean += chunk.sum(axis=0, dtype=np.float64)
-    mean /= images
+    mean = sum(chunk.sum(axis=0, dtype=np.float64) for chunk in chunks) / images
     covariance = np.zeros([size, size])
     for chunk in chunks:
         distances = chunk - mean
         covariance += distances.T @ distances
     if not np.isfinite(covariance).all():
         raise ScoreError('the features have values that are not finite')
-    return Statistics(mean, covariance / (images - 1), images)
+    return Statistics(mean, covariance / (images - 1))
 
 
 def frechet_distance(one: Statistics, other: Statistics) -> float:
@@ -98,15 +93,8 @@ def kernel_distance(one: np.ndarray, other: np.ndarray, subsets: int, subset_siz
     Bińkowski et al., "Demystifying MMD GANs", section 4. Subsets are drawn without replacement within each, from
     `one` and then from `other`, by NumPy's `RandomState`, in the order in which torch-fidelity draws them.
 
-    Args:
-      one: features [images, features].
-      other: features of other images.
-      subsets: number of subsets.
-      subset_size: images per subset.
-      seed: of the draw.
-
-    Raises:
-      ScoreError: there are fewer images than `subset_size`, or the numbers of features differ.
+    The features are [images, features]. Raises ScoreError if there are fewer images than `subset_size`, or if the
+    numbers of features differ.
     """
     if one.shape[1] != other.shape[1]:
         raise ScoreError(f'the features have different sizes, {one.shape[1]} and {other.shape[1]}')
@@ -138,13 +126,8 @@ def inception_score(logits: np.ndarray, splits: int, seed: int) -> Spread:
     Salimans et al., "Improved Techniques for Training GANs", section 4. The images are shuffled by `seed`, as
     torch-fidelity does; the splits are equal to within one image.
 
-    Args:
-      logits: [images, classes].
-      splits: number of splits.
-      seed: of the shuffling.
-
-    Raises:
-      ScoreError: there are fewer images than splits, or logits that are not finite.
+    The logits are [images, classes]. Raises ScoreError if there are fewer images than splits, or logits that are not
+    finite.
     """
     images = len(logits)
     if images < splits:

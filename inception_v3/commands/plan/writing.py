@@ -92,7 +92,7 @@ def _weights(config: Config) -> Tuple[List[Tuple[str, str]], List[str]]:
     source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
     begun = beginning.plan(network_shapes(config), (), source, config)
     rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]
-    return rows, [*beginning.unmatched(begun, config), *beginning.other_settings(source, config)]
+    return rows, beginning.warnings_of(begun, source, config)
 
 
 def _rows(estimate: Estimate) -> List[Tuple[str, str]]:

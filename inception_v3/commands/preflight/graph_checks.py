@@ -99,7 +99,7 @@ def _check_weights(config: Config, graph: tf.Graph, weights: Source, report: Rep
     report.add('weights', 'init_from', weights.path, beginning.origin_text(begun, weights, config))
     for fate, text in beginning.account(begun).items():
         report.add('weights', fate.replace(' ', '_'), [row.name for row in begun.of(fate)], text)
-    for text in [*beginning.unmatched(begun, config), *beginning.other_settings(weights, config)]:
+    for text in beginning.warnings_of(begun, weights, config):
         report.warn(f'{text}.')
 
 

@@ -9,7 +9,7 @@ No framework is needed to read or write its files, and code in files of PyTorch 
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
 
 from console import native_messages, program
 from console.command_line import new_parser
@@ -41,69 +41,60 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = new_parser('weights', __doc__)
     tasks = parser.add_subparsers(dest='task', required=True)
-    task = tasks.add_parser('import', help='make a model_dir of a file of another framework')
-    task.add_argument('source', metavar='FILE', help='a checkpoint, .npz, .h5, .keras, .pth or .safetensors file')
-    task.add_argument('model_dir', metavar='MODEL_DIR', help='a new folder; may be remote')
-    task.add_argument('--data_dir', default='', metavar='DIR', help='data set of these classes; names the classes')
-    _add_changes(task, 'write the weights without averages; without it, the averages equal the weights')
-    task = tasks.add_parser('export', help='write the weights of a run for another framework')
-    task.add_argument('source', metavar='SOURCE', help='a model_dir, checkpoint or SavedModel, or a file as for import')
-    task.add_argument('file', metavar='FILE', help='a new file, or for slim a new checkpoint; may be remote')
-    task.add_argument('--to', required=True, choices=sorted(TARGETS), help='the framework')
-    _add_changes(task, 'the weights of a run, not the averages of them')
+    add = tasks.add_parser('import', help='make a model_dir of a file of another framework').add_argument
+    add('source', metavar='FILE', help='a checkpoint, .npz, .h5, .keras, .pth or .safetensors file')
+    add('model_dir', metavar='MODEL_DIR', help='a new folder; may be remote')
+    add('--data_dir', default='', metavar='DIR', help='data set of these classes; names the classes')
+    _add_changes(add, 'write the weights without averages; without it, the averages equal the weights')
+    add = tasks.add_parser('export', help='write the weights of a run for another framework').add_argument
+    add('source', metavar='SOURCE', help='a model_dir, checkpoint or SavedModel, or a file as for import')
+    add('file', metavar='FILE', help='a new file, or for slim a new checkpoint; may be remote')
+    add('--to', required=True, choices=sorted(TARGETS), help='the framework')
+    _add_changes(add, 'the weights of a run, not the averages of them')
     task = tasks.add_parser('compare', help='run two models on the same images')
-    task.add_argument('a', metavar='A', help='a model_dir, checkpoint or SavedModel, or a file as for import')
-    task.add_argument('b', metavar='B', help='the same')
-    task.add_argument('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
-    task.add_argument(
-        '--own_framework',
-        action='store_true',
-        help='run files of Keras and PyTorch there; without it, all weights run in the network of this program',
-    )
-    task.add_argument('--torch_python', metavar='PATH', help='Python with torchvision (default: .venv-frameworks)')
-    task.add_argument('--no_averages', action='store_true', help='the weights of a run, not the averages of them')
     task.set_defaults(no_auxiliary_head=False, no_classifier=False, class_0=KEEP)
-    _add_reading(task)
+    add = task.add_argument
+    add('a', metavar='A', help='a model_dir, checkpoint or SavedModel, or a file as for import')
+    add('b', metavar='B', help='the same')
+    add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
+    about = 'run files of Keras and PyTorch there; without it, all weights run in the network of this program'
+    add('--own_framework', action='store_true', help=about)
+    add('--torch_python', metavar='PATH', help='Python with torchvision (default: .venv-frameworks)')
+    add('--no_averages', action='store_true', help='the weights of a run, not the averages of them')
+    _add_reading(add)
     return parser
 
 
-def _add_changes(task: argparse.ArgumentParser, about_averages: str) -> None:
-    task.add_argument(
-        '--class_0',
-        choices=(KEEP, ADD, DROP),
-        default=KEEP,
-        help='the class 0, which is the background here and in TF-Slim, and not there in other frameworks: leave the '
-        'classes as they are (default), add one that is never predicted, or drop it',
+def _add_changes(add: Callable[..., Any], about_averages: str) -> None:
+    about = (
+        'the class 0, which is the background here and in TF-Slim, and not there in other frameworks: leave the '
+        'classes as they are (default), add one that is never predicted, or drop it'
     )
-    task.add_argument('--no_auxiliary_head', action='store_true', help='leave the auxiliary classifier out')
-    task.add_argument('--no_classifier', action='store_true', help='leave all classifiers out, to begin a run from')
-    task.add_argument('--no_averages', action='store_true', help=about_averages)
-    _add_reading(task)
+    add('--class_0', choices=(KEEP, ADD, DROP), default=KEEP, help=about)
+    add('--no_auxiliary_head', action='store_true', help='leave the auxiliary classifier out')
+    add('--no_classifier', action='store_true', help='leave all classifiers out, to begin a run from')
+    add('--no_averages', action='store_true', help=about_averages)
+    _add_reading(add)
 
 
-def _add_reading(task: argparse.ArgumentParser) -> None:
-    task.add_argument(
-        '--pixels',
-        choices=PIXELS,
-        default='',
-        help='the pixels that the other framework gives the model: inception, in [-1, 1], as to the published '
-        'Inception v3 of all frameworks; or imagenet, minus the mean and divided by the deviation of each colour, as '
-        'to the ResNet-50 of torchvision. Default: those of the published network',
+def _add_reading(add: Callable[..., Any]) -> None:
+    about = (
+        'the pixels that the other framework gives the model: inception, in [-1, 1], as to the published Inception v3 '
+        'of all frameworks; or imagenet, minus the mean and divided by the deviation of each colour, as to the '
+        'ResNet-50 of torchvision. Default: those of the published network'
     )
-    task.add_argument(
-        '--which', default='', metavar='KEY', help='of several models in a file of PyTorch; default: the averages'
-    )
-    task.add_argument(
-        '--depth_multiplier', type=float, default=0.0, metavar='X', help="default: that of the run's config.json, or 1"
-    )
+    add('--pixels', choices=PIXELS, default='', help=about)
+    about = 'of several models in a file of PyTorch; default: the averages'
+    add('--which', default='', metavar='KEY', help=about)
+    about = "default: that of the run's config.json, or 1"
+    add('--depth_multiplier', type=float, default=0.0, metavar='X', help=about)
 
 
 def _read(path: str, arguments: argparse.Namespace) -> Tuple['Weights', List[str]]:
     """The weights of a file, without the classes that are dropped; and lines about them."""
     from inception_v3.commands.weights import changes, foreign
 
-    weights = foreign.read(
-        path,
+    options = foreign.Options(
         averages=not arguments.no_averages,
         auxiliary_head=not arguments.no_auxiliary_head,
         images=arguments.pixels,
@@ -111,14 +102,9 @@ def _read(path: str, arguments: argparse.Namespace) -> Tuple['Weights', List[str
         classifier=not arguments.no_classifier,
         which=arguments.which,
     )
-    lines = [f'read {weights}', *weights.notes]
-    if weights.folded:
-        lines.append(
-            f'  folded the scales of {len(weights.folded)} layers into their kernels: evaluation computes the same; '
-            'batch normalization in training removes them'
-        )
+    weights = foreign.read(path, options)
     values = changes.change_class_0(weights.values, weights.architecture, arguments.class_0)
-    return weights._replace(values=values), lines
+    return weights._replace(values=values), [f'read {weights}', *weights.notes]
 
 
 def _import(arguments: argparse.Namespace) -> List[str]:
@@ -142,15 +128,12 @@ def _compare(arguments: argparse.Namespace) -> List[str]:
     from data import image_files
     from inception_v3.commands.weights import comparison, foreign
 
-    models = []
-    for path in (arguments.a, arguments.b):
-        weights, _ = _read(path, arguments)
-        framework = weights.origin if arguments.own_framework else foreign.OURS
-        models.append(comparison.Model(weights, framework, arguments.torch_python))
+    read = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]
+    models = [(weights, weights.origin if arguments.own_framework else foreign.OURS) for weights in read]
     found = image_files.find(arguments.images)
     for path, problem in found.problems.items():
         raise CommandError(f'{image_files.show(path)}: {problem}')
-    return comparison.compare(models, found.paths)
+    return comparison.compare(models, found.paths, arguments.torch_python)
 
 
 if __name__ == '__main__':

@@ -1,15 +1,20 @@
-"""Layers of the networks that other frameworks publish, with names and axes there, derived from our tables."""
+"""Layers of the networks that other frameworks publish, with the names and axes of their variables there.
 
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+A framework is a table of `Entry`: our name of a variable, theirs, and the order of the axes. All tables follow from the
+tables of the networks.
+"""
+
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from console.errors import CommandError
 from console.messages import shown
 from inception_v3.networks import inception_v3, resnet
-from inception_v3.networks.inception_v3 import AveragePool, Conv, Fork, MaxPool, Mixed
+from inception_v3.networks.inception_v3 import AveragePool, Conv, Fork, MaxPool
 from inception_v3.networks.layers import scaled_depth
+from inception_v3.weights.sources import WeightsError
 
+Values = Dict[str, np.ndarray]
 # At 299 x 299 pixels, the second convolution of the auxiliary head has this kernel; a smaller input has a smaller one.
 AUXILIARY_KERNEL = (5, 5)
 # The number of layers that Keras has for a row of our tables: convolution, normalization and ReLU; or one.
@@ -22,10 +27,9 @@ _BRANCHES: Dict[str, Sequence[str]] = {
     'Mixed_7a': ('branch3x3', 'branch7x7x3'),
     'Mixed_7': ('branch1x1', 'branch3x3', 'branch3x3dbl', 'branch_pool'),
 }
-Values = Dict[str, np.ndarray]
 _NAMED_AT_MOST = 3
 # PyTorch's last parts of the names of variables.
-TORCH_NAMES = {
+_TORCH_NAMES = {
     **{'weights': 'weight', 'biases': 'bias'},
     **{'beta': 'bias', 'gamma': 'weight', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'},
 }
@@ -89,67 +93,49 @@ class Architecture(NamedTuple):
 
 def variables_of(layer: Layer, has_scales: bool) -> Dict[str, Tuple[int, ...]]:
     """The shapes of a layer's variables, by name."""
-    depth = layer.shape[-1:]
-    shapes: Dict[str, Tuple[int, ...]] = {f'{layer.scope}/weights': layer.shape}
-    if layer.is_classifier:
-        return {**shapes, f'{layer.scope}/biases': depth}
-    names = ['beta', 'moving_mean', 'moving_variance', *(['gamma'] if has_scales else [])]
-    return {**shapes, **{f'{layer.scope}/BatchNorm/{name}': depth for name in names}}
+    names = ['biases'] if layer.is_classifier else ['BatchNorm/beta', 'BatchNorm/moving_mean']
+    names += [] if layer.is_classifier else ['BatchNorm/moving_variance', *(['BatchNorm/gamma'] if has_scales else [])]
+    return {f'{layer.scope}/weights': layer.shape, **{f'{layer.scope}/{name}': layer.shape[-1:] for name in names}}
 
 
 def inception(depth_multiplier: float = 1.0, auxiliary_kernel: Tuple[int, int] = AUXILIARY_KERNEL) -> Architecture:
     """The layers of Inception v3."""
-    layers = [*_of_inception(depth_multiplier, auxiliary_kernel)]
-    return Architecture('inception_v3', 'InceptionV3', 'InceptionV3/Logits/Conv2d_1c_1x1', False, layers)
+    layers: List[Layer] = []
 
+    def conv(scope: str, torch: str, channels: int, row: Conv, order: Tuple[int, int, int] = (0, 0, 0)) -> int:
+        shape = (*row.kernel, channels, scaled_depth(row.depth, depth_multiplier))
+        layers.append(Layer(f'InceptionV3/{scope}{row.scope}', shape, f'{torch}.conv', f'{torch}.bn', order))
+        return shape[-1]
 
-def _of_inception(multiplier: float, auxiliary_kernel: Tuple[int, int]) -> Iterator[Layer]:
     channels, at_auxiliary = 3, 0
     for place, row in enumerate(inception_v3.STEM):
         if isinstance(row, Conv):
-            yield _conv('InceptionV3', row.scope, channels, row, multiplier, (place, 0, 0))
-            channels = scaled_depth(row.depth, multiplier)
+            channels = conv('', row.scope, channels, row, (place, 0, 0))
     blocks = (*inception_v3.MIXED_35, *inception_v3.MIXED_17, *inception_v3.MIXED_8)
     for place, block in enumerate(blocks, len(inception_v3.STEM)):
+        names = next(names for begin, names in _BRANCHES.items() if block.scope.startswith(begin))
         outputs = 0
-        for number in range(len(block.branches)):
-            branch, depth = _of_branch(block, number, channels, place, multiplier)
+        for number, rows in enumerate(block.branches):
+            depth, count = channels, 0
+            is_alone = sum(isinstance(row, (Conv, Fork)) for row in rows) == 1
+            for at, row in enumerate(rows):
+                if isinstance(row, (Conv, Fork)):
+                    count += 1
+                    torch = f'{block.scope}.{names[number]}' + ('' if is_alone else f'_{count}')
+                    distance = sum(_KERAS_LAYERS[type(after)] for after in rows[at + 1 :])
+                    order = (place, -distance - isinstance(row, Fork), number)
+                    scope = f'{block.scope}/Branch_{number}/'
+                    parts = zip(row.convs, 'ab') if isinstance(row, Fork) else [(row, '')]
+                    depth = sum([conv(scope, torch + letter, depth, part, order) for part, letter in parts])
             outputs += depth
-            yield from branch
         channels = outputs
-        if block is inception_v3.MIXED_17[-1]:
-            at_auxiliary = channels
-    yield Layer('InceptionV3/Logits/Conv2d_1c_1x1', (1, 1, channels, 0), 'fc')
-    scope = 'InceptionV3/AuxLogits'
-    first = _conv(scope, 'AuxLogits.conv0', at_auxiliary, Conv('1b', 128, (1, 1)), multiplier)
-    second = _conv(scope, 'AuxLogits.conv1', first.shape[-1], Conv('2a', 768, auxiliary_kernel), multiplier)
-    yield from (first, second, Layer(f'{scope}/Conv2d_2b_1x1', (1, 1, second.shape[-1], 0), 'AuxLogits.fc'))
-
-
-def _of_branch(block: Mixed, number: int, channels: int, place: int, multiplier: float) -> Tuple[List[Layer], int]:
-    """The layers of a branch, and the channels of its output."""
-    rows = block.branches[number]
-    names = next(names for begin, names in _BRANCHES.items() if block.scope.startswith(begin))
-    convs = [row for row in rows if isinstance(row, (Conv, Fork))]
-    layers = []
-    for count, row in enumerate(convs, 1):
-        # Numbers follow if a branch has several convolutions.
-        torch = f'{block.scope}.{names[number]}' + (f'_{count}' if len(convs) > 1 else '')
-        distance = sum(_KERAS_LAYERS[type(after)] for after in rows[rows.index(row) + 1 :])
-        order = (place, -distance - isinstance(row, Fork), number)
-        scope = f'InceptionV3/{block.scope}/Branch_{number}'
-        parts = [*zip(row.convs, 'ab')] if isinstance(row, Fork) else [(row, '')]
-        own = [_conv(scope, torch + letter, channels, conv, multiplier, order) for conv, letter in parts]
-        layers += own
-        channels = sum(layer.shape[-1] for layer in own)
-    return layers, channels
-
-
-def _conv(
-    scope: str, torch: str, channels: int, row: Conv, multiplier: float, order: Tuple[int, int, int] = (0, 0, 0)
-) -> Layer:
-    shape = (*row.kernel, channels, scaled_depth(row.depth, multiplier))
-    return Layer(f'{scope}/{row.scope}', shape, f'{torch}.conv', f'{torch}.bn', order)
+        at_auxiliary = channels if block is inception_v3.MIXED_17[-1] else at_auxiliary
+    classifier = 'InceptionV3/Logits/Conv2d_1c_1x1'
+    layers.append(Layer(classifier, (1, 1, channels, 0), 'fc'))
+    depth = conv('AuxLogits/', 'AuxLogits.conv0', at_auxiliary, Conv('1b', 128, (1, 1)))
+    depth = conv('AuxLogits/', 'AuxLogits.conv1', depth, Conv('2a', 768, auxiliary_kernel))
+    layers.append(Layer('InceptionV3/AuxLogits/Conv2d_2b_1x1', (1, 1, depth, 0), 'AuxLogits.fc'))
+    return Architecture('inception_v3', 'InceptionV3', classifier, False, layers)
 
 
 def resnet50(depth_multiplier: float = 1.0) -> Architecture:
@@ -175,26 +161,6 @@ def resnet50(depth_multiplier: float = 1.0) -> Architecture:
     return Architecture('resnet50', 'ResNet50', 'ResNet50/logits', True, layers)
 
 
-class ShapeError(CommandError):
-    """Weights that do not fit a network."""
-
-
-class Order(NamedTuple):
-    """The order of the axes of a variable in another framework: their number there, a conversion, and its inverse."""
-
-    axes: int
-    from_ours: Callable[[np.ndarray], np.ndarray]
-    to_ours: Callable[[np.ndarray], np.ndarray]
-
-
-# Kernels are [height, width, inputs, outputs] here and in Keras, [outputs, inputs, height, width] in PyTorch.
-# Classifiers are convolutions here, and matrices there: [inputs, outputs] in Keras, [outputs, inputs] in PyTorch.
-_VECTOR, _KERNEL = (Order(axes, lambda array: array, lambda array: array) for axes in (1, 4))
-_TORCH_KERNEL = Order(4, lambda array: array.transpose(3, 2, 0, 1), lambda array: array.transpose(2, 3, 1, 0))
-_TORCH_MATRIX = Order(2, lambda array: array[0, 0].T, lambda array: array.T[np.newaxis, np.newaxis])
-_KERAS_MATRIX = Order(2, lambda array: array[0, 0], lambda array: array[np.newaxis, np.newaxis])
-
-
 class Entry(NamedTuple):
     """A variable.
 
@@ -202,65 +168,95 @@ class Entry(NamedTuple):
       ours: its name in this program.
       theirs: its name in the other framework.
       shape: its shape in this program; 0 for the number of classes.
-      order: of its axes in the other framework.
+      axes: of this shape, in their order there; those of size 1 that a matrix lacks are left out.
       is_optional: whether it may be missing.
     """
 
     ours: str
     theirs: str
     shape: Tuple[int, ...]
-    order: Order
+    axes: Tuple[int, ...]
     is_optional: bool
+
+    def from_ours(self, array: np.ndarray) -> np.ndarray:
+        """The array in the other framework."""
+        return array.transpose([*self._left_out, *self.axes]).reshape([array.shape[axis] for axis in self.axes])
+
+    def to_ours(self, array: np.ndarray) -> np.ndarray:
+        """The array in this program."""
+        whole = array.reshape([1] * len(self._left_out) + [*array.shape])
+        return whole.transpose(np.argsort([*self._left_out, *self.axes]))
+
+    @property
+    def _left_out(self) -> List[int]:
+        return [axis for axis in range(len(self.shape)) if axis not in self.axes]
+
+
+# Kernels are [height, width, inputs, outputs] here and in Keras, [outputs, inputs, height, width] in PyTorch.
+# Classifiers are convolutions here, and matrices there: [inputs, outputs] in Keras, [outputs, inputs] in PyTorch.
+_KERNEL, KERAS_MATRIX = (0, 1, 2, 3), (2, 3)
+TORCH_KERNEL, TORCH_MATRIX = (3, 2, 0, 1), (3, 2)
+
+
+def entries_of(
+    layers: Iterable[Layer],
+    has_scales: bool,
+    name_of: Callable[[Layer, str], str],
+    kernel: Tuple[int, ...] = _KERNEL,
+    matrix: Tuple[int, ...] = _KERNEL,
+) -> List[Entry]:
+    """The entries of layers, from the axes of kernels and of classifiers, and from a function of their names.
+
+    It takes a layer and the last part of our name, such as `moving_mean`. A network without scales may have them in
+    another framework, where they are optional.
+    """
+    return [
+        Entry(
+            name,
+            name_of(layer, name.rpartition('/')[2]),
+            shape,
+            (0,) if len(shape) == 1 else matrix if layer.is_classifier else kernel,
+            name.endswith('/gamma') and not has_scales,
+        )
+        for layer in layers
+        for name, shape in variables_of(layer, has_scales=True).items()
+    ]
 
 
 def of_ours(layers: Iterable[Layer], has_scales: bool) -> List[Entry]:
     """The entries of weights with the names of this program, which are those of TF-Slim."""
-    return _entries(layers, has_scales, lambda layer, last: '', _KERNEL, _KERNEL)
+    return [entry._replace(theirs=entry.ours) for entry in entries_of(layers, has_scales, lambda layer, last: '')]
 
 
 def of_torch(layers: Iterable[Layer], has_scales: bool) -> List[Entry]:
     """The entries of weights with the names of torchvision and timm."""
 
     def name_of(layer: Layer, last: str) -> str:
-        return f'{layer.conv if last in ("weights", "biases") else layer.norm}.{TORCH_NAMES[last]}'
+        return f'{layer.conv if last in ("weights", "biases") else layer.norm}.{_TORCH_NAMES[last]}'
 
-    return _entries(layers, has_scales, name_of, _TORCH_KERNEL, _TORCH_MATRIX)
+    return entries_of(layers, has_scales, name_of, TORCH_KERNEL, TORCH_MATRIX)
 
 
 def of_keras(layers: Sequence[Layer], by_order: bool) -> List[Entry]:
     """The entries of weights of Keras, whose layers are numbered by `Layer.order` or in the order of our table."""
     convs = [layer for layer in layers if not layer.is_classifier]
-    listed = sorted(convs, key=lambda layer: layer.order) if by_order else convs
-    numbers = {layer.scope: number for number, layer in enumerate(listed)}
+    numbered = sorted(convs, key=lambda layer: layer.order) if by_order else convs
+    numbers = {layer.scope: number for number, layer in enumerate(numbered)}
 
     def name_of(layer: Layer, last: str) -> str:
         if layer.is_classifier:
-            return f'dense/{"kernel" if last == "weights" else "bias"}'
+            return f'dense_0/{"kernel" if last == "weights" else "bias"}'
         number = numbers[layer.scope]
         return f'conv2d_{number}/kernel' if last == 'weights' else f'batch_normalization_{number}/{last}'
 
-    return _entries(layers, False, name_of, _KERNEL, _KERAS_MATRIX)
-
-
-def _entries(
-    layers: Iterable[Layer], has_scales: bool, name_of: Callable[[Layer, str], str], kernel: Order, matrix: Order
-) -> List[Entry]:
-    """The entries of layers. A network without scales may have them in another framework, where they are optional."""
-    entries = []
-    for layer in layers:
-        for name, shape in variables_of(layer, has_scales=True).items():
-            order = _VECTOR if len(shape) == 1 else matrix if layer.is_classifier else kernel
-            last = name.rpartition('/')[2]
-            theirs = name_of(layer, last) or name
-            entries.append(Entry(name, theirs, shape, order, last == 'gamma' and not has_scales))
-    return entries
+    return entries_of(layers, False, name_of, matrix=KERAS_MATRIX)
 
 
 def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: str) -> Values:
     """Converts arrays of another framework to float32 arrays by our names.
 
     Raises:
-      ShapeError: a variable is missing, is no array of finite floating-point numbers, or has another shape.
+      WeightsError: a variable is missing, is no array of finite floating-point numbers, or has another shape.
     """
     problems = []
     values: Values = {}
@@ -269,22 +265,19 @@ def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: st
         if array is None:
             problems += [] if entry.is_optional else [f'{entry.theirs} is missing']
             continue
-        fits = array.ndim == entry.order.axes and all(
-            wanted in (size, 0) for size, wanted in zip(entry.order.to_ours(array).shape, entry.shape)
-        )
-        if not fits:
-            wanted = entry.order.from_ours(np.empty(entry.shape, np.bool_)).shape
+        wanted = [entry.shape[axis] for axis in entry.axes]
+        if len(wanted) != array.ndim or any(size not in (0, own) for size, own in zip(wanted, array.shape)):
             text = ', '.join(str(size or 'classes') for size in wanted)
             problems.append(f'{entry.theirs} has the shape {[*array.shape]}, not [{text}]')
         elif array.dtype.kind != 'f':
             problems.append(f'{entry.theirs} is of the type {array.dtype}, not float32')
         else:
             with np.errstate(over='ignore'):
-                values[entry.ours] = np.ascontiguousarray(entry.order.to_ours(array), dtype=np.float32)
+                values[entry.ours] = np.ascontiguousarray(entry.to_ours(array), dtype=np.float32)
             if not np.isfinite(values[entry.ours]).all():
                 problems.append(f'{entry.theirs} has values that are not finite')
     if problems:
-        raise ShapeError(f'{path}: does not fit the network: {listed(problems)}.')
+        raise WeightsError(f'{path}: does not fit the network: {listed(problems)}.')
     return values
 
 
@@ -292,7 +285,7 @@ def from_ours(values: Mapping[str, np.ndarray], entries: Iterable[Entry]) -> Val
     """Converts our values to arrays of another framework; scales that are not there become 1."""
     return {
         entry.theirs: np.ascontiguousarray(
-            entry.order.from_ours(values[entry.ours]) if entry.ours in values else np.ones(entry.shape, np.float32)
+            entry.from_ours(values[entry.ours]) if entry.ours in values else np.ones(entry.shape, np.float32)
         )
         for entry in entries
     }

@@ -4,36 +4,32 @@ from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from console.errors import CommandError
 from inception_v3.commands.weights.architecture import Architecture, Values
 from inception_v3.commands.weights.choices import DROP, KEEP
+from inception_v3.weights.sources import WeightsError
 from preprocessing.finishing import CHANNEL_MEANS
 
 # The bias of a class 0 that is added: its probability is below 1e-40 unless all other logits are below -7.
 ADDED_BIAS = -100.0
 # The mean and the standard deviation of the pixels of ImageNet, in [0, 1], with which torchvision's models are trained.
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_MEAN, _DEVIATION = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 # Published means of ImageNet differ by up to 0.0072 standard deviations. At the borders of the images, where a padded
 # convolution sees zeros, so much remains.
 _NEGLIGIBLE = 0.01
 
 
-class ChangeError(CommandError):
-    """A change that the weights do not allow."""
-
-
 class Images(NamedTuple):
     """A range of pixels: `scale` x pixel + `shift` for pixels in [0, 1], for red, green and blue."""
 
-    scale: Tuple[float, ...]
-    shift: Tuple[float, ...]
+    scale: np.ndarray
+    shift: np.ndarray
 
 
 IMAGES: Mapping[str, Images] = {
-    'inception': Images((2.0,) * 3, (-1.0,) * 3),
-    'imagenet': Images(tuple(1 / d for d in _DEVIATION), tuple(-m / d for m, d in zip(_MEAN, _DEVIATION))),
-    'cifar': Images((2.0,) * 3, (-1.0,) * 3),
-    'vgg': Images((255.0,) * 3, tuple(-mean for mean in CHANNEL_MEANS)),
+    'inception': Images(np.full(3, 2.0), np.full(3, -1.0)),
+    'imagenet': Images(1 / _DEVIATION, -_MEAN / _DEVIATION),
+    'cifar': Images(np.full(3, 2.0), np.full(3, -1.0)),
+    'vgg': Images(np.full(3, 255.0), -np.array(CHANNEL_MEANS)),
 }
 
 
@@ -58,22 +54,18 @@ def fold_scales(values: Values, architecture: Architecture) -> Tuple[Values, Lis
 
 
 def change_class_0(values: Values, architecture: Architecture, change: str) -> Values:
-    """Adds or drops the class 0, which is the background in this program and TF-Slim.
-
-    Raises:
-      ChangeError: there is no classifier, or only one class.
-    """
+    """Adds or drops the class 0, which is the background in this program and TF-Slim."""
     if change == KEEP:
         return values
     changed = dict(values)
     scopes = [layer.scope for layer in architecture.layers if f'{layer.scope}/biases' in values]
     if not scopes:
-        raise ChangeError(f'--class_0={change}: the weights have no classifier.')
+        raise WeightsError(f'--class_0={change}: the weights have no classifier.')
     for scope in scopes:
         kernel, bias = values[f'{scope}/weights'], values[f'{scope}/biases']
         if change == DROP:
             if len(bias) < 2:
-                raise ChangeError('--class_0=drop: the weights have one class only.')
+                raise WeightsError('--class_0=drop: the weights have one class only.')
             kernel, bias = kernel[..., 1:], bias[1:]
         else:
             kernel = np.concatenate([np.zeros_like(kernel[..., :1]), kernel], axis=-1)
@@ -82,41 +74,36 @@ def change_class_0(values: Values, architecture: Architecture, change: str) -> V
     return changed
 
 
-def change_images(values: Values, architecture: Architecture, old: str, new: str, pads: bool) -> Values:
+def change_images(values: Values, architecture: Architecture, old: str, new: str) -> Values:
     """Changes the first layer, so that images in the range `new` of `IMAGES` give what those in the range `old` gave.
 
-    Raises:
-      ChangeError: the ranges differ by a shift, and the convolution pads images with zeros, which are other pixels in a
-        shifted range.
+    A convolution that pads images with zeros, which are other pixels in a shifted range, allows no shift.
     """
     if old == new:
         return values
-    scale = np.divide(IMAGES[old].scale, IMAGES[new].scale)
-    shift = np.subtract(IMAGES[old].shift, np.multiply(scale, IMAGES[new].shift))
-    if pads and np.abs(shift).max() > _NEGLIGIBLE:
-        raise ChangeError(
+    scale = IMAGES[old].scale / IMAGES[new].scale
+    shift = IMAGES[old].shift - scale * IMAGES[new].shift
+    # Inception v3 has no padding in its first convolution.
+    if architecture.name == 'resnet50' and np.abs(shift).max() > _NEGLIGIBLE:
+        raise WeightsError(
             f'images of {old} and of {new} differ by a shift, and the first convolution of {architecture.name} pads '
             'images with zeros, so that no weights make up for it.'
         )
-    return fold_images(values, architecture, scale, shift)
+    return fold_images(values, architecture, np.diag(scale), shift)
 
 
-def fold_images(
-    values: Values, architecture: Architecture, scale: np.ndarray, shift: np.ndarray, order: Sequence[int] = (0, 1, 2)
-) -> Values:
-    """Changes the first layer, so that an image x gives what `scale * x[..., order] + shift` gave.
+def fold_images(values: Values, architecture: Architecture, matrix: np.ndarray, shift: np.ndarray) -> Values:
+    """Changes the first layer, so that an image x gives what `x @ matrix + shift` gave.
 
     A convolution that pads must have no shift: its zeros would be shifted, too.
     """
     first = architecture.layers[0].scope
     kernel = values[f'{first}/weights'].astype(np.float64)
     mean = values[f'{first}/BatchNorm/moving_mean'] - np.einsum('hwio,i->o', kernel, shift)
-    changed = np.empty_like(kernel)
-    changed[:, :, [*order]] = kernel * np.asarray(scale)[:, np.newaxis]
     return {
         **values,
-        f'{first}/weights': changed.astype(np.float32),
-        f'{first}/BatchNorm/moving_mean': np.asarray(mean, np.float32),
+        f'{first}/weights': np.einsum('ci,hwio->hwco', matrix, kernel).astype(np.float32),
+        f'{first}/BatchNorm/moving_mean': mean.astype(np.float32),
     }
 
 

@@ -6,13 +6,14 @@ from typing import Mapping, NamedTuple, Tuple
 KEEP, ADD, DROP = 'keep', 'add', 'drop'
 # The ranges of pixels that other frameworks give a model, of `changes.IMAGES`.
 PIXELS = ('inception', 'imagenet')
+_TORCH = ('.pth', '.pt', '.bin', '.safetensors')
 
 
 class Target(NamedTuple):
     """A kind of file.
 
     Attributes:
-      endings: of the names of its files; empty for a checkpoint, whose name has none.
+      endings: of the names of its files; a checkpoint may have none.
       networks: those that the framework has, of the same architecture.
       has_auxiliary_head: whether a file has the auxiliary head.
       is_published: whether the framework has the network in its published width alone.
@@ -27,15 +28,17 @@ class Target(NamedTuple):
 
 
 _INCEPTION, _BOTH = ('inception_v3',), ('inception_v3', 'resnet50')
-_TORCH = ('.pth', '.pt', '.bin', '.safetensors')
-_KERAS_LOAD = 'tf.keras.applications.InceptionV3(weights={path!r}, classes={classes})'
-_SLIM_LOAD = "tf.train.Saver(slim.get_model_variables()).restore(session, '{path}')"
-_TIMM_LOAD = 'timm.create_model({model!r}, num_classes={classes}, checkpoint_path={path!r})'
-_TORCH_LOAD = 'torchvision.models.{model}(num_classes={classes}{options}).load_state_dict({loader}({path!r}))'
+_TORCHVISION = 'torchvision.models.{model}(num_classes={classes}{options}).load_state_dict({loader}({path!r}))'
 TARGETS: Mapping[str, Target] = {
-    'keras': Target(('.h5',), _INCEPTION, False, True, _KERAS_LOAD),
+    'keras': Target(
+        ('.h5',), _INCEPTION, False, True, 'tf.keras.applications.InceptionV3(weights={path!r}, classes={classes})'
+    ),
     'npz': Target(('.npz',), _BOTH, True, False, '--init_from={path}, or numpy.load({path!r})'),
-    'slim': Target((), _INCEPTION, True, False, _SLIM_LOAD),
-    'timm': Target(_TORCH, _BOTH, False, True, _TIMM_LOAD),
-    'torchvision': Target(_TORCH, _BOTH, True, True, _TORCH_LOAD),
+    'slim': Target(
+        ('', '.ckpt'), _INCEPTION, True, False, "tf.train.Saver(slim.get_model_variables()).restore(session, '{path}')"
+    ),
+    'timm': Target(
+        _TORCH, _BOTH, False, True, 'timm.create_model({model!r}, num_classes={classes}, checkpoint_path={path!r})'
+    ),
+    'torchvision': Target(_TORCH, _BOTH, True, True, _TORCHVISION),
 }

@@ -5,7 +5,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -38,10 +38,6 @@ _BLOCKS = (*MIXED_35, *MIXED_17, *MIXED_8)
 Outputs = Dict[str, np.ndarray]
 
 
-class ForwardError(CommandError):
-    """A framework cannot run a network."""
-
-
 def rows_of(architecture: Architecture) -> Dict[str, str]:
     """The blocks of a network by the names of PyTorch's modules: the rows of the table in its paper."""
     if architecture.name == 'inception_v3':
@@ -65,18 +61,16 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
         placeholder = tf.placeholder(tf.float32, [None, *images.shape[1:]])
         logits, _ = NETWORKS[architecture.name].build(placeholder, weights.num_classes, False, **options)
         classifier = graph.get_operation_by_name(f'{architecture.classifier}/Conv2D')
-        outputs = {row: _output(graph, f'{architecture.scope}/{row}') for row in rows_of(architecture)}
+        outputs = {}
+        for row in rows_of(architecture):
+            # The last concatenation or ReLU of a block is its output.
+            own = [op for op in graph.get_operations() if op.name.startswith(f'{architecture.scope}/{row}/')]
+            outputs[row] = [op for op in own if op.type in ('ConcatV2', 'Relu')][-1].outputs[0]
         outputs.update({FEATURES: tf.squeeze(classifier.inputs[0], [1, 2]), LOGITS: logits})
         variables = tf.global_variables()
         feeds = {variable.initializer.inputs[1]: weights.values[variable.op.name] for variable in variables}
         session.run([variable.initializer for variable in variables], feeds)
         return session.run(outputs, {placeholder: images})
-
-
-def _output(graph: tf.Graph, scope: str) -> tf.Tensor:
-    """The output of a block: its last concatenation or ReLU."""
-    own = [op for op in graph.get_operations() if op.name.startswith(f'{scope}/') and op.type in ('ConcatV2', 'Relu')]
-    return own[-1].outputs[0]
 
 
 def in_keras(path: str, classes: int, images: np.ndarray) -> Outputs:
@@ -105,22 +99,15 @@ def in_torch(
     count_padding: bool = True,
     python: Optional[str] = None,
 ) -> Outputs:
-    """The same in torchvision or timm, by a process of an environment that has them.
+    """The same in torchvision or timm, by a process of an environment that has them; by default `.venv-frameworks`.
 
-    Args:
-      library: `torchvision` or `timm`.
-      weights: as read from the file.
-      path: of a local file of weights that was checked to hold no code.
-      images: float32 [images, height, width, 3], in the range that the network is given there.
-      count_padding: whether average pools count padding as zeros, as both libraries do.
-      python: of the environment; None for that of `.venv-frameworks`.
-
-    Raises:
-      ForwardError: there is no such environment, or the network cannot run there.
+    The local file of weights was checked to hold no code, and images are in the range that the network is given there.
+    Average pools count padding as zeros, as in both libraries, or not. Raises CommandError if there is no such
+    environment, or if the network cannot run there.
     """
     interpreter = python or str(TORCH_PYTHON)
     if not os.path.exists(interpreter):
-        raise ForwardError(
+        raise CommandError(
             f'{interpreter}: does not exist. `./run --frameworks true` installs PyTorch in an environment of its own; '
             '--torch_python=PATH names the Python of another one that has torch and torchvision.'
         )
@@ -145,7 +132,7 @@ def in_torch(
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             last = (done.stderr.strip() or 'no message').splitlines()[-1]
-            raise ForwardError(f'{path}: {library} cannot run it in {interpreter}: {shown(last, 300)}')
+            raise CommandError(f'{path}: {library} cannot run it in {interpreter}: {shown(last, 300)}')
         with np.load(spec['outputs']) as outputs:
             return dict(outputs)
 
@@ -154,79 +141,58 @@ def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
     """Images in another range of `changes.IMAGES`."""
     if old == new:
         return images
-    pixels = (images - np.array(IMAGES[old].shift)) / np.array(IMAGES[old].scale)
-    return (pixels * np.array(IMAGES[new].scale) + np.array(IMAGES[new].shift)).astype(np.float32)
+    return ((images - IMAGES[old].shift) / IMAGES[old].scale * IMAGES[new].scale + IMAGES[new].shift).astype(np.float32)
 
 
-class Model(NamedTuple):
-    """A model to compare.
+def run(weights: Weights, framework: str, images: np.ndarray, python: Optional[str] = None) -> Outputs:
+    """The outputs of the rows in `OURS`, `KERAS` or `TORCH`, for images in the range of the weights."""
+    if framework == OURS:
+        return in_this_program(weights, images)
+    # The file itself may hold code, which its framework would run; what is written here holds weights alone.
+    with tempfile.TemporaryDirectory() as folder:
+        if framework == TORCH:
+            path = os.path.join(folder, 'weights.pth')
+            writing.export(weights, path, 'torchvision', weights.images)
+            return in_torch('torchvision', weights, path, images, python=python)
+        path = os.path.join(folder, 'weights.h5')
+        writing.export(weights, path, 'keras')
+        return in_keras(path, weights.num_classes, images)
 
-    Attributes:
-      weights: of the network.
-      framework: where it runs: `OURS`, `KERAS` or `TORCH`.
-      torch_python: the Python with PyTorch; None for that of `.venv-frameworks`.
+
+def compare(models: Sequence[Tuple[Weights, str]], paths: Sequence[str], python: Optional[str] = None) -> List[str]:
+    """Runs two models, each with the framework that runs it, on image files.
+
+    Returns lines for the screen: a table of the rows that both have in the same shape, and the most probable class of
+    each image in both. Raises WeightsError if a model has no classifier, or if an image cannot be read.
     """
-
-    weights: Weights
-    framework: str = OURS
-    torch_python: Optional[str] = None
-
-    def __str__(self) -> str:
-        places = {OURS: 'this program', KERAS: f'Keras of TensorFlow {tf.__version__}', TORCH: 'torchvision in PyTorch'}
-        return f'{self.weights}, run by {places[self.framework]}'
-
-    def run(self, images: np.ndarray, preprocessing: str) -> Outputs:
-        """The outputs of the rows, for float32 images in a range of `changes.IMAGES`."""
-        weights = self.weights
-        own = converted(images, preprocessing, weights.images)
-        if self.framework == OURS:
-            return in_this_program(weights, own)
-        # The file itself may hold code, which its framework would run; what is written here holds weights alone.
-        with tempfile.TemporaryDirectory() as folder:
-            if self.framework == TORCH:
-                path = os.path.join(folder, 'weights.pth')
-                writing.export(weights, path, 'torchvision', weights.images)
-                return in_torch('torchvision', weights, path, own, python=self.torch_python)
-            path = os.path.join(folder, 'weights.h5')
-            writing.export(weights, path, 'keras')
-            return in_keras(path, weights.num_classes, own)
-
-
-def compare(models: Sequence[Model], paths: Sequence[str]) -> List[str]:
-    """Runs two models on image files.
-
-    Returns:
-      Lines for the screen: a table of the rows that both have in the same shape, and the most probable class of each
-      image in both.
-
-    Raises:
-      WeightsError: a model has no classifier, or an image cannot be read.
-    """
-    for model in models:
-        if not model.weights.num_classes:
-            raise WeightsError(f'{model.weights.path}: has no classifier, so that it has no logits to compare.')
+    places = {OURS: 'this program', KERAS: f'Keras of TensorFlow {tf.__version__}', TORCH: 'torchvision in PyTorch'}
+    for weights, _ in models:
+        if not weights.num_classes:
+            raise WeightsError(f'{weights.path}: has no classifier, so that it has no logits to compare.')
     # The images are those of the first run, or of the published network.
-    configs = [model.weights.config for model in models if model.weights.config]
-    config = configs[0] if configs else writing.settings_of(models[0].weights)
-    one, other = (model.weights.architecture for model in models)
+    configs = [weights.config for weights, _ in models if weights.config]
+    config = configs[0] if configs else writing.settings_of(models[0][0])
+    one, other = (weights.architecture for weights, _ in models)
     differences: Dict[str, float] = {}
     largest: Dict[str, float] = {}
-    batches: List[List[np.ndarray]] = [[], []]
+    batches: List[List[np.ndarray]] = []
     for images in _prepared(paths, config):
-        outputs = [model.run(images, config.preprocessing) for model in models]
-        for batch, each in zip(batches, outputs):
-            batch.append(each[LOGITS])
-        for name, value in outputs[0].items():
-            theirs = outputs[1].get(name)
-            if theirs is not None and value.shape == theirs.shape and (name == LOGITS or one.name == other.name):
-                differences[name] = max(differences.get(name, 0.0), float(np.abs(value - theirs).max()))
+        ours, theirs = (
+            run(weights, framework, converted(images, config.preprocessing, weights.images), python)
+            for weights, framework in models
+        )
+        batches.append([ours[LOGITS], theirs[LOGITS]])
+        for name, value in ours.items():
+            is_common = name == LOGITS or one.name == other.name
+            if is_common and name in theirs and value.shape == theirs[name].shape:
+                differences[name] = max(differences.get(name, 0.0), float(np.abs(value - theirs[name]).max()))
                 largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max()))
-    lines = [f'{letter}  {model}' for letter, model in zip('AB', models)]
+    lines = [f'{letter}  {weights}, run by {places[where]}' for letter, (weights, where) in zip('AB', models)]
     lines += ['', f'{"layer":<20}  {"largest difference":>18}  {"largest value of A":>18}']
     for name in (*rows_of(one), FEATURES, LOGITS):
         if name in differences:
             lines.append(f'{name:<20}  {differences[name]:>18.3g}  {largest[name]:>18.3g}')
-    return [*lines, *_classes(paths, [np.concatenate(batch) for batch in batches])]
+    return [*lines, *_classes(paths, [np.concatenate(each) for each in zip(*batches)])]
 
 
 def _classes(paths: Sequence[str], logits: Sequence[np.ndarray]) -> List[str]:
@@ -241,13 +207,11 @@ def _classes(paths: Sequence[str], logits: Sequence[np.ndarray]) -> List[str]:
     powers = [np.exp(each - each.max(axis=1, keepdims=True)) for each in logits]
     probabilities = [each / each.sum(axis=1, keepdims=True) for each in powers]
     lines += ['', f'{"top-1 of A":>16}  {"top-1 of B":>16}  image']
-    agree = 0
+    best = [each.argmax(axis=1) for each in probabilities]
     for number, path in enumerate(paths):
-        best = [int(each[number].argmax()) for each in probabilities]
-        texts = [f'{label:>8} {each[number][label]:7.2%}' for label, each in zip(best, probabilities)]
+        texts = [f'{own[number]:>8} {each[number].max():7.2%}' for own, each in zip(best, probabilities)]
         lines.append(f'{texts[0]:>16}  {texts[1]:>16}  {shown(image_files.show(path))}')
-        agree += best[0] == best[1]
-    return [*lines, f'the same top-1 for {agree:,} of {len(paths):,} images']
+    return [*lines, f'the same top-1 for {(best[0] == best[1]).sum():,} of {len(paths):,} images']
 
 
 def _prepared(paths: Sequence[str], config: Config) -> Iterator[np.ndarray]:

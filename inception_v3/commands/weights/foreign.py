@@ -1,13 +1,10 @@
 """Reads the weights of a network from a file of any kind, as variables with the names of this program."""
 
-import io
 import re
-import zipfile
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from console.errors import CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
@@ -17,7 +14,6 @@ from inception_v3.commands.weights.architecture import (
     Architecture,
     Entry,
     Layer,
-    ShapeError,
     Values,
     inception,
     listed,
@@ -36,7 +32,6 @@ from inception_v3.weights.sources import AVERAGE, WeightsError
 
 # The kinds of files, as messages name them.
 OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
-_ASSUMED = '; the order red, green, blue, an average pool, and a softmax: the file has weights alone'
 # The rounding of the numbers in a configuration, of pixels in [-1, 1].
 _ROUNDING = 1e-6
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
@@ -55,6 +50,27 @@ _KINDS = (
 )
 
 
+class Options(NamedTuple):
+    """What is read of a file.
+
+    Attributes:
+      averages: take the moving averages of a run's weights, if there are any.
+      auxiliary_head: read the auxiliary head, if there is one.
+      images: the range of the images that weights of another framework are for, of `changes.IMAGES`; empty for that of
+        the published weights.
+      depth_multiplier: of the network; 0 for that of the run that wrote the weights, or 1.
+      classifier: read the classifiers; without them, the file may have a head of another form.
+      which: the key of one of several models in a file of PyTorch; empty for the averages.
+    """
+
+    averages: bool = True
+    auxiliary_head: bool = True
+    images: str = ''
+    depth_multiplier: float = 0.0
+    classifier: bool = True
+    which: str = ''
+
+
 class Weights(NamedTuple):
     """The weights of a network.
 
@@ -64,10 +80,9 @@ class Weights(NamedTuple):
       architecture: the network.
       values: float32 variables by our names; no scales in Inception v3.
       images: the range of the images that they are for: a name in `changes.IMAGES`.
-      folded: the scopes of layers whose scales were folded.
       config: of the run that wrote them; None if there is none.
       depth_multiplier: of the network.
-      notes: lines about what was taken of the file, and what is assumed.
+      notes: lines about what was taken of the file, what is assumed, and scales that were folded.
     """
 
     path: str
@@ -75,7 +90,6 @@ class Weights(NamedTuple):
     architecture: Architecture
     values: Values
     images: str
-    folded: Sequence[str] = ()
     config: Optional[Config] = None
     depth_multiplier: float = 1.0
     notes: Sequence[str] = ()
@@ -88,8 +102,7 @@ class Weights(NamedTuple):
     @property
     def num_classes(self) -> int:
         """The number of classes; 0 without a classifier."""
-        biases = self.values.get(f'{self.architecture.classifier}/biases')
-        return 0 if biases is None else len(biases)
+        return len(self.values.get(f'{self.architecture.classifier}/biases', ()))
 
     @property
     def layers(self) -> List[Layer]:
@@ -98,11 +111,11 @@ class Weights(NamedTuple):
 
     def __str__(self) -> str:
         parameters = sum(value.size for name, value in self.values.items() if '/moving_' not in name)
-        head = 'with' if self.has_auxiliary_head else 'without'
-        auxiliary = '' if self.architecture.name == 'resnet50' else f', {head} auxiliary head'
-        classes = f'{self.num_classes:,} classes' if self.num_classes else 'no classifier'
+        head = f', {"with" if self.has_auxiliary_head else "without"} auxiliary head'
         return (
-            f'{self.path}: {self.architecture.name} of {self.origin}, {classes}{auxiliary}, {parameters:,} parameters'
+            f'{self.path}: {self.architecture.name} of {self.origin}, '
+            + (f'{self.num_classes:,} classes' if self.num_classes else 'no classifier')
+            + f'{head if self.architecture.name == "inception_v3" else ""}, {parameters:,} parameters'
         )
 
 
@@ -118,62 +131,34 @@ class _Model(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def read(
-    path: str,
-    averages: bool = True,
-    auxiliary_head: bool = True,
-    images: str = '',
-    depth_multiplier: float = 0.0,
-    classifier: bool = True,
-    which: str = '',
-) -> Weights:
-    """Reads weights of Inception v3 or ResNet-50.
+# Every file.
+WHOLE = Options()
 
-    Args:
-      path: of the file or folder, local or remote.
-      averages: take the moving averages of a run's weights, if there are any.
-      auxiliary_head: read the auxiliary head, if there is one.
-      images: the range of the images that weights of another framework are for, of `changes.IMAGES`; empty for that of
-        the published weights.
-      depth_multiplier: of the network; 0 for that of the run that wrote the weights, or 1.
-      classifier: read the classifiers; without them, the file may have a head of another form.
-      which: the key of one of several models in a file of PyTorch; empty for the averages.
+
+def read(path: str, options: Options = WHOLE) -> Weights:
+    """Reads weights of Inception v3 or ResNet-50 from a local or remote file or folder.
 
     Raises:
-      WeightsError: there is no such file, it is damaged, or its weights are those of another network.
-      ShapeError: they do not fit the network.
+      WeightsError: there is no such file, it is damaged, or its weights are those of another network or do not fit it.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    auxiliary_head = auxiliary_head and classifier
+    options = options._replace(auxiliary_head=options.auxiliary_head and options.classifier)
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
     models: List[_Model] = []
 
     def choose(names_of: Mapping[str, Sequence[str]]) -> str:
-        models.append(_choose(names_of, which, path))
+        models.append(_choose(names_of, options.which, path))
         return models[0].key
 
-    try:
-        found = _contained(content, path, choose) if content is not None else None
-    except CommandError:
-        raise
-    # The libraries raise many errors about damaged files.
-    except Exception as error:
-        raise WeightsError(f'{path}: cannot be read, or is damaged ({sources.reason_of(error)}). Name {_KINDS}.')
-    source = sources.read(path, shown(path)) if found is None else None
-    if source and source.kind == 'npz' and not any('/' in name for name in source.values):
-        # Arrays by the names of PyTorch.
-        found, source = source.values, None
-    if which and not isinstance(found, dict):
-        raise WeightsError(f'--which={shown(which)}: is for files of PyTorch with several models; {path} has one.')
-    if source:
-        return _of_ours(source, averages, auxiliary_head, depth_multiplier, classifier)
-    if isinstance(found, KerasFile):
-        return _of_keras(found, path, classifier, images)
-    assert found is not None, 'without a source'
-    model = models[0] if models else _choose({'': [*found]}, which, path)
-    return _of_torch(found, model, path, auxiliary_head, images, depth_multiplier or 1.0, classifier)
+    with sources.damage_explained(path, 'file of weights'):
+        found = None if content is None else _contained(content, path, choose)
+    if isinstance(found, dict):
+        return _of_torch(found, models[0], path, options)
+    if options.which:
+        raise WeightsError(f'--which={shown(options.which)}: is for files of PyTorch with several models.')
+    return _of_keras(found, path, options) if found else _of_ours(sources.read(path, shown(path)), options)
 
 
 def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[KerasFile, Values, None]:
@@ -181,27 +166,24 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[K
     if content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
-        return state_dicts.read_safetensors(content)
+        arrays = state_dicts.read_safetensors(content)
+        choose({'': [*arrays]})
+        return arrays
     names: List[str] = []
     if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with sources.archive_of(content) as archive:
             names = archive.namelist()
     if keras_files.ARCHIVE_MEMBER in names:
         return keras_files.read(content)
-    is_torch = content.startswith(OLD_TORCH) or any(name.endswith('/data.pkl') for name in names)
-    if is_torch or path.endswith(TORCH_ENDINGS):
-        return state_dicts.read(path, path, choose)
+    if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH) or any(n.endswith('/data.pkl') for n in names):
+        return state_dicts.read(content, choose)
     if path.endswith(('.h5', '.hdf5', '.keras')):
         raise ValueError('it does not begin as a file of Keras does')
     return None
 
 
 def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Model:
-    """Finds the networks in state dicts by key, and chooses the one of a key, or the averages if there are several.
-
-    Raises:
-      WeightsError: there is none, or no such, or several without averages.
-    """
+    """Finds the networks in state dicts by key, and chooses the one of a key, or the averages if there are several."""
     models: Dict[str, _Model] = {}
     for key, names in names_of.items():
         for name in names:
@@ -211,8 +193,7 @@ def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Mo
                     short = '.'.join(part for part in place.split('.') if part not in _WRAPPERS)
                     models[place.strip('.') if short in models else short] = _Model(key, name[: -len(mark)], mark)
     if not models:
-        largest = max(names_of.values(), key=len)
-        raise _another(path, largest)
+        raise _another(path, sorted(names_of.values(), key=len)[-1])
     keys = listed([*models])
     averages = [key for key in models if _AVERAGES.search(key)]
     if which and which not in models:
@@ -224,81 +205,67 @@ def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Mo
     return models[taken]._replace(notes=[note] if len(models) > 1 else [])
 
 
-def _of_keras(found: KerasFile, path: str, classifier: bool, images: str) -> Weights:
-    architecture = inception()
+def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
+    architecture, arrays, notes = inception(), found.arrays, []
     try:
-        form = None if found.config is None else keras_files.read_config(found.config, classifier)
-        keras_files.check_network(found, architecture.of(auxiliary_head=False), classifier)
+        form = None if found.config is None else keras_files.read_config(found.config, options.classifier)
+        keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier)
     except keras_files.KerasError as error:
         raise WeightsError(f'{path}: {error}')
     except keras_files.FORM_ERRORS as error:
         raise WeightsError(f'{path}: its configuration is damaged ({shown(repr(error))}).')
-    dense = found.dense if classifier else []
-    notes = []
-    if dense and form and form.activation == keras_files.SIGMOID:
+    has_classifier = options.classifier and 'dense_0/kernel' in arrays
+    if not has_classifier:
+        arrays = without(arrays, ['dense_'])
+    elif form and form.activation == keras_files.SIGMOID:
         # The softmax of (0, x) is the sigmoid of x.
-        dense = [{name: np.insert(array, 0, 0, -1) for name, array in layer.items()} for layer in dense]
+        arrays = {n: np.insert(array, 0, 0, -1) if n.startswith('dense_') else array for n, array in arrays.items()}
         notes.append('  its sigmoid of one output is imported as a softmax of two classes, of which the first is the 0')
-    arrays = {
-        f'{kind.format(number)}/{name}': array
-        for kind, layers in (('conv2d_{}', found.convs), ('batch_normalization_{}', found.norms), ('dense', dense))
-        for number, layer in enumerate(layers)
-        for name, array in layer.items()
-    }
-    entries = of_keras(architecture.of(auxiliary_head=False, classifier=bool(dense)), found.is_by_order)
+    entries = of_keras(architecture.of(auxiliary_head=False, classifier=has_classifier), found.is_by_order)
     values = _converted(arrays, entries, path)
-    usual = images or 'inception'
+    usual = options.images or 'inception'
     if form and form.is_scaled:
-        if images:
-            raise WeightsError(f'{path}: its configuration scales pixels itself; leave --pixels={images} out.')
+        if options.images:
+            raise WeightsError(f'{path}: its configuration scales pixels itself; leave --pixels={options.images} out.')
         notes.append('  the pixels are those of its configuration, which scales them from [0, 255]')
     else:
-        notes.append(f'  assumed: pixels of {usual}, as --pixels has it' + _ASSUMED * (form is None))
+        alone = '; the order red, green, blue, an average pool, and a softmax: the file has weights alone'
+        notes.append(f'  assumed: pixels of {usual}, as --pixels has it{"" if form else alone}')
     if form:
-        scale, shift = np.ones(3), np.zeros(3)
+        matrix, shift = form.matrix, form.shift
         if form.is_scaled:
             # Pixels in [0, 255] of those in [-1, 1].
-            scale, shift = form.scale * 127.5, form.shift + form.scale * 127.5
-        if max(np.abs(scale - 1).max(), np.abs(shift).max()) > _ROUNDING or form.order != [0, 1, 2]:
-            values = fold_images(values, architecture, scale, shift, form.order)
+            matrix, shift = matrix * 127.5, shift + matrix.sum(axis=0) * 127.5
+        if max(np.abs(matrix - np.eye(3)).max(), np.abs(shift).max()) > _ROUNDING:
+            values = fold_images(values, architecture, matrix, shift)
             notes.append('  carried its scaling or order of channels into the first layer')
-    return _finished(path, KERAS, architecture, values, usual)._replace(notes=notes)
+    return _finished(Weights(path, KERAS, architecture, values, usual, notes=notes))
 
 
-def _of_torch(
-    arrays: Values,
-    model: _Model,
-    path: str,
-    auxiliary_head: bool,
-    images: str,
-    depth_multiplier: float,
-    classifier: bool,
-) -> Weights:
+def _of_torch(arrays: Values, model: _Model, path: str, options: Options) -> Weights:
     own = {name[len(model.prefix) :]: array for name, array in arrays.items() if name.startswith(model.prefix)}
     own = {name: array for name, array in own.items() if not name.endswith(_COUNTERS)}
+    multiplier = options.depth_multiplier or 1.0
     is_inception = model.mark == _OF_INCEPTION
-    architecture = inception(depth_multiplier) if is_inception else resnet50(depth_multiplier)
-    if not auxiliary_head:
+    architecture = inception(multiplier) if is_inception else resnet50(multiplier)
+    if not options.auxiliary_head:
         own = without(own, ['AuxLogits.'])
-    if not classifier:
+    if not options.classifier:
         own = {name: array for name, array in own.items() if _BODY.match(name)}
     others = sorted(name for name in own if name.startswith('fc.') and name not in ('fc.weight', 'fc.bias'))
     if others:
         raise WeightsError(
             f'{path}: its classifier is not one dense layer: it has {listed(others)}. {keras_files.WITHOUT_CLASSIFIER}.'
         )
-    has_auxiliary_head, has_classifier = (any(n.startswith(begin) for n in own) for begin in ('AuxLogits.', 'fc.'))
-    layers = architecture.of(has_auxiliary_head, has_classifier)
+    layers = architecture.of(*_heads(own, 'AuxLogits.', 'fc.'))
     values = _converted(own, of_torch(layers, architecture.has_scales), path)
-    weights = _finished(path, TORCH, architecture, values, images or ('inception' if is_inception else 'imagenet'))
-    return weights._replace(depth_multiplier=depth_multiplier, notes=model.notes)
+    images = options.images or ('inception' if is_inception else 'imagenet')
+    return _finished(Weights(path, TORCH, architecture, values, images, depth_multiplier=multiplier, notes=model.notes))
 
 
-def _of_ours(
-    source: sources.Source, averages: bool, auxiliary_head: bool, depth_multiplier: float, classifier: bool
-) -> Weights:
+def _of_ours(source: sources.Source, options: Options) -> Weights:
     names = {name[: -len(AVERAGE)] if name.endswith(AVERAGE) else name for name in source.values}
-    multiplier = depth_multiplier or (source.config.depth_multiplier if source.config else 1.0)
+    multiplier = options.depth_multiplier or (source.config.depth_multiplier if source.config else 1.0)
     if any(name.startswith('InceptionV3/') for name in names):
         kernels = [match for match in map(_AUXILIARY_KERNEL.fullmatch, names) if match]
         kernel = (int(kernels[0].group(1)), int(kernels[0].group(2))) if kernels else AUXILIARY_KERNEL
@@ -308,25 +275,28 @@ def _of_ours(
     else:
         raise _another(source.path, names)
     values = {
-        name: source.values[name + AVERAGE if name + AVERAGE in source.values and averages else name]
+        name: source.values[name + AVERAGE if name + AVERAGE in source.values and options.averages else name]
         for name in names
-        if name.startswith(f'{architecture.scope}/') and (name in source.values or averages)
+        if name.startswith(f'{architecture.scope}/') and (name in source.values or options.averages)
     }
-    if not auxiliary_head:
-        values = without(values, [architecture.auxiliary])
-    if not classifier:
-        values = without(values, [f'{architecture.classifier}/'])
     heads = (architecture.auxiliary, f'{architecture.classifier}/')
-    layers = architecture.of(*(any(name.startswith(head) for name in values) for head in heads))
+    is_read = (options.auxiliary_head, options.classifier)
+    values = without(values, [head for head, is_own in zip(heads, is_read) if not is_own])
+    layers = architecture.of(*_heads(values, *heads))
     try:
         values = to_ours(values, of_ours(layers, architecture.has_scales), source.path)
-    except ShapeError as error:
-        if multiplier != 1 or depth_multiplier:
+    except WeightsError as error:
+        if multiplier != 1 or options.depth_multiplier:
             raise
         raise WeightsError(f'{error} If the network is narrower than the paper, give its --depth_multiplier.')
     images = source.config.preprocessing if source.config else 'inception'
-    weights = _finished(source.path, OURS, architecture, values, images)
-    return weights._replace(config=source.config, depth_multiplier=multiplier)
+    return _finished(Weights(source.path, OURS, architecture, values, images, source.config, multiplier))
+
+
+def _heads(names: Iterable[str], auxiliary: str, classifier: str) -> Tuple[bool, bool]:
+    """Whether there are variables of the auxiliary head, and of the classifier."""
+    known = [*names]
+    return any(n.startswith(auxiliary) for n in known), any(n.startswith(classifier) for n in known)
 
 
 def _converted(arrays: Values, entries: Sequence[Entry], path: str) -> Values:
@@ -341,10 +311,9 @@ def _converted(arrays: Values, entries: Sequence[Entry], path: str) -> Values:
     return values
 
 
-def _finished(path: str, origin: str, architecture: Architecture, values: Values, images: str) -> Weights:
-    folded: List[str] = []
-    if not architecture.has_scales:
-        values, folded = fold_scales(values, architecture)
+def _finished(weights: Weights) -> Weights:
+    """Checks the classifiers, and folds the scales that the network has not."""
+    path, values, architecture = weights.path, weights.values, weights.architecture
     heads = [layer.scope for layer in architecture.layers if layer.is_classifier and f'{layer.scope}/biases' in values]
     counts = {values[f'{head}/{name}'].shape[-1] for head in heads for name in ('weights', 'biases')}
     if len(counts) > 1:
@@ -356,7 +325,14 @@ def _finished(path: str, origin: str, architecture: Architecture, values: Values
         raise WeightsError(
             f'{path}: its classifier has one output, not one of each class. {keras_files.WITHOUT_CLASSIFIER}.'
         )
-    return Weights(path, origin, architecture, values, images, folded)
+    if architecture.has_scales:
+        return weights
+    values, folded = fold_scales(values, architecture)
+    note = (
+        f'  folded the scales of {len(folded)} layers into their kernels: evaluation computes the same; '
+        'batch normalization in training removes them'
+    )
+    return weights._replace(values=values, notes=[*weights.notes, note] if folded else weights.notes)
 
 
 def _another(path: str, names: Iterable[str]) -> WeightsError:

@@ -14,18 +14,17 @@ import io
 import itertools
 import json
 import re
-import zipfile
 import zlib
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from console.errors import CommandError
 from console.messages import shown
 from inception_v3.batch_norm import EPSILON
-from inception_v3.commands.weights.architecture import Layer, variables_of
+from inception_v3.commands.weights.architecture import Layer, Values, variables_of
 from inception_v3.weights.kinds import HDF5
-from inception_v3.weights.sources import check_memory, member
+from inception_v3.weights.sources import archive_of, check_memory, member
 
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
@@ -59,19 +58,16 @@ _SETTINGS: Mapping[str, Sequence[Any]] = {
 _POOL = 'GlobalAveragePooling2D'
 # Keras' least deviation in a normalization.
 _LEAST = 1e-7
-# The names of TensorFlow's operations and of Keras 3 for a value and a constant, and the scale and the shift of each.
-_OPERATIONS = (
-    (('math.add', '__operators__.add', 'nn.bias_add', 'Add'), lambda c: (1, c)),
-    (('math.subtract', 'Subtract'), lambda c: (1, -c)),
-    (('math.multiply', 'Multiply'), lambda c: (c, 0)),
-    (('math.truediv', 'math.divide', 'TrueDivide', 'Divide'), lambda c: (1 / c, 0)),
-)
+# The operations of a value and a constant, by their names in TensorFlow and in Keras 3.
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(('math.add', '__operators__.add', 'nn.bias_add', 'Add'), np.add),
+    **dict.fromkeys(('math.subtract', 'Subtract'), np.subtract),
+    **dict.fromkeys(('math.multiply', 'Multiply'), np.multiply),
+    **dict.fromkeys(('math.truediv', 'math.divide', 'TrueDivide', 'Divide'), np.divide),
+}
 _REVERSED = [{'class_name': '__ellipsis__'}, {'start': None, 'stop': None, 'step': -1}]
-_SAME = [0, 1, 2]
 # The errors of reading a part of a configuration that has another form.
 FORM_ERRORS = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
-
-Values = Dict[str, np.ndarray]
 
 
 class KerasError(CommandError):
@@ -79,18 +75,18 @@ class KerasError(CommandError):
 
 
 class KerasFile(NamedTuple):
-    """The layers with weights in a file, each with its values by name, in the order in which Keras numbers them.
+    """The layers with weights in a file.
 
     Attributes:
-      convs, norms, dense: convolutions, normalizations and classifiers.
+      arrays: by the names that `architecture.of_keras` has: kind and number of the layer, and last part of the name.
+      numbers: of the layers of each kind.
       names: the names of all layers.
       is_by_order: whether layers are numbered by `Layer.order`, not in the order of our table.
       config: of the model; None if the file has weights alone.
     """
 
-    convs: List[Values]
-    norms: List[Values]
-    dense: List[Values]
+    arrays: Values
+    numbers: Mapping[str, int]
     names: List[str]
     is_by_order: bool
     config: Optional[Mapping[str, Any]]
@@ -111,7 +107,7 @@ def read(content: bytes) -> KerasFile:
     size = len(content)
     config = None
     if not content.startswith(HDF5):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with archive_of(content) as archive:
             inflated = archive.getinfo(ARCHIVE_MEMBER).file_size
             check_memory(inflated, size)
             content = member(archive, ARCHIVE_MEMBER, inflated)
@@ -122,16 +118,18 @@ def read(content: bytes) -> KerasFile:
         config = file.attrs.get('model_config', config)
         is_by_order = any(name in file for name in _LAYERS)
         by_layer = _by_position(file) if is_by_order else _by_name(file.get('model_weights', file))
-    found = KerasFile([], [], [], [*by_layer], is_by_order, json.loads(config) if config else None)
+    arrays: Values = {}
+    numbers: Dict[str, int] = collections.Counter()
     for name in sorted(by_layer, key=number_of):
         values = by_layer[name]
-        if 'moving_mean' in values:
-            found.norms.append(values)
-        elif 'kernel' in values and values['kernel'].ndim in (2, 4):
-            (found.convs if values['kernel'].ndim == 4 else found.dense).append(values)
-        elif values:
+        kind = 'batch_normalization' if 'moving_mean' in values else ''
+        if 'kernel' in values:
+            kind = {2: 'dense', 4: 'conv2d'}.get(values['kernel'].ndim, '')
+        if values and not kind:
             raise ValueError(f'the layer {name} is neither convolution nor normalization nor classifier')
-    return found
+        arrays.update({f'{kind}_{numbers[kind]}/{last}': array for last, array in values.items()})
+        numbers[kind] += 1
+    return KerasFile(arrays, numbers, [*by_layer], is_by_order, json.loads(config) if config else None)
 
 
 def _check_own(file: Any, size: int) -> None:
@@ -183,6 +181,7 @@ def number_of(name: str) -> int:
     return int(match.group(1)) if match else 0
 
 
+# The states of random layers are integers, which both layouts leave out.
 def _by_name(root: Any) -> Dict[str, Values]:
     """The values of each layer of a file that names every weight, such as `conv2d_3/kernel:0`."""
     by_layer: Dict[str, Values] = {}
@@ -194,7 +193,6 @@ def _by_name(root: Any) -> Dict[str, Values]:
             layer, _, name = weight.rpartition('/')
             array = np.array(root[group][weight])
             if array.dtype.kind == 'f':
-                # Integers are the states of random layers.
                 by_layer.setdefault(layer.rpartition('/')[2], {})[name.partition(':')[0]] = array
     return by_layer
 
@@ -210,7 +208,6 @@ def _by_position(model: Any, path: str = '') -> Dict[str, Values]:
         for layer in root:
             weights = root[layer].get('vars', {})
             arrays = [np.array(weights[number]) for number in sorted(weights, key=int)]
-            # Integers are the states of random layers.
             arrays = [array for array in arrays if array.dtype.kind == 'f']
             names = ['kernel', 'bias']
             if arrays and arrays[0].ndim == 1:
@@ -224,43 +221,40 @@ def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool) -
     """Raises KerasError if a file has not the numbers of layers of Inception v3 without its auxiliary head."""
     if {'conv1_conv', 'conv1'} & {*found.names}:
         raise KerasError(
-            "has the weights of Keras' ResNet. Its first version strides in the first 1 x 1 convolution of a stage, "
-            'and has biases; the second normalizes before it convolves. --network=resnet50 strides in the 3 x 3 '
-            'convolution (version 1.5), so the weights would compute something else. Those of torchvision fit.'
+            "has the weights of Keras' ResNet, which strides elsewhere than --network=resnet50 (version 1.5), so that "
+            'they would compute something else. Those of torchvision fit.'
         )
     convs = sum(not layer.is_classifier for layer in layers)
-    if (len(found.convs), len(found.norms)) != (convs, convs):
+    numbers = [found.numbers.get(kind, 0) for kind in ('conv2d', 'batch_normalization', 'dense')]
+    if numbers[:2] != [convs, convs]:
         raise KerasError(
-            f'is not Inception v3 of keras.applications: it has {len(found.convs)} convolutions, {len(found.norms)} '
-            f'normalizations and {len(found.dense)} dense layers, not {convs}, {convs} and one.'
+            f'is not Inception v3 of keras.applications: it has {numbers[0]} convolutions, {numbers[1]} '
+            f'normalizations and {numbers[2]} dense layers, not {convs}, {convs} and one.'
         )
-    if len(found.dense) > 1 and classifier:
-        raise KerasError(f'its classifier has {len(found.dense)} dense layers, not one. {WITHOUT_CLASSIFIER}.')
+    if numbers[2] > 1 and classifier:
+        raise KerasError(f'its classifier has {numbers[2]} dense layers, not one. {WITHOUT_CLASSIFIER}.')
 
 
 def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
     """A file for `load_weights` of `keras.applications.InceptionV3`, by the order of its layers or by their names."""
-    groups: List[Tuple[Tuple[int, ...], str, Values]] = []
-    classifiers: List[Tuple[str, Values]] = []
-    number = 0
-    for layer in layers:
+    groups: List[Tuple[Tuple[float, ...], str, Values]] = []
+    for number, layer in enumerate(layers):
         own = {name.rpartition('/')[2]: values[name] for name in variables_of(layer, has_scales=False)}
         kernel = own.pop('weights')
         if layer.is_classifier:
-            classifiers.append(('predictions', {'kernel': kernel[0, 0], 'bias': own['biases']}))
+            groups.append(((np.inf,), 'predictions', {'kernel': kernel[0, 0], 'bias': own['biases']}))
             continue
         suffix = f'_{number}' if number else ''
         place, distance, branch = layer.order
         groups.append(((place, distance, branch, number), f'conv2d{suffix}', {'kernel': kernel}))
         # Keras lists the normalizations of a distance after the convolutions of the same distance from them.
         groups.append(((place, distance + 1, branch, number), f'batch_normalization{suffix}', own))
-        number += 1
+    groups.sort(key=lambda group: group[0])
     content = io.BytesIO()
     with _h5py().File(content, 'w') as file:
         file.attrs['backend'], file.attrs['keras_version'] = b'tensorflow', _VERSION
-        ordered = [*((name, own) for _, name, own in sorted(groups, key=lambda group: group[0])), *classifiers]
-        file.attrs['layer_names'] = [name.encode() for name, _ in ordered]
-        for layer_name, own in ordered:
+        file.attrs['layer_names'] = [name.encode() for _, name, _ in groups]
+        for _, layer_name, own in groups:
             group = file.create_group(layer_name)
             group.attrs['weight_names'] = [f'{layer_name}/{name}:0'.encode() for name in own]
             for name, value in own.items():
@@ -272,15 +266,13 @@ class Form(NamedTuple):
     """The parts of a model around its Inception v3.
 
     Attributes:
-      scale, shift: of each channel that the network is given, [3]: scale x pixel + shift for pixels in [0, 255].
-      order: the number of the pixel's channel that each of them is.
+      matrix, shift: what the network is given of pixels in [0, 255]: pixels @ matrix + shift, [3, 3] and [3].
       is_scaled: whether the model changes the pixels' values; if not, the caller does.
       activation: of the classifier, `SOFTMAX` or, with one output, `SIGMOID`. Logits are taken for those of a softmax.
     """
 
-    scale: np.ndarray
+    matrix: np.ndarray
     shift: np.ndarray
-    order: List[int]
     is_scaled: bool
     activation: str
 
@@ -351,9 +343,10 @@ def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, 
 
 
 def _front(layers: Sequence[Mapping[str, Any]]) -> Form:
-    """The layers before the first convolution."""
-    scale, shift, order = np.ones(3), np.zeros(3), _SAME
-    is_scaled = False
+    """The layers before the first convolution, which are computed for black, and for 255 of each channel alone."""
+    white = 255.0
+    start = outputs = np.vstack([np.zeros(3), white * np.eye(3)])
+    matrix, is_scaled = np.eye(3), False
     for layer in layers:
         # Augmentation has no effect in evaluation.
         if layer['class_name'] in _IDENTITIES or layer['class_name'].startswith('Random'):
@@ -361,39 +354,38 @@ def _front(layers: Sequence[Mapping[str, Any]]) -> Form:
         if len(layer.get('inbound_nodes', [])) > 1:
             raise _refuse(layer, 'it is called more than once')
         try:
-            turned, times, plus = _step(layer)
+            with np.errstate(divide='raise', invalid='raise'):
+                outputs = _computed(layer, outputs)
         except FORM_ERRORS:
             raise _refuse(layer, 'before the network, only a scaling and an order of channels can be imported')
-        order, scale, shift = [order[c] for c in turned], scale[turned] * times, shift[turned] * times + plus
-        is_scaled = is_scaled or bool(np.any(times != np.ones(3)) or np.any(plus))
-        if not np.isfinite([scale, shift]).all() or (is_scaled and (np.abs(scale) > 1).any()):
+        matrix = (outputs[1:] - outputs[0]) / white
+        is_scaled = sorted(map(tuple, outputs)) != sorted(map(tuple, start))
+        if not np.isfinite(outputs).all() or (is_scaled and (np.abs(matrix) > 1).any()):
             raise _refuse(layer, 'it is for other pixels than those in [0, 255]')
-    return Form(scale, shift, order, is_scaled, SOFTMAX)
+    return Form(matrix, outputs[0], is_scaled, SOFTMAX)
 
 
-def _step(layer: Mapping[str, Any]) -> Tuple[List[int], Any, Any]:
-    """The channels that a layer takes, and what it multiplies them with and adds. Raises `FORM_ERRORS` for others."""
+def _computed(layer: Mapping[str, Any], pixels: np.ndarray) -> np.ndarray:
+    """What a layer before the network computes of pixels [..., 3]. Raises `FORM_ERRORS` for other layers."""
     kind, own = layer['class_name'], layer['config']
     if kind == 'Rescaling':
-        return _SAME, _of_channels(own['scale']), _of_channels(own['offset'])
+        return pixels * _of_channels(own['scale']) + _of_channels(own['offset'])
     if kind == 'Normalization':
         if own['axis'] not in ([-1], [3], -1, 3) or own.get('invert'):
             raise ValueError
         deviation = np.maximum(np.sqrt(_of_channels(own['variance'])), _LEAST)
-        return _SAME, 1 / deviation, -_of_channels(own['mean']) / deviation
+        return (pixels - _of_channels(own['mean'])) / deviation
     operation, constants = own.get('function', kind), _constants(layer)
     if (operation == '__operators__.getitem' and constants['slice_spec'] == _REVERSED) or (
         operation == 'reverse' and constants['axis'] in ([-1], [3])
     ):
-        return _SAME[::-1], 1, 0
-    if operation.endswith('gather') and constants['axis'] in (-1, 3) and sorted(constants['indices']) == _SAME:
-        return constants['indices'], 1, 0
+        return pixels[..., ::-1]
+    if operation.endswith('gather') and constants['axis'] in (-1, 3) and sorted(constants['indices']) == [0, 1, 2]:
+        return pixels[..., constants['indices']]
     if operation in ('cast', 'Cast') and constants['dtype'] in ('float32', 'float64'):
-        return _SAME, 1, 0
+        return pixels
     (constant,) = [_of_channels(each) for name, each in constants.items() if name in ('y', 'bias')]
-    (compute,) = [compute for names, compute in _OPERATIONS if operation in names]
-    with np.errstate(divide='raise'):
-        return (_SAME, *compute(constant))
+    return _OPERATIONS[operation](pixels, constant)
 
 
 def _of_channels(value: Any) -> np.ndarray:

@@ -17,41 +17,34 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 
 import numpy as np
 
-from console.messages import shown
-from inception_v3.weights.sources import WeightsError, check_memory, content_of, member, reason_of
+from inception_v3.weights.sources import archive_of, check_memory, member
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C
-# Storages by their names in `torch`.
-_BFLOAT16 = 'BFloat16Storage'
-_DTYPES = {
-    'DoubleStorage': np.dtype('<f8'),
-    'FloatStorage': np.dtype('<f4'),
-    'HalfStorage': np.dtype('<f2'),
-    _BFLOAT16: np.dtype('<u2'),
-    'LongStorage': np.dtype('<i8'),
-    'IntStorage': np.dtype('<i4'),
-    'ShortStorage': np.dtype('<i2'),
-    'CharStorage': np.dtype('i1'),
-    'ByteStorage': np.dtype('u1'),
-    'BoolStorage': np.dtype('?'),
-}
-_STORAGES = {dtype.str: kind for kind, dtype in _DTYPES.items()}
-# Types of safetensors files.
-_SAFE_BFLOAT16 = 'BF16'
-_SAFE_DTYPES = {
-    **{'F64': '<f8', 'F32': '<f4', 'F16': '<f2', _SAFE_BFLOAT16: '<u2'},
-    **{'I64': '<i8', 'I32': '<i4', 'I16': '<i2', 'I8': '|i1', 'U8': '|u1', 'BOOL': '|b1'},
-}
-_SAFE_NAMES = {dtype: name for name, dtype in _SAFE_DTYPES.items()}
-_METADATA = '__metadata__'
+# NumPy's types by PyTorch's names of storages, and by those of safetensors. NumPy has no bfloat16.
+_BFLOAT16, _SAFE_BFLOAT16 = 'BFloat16Storage', 'BF16'
+_TYPES = (
+    ('DoubleStorage', 'F64', '<f8'),
+    ('FloatStorage', 'F32', '<f4'),
+    ('HalfStorage', 'F16', '<f2'),
+    (_BFLOAT16, _SAFE_BFLOAT16, '<u2'),
+    ('LongStorage', 'I64', '<i8'),
+    ('IntStorage', 'I32', '<i4'),
+    ('ShortStorage', 'I16', '<i2'),
+    ('CharStorage', 'I8', '|i1'),
+    ('ByteStorage', 'U8', '|u1'),
+    ('BoolStorage', 'BOOL', '|b1'),
+)
+_DTYPES = {storage: np.dtype(dtype) for storage, _, dtype in _TYPES}
+_SAFE_DTYPES = {safe: dtype for _, safe, dtype in _TYPES}
+_NAMES = {dtype: (storage, safe) for storage, safe, dtype in _TYPES}
 # Bytes of a pickle, and numbers of the objects that it names for later use; a state dict of 10,000 tensors has 2 MB.
 _LONGEST_PICKLE = 1 << 23
 # State dicts are at most so deep in the dicts of a training script.
 _DEEPEST = 3
-_SAVE = 'torch.save(model.state_dict(), NEW_FILE)'
 # Chooses one of several state dicts by their keys, of the names of their tensors.
 Choice = Callable[[Mapping[str, Sequence[str]]], str]
+_SAVE = 'torch.save(model.state_dict(), NEW_FILE)'
 
 
 class _Tensor(NamedTuple):
@@ -144,49 +137,6 @@ class _Unpickler(pickle.Unpickler):
         return str(kind), str(key)
 
 
-class _Content(NamedTuple):
-    """An unpickled file, the names of skipped classes, and a reader of a storage's first values by kind and key."""
-
-    value: Any
-    skipped: List[str]
-    storage_of: Callable[[str, str, int], np.ndarray]
-
-
-def _largest(models: Mapping[str, Sequence[str]]) -> str:
-    return max(models, key=lambda key: len(models[key]))
-
-
-def read(path: str, flag: str, choose: Choice = _largest) -> Dict[str, np.ndarray]:
-    """Reads all tensors of a state dict, by name.
-
-    Args:
-      path: local or remote.
-      flag: the flag that names the file, with its value, for messages.
-      choose: given the names of the tensors of each state dict in the file, returns the key of one. By default, the one
-        with the most tensors.
-
-    Raises:
-      WeightsError: there is no such file, it is no state dict, or it is damaged.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
-    content = content_of(path, flag)
-    try:
-        archived = zipfile.is_zipfile(io.BytesIO(content))
-        if content.startswith(b'PK') and not archived:
-            raise ValueError('the archive has no end: the file is truncated')
-        found = _from_archive(content) if archived else _from_pickles(content)
-        models = _models(found.value)
-        if not models:
-            raise WeightsError(f'{flag}: {_why_none(found.skipped)}')
-        tensors = models[choose({key: [*tensors] for key, tensors in models.items()})]
-        return _arrays(tensors, found, len(content))
-    except WeightsError:
-        raise
-    # A damaged pickle may raise any error.
-    except Exception as error:
-        raise WeightsError(f'{flag}: is no state dict of PyTorch, or is damaged ({reason_of(error)}).')
-
-
 def _load(file: Any) -> Tuple[Any, _Unpickler]:
     """Unpickles one value."""
     begin = file.tell()
@@ -199,6 +149,66 @@ def _load(file: Any) -> Tuple[Any, _Unpickler]:
     file.seek(begin)
     unpickler = _Unpickler(file)
     return unpickler.load(), unpickler
+
+
+def _largest(models: Mapping[str, Sequence[str]]) -> str:
+    return max(models, key=lambda key: len(models[key]))
+
+
+def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
+    """Reads all tensors, by name, of one of the state dicts in a file of `torch.save`: by default the largest.
+
+    Raises any error if the file is damaged, and ValueError if it has no state dict.
+    """
+    file = io.BytesIO(content)
+    if zipfile.is_zipfile(file):
+        archive = archive_of(content)
+        pickles = [name for name in archive.namelist() if name.endswith('/data.pkl')]
+        if len(pickles) != 1:
+            raise ValueError('the archive has no data.pkl')
+        pickled = pickles[0]
+        folder = pickled[: -len('data.pkl')]
+        order = f'{folder}byteorder'
+        is_little = order not in archive.namelist() or member(archive, order, 9) == b'little'
+        value, unpickler = _load(io.BytesIO(member(archive, pickled, _LONGEST_PICKLE)))
+
+        def storage_of(kind: str, key: str, count: int) -> np.ndarray:
+            return np.frombuffer(member(archive, f'{folder}data/{key}', count * _DTYPES[kind].itemsize), _DTYPES[kind])
+    elif content.startswith(b'PK'):
+        raise ValueError('the archive has no end: the file is truncated')
+    else:
+        file.seek(0)
+        if _load(file)[0] != _MAGIC:
+            raise ValueError('it has not the signature of a PyTorch file')
+        _load(file)  # The version of the layout.
+        is_little = _load(file)[0]['little_endian']
+        value, unpickler = _load(file)
+        storages: Dict[str, np.ndarray] = {}
+        for key in _load(file)[0]:
+            (count,) = struct.unpack('<q', file.read(8))
+            if unpickler.kinds[key] not in _DTYPES:
+                raise ValueError(f'it has values of the type {unpickler.kinds[key]}')
+            storages[key] = np.frombuffer(content, _DTYPES[unpickler.kinds[key]], max(count, 0), file.tell())
+            file.seek(storages[key].nbytes, io.SEEK_CUR)
+
+        def storage_of(kind: str, key: str, count: int) -> np.ndarray:
+            return storages[key]
+
+    if not is_little:
+        raise ValueError('its numbers are not little-endian')
+    models = _models(value)
+    if not models:
+        raise ValueError(_why_none(unpickler.skipped))
+    tensors = models[choose({key: [*tensors] for key, tensors in models.items()})]
+    # What of a storage no tensor needs is not read.
+    extents: Dict[Tuple[str, str], int] = collections.Counter()
+    for tensor in tensors.values():
+        storage = (tensor.kind, tensor.key)
+        extents[storage] = max(extents[storage], tensor.extent)
+    needed = sum(tensor.bytes for tensor in tensors.values())
+    check_memory(needed + sum(extent * _DTYPES[kind].itemsize for (kind, _), extent in extents.items()), len(content))
+    read_storages = {storage: storage_of(*storage, extent) for storage, extent in extents.items()}
+    return {name: _view(read_storages[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
 
 
 def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
@@ -219,28 +229,17 @@ def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
 def _why_none(skipped: Sequence[str]) -> str:
     """The reason why a file with objects of skipped classes has no state dict."""
     if any(name.startswith('__torch__.') for name in skipped):
-        return f'is a program of TorchScript. Save its state dict: model = torch.jit.load(FILE); {_SAVE}'
+        return f'it is a program of TorchScript; save its state dict: model = torch.jit.load(FILE); {_SAVE}'
     if skipped:
         return (
-            f'has no state dict, but objects of {shown(", ".join(skipped[:3]), 200)}, which are not loaded, because '
-            f'that runs code. Save the state dict: model = torch.load(FILE, weights_only=False); {_SAVE}'
+            f'it has objects of {", ".join(skipped[:3])[:99]}, and to load them runs code; save the state dict: '
+            f'model = torch.load(FILE, weights_only=False); {_SAVE}'
         )
-    raise ValueError('it holds no dict of tensors by name')
-
-
-def _arrays(tensors: Mapping[str, _Tensor], content: _Content, size: int) -> Dict[str, np.ndarray]:
-    """The values of tensors, as arrays of their own. What of a storage no tensor needs is not read."""
-    extents: Dict[Tuple[str, str], int] = collections.Counter()
-    for tensor in tensors.values():
-        storage = (tensor.kind, tensor.key)
-        extents[storage] = max(extents[storage], tensor.extent)
-    needed = sum(tensor.bytes for tensor in tensors.values())
-    check_memory(needed + sum(extent * _DTYPES[kind].itemsize for (kind, _), extent in extents.items()), size)
-    storages = {storage: content.storage_of(*storage, extent) for storage, extent in extents.items()}
-    return {name: _view(storages[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
+    return 'it holds no dict of tensors by name'
 
 
 def _view(storage: np.ndarray, tensor: _Tensor, name: str) -> np.ndarray:
+    """The values of a tensor, as an array of its own."""
     if tensor.extent > storage.size:
         raise ValueError(f'{name} has more values than its storage')
     strides = [stride * storage.itemsize for stride in tensor.strides]
@@ -250,59 +249,20 @@ def _view(storage: np.ndarray, tensor: _Tensor, name: str) -> np.ndarray:
 
 
 def _widened(values: np.ndarray) -> np.ndarray:
-    """The float32 numbers whose upper halves are the bits of bfloat16, which NumPy has not."""
+    """The float32 numbers whose upper halves are the bits of bfloat16."""
     return (values.astype('<u4') << 16).view('<f4')
-
-
-def _from_archive(content: bytes) -> _Content:
-    archive = zipfile.ZipFile(io.BytesIO(content))
-    pickles = [name for name in archive.namelist() if name.endswith('/data.pkl')]
-    if len(pickles) != 1:
-        raise ValueError('the archive has no data.pkl')
-    folder = pickles[0][: -len('data.pkl')]
-    order = f'{folder}byteorder'
-    if order in archive.namelist() and member(archive, order, 9) != b'little':
-        raise ValueError('its numbers are not little-endian')
-
-    def storage_of(kind: str, key: str, count: int) -> np.ndarray:
-        return np.frombuffer(member(archive, f'{folder}data/{key}', count * _DTYPES[kind].itemsize), _DTYPES[kind])
-
-    value, unpickler = _load(io.BytesIO(member(archive, pickles[0], _LONGEST_PICKLE)))
-    return _Content(value, unpickler.skipped, storage_of)
-
-
-def _from_pickles(content: bytes) -> _Content:
-    file = io.BytesIO(content)
-    if _load(file)[0] != _MAGIC:
-        raise ValueError('it has not the signature of a PyTorch file')
-    _load(file)  # The version of the layout.
-    if not _load(file)[0]['little_endian']:
-        raise ValueError('its numbers are not little-endian')
-    value, unpickler = _load(file)
-    storages: Dict[str, np.ndarray] = {}
-    for key in _load(file)[0]:
-        (count,) = struct.unpack('<q', file.read(8))
-        if unpickler.kinds[key] not in _DTYPES:
-            raise ValueError(f'it has values of the type {unpickler.kinds[key]}')
-        storages[key] = np.frombuffer(content, _DTYPES[unpickler.kinds[key]], max(count, 0), file.tell())
-        file.seek(storages[key].nbytes, io.SEEK_CUR)
-    return _Content(value, unpickler.skipped, lambda kind, key, count: storages[key])
 
 
 def write(arrays: Mapping[str, np.ndarray]) -> bytes:
     """A file for `torch.load` with a state dict: contiguous tensors, each with its own storage."""
     content = io.BytesIO()
-
-    def add(name: str, data: Any) -> None:
-        # Without the time, so that the same weights give the same file.
-        archive.writestr(zipfile.ZipInfo(f'archive/{name}'), data)
-
+    values = {f'data/{n}': np.ascontiguousarray(array).tobytes() for n, array in enumerate(arrays.values())}
+    members = {'data.pkl': _pickled(arrays), **values, 'version': b'3\n'}
     # PyTorch reads only members that are not compressed.
     with zipfile.ZipFile(content, 'w', zipfile.ZIP_STORED) as archive:
-        add('data.pkl', _pickled(arrays))
-        for number, array in enumerate(arrays.values()):
-            add(f'data/{number}', np.ascontiguousarray(array).tobytes())
-        add('version', '3\n')
+        for name, data in members.items():
+            # Without the time, so that the same weights give the same file.
+            archive.writestr(zipfile.ZipInfo(f'archive/{name}'), data)
     return content.getvalue()
 
 
@@ -325,7 +285,7 @@ def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
     parts: List[bytes] = [pickle.PROTO + b'\x02', empty_dict, pickle.MARK]
     for place, (key, array) in enumerate(arrays.items()):
         parts += [text(key), name('torch._utils', '_rebuild_tensor_v2'), pickle.MARK, pickle.MARK, text('storage')]
-        parts += [name('torch', _STORAGES[array.dtype.str]), text(str(place)), text('cpu'), number(array.size)]
+        parts += [name('torch', _NAMES[array.dtype.str][0]), text(str(place)), text('cpu'), number(array.size)]
         strides = [stride // array.itemsize for stride in np.ascontiguousarray(array).reshape(array.shape).strides]
         # Offset, shape, strides, whether it needs a gradient, and hooks.
         parts += [pickle.TUPLE, pickle.BINPERSID, number(0), numbers(array.shape), numbers(strides)]
@@ -334,43 +294,37 @@ def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def read_safetensors(content: bytes) -> Dict[str, np.ndarray]:
-    """The arrays of a safetensors file, by name.
-
-    Raises:
-      ValueError, KeyError, TypeError or struct.error: the file is damaged or no safetensors file.
-    """
+    """The arrays of a safetensors file, by name. Raises any error if the file is damaged."""
     (length,) = struct.unpack_from('<Q', content)
     begin = 8 + length
     if begin > len(content):
         raise ValueError('it is shorter than its header')
     header = json.loads(content[8:begin].decode())
-    header.pop(_METADATA, None)
-    places = {name: entry['data_offsets'] for name, entry in header.items()}
+    header.pop('__metadata__', None)
     # Tensors may share bytes.
+    places = {name: entry['data_offsets'] for name, entry in header.items()}
     check_memory(2 * sum(last - first for first, last in places.values()), len(content))
     arrays = {}
-    for name, entry in header.items():
-        first, last = places[name]
+    for name, (first, last) in places.items():
         if not 0 <= first <= last <= len(content) - begin:
             raise ValueError(f'it ends before the values of {name}')
-        if min(entry['shape'], default=0) < 0:
-            raise ValueError(f'{name} has the shape {entry["shape"]}')
-        values = np.frombuffer(content[begin + first : begin + last], _SAFE_DTYPES[entry['dtype']])
-        if entry['dtype'] == _SAFE_BFLOAT16:
-            values = _widened(values)
-        arrays[name] = values.reshape(entry['shape'])
+        kind, shape = header[name]['dtype'], header[name]['shape']
+        if min(shape, default=0) < 0:
+            raise ValueError(f'{name} has the shape {shape}')
+        values = np.frombuffer(content[begin + first : begin + last], _SAFE_DTYPES[kind])
+        arrays[name] = (_widened(values) if kind == _SAFE_BFLOAT16 else values).reshape(shape)
     return arrays
 
 
 def write_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
     """A safetensors file of arrays, in their order."""
     # PyTorch and timm mark their files with it.
-    header: Dict[str, Any] = {_METADATA: {'format': 'pt'}}
+    header: Dict[str, Any] = {'__metadata__': {'format': 'pt'}}
     parts, offset = [], 0
     for name, array in arrays.items():
         part = np.ascontiguousarray(array).tobytes()
         places = [offset, offset + len(part)]
-        header[name] = {'dtype': _SAFE_NAMES[array.dtype.str], 'shape': [*array.shape], 'data_offsets': places}
+        header[name] = {'dtype': _NAMES[array.dtype.str][1], 'shape': [*array.shape], 'data_offsets': places}
         parts.append(part)
         offset += len(part)
     text = json.dumps(header).encode()

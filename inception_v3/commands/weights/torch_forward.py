@@ -3,7 +3,7 @@
 It knows nothing of the rest of this program, whose packages that environment lacks. Its argument is a JSON file:
 
     library: `torchvision` or `timm`; model, classes, auxiliary_head: of the network.
-    weights: a state dict: .npz, .safetensors, or a file of `torch.save` that is trusted.
+    weights: a state dict: .safetensors, or a file of `torch.save` that is trusted.
     images: an .npy file, float32 [images, height, width, 3].
     modules: the modules whose outputs to write, by the names to write them under.
     count_padding: whether average pools count the padding as zeros, as both libraries have it, or ignore it.
@@ -18,41 +18,29 @@ from typing import Any, Dict
 import numpy as np
 
 
-def build(spec: Dict[str, Any]) -> Any:
-    """Builds a network, without weights."""
-    if spec['library'] == 'timm':
-        import timm
-
-        options = {'aux_logits': True} if spec['auxiliary_head'] else {}
-        return timm.create_model(spec['model'], num_classes=spec['classes'], **options)
-    import torchvision
-
-    own = {'aux_logits': spec['auxiliary_head'], 'init_weights': False}
-    options = own if spec['model'] == 'inception_v3' else {}
-    return getattr(torchvision.models, spec['model'])(num_classes=spec['classes'], **options)
-
-
-def load(path: str) -> Dict[str, Any]:
-    """Reads a state dict."""
-    import torch
-
-    if path.endswith('.npz'):
-        return {name: torch.from_numpy(array) for name, array in np.load(path).items()}
-    if path.endswith('.safetensors'):
-        import safetensors.torch
-
-        return safetensors.torch.load_file(path)
-    return torch.load(path)
-
-
 def run(spec: Dict[str, Any]) -> Dict[str, np.ndarray]:
     """The outputs of a network in evaluation."""
     import torch
 
     pool = torch.nn.functional.avg_pool2d
     torch.nn.functional.avg_pool2d = functools.partial(pool, count_include_pad=spec['count_padding'])
-    model = build(spec)
-    model.load_state_dict(load(spec['weights']))
+    if spec['library'] == 'timm':
+        import timm
+
+        options = {'aux_logits': True} if spec['auxiliary_head'] else {}
+        model = timm.create_model(spec['model'], num_classes=spec['classes'], **options)
+    else:
+        import torchvision
+
+        own = {'aux_logits': spec['auxiliary_head'], 'init_weights': False}
+        options = own if spec['model'] == 'inception_v3' else {}
+        model = getattr(torchvision.models, spec['model'])(num_classes=spec['classes'], **options)
+    if spec['weights'].endswith('.safetensors'):
+        import safetensors.torch
+
+        model.load_state_dict(safetensors.torch.load_file(spec['weights']))
+    else:
+        model.load_state_dict(torch.load(spec['weights']))
     model.eval()
     outputs: Dict[str, np.ndarray] = {}
 

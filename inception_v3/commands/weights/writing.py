@@ -25,37 +25,14 @@ from inception_v3.weights.sources import AVERAGE, WeightsError
 
 # Height and width of the images of the published networks.
 _SIZES = {'inception_v3': 299, 'resnet50': 224}
-# The settings that an evaluation of weights needs, where they differ from the default.
-_SETTINGS = (
-    'use_tpu',
-    'network',
-    'depth_multiplier',
-    'auxiliary_head',
-    'num_classes',
-    'preprocessing',
-    'height',
-    'width',
-    'moving_average',
-)
 
 
 def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
-    """Writes weights for another framework.
+    """Writes a file, or a checkpoint, for another framework: a name in `TARGETS`.
 
-    Args:
-      weights: of a network that the framework has.
-      path: of the file, or of the checkpoint.
-      kind: a name in `TARGETS`.
-      images: the range of the images that the framework gives, of `changes.IMAGES`; empty for its usual one. Not for
-        the kinds with our names.
-
-    Returns:
-      Lines about what was written.
-
-    Raises:
-      WeightsError: the framework has no such network, or the file exists.
-      ChangeError: the network cannot be changed to the images.
-      RemoteError: access is denied, or the store cannot be reached.
+    The framework gives the network images in a range of `changes.IMAGES`; empty for its usual one. Returns lines about
+    what was written. Raises WeightsError if the framework has no such network, if that cannot be changed to the images,
+    or if the file exists.
     """
     target, architecture = TARGETS[kind], weights.architecture
     _check(weights, path, kind, images)
@@ -63,7 +40,8 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
         weights = weights._replace(values=without(weights.values, [architecture.auxiliary]))
     values, is_inception = weights.values, architecture.name == 'inception_v3'
     if target.is_published:
-        values = for_images(weights, images or ('inception' if is_inception else 'imagenet'))
+        usual = 'inception' if is_inception else 'imagenet'
+        values = change_images(values, architecture, weights.images, images or usual)
     if kind == 'slim':
         write_checkpoint(path, {**values, tf.GraphKeys.GLOBAL_STEP: np.int64(0)})
     elif kind == 'keras':
@@ -92,26 +70,22 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
 
 
 def _check(weights: Weights, path: str, kind: str, images: str) -> None:
+    """Checks that a file of a kind can hold the weights, and does not exist."""
     target, architecture = TARGETS[kind], weights.architecture
     if architecture.name not in target.networks:
-        reason = 'has no ResNet-50 with the strides of version 1.5' if kind == 'keras' else 'has no such network'
-        raise WeightsError(f'--to={kind}: {weights.path} has the weights of {architecture.name}; {kind} {reason}.')
-    if target.endings and not path.endswith(target.endings):
-        raise WeightsError(f'{path}: the name of a file for {kind} ends with {" or ".join(target.endings)}.')
-    if not target.endings and os.path.splitext(path)[1] not in ('', '.ckpt'):
-        raise WeightsError(f'{path}: the name of a checkpoint has no ending but .ckpt.')
+        raise WeightsError(f'--to={kind}: {weights.path} has the weights of {architecture.name}; {kind} has no such.')
+    if os.path.splitext(path)[1] not in target.endings:
+        endings = ' or '.join(filter(None, target.endings))
+        raise WeightsError(f'{path}: the name of a file for {kind} ends with {endings}.')
     if images and not target.is_published:
-        raise WeightsError(
-            f'--pixels={images}: is not for --to={kind}, whose networks are given the images of this one.'
-        )
+        raise WeightsError(f'--pixels={images}: is not for --to={kind}, whose networks are given our images.')
     published = inception() if architecture.name == 'inception_v3' else resnet50()
     written = architecture.of(weights.has_auxiliary_head and target.has_auxiliary_head)
     differ = [layer for layer in written if layer not in published.layers] if target.is_published else []
     if differ:
-        is_auxiliary = all(layer.scope.startswith(architecture.auxiliary) for layer in differ)
         reason = (
             'images below 299 pixels made the auxiliary head smaller: leave it out with --no_auxiliary_head'
-            if is_auxiliary
+            if all(layer.scope.startswith(architecture.auxiliary) for layer in differ)
             else 'the run had another --depth_multiplier than 1: --to=npz and --to=slim take any'
         )
         raise WeightsError(
@@ -121,34 +95,15 @@ def _check(weights: Weights, path: str, kind: str, images: str) -> None:
         raise WeightsError(f'{path}: exists. Remove it, or give another name.')
 
 
-def for_images(weights: Weights, images: str) -> Values:
-    """The values of weights that give the same for images of another range. Raises as `changes.change_images`."""
-    # Inception v3 has no padding in its first convolution.
-    pads = weights.architecture.name == 'resnet50'
-    return change_images(weights.values, weights.architecture, weights.images, images, pads)
-
-
 def import_into(
     model_dir: str, weights: Weights, averages: bool, data_dir: str = '', classifier: bool = True
 ) -> List[str]:
     """Writes a model_dir with a checkpoint of step 0 and a configuration, as a run of this program leaves it.
 
-    Args:
-      model_dir: a folder without checkpoints; made if it is missing.
-      weights: of a network.
-      averages: also write the weights as their own averages, so that the default settings evaluate them.
-      data_dir: the folder of a data set of these classes, for the configuration; empty if there is none.
-      classifier: the weights must have one. Without a classifier, there is no configuration: the folder is for
-        `--init_from` alone.
-
-    Returns:
-      Lines about what was written.
-
-    Raises:
-      WeightsError: the folder has a checkpoint; the weights lack the classifier; or the data set has another number of
-        classes.
-      DataError: the description of the data set cannot be read.
-      RemoteError: access is denied, or the store cannot be reached.
+    With `averages`, the weights are also written as their own averages, so that the default settings evaluate them. The
+    data set at `data_dir` has these classes, and names them. Weights without a classifier are refused unless
+    `classifier` is False; they have no configuration, and are for `--init_from` alone. Returns lines about what was
+    written. Raises WeightsError if the folder has a checkpoint, or if the weights do not fit these arguments.
     """
     if not weights.num_classes and classifier:
         raise WeightsError(
@@ -163,8 +118,9 @@ def import_into(
             f'--data_dir={data_dir}: has {info.num_classes:,} classes with the background; {weights.path} has '
             f'{weights.num_classes:,}. If that has no background, give --class_0=add.'
         )
-    config = dataclasses.replace(settings_of(weights), moving_average=averages, model_dir=model_dir, data_dir=data_dir)
-    values = for_images(weights, config.preprocessing)
+    settings = settings_of(weights)
+    config = dataclasses.replace(settings, moving_average=averages, model_dir=model_dir, data_dir=data_dir)
+    values = change_images(weights.values, weights.architecture, weights.images, config.preprocessing)
     trained = [name for name in values if '/moving_' not in name] if averages else []
     saved = {**values, **{name + AVERAGE: values[name] for name in trained}, tf.GraphKeys.GLOBAL_STEP: np.int64(0)}
     with remote.explained(model_dir, remote.WRITE):
@@ -175,8 +131,8 @@ def import_into(
         history.write_start(config, info)
     # The list comes last: with it, the folder is complete.
     write_whole(os.path.join(model_dir, LIST_FILE), f'model_checkpoint_path: "{PREFIX}-0"\n')
-    changed = [name for name in _SETTINGS if getattr(config, name) != getattr(Config(), name)]
-    flags = {name: f'--{name}={getattr(config, name)}' for name in changed}
+    default = dataclasses.asdict(Config(model_dir=model_dir, data_dir=data_dir))
+    flags = {name: f'--{name}={value}' for name, value in dataclasses.asdict(config).items() if value != default[name]}
     if not weights.num_classes:
         network = ' '.join(flags[name] for name in ('network', 'depth_multiplier', 'preprocessing') if name in flags)
         return [

@@ -76,13 +76,6 @@ def test_prepare__its_example_gives_the_input_that_a_saved_model_makes(
     np.testing.assert_allclose(names['image'], expected, rtol=0, atol=tolerance)
 
 
-def test_prepare__does_not_align_centres_of_pixels() -> None:
-    # From 2 pixels to 4: positions 0, 0.5, 1 and 1.5, the last beyond the last pixel.
-    row = np.uint8([[[0], [100]]]).repeat(3, axis=2)
-    steps = [{'resize': [1, 4]}]
-    np.testing.assert_array_equal(prepare(row, steps)[0, :, 0], [0, 50, 100, 100])
-
-
 def test_description__names_shapes_and_classes() -> None:
     config = Config(height=75, width=91, num_classes=3, auxiliary_head=False)
     content = describe(config, ['background', 'cat', 'dog'])

@@ -92,7 +92,7 @@ def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_p
     assert 'is a SavedModel' in message(images, f'--model={finished_run.config.export_dir}/{export}', out)
     assert 'cannot be written' in message(images, model, f'--out={images}/0.jpg/out.npz')
     assert 'must end in .npz' in message(images, model, '--out=out.csv')
-    assert '--batch_size=0: must be at least 1' in message(images, model, out, '--batch_size=0')
+    assert '--batch_size: 0: must be a whole number' in message(images, model, out, '--batch_size=0')
     assert 'one of the arguments --model --weights is required' in message(images, out)
     assert not os.path.exists(str(tmp_path / 'out.npz')) and not os.path.exists(str(tmp_path / 'out.npz.unfinished'))
     assert run(capfd, f'{images}/0.jpg', model, out)[0] == DONE

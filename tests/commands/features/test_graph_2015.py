@@ -7,17 +7,19 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.commands.features import extraction, graph_2015
+from inception_v3.commands.weights import state_dicts
+from inception_v3.commands.weights.architecture import inception
 from inception_v3.weights.sources import WeightsError
-from tests.support.state_dicts import state_dict
 
 LOGITS = 'InceptionV3/Logits/Conv2d_1c_1x1'
+LAYERS = [layer for layer in inception().of(auxiliary_head=False) if not layer.is_classifier]
 NORM = {'beta': 'bias', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'}
 
 
 def small() -> Dict[str, np.ndarray]:
     """Values of all variables, by name. Sizes of kernels are those of the network, numbers of channels are not."""
     shapes = {f'{LOGITS}/weights': (1, 1, 3, 5), f'{LOGITS}/biases': (5,)}
-    for layer in graph_2015.layers():
+    for layer in LAYERS:
         height, width = map(int, layer.scope.rpartition('_')[2].split('x'))
         shapes[f'{layer.scope}/weights'] = (height, width, 2, 3)
         shapes.update({f'{layer.scope}/BatchNorm/{name}': (3,) for name in NORM})
@@ -36,10 +38,10 @@ def frozen_graph(values: Dict[str, np.ndarray]) -> bytes:
         'softmax/weights': values[f'{LOGITS}/weights'][0, 0],
         'softmax/biases': values[f'{LOGITS}/biases'],
     }
-    for layer in graph_2015.layers():
-        constants[f'{layer.graph}/conv2d_params'] = values[f'{layer.scope}/weights']
-        constants[f'{layer.graph}/batchnorm/gamma'] = np.full(3, 9, np.float32)
-        constants.update({f'{layer.graph}/batchnorm/{n}': values[f'{layer.scope}/BatchNorm/{n}'] for n in NORM})
+    for scope, name in graph_2015.names_in_graph().items():
+        constants[f'{name}/conv2d_params'] = values[f'{scope}/weights']
+        constants[f'{name}/batchnorm/gamma'] = np.full(3, 9, np.float32)
+        constants.update({f'{name}/batchnorm/{n}': values[f'{scope}/BatchNorm/{n}'] for n in NORM})
     graph = tf.GraphDef()
     for name, value in constants.items():
         node = graph.node.add(name=name, op='Const')
@@ -51,12 +53,12 @@ def frozen_graph(values: Dict[str, np.ndarray]) -> bytes:
 def pytorch_fid(values: Dict[str, np.ndarray], scale: float = 1.0) -> Dict[str, np.ndarray]:
     """The tensors of pytorch-fid's file."""
     tensors = {'fc.weight': values[f'{LOGITS}/weights'][0, 0].T.copy(), 'fc.bias': values[f'{LOGITS}/biases']}
-    for layer in graph_2015.layers():
-        tensors[f'{layer.module}.conv.weight'] = values[f'{layer.scope}/weights'].transpose(3, 2, 0, 1).copy()
-        tensors[f'{layer.module}.bn.weight'] = np.full(3, scale, np.float32)
+    for layer in LAYERS:
+        tensors[f'{layer.conv}.weight'] = values[f'{layer.scope}/weights'].transpose(3, 2, 0, 1).copy()
+        tensors[f'{layer.norm}.weight'] = np.full(3, scale, np.float32)
         for name, key in NORM.items():
-            tensors[f'{layer.module}.bn.{key}'] = values[f'{layer.scope}/BatchNorm/{name}']
-        tensors[f'{layer.module}.bn.num_batches_tracked'] = np.array(0)
+            tensors[f'{layer.norm}.{key}'] = values[f'{layer.scope}/BatchNorm/{name}']
+        tensors[f'{layer.norm}.num_batches_tracked'] = np.array(0)
     return tensors
 
 
@@ -65,8 +67,9 @@ def test_layers__have_the_names_of_the_graph_and_of_pytorch_fid() -> None:
 
     (https://github.com/toshas/torch-fidelity, convert_inception_weights.py)
     """
-    found = {layer.graph: layer for layer in graph_2015.layers()}
-    assert len(found) == len({layer.module for layer in found.values()}) == 94
+    modules = {layer.scope: layer.conv for layer in LAYERS}
+    found = {name: modules[scope] for scope, name in graph_2015.names_in_graph().items()}
+    assert len(found) == len({*found.values()}) == 94
     for graph, module in {
         'conv': 'Conv2d_1a_3x3',
         'conv_4': 'Conv2d_4a_3x3',
@@ -84,7 +87,7 @@ def test_layers__have_the_names_of_the_graph_and_of_pytorch_fid() -> None:
         'mixed_10/tower_1/mixed/conv': 'Mixed_7c.branch3x3dbl_3a',
         'mixed_10/tower_2/conv': 'Mixed_7c.branch_pool',
     }.items():
-        assert found[graph].module == module
+        assert found[graph] == f'{module}.conv'
 
 
 def test_layers__are_those_of_the_network() -> None:
@@ -106,7 +109,7 @@ def test_read__returns_the_variables_of_every_kind_of_file(name: str, tmp_path: 
     if name.endswith('.npz'):
         np.savez(str(path), **values)
     else:
-        path.write_bytes(frozen_graph(values) if name.endswith('.pb') else state_dict(pytorch_fid(values)))
+        path.write_bytes(frozen_graph(values) if name.endswith('.pb') else state_dicts.write(pytorch_fid(values)))
     np.testing.assert_equal(graph_2015.read(str(path), shapes_of(values), '--weights=FILE'), values)
 
 
@@ -122,18 +125,23 @@ def test_read__names_weights_of_another_graph(tmp_path: Any) -> None:
 
     foreign = pytorch_fid(values, scale=0.5)
     auxiliary = {**foreign, 'AuxLogits.conv0.conv.weight': np.ones([1], np.float32)}
-    found = problem('torchvision.pth', state_dict(auxiliary))
-    assert "has the weights of torchvision's Inception v3" in found and 'pt_inception-2015-12-05' in found
+    found = problem('torchvision.pth', state_dicts.write(auxiliary))
+    assert "are the weights of torchvision's Inception v3" in found and 'pt_inception-2015-12-05' in found
     assert 'Conv2d_1a_3x3.bn.weight is not 1' in found and 'and 91 more' in found
-    assert 'another network of PyTorch' in problem('resnet.pth', state_dict({'fc.weight': np.ones([2, 2], np.float32)}))
+    assert 'another network of PyTorch' in problem(
+        'resnet.pth', state_dicts.write({'fc.weight': np.ones([2, 2], np.float32)})
+    )
     assert 'another graph' in problem('other.pb', tf.GraphDef().SerializeToString())
     # ImageNet's 1,000 classes instead of 1,008 outputs.
     fewer = {**values, 'InceptionV3/Logits/Conv2d_1c_1x1/biases': np.ones(4, np.float32)}
     np.savez(str(tmp_path / 'slim.npz'), **fewer)
     found = problem('slim.npz', (tmp_path / 'slim.npz').read_bytes())
-    assert "TF-Slim's Inception v3" in found and 'InceptionV3/Logits/Conv2d_1c_1x1/biases has 4, not 5' in found
+    assert (
+        "TF-Slim's Inception v3" in found
+        and 'InceptionV3/Logits/Conv2d_1c_1x1/biases has the shape [4], not [5]' in found
+    )
     infinite = {**values, 'InceptionV3/Conv2d_1a_3x3/weights': np.full([3, 3, 2, 3], np.nan, np.float32)}
-    assert 'not finite, in InceptionV3/Conv2d_1a_3x3/weights' in problem('nan.pb', frozen_graph(infinite))
+    assert 'conv/conv2d_params has values that are not finite' in problem('nan.pb', frozen_graph(infinite))
     assert 'is no frozen graph' in problem('text.pb', b'no graph at all')
     assert 'must end in .pb, .pth, .pt or .npz' in problem('weights.h5', b'')
     with pytest.raises(WeightsError, match='no such file'):
