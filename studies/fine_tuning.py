@@ -185,12 +185,10 @@ def table(rows: Sequence[Row]) -> str:
     from studies.report.runs import Metric
     from studies.report.sections import markdown_table
     from studies.report.statistics import summarize
-    from studies.report.tables import mean
 
-    metric = Metric('top-1', '%', 'points', 1, 1)
-
+    metric = Metric('top-1', '%', 'points', 1)
     head = ['images of each digit', *(way.replace('-', ' ') for way in rows[0].top_1)]
-    cells = [[str(row.images), *(mean(summarize(values), metric) for values in row.top_1.values())] for row in rows]
+    cells = [[str(row.images), *(metric.mean(summarize(values)) for values in row.top_1.values())] for row in rows]
     return markdown_table(head, cells, words=0)
 
 

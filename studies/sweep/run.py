@@ -9,8 +9,8 @@ from console.errors import DONE, RETRY
 from data import remote
 from inception_v3.run.files import check_writable
 from studies import extras
-from studies.report import files as report_files
-from studies.report import runs, statistics, tables
+from studies.report import page, runs
+from studies.report.statistics import summarize
 from studies.study import StudyError
 from studies.sweep import plan, reuse, trials
 from studies.sweep.live import Display, Progress, counts
@@ -70,7 +70,7 @@ def _run(planned: Plan, workers: int, program: Sequence[str], ray: Optional[str]
 
         def write_report() -> None:
             try:
-                report_files.write(planned.out, comparison_of(planned, all_progress, program))
+                page.write(planned.out, comparison_of(planned, all_progress, program))
             # An error in the report must not end the trials.
             except Exception as error:
                 display.say(f'the report cannot be written: {type(error).__name__}: {error}')
@@ -117,8 +117,8 @@ def summary(planned: Plan, all_progress: Sequence[Progress]) -> str:
         row = [case.name, f'{len(last)} of {len(planned.study.all_seeds)} seeds']
         for name in planned.study.report:
             metric = runs.METRICS[name]
-            values = statistics.summarize(getattr(evaluation, name) for evaluation in last)
-            row.append(f'{metric.label} {tables.mean(values, metric)} {metric.unit if values.n else ""}'.rstrip())
+            values = summarize(metric.scale * getattr(evaluation, name) for evaluation in last)
+            row.append(f'{metric.label} {metric.mean(values)} {metric.unit if values.n else ""}'.rstrip())
         rows.append(row)
     widths = [max(len(cell) for cell in column) for column in zip(*rows)]
     lines = ['  '.join(f'{cell:<{width}}' for cell, width in zip(row, widths)).rstrip() for row in rows]
@@ -126,5 +126,5 @@ def summary(planned: Plan, all_progress: Sequence[Progress]) -> str:
     for progress in all_progress:
         if progress.state is State.FAILED:
             lines.append(f'failed: {progress.trial.name}: {progress.reason}; log: {progress.trial.log}')
-    page = os.path.join(planned.out, report_files.PAGE_FILE)
-    return '\n'.join([*lines, f'report: {page}'] if os.path.exists(page) else lines)
+    report = os.path.join(planned.out, page.PAGE_FILE)
+    return '\n'.join([*lines, f'report: {report}'] if os.path.exists(report) else lines)
