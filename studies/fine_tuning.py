@@ -168,10 +168,11 @@ def _sweep(out: str, name: str, content: Mapping[str, Any], workers: int) -> int
 
 def results(out: str, images: Sequence[int]) -> List[Row]:
     """Reads the results of the trials that are done."""
-    from studies.sweep import study_file, trials
+    from studies.study import load
+    from studies.sweep import trials
 
     found: Dict[str, List[float]] = {}
-    planned = study_file.load(os.path.join(out, f'{STUDY}.yaml'))
+    planned = load(os.path.join(out, f'{STUDY}.yaml'))
     for trial in trials.trials_of(planned, os.path.join(out, STUDY)):
         evaluation = trials.last_evaluation(trial)
         if evaluation and evaluation.step == trial.config.train_steps:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -90,20 +90,14 @@ LOSS = Metric('training loss', '', '', 4)
 THROUGHPUT = Metric('training', 'images/s', 'images/s', 1)
 
 
-@dataclass(frozen=True)
-class TrainingPoint:
-    """The training summaries of a step.
+class TrainingPoint(NamedTuple):
+    """The training summaries of a step: the loss, including weight decay, and the throughput since the point before.
 
-    Attributes:
-      step: the global step.
-      loss: training loss, including weight decay.
-      learning_rate: the learning rate; None if the summaries lack it (--skip_host_call).
-      images_per_second: throughput since the previous point; None for the first point of a session.
+    The throughput is None for the first point of a session.
     """
 
     step: int
     loss: float
-    learning_rate: Optional[float] = None
     images_per_second: Optional[float] = None
 
 
@@ -326,14 +320,8 @@ def _environment(started: List[Start]) -> Dict[str, str]:
     return {name: 'unknown' if value in (None, '') else str(value) for name, value in values.items()}
 
 
-class _Scalar(NamedTuple):
-    """A scalar in an event file, and the session of training that wrote it."""
-
-    time: float
-    step: int
-    tag: str
-    value: float
-    session: Tuple[str, int]
+# Event files: host call and Estimator write one each, named after the second in which they were opened.
+_EVENT_FILE = re.compile(r'events\.out\.tfevents\.\d+\..*')
 
 
 def _training(model_dir: str, batch_size: Optional[int]) -> Tuple[TrainingPoint, ...]:
@@ -341,28 +329,22 @@ def _training(model_dir: str, batch_size: Optional[int]) -> Tuple[TrainingPoint,
 
     A session that resumes from a checkpoint repeats the steps after it; its points replace those of the session before.
     """
-    kept: Dict[str, List[_Scalar]] = {'loss': [], 'learning_rate': []}
-    for scalar in _scalars(model_dir):
-        points = kept[scalar.tag]
-        while points and points[-1].step >= scalar.step:
-            points.pop()
-        points.append(scalar)
-    rates = {scalar.step: scalar.value for scalar in kept['learning_rate']}
-    found = [TrainingPoint(point.step, point.value, rates.get(point.step)) for point in kept['loss']]
-    for index, (old, new) in enumerate(zip(kept['loss'], kept['loss'][1:]), start=1):
-        if batch_size and old.session == new.session and new.time > old.time:
-            images = (new.step - old.step) * batch_size
-            found[index] = dataclasses.replace(found[index], images_per_second=images / (new.time - old.time))
+    kept: List[Tuple[float, int, float, Tuple[str, int]]] = []
+    for point in sorted(_losses(model_dir)):
+        while kept and kept[-1][1] >= point[1]:
+            kept.pop()
+        kept.append(point)
+    found = []
+    for before, (time, step, loss, session) in zip([None, *kept], kept):
+        rate = None
+        if batch_size and before and before[3] == session and time > before[0]:
+            rate = (step - before[1]) * batch_size / (time - before[0])
+        found.append(TrainingPoint(step, loss, rate))
     return tuple(found)
 
 
-# Event files: host call and Estimator write one each, named after the second in which they were opened.
-_EVENT_FILE = re.compile(r'events\.out\.tfevents\.\d+\..*')
-
-
-def _scalars(model_dir: str) -> List[_Scalar]:
-    """The losses and learning rates in a folder's event files, in the order of their time."""
-    scalars: List[_Scalar] = []
+def _losses(model_dir: str) -> Iterator[Tuple[float, int, float, Tuple[str, int]]]:
+    """Time, step, value and session of each loss in a folder's event files."""
     for name in filter(_EVENT_FILE.fullmatch, remote.names_in(model_dir) or ()):
         session = 0
         # A file ends with a partial event while it is being written, or if its writer was killed.
@@ -371,12 +353,11 @@ def _scalars(model_dir: str) -> List[_Scalar]:
                 # A file may hold several sessions; each begins with this event.
                 session += event.session_log.status == tf.SessionLog.START
                 for value in event.summary.value:
-                    if value.tag in ('loss', 'learning_rate'):
+                    if value.tag == 'loss':
                         # Summaries of version 1 hold numbers, those of version 2 tensors.
                         is_tensor = value.HasField('tensor')
                         number = float(tf.make_ndarray(value.tensor)) if is_tensor else value.simple_value
-                        scalars.append(_Scalar(event.wall_time, event.step, value.tag, number, (name, session)))
-    return sorted(scalars)
+                        yield event.wall_time, event.step, number, (name, session)
 
 
 def compare(model_dirs: Sequence[str]) -> Comparison:
@@ -394,7 +375,8 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
     of_path: Dict[str, str] = {}
     for model_dir in model_dirs:
         # A run must not count twice: the spread would be too small.
-        of_path.setdefault(_real_path(model_dir), model_dir.rstrip('/') or '/')
+        path = model_dir.rstrip('/') if remote.is_remote(model_dir) else os.path.realpath(model_dir)
+        of_path.setdefault(path, model_dir.rstrip('/') or '/')
     folders = [*of_path.values()]
     problems = [problem for problem in map(_problem_of, folders) if problem]
     if problems:
@@ -404,14 +386,15 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
 
 
 def cases_of(runs: Sequence[Run]) -> List[Case]:
-    """Groups runs that differ only in their seeds, in their given order.
+    """Groups runs with a configuration that differ only in their seeds, in their given order.
 
     Cases are named after the settings in which they differ, or after their folders if those names would be too long.
-
-    Args:
-      runs: runs that have a configuration.
     """
-    settings = [_settings(run.config) for run in runs if run.config]
+    settings = [
+        {name: str(value) for name, value in dataclasses.asdict(run.config).items() if name not in _NOT_COMPARED}
+        for run in runs
+        if run.config
+    ]
     differing = [name for name in settings[0] if len({each[name] for each in settings}) > 1] if settings else []
     grouped: Dict[Tuple[str, ...], List[Run]] = {}
     for run, of_run in zip(runs, settings):
@@ -445,15 +428,6 @@ def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
 def _common_parts(paths: Sequence[Sequence[str]]) -> List[str]:
     """The leading parts that all paths share."""
     return [parts[0] for parts in itertools.takewhile(lambda parts: len({*parts}) == 1, zip(*paths))]
-
-
-def _settings(config: Config) -> Dict[str, str]:
-    """The settings that decide the case of a run, as written on a command line."""
-    return {name: str(value) for name, value in dataclasses.asdict(config).items() if name not in _NOT_COMPARED}
-
-
-def _real_path(folder: str) -> str:
-    return folder.rstrip('/') if remote.is_remote(folder) else os.path.realpath(folder)
 
 
 def _problem_of(folder: str) -> str:

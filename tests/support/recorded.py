@@ -40,7 +40,7 @@ def run(
 ) -> Run:
     """A run of a report, with an evaluation every 100 steps, and a loss every 10 steps at 101, 102, … images/s."""
     points = [
-        TrainingPoint(10 * index, loss, 0.1, 100.0 + index if index else None)
+        TrainingPoint(10 * index, loss, 100.0 + index if index else None)
         for index, loss in enumerate(losses if losses is not None else [3 - 0.05 * index for index in range(30)])
     ]
     values: Mapping[str, Any] = {

@@ -123,7 +123,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
         assert mistake['probability_of_label'] == pytest.approx(row[label], rel=1e-5)
 
     page = read_page(os.path.join(folder, 'report.html'))
-    assert len(page.images) == 4 + 20
+    assert len(page.images) == 2 + 20
     printed = out.splitlines()
     assert printed[0].split() == ['top-1', f'{evaluation.top_1:.2%}']
     assert f'{evaluation.top_1:.2%}' in page.text

@@ -9,7 +9,7 @@ from typing import Any, Iterator, List
 import pytest
 from PIL import Image
 
-from inception_v3.commands.predict.contact_sheet import ContactSheet
+from inception_v3.commands.predict.prediction import ContactSheet, Prediction, ScoredClass
 from tests.support.browser import Browser, browser
 
 pytestmark = pytest.mark.program
@@ -36,8 +36,9 @@ def write(path: pathlib.Path, images: Any) -> str:
     with ContactSheet(str(path), 'model.ckpt-5: run /runs/a, top-1 98.61 %', ['background', 'cat', 'dog']) as sheet:
         for name, predicted, confidence in images:
             other = 'dog' if predicted == 'cat' else 'cat'
-            sheet.add(name, encoded.getvalue(), [(predicted, confidence), (other, 1 - confidence)])
-        sheet.add('missing.jpg', b'', [], 'no such file or folder')
+            likeliest = ScoredClass(1, predicted, confidence), ScoredClass(2, other, 1 - confidence)
+            sheet.add(Prediction(name, likeliest, encoded.getvalue()))
+        sheet.add(Prediction('missing.jpg', problem='no such file or folder'))
         sheet.finish()
     return str(path)
 

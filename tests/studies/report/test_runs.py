@@ -46,8 +46,6 @@ def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any
     assert [point.step for point in run.training] == [0, 1, 2]
     for point in run.training:
         assert point.loss == written['loss', point.step][0]
-        assert run.config is not None
-        assert point.learning_rate == pytest.approx(learning_rate(point.step, run.config), rel=1e-6)
     assert run.training[0].images_per_second is None
     seconds = written['loss', 2][1] - written['loss', 1][1]
     assert run.training[2].images_per_second == pytest.approx(32 / seconds)
@@ -132,7 +130,7 @@ def test_throughput__is_the_median_of_a_run() -> None:
     case = recorded.case('sgd', [0.5])
     assert case.throughputs == {1: 115}
     (run,) = case.runs
-    slow = dataclasses.replace(run.training[-1], images_per_second=1.0)
+    slow = run.training[-1]._replace(images_per_second=1.0)
     run = dataclasses.replace(run, training=(*run.training[:-1], slow))
     assert dataclasses.replace(case, runs=(run,)).throughputs == {1: 114}
 
