@@ -20,15 +20,9 @@ _CHARACTER = 0.6022 * _NAME['size'] / 72  # The width of a character of a name, 
 
 
 class Line(NamedTuple):
-    """The values of a case or of a run: by step, or one value at step 0 in a panel of rows.
+    """The values of a case or of a run and their descriptions: by step, or one value at step 0 in a panel of rows.
 
-    Attributes:
-      name: name of the case or the run.
-      values: the values.
-      texts: descriptions of the values.
-      steps: the steps.
-      lows: the lower ends of its band or its bar; NaN without one.
-      highs: the upper ends.
+    `lows` and `highs` are the ends of its band or its bar; NaN without one.
     """
 
     name: str
@@ -40,20 +34,14 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A panel: a line for each case, with those of its runs if there are several.
-
-    Attributes:
-      title: the title.
-      axis: label of the axis of the values.
-      cases: the lines.
-      by_step: whether values are drawn by step; else each case has a row with one value.
-      metric: name of the metric whose differences the panel shows; empty if it shows no differences.
-    """
+    """A panel: a line for each case, with those of its runs if there are several; `axis` is the label of the values."""
 
     title: str
     axis: str
     cases: Sequence[Tuple[Line, Sequence[Line]]]
+    # Whether values are drawn by step; else each case has a row with one value.
     by_step: bool = False
+    # The metric whose differences the panel shows, if it does.
     metric: str = ''
 
 
@@ -225,7 +213,6 @@ def _draw_lines(axes: Any, panel: Panel, comparison: Comparison, is_schedule: bo
     axes.set_ylabel(panel.axis)
     axes.set_xlabel('epoch' if comparison.by_epoch else 'step')
     axes.set_xlim(left=0)
-    _note_if_empty(axes, panel)
 
 
 def _draw_rows(axes: Any, panel: Panel, comparison: Comparison) -> None:
@@ -244,12 +231,6 @@ def _draw_rows(axes: Any, panel: Panel, comparison: Comparison) -> None:
     axes.set_yticklabels(_names(comparison), **_NAME)
     axes.set_title(panel.title)
     axes.set_xlabel(panel.axis)
-    _note_if_empty(axes, panel)
-
-
-def _note_if_empty(axes: Any, panel: Panel) -> None:
-    if not np.isfinite([value for line, _ in panel.cases for value in line.values]).any():
-        axes.text(0.5, 0.5, 'no data yet', transform=axes.transAxes, ha='center', va='center', color=FAINT)
 
 
 def _names(comparison: Comparison) -> List[str]:

@@ -32,11 +32,8 @@ _ROW, _NAME_LINE, _BY_STEP, _BETWEEN = 48, 13, 300, 90
 def write(out: str, comparison: Comparison) -> None:
     """Writes the page, the Markdown file and its pictures, and replaces those of an earlier report.
 
-    Runs that have not started, are still running or have failed are included, with their state.
-
-    Args:
-      out: the folder, created if missing; it may be at gs:// or s3://.
-      comparison: the runs to report.
+    Runs that have not started, are still running or have failed are included, with their state. The folder `out` is
+    created if missing; it may be at gs:// or s3://.
 
     Raises:
       RemoteError: a remote folder cannot be written to.

@@ -35,16 +35,7 @@ _NO_VALUE = '–'
 
 @dataclass(frozen=True)
 class Metric:
-    """A quantity of a run, and the format of its values.
-
-    Attributes:
-      label: its name.
-      unit: the unit of its values; may be empty.
-      difference_unit: the unit of differences.
-      decimals: decimals of its values.
-      scale: factor from recorded values to those of the report.
-      is_better_lower: whether lower values are better.
-    """
+    """A quantity of a run, and the format of its values; `scale` is the factor from recorded values to these."""
 
     label: str
     unit: str
@@ -103,29 +94,24 @@ class TrainingPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as recorded in its model_dir.
-
-    Attributes:
-      name: name in the report.
-      model_dir: the folder.
-      command: command line of the last start of training; before the first start the planned one, or None.
-      seed: seed in the configuration; None if there is none.
-      config: configuration of the last start of training; None before the first start, or if it is damaged.
-      evaluations: the last evaluation of each step, in order; without those with other settings than the training's.
-      training: points of the training summaries, in the order of the steps.
-      environment: versions, revision, host and data set, by name.
-      failure: reason of a failure; None if the run has not failed.
-    """
+    """A run, as recorded in its model_dir."""
 
     name: str
-    model_dir: str
+    # Of the last start of training; before the first one the planned command, and no configuration.
     command: Optional[str]
-    seed: Optional[int]
     config: Optional[Config]
+    # The last evaluation of each step, in order; without those with other settings than the training's.
     evaluations: Tuple[Evaluation, ...]
     training: Tuple[TrainingPoint, ...]
+    # Versions, revision, host and data set, by name.
     environment: Mapping[str, str]
+    # The reason, if the run has failed.
     failure: Optional[str] = None
+
+    @property
+    def seed(self) -> Optional[int]:
+        """The seed; None if there is none, or before the first start."""
+        return self.config.seed if self.config else None
 
     @property
     def is_finished(self) -> bool:
@@ -162,13 +148,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Case:
-    """Runs that differ only in their seeds.
-
-    Attributes:
-      name: unique in a comparison.
-      settings: the flags that distinguish this case, as written on a command line.
-      runs: one run per seed, including those that have not started.
-    """
+    """Runs that differ only in their seeds, and the flags that distinguish them, as written on a command line."""
 
     name: str
     settings: Mapping[str, str]
@@ -232,20 +212,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The content of a report.
-
-    Attributes:
-      title: the title.
-      question: the question that the comparison answers; may be empty.
-      cases: the cases, in the order of the report.
-      notes: further facts, such as the cost: a sentence each.
-      report: the metrics to report, the most important first: keys of `METRICS`.
-    """
+    """The content of a report: its question may be empty; notes are further facts, such as the cost."""
 
     title: str
     question: str
     cases: Tuple[Case, ...]
     notes: Tuple[str, ...] = ()
+    # Keys of `METRICS`, the most important first.
     report: Tuple[str, ...] = tuple(METRICS)
 
     @property
@@ -267,21 +240,12 @@ class Comparison:
 
 
 def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: Optional[str] = None) -> Run:
-    """Reads a run, which may not have started or may still be running.
-
-    Args:
-      model_dir: its folder, which may be at gs:// or s3://, and may not exist yet.
-      name: name in the report.
-      failure: the reason of a failure, if the run failed.
-      planned: the command line that will start it, if known.
-    """
+    """Reads a run, which may not have started, with its name in the report, and the command that will start it."""
     config = recorded_config(model_dir)
     started = starts.read(model_dir)
     return Run(
         name=name,
-        model_dir=model_dir,
         command=_command_line(started[-1]) if started else planned,
-        seed=config.seed if config else None,
         config=config,
         evaluations=tuple(read_unchanged(model_dir)),
         training=_training(model_dir, config.train_batch_size if config else None),

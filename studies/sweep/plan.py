@@ -25,15 +25,7 @@ _MOST_NAMES = 12
 
 
 class Plan(NamedTuple):
-    """The trials to run.
-
-    Attributes:
-      file: path of the study file.
-      study: the study, or a small version of it.
-      out: the sweep's folder.
-      all_trials: all trials of the study.
-      selected: the trials that this command runs or lists.
-    """
+    """A study or a small version of it, the sweep's folder, its trials, and those that this command runs or lists."""
 
     file: str
     study: Study
@@ -50,15 +42,7 @@ def make(
     limit: Optional[int] = None,
     flags_of_trials: Sequence[str] = (),
 ) -> Plan:
-    """Makes a plan.
-
-    Args:
-      file: path of the study file, or the name of a shipped study.
-      out: the sweep's folder; None: that of the study's name.
-      version: the study's small version to run; None: the study itself.
-      pattern: selects trials by their names.
-      limit: selects the first trials that are not done.
-      flags_of_trials: words of a command line: flags of the program for every trial.
+    """Makes a plan from the command line of a sweep, whose words after `--` are the flags of all trials.
 
     Raises:
       StudyError: the study, its flags or the pattern are not valid.
@@ -85,11 +69,7 @@ def make(
 
 
 def lock(folder: int, out: str) -> None:
-    """Locks the sweep's folder, given by a file descriptor, against other sweeps, until the descriptor is closed.
-
-    Raises:
-      StudyError: another sweep holds the lock.
-    """
+    """Locks the sweep's folder, given by a file descriptor, against other sweeps, until the descriptor is closed."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -137,11 +117,7 @@ def check(plan: Plan) -> None:
 
 
 def check_tpus(waiting: Sequence[Trial], slots: int) -> None:
-    """Refuses trials that would use one TPU at the same time, with a number of trials at a time.
-
-    Raises:
-      StudyError: two trials share a TPU.
-    """
+    """Refuses trials that would use one TPU at the same time, with a number of trials at a time."""
     tpus = [t.config.tpu or t.config.master for t in waiting if t.config.use_tpu and not t.config.is_emulated]
     shared = next((tpu for tpu in tpus if tpus.count(tpu) > 1), None)
     if shared and slots > 1:

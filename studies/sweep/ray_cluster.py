@@ -34,13 +34,9 @@ class ClusterError(StudyError, RetryableError):
 
 @contextlib.contextmanager
 def cluster(address: str, workers: int, program: Sequence[str], out: str) -> Iterator[Place]:
-    """Connects to a Ray cluster.
+    """Connects to the Ray cluster at HOST:PORT, or `auto`; the sweep's folder `out` holds `study.json` already.
 
-    Args:
-      address: the cluster's HOST:PORT, or `auto`.
-      workers: trials at a time on the smallest node; larger nodes run more, in proportion to their cores.
-      program: the command before a trial's arguments; the word `python` means the node's interpreter.
-      out: the sweep's folder; it holds `study.json` already.
+    `workers` trials run at a time on the smallest node; larger nodes run more, in proportion to their cores.
 
     Raises:
       ClusterError: the cluster or one of its nodes does not answer.

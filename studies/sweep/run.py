@@ -37,12 +37,8 @@ def run(
 ) -> int:
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
-    Args:
-      planned: the plan.
-      workers: trials at a time, on this machine or on the smallest node of a cluster.
-      program: the program whose command lines the trials are.
-      ray: the address of a Ray cluster; None: this machine.
-      sweeps: folders of other sweeps, whose finished trials with the same flags and seed are copied.
+    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`.
+    Finished trials with the same flags and seed are copied from other `sweeps`.
 
     Raises:
       StudyError: the plan cannot be carried out.

@@ -47,6 +47,7 @@ digits:
 
 
 ALL = 'from studies.study import *\n'
+UNSAFE = {'gs-b-a-b': 'gs://b/a b', '..-c': '../c'}
 
 
 def written(folder: pathlib.Path, name: str, text: str) -> str:
@@ -61,18 +62,17 @@ def written(folder: pathlib.Path, name: str, text: str) -> str:
         (
             [grid(optimizer=['sgd', 'RMS'], learning_rate=[0.1, 1])],
             {
-                'optimizer=sgd,learning_rate=0.1': {'optimizer': 'sgd', 'learning_rate': 0.1},
-                'optimizer=sgd,learning_rate=1': {'optimizer': 'sgd', 'learning_rate': 1},
-                'optimizer=RMS,learning_rate=0.1': {'optimizer': 'RMS', 'learning_rate': 0.1},
-                'optimizer=RMS,learning_rate=1': {'optimizer': 'RMS', 'learning_rate': 1},
+                f'optimizer={name},learning_rate={rate}': {'optimizer': name, 'learning_rate': rate}
+                for name in ('sgd', 'RMS')
+                for rate in (0.1, 1)
             },
         ),
         # A flag that does not differ names no case.
         (
-            [zipped(train_batch_size=[8, 16], train_steps=[20, 10], optimizer=['sgd', 'sgd'])],
+            [zipped(train_batch_size=[8, 16], optimizer=['sgd', 'sgd'], width=[80, 90])],
             {
-                'train_batch_size=8,train_steps=20': {'train_batch_size': 8, 'train_steps': 20, 'optimizer': 'sgd'},
-                'train_batch_size=16,train_steps=10': {'train_batch_size': 16, 'train_steps': 10, 'optimizer': 'sgd'},
+                f'train_batch_size={size},width={width}': {'train_batch_size': size, 'optimizer': 'sgd', 'width': width}
+                for size, width in ((8, 80), (16, 90))
             },
         ),
         (
@@ -86,10 +86,7 @@ def written(folder: pathlib.Path, name: str, text: str) -> str:
         ),
         ([], {'default': {}}),
         # Names are valid for folders.
-        (
-            [grid(data_dir=['gs://b/a b', '../c'])],
-            {'data_dir=gs-b-a-b': {'data_dir': 'gs://b/a b'}, 'data_dir=..-c': {'data_dir': '../c'}},
-        ),
+        ([grid(data_dir=['gs://b/a b', '../c'])], {f'data_dir={n}': {'data_dir': d} for n, d in UNSAFE.items()}),
     ],
 )
 def test_axes__are_multiplied_to_cases(axes: List[Axis], expected: Dict[str, Any]) -> None:

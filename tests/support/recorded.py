@@ -1,5 +1,6 @@
 """Runs without training: their files, written by the program's own functions, and their values in a report."""
 
+import dataclasses
 import os
 from typing import Any, Mapping, Optional, Sequence
 
@@ -45,10 +46,8 @@ def run(
     ]
     values: Mapping[str, Any] = {
         'name': name,
-        'model_dir': f'/runs/{name}',
         'command': f'python -m inception_v3.main --model_dir=/runs/{name} --seed={seed}',
-        'seed': seed,
-        'config': config,
+        'config': dataclasses.replace(config, seed=seed),
         'evaluations': tuple(evaluation(100 * index, value) for index, value in enumerate(top_1, start=1)),
         'training': tuple(points),
         'environment': {'tensorflow': '1.15.5', 'directory': '/work'},

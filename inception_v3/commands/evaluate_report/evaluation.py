@@ -36,16 +36,7 @@ BATCH_AT_MOST = 64
 
 
 def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[str, float], ErrorAnalysis]:
-    """Evaluates a checkpoint as the run does, and analyses its errors.
-
-    Args:
-      model: the checkpoint, with the configuration of the evaluation.
-      mistakes: number of worst mistakes to keep.
-      screen: shows the progress.
-
-    Returns:
-      The values of `metrics.evaluation_metrics`, and the analysis.
-    """
+    """Evaluates a checkpoint as the run does; returns the values of `metrics.evaluation_metrics`, and the analysis."""
     config = model.config
     analysis = ErrorAnalysis(config.num_classes, mistakes)
     batches = -(-config.eval_images // config.eval_batch_size)

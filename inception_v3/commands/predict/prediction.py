@@ -52,14 +52,7 @@ class ScoredClass(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The result for one image file.
-
-    Attributes:
-      path: path of the file.
-      likeliest: the most probable classes, most probable first; empty if the image could not be classified.
-      thumbnail: a JPEG file; empty if none was requested.
-      problem: the reason why the image could not be classified; empty if it was.
-    """
+    """The result for one image file: its most probable classes in order and a JPEG file, or else the problem."""
 
     path: str
     likeliest: Tuple[ScoredClass, ...] = ()
@@ -80,13 +73,6 @@ def predict(
     """Classifies image files, in their order.
 
     Threads, one per core, read and prepare files while the network runs. At most three batches are in memory.
-
-    Args:
-      model: the classifier.
-      found: the files.
-      top: number of most probable classes to return.
-      batch_size: images per batch.
-      thumbnails: makes the thumbnails; None for no thumbnails.
     """
     intake = Intake()
 
@@ -147,14 +133,8 @@ def lines_of(prediction: Prediction) -> List[str]:
 class ContactSheet:
     """Context manager that writes a page while images are classified, then completes it and moves it to its path.
 
-    Args:
-      path: path of the page.
-      classifier: name of the classifier.
-      class_names: the names of its classes; an image in a folder of such a name is marked if it is
-        classified otherwise.
-
-    Raises:
-      ConfigError: the page cannot be written.
+    An image in a folder named like a class is marked if it is classified otherwise. Raises ConfigError if the page
+    cannot be written.
     """
 
     def __init__(self, path: str, classifier: str, class_names: Sequence[str]):

@@ -106,7 +106,7 @@ def test_training__resumed_session_replaces_repeated_steps(tmp_path: Any) -> Non
 
 
 def not_started(name: str) -> Run:
-    return Run(name, f'/runs/{name}', None, None, None, (), (), {})
+    return Run(name, None, None, (), (), {})
 
 
 def test_finals__are_of_the_finished_runs() -> None:
