@@ -41,6 +41,8 @@ class Panel(NamedTuple):
     cases: Sequence[Tuple[Line, Sequence[Line]]]
     # Whether values are drawn by step; else each case has a row with one value.
     by_step: bool = False
+    # Whether the axis of the values begins at zero.
+    from_zero: bool = False
     # The metric whose differences the panel shows, if it does.
     metric: str = ''
 
@@ -55,7 +57,7 @@ def finals(comparison: Comparison, name: str) -> Panel:
 def throughput(comparison: Comparison) -> Panel:
     """The images per second of the training."""
     rows = [_row(case, case.throughputs, THROUGHPUT) for case in comparison.cases]
-    return Panel('Training: images/s', THROUGHPUT.heading, rows)
+    return Panel('Training: images/s', THROUGHPUT.heading, rows, from_zero=True)
 
 
 def _row(case: Case, values: Mapping[object, float], metric: Metric) -> Tuple[Line, Sequence[Line]]:
@@ -117,7 +119,7 @@ def schedule(comparison: Comparison) -> Panel:
         rates = case.schedule
         texts = [f'learning rate {rate:.4g} from here on' for rate in rates.values()]
         lines.append((_placed(case, Line(case.name, [*rates.values()], texts, [*rates])), ()))
-    return Panel('Learning rate', 'learning rate', lines, True)
+    return Panel('Learning rate', 'learning rate', lines, by_step=True, from_zero=True)
 
 
 def _placed(case: Case, line: Line) -> Line:
@@ -138,64 +140,55 @@ def broken(name: str) -> List[str]:
     return textwrap.wrap(name, _LINE, drop_whitespace=False, replace_whitespace=False) or ['']
 
 
-def _picture_of_finals(comparison: Comparison) -> Figure:
-    """The most important metric of each case at the last step, and its difference from the first case."""
+def _panels_of_finals(comparison: Comparison) -> List[Panel]:
     name = next(iter(comparison.metrics))
-    figure, (left, right) = _panels(1, 1.1 + _height_of_rows(comparison))
-    _draw_rows(left, finals(comparison, name), comparison)
-    _draw_rows(right, differences(comparison, name), comparison)
-    right.set_yticklabels([])
-    return figure
+    return [finals(comparison, name), differences(comparison, name)]
 
 
-def _picture_of_curves(comparison: Comparison) -> Figure:
-    """Evaluation metrics and training loss by step, or by epoch if batch sizes differ."""
-    panels = curves(comparison)
-    rows = -(-len(panels) // 2)
-    figure, all_axes = _panels(rows, 3.3 * rows)
-    for axes, panel in zip(all_axes, panels):
-        _draw_lines(axes, panel, comparison)
-    for axes in all_axes[len(panels) :]:
-        axes.set_visible(False)
-    _draw_legend(figure, comparison)
-    return figure
-
-
-def _picture_of_schedule(comparison: Comparison) -> Figure:
-    """The learning rate by step, and the images per second of the training."""
-    figure, (left, right) = _panels(1, max(3.3, 1.1 + _height_of_rows(comparison)))
-    _draw_lines(left, schedule(comparison), comparison, is_schedule=True)
-    left.set_ylim(bottom=0)
-    _draw_rows(right, throughput(comparison), comparison)
-    right.set_xlim(0, 1.04 * right.get_xlim()[1])
-    right.set_yticklabels([])
-    _draw_legend(figure, comparison)
-    return figure
-
-
-# By the names of their files: the text in place of the picture, and the function that draws it.
-PICTURES: Dict[str, Tuple[str, Callable[[Comparison], Figure]]] = {
-    'finals.png': ('results at the last step, and differences between cases', _picture_of_finals),
-    'curves.png': ('learning curves', _picture_of_curves),
-    'schedule.png': ('learning rate by step, and images per second', _picture_of_schedule),
+# By the names of their files: the text in place of the picture, and its panels.
+PICTURES: Dict[str, Tuple[str, Callable[[Comparison], List[Panel]]]] = {
+    'finals.png': ('results at the last step, and differences between cases', _panels_of_finals),
+    'curves.png': ('learning curves', curves),
+    'schedule.png': (
+        'learning rate by step, and images per second',
+        lambda comparison: [schedule(comparison), throughput(comparison)],
+    ),
 }
 
 
 def pictures(comparison: Comparison) -> Dict[str, bytes]:
     """The contents of the PNG files, by name."""
-    return {name: png(draw(comparison), bbox_inches='tight') for name, (_, draw) in PICTURES.items()}
+    return {
+        name: png(draw(comparison, panels(comparison)), bbox_inches='tight') for name, (_, panels) in PICTURES.items()
+    }
 
 
-def _panels(rows: int, height: float) -> Tuple[Figure, List[Any]]:
+def draw(comparison: Comparison, panels: Sequence[Panel]) -> Figure:
+    """Draws panels in two columns; a legend names the cases of curves, which are by epoch if batch sizes differ."""
+    has_curves, rows = any(panel.by_step for panel in panels), -(-len(panels) // 2)
+    names = ['\n'.join(broken(case.name)) for case in comparison.cases]
+    lines = max((name.count('\n') for name in names), default=0)
+    of_rows = 1.1 + (_ROW + _NAME_LINE * lines) * max(len(names), 2)
+    height = rows * max(3.3 if panel.by_step else of_rows for panel in panels)
     figure = Figure(figsize=(_WIDTH, height), dpi=130, facecolor='white', constrained_layout=True)
-    all_axes = [*figure.subplots(rows, 2, squeeze=False).ravel()]
-    for axes in all_axes:
+    all_axes = figure.subplots(rows, 2, squeeze=False).ravel()
+    for place, axes in enumerate(all_axes):
+        axes.set_visible(place < len(panels))
+    for axes, panel in zip(all_axes, panels):
         lay_out(axes)
-        axes.title.set_fontsize(11)
-    return figure, all_axes
+        axes.set_title(panel.title, size=11)
+        if panel.by_step:
+            _draw_lines(axes, panel, comparison)
+        else:
+            _draw_rows(axes, panel)
+            # matplotlib would read text between dollar signs as a formula.
+            axes.set_yticklabels([name.replace('$', r'\$') for name in names] if axes is all_axes[0] else [], **_NAME)
+    if has_curves:
+        _draw_legend(figure, names)
+    return figure
 
 
-def _draw_lines(axes: Any, panel: Panel, comparison: Comparison, is_schedule: bool = False) -> None:
+def _draw_lines(axes: Any, panel: Panel, comparison: Comparison) -> None:
     for index, (line, runs) in enumerate(panel.cases):
         sign, epoch = sign_of(index), comparison.cases[index].steps_per_epoch
         length = 1 / epoch if comparison.by_epoch and epoch else 1
@@ -203,19 +196,19 @@ def _draw_lines(axes: Any, panel: Panel, comparison: Comparison, is_schedule: bo
             axes.plot(np.array(run.steps) * length, run.values, color=sign.light, alpha=0.4, linewidth=0.7)
         x = np.array(line.steps) * length
         style = {'color': sign.light, 'linestyle': dashes(sign), 'linewidth': 1.9}
-        if is_schedule:
+        if panel.from_zero:
             style.update(drawstyle='steps-post', linewidth=min(1.8 + 2.2 * schedule_width(panel, index), 10))
         elif len(x):
             axes.fill_between(x, line.lows, line.highs, color=sign.light, alpha=0.16, linewidth=0)
             style.update(marker=sign.matplotlib_mark, markersize=5, markevery=max(1, len(x) // 15))
         axes.plot(x, line.values, **style)
-    axes.set_title(panel.title)
-    axes.set_ylabel(panel.axis)
-    axes.set_xlabel('epoch' if comparison.by_epoch else 'step')
+    axes.set(ylabel=panel.axis, xlabel='epoch' if comparison.by_epoch else 'step')
     axes.set_xlim(left=0)
+    if panel.from_zero:
+        axes.set_ylim(bottom=0)
 
 
-def _draw_rows(axes: Any, panel: Panel, comparison: Comparison) -> None:
+def _draw_rows(axes: Any, panel: Panel) -> None:
     for row, (line, runs) in enumerate(panel.cases):
         sign, value = sign_of(row), line.values[0]
         # Of means, a mark without a bar is that of a single run; of differences, it has too few runs for an interval.
@@ -226,35 +219,23 @@ def _draw_rows(axes: Any, panel: Panel, comparison: Comparison) -> None:
         axes.plot([run.values[0] for run in runs], [row] * len(runs), markersize=6, **style, **hollow)
     if panel.metric:
         axes.axvline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
-    axes.set_ylim(max(len(panel.cases), 1) - 0.5, -0.5)
-    axes.set_yticks(range(len(panel.cases)))
-    axes.set_yticklabels(_names(comparison), **_NAME)
-    axes.set_title(panel.title)
-    axes.set_xlabel(panel.axis)
+    if panel.from_zero:
+        axes.set_xlim(0, 1.04 * axes.get_xlim()[1])
+    axes.set(ylim=(max(len(panel.cases), 1) - 0.5, -0.5), yticks=range(len(panel.cases)), xlabel=panel.axis)
 
 
-def _names(comparison: Comparison) -> List[str]:
-    # matplotlib would read text between dollar signs as a formula.
-    return ['\n'.join(broken(case.name)).replace('$', r'\$') for case in comparison.cases]
-
-
-def _height_of_rows(comparison: Comparison) -> float:
-    lines = max((name.count('\n') for name in _names(comparison)), default=0)
-    return (_ROW + _NAME_LINE * lines) * max(len(comparison.cases), 2)
-
-
-def _draw_legend(figure: Figure, comparison: Comparison) -> None:
+def _draw_legend(figure: Figure, names: Sequence[str]) -> None:
     """Draws the signs and names of the cases below a figure, which grows when it is written."""
-    signs = [sign_of(index) for index in range(len(comparison.cases))]
+    signs = [sign_of(index) for index in range(len(names))]
     handles = [
         Line2D([], [], color=sign.light, linestyle=dashes(sign), marker=sign.matplotlib_mark, markersize=5)
         for sign in signs
     ]
-    widest = max((len(line) for case in comparison.cases for line in broken(case.name)), default=0)
+    widest = max((len(line) for name in names for line in name.split('\n')), default=0)
     # The line beside a name and the gap to the next column take 0.9 inches.
     columns = max(1, min(len(signs), int(_WIDTH / (widest * _CHARACTER + 0.9))))
     place: Any = {'loc': 'upper center', 'bbox_to_anchor': (0.5, 0), 'ncol': columns, 'frameon': False}
     legend = figure.legend(handles, [''] * len(handles), handlelength=4, prop=_NAME, **place)
     # Set afterwards, because matplotlib drops labels that begin with an underscore.
-    for text, name in zip(legend.get_texts(), _names(comparison)):
-        text.set_text(name)
+    for text, name in zip(legend.get_texts(), names):
+        text.set_text(name.replace('$', r'\$'))

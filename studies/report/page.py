@@ -96,8 +96,7 @@ def chart(comparison: Comparison) -> Figure:
     for name in comparison.metrics:
         chosen = figures.differences(comparison, name)._replace(title='Difference from the chosen case')
         panels += [figures.finals(comparison, name), chosen]
-    schedule, throughput = figures.schedule(comparison), figures.throughput(comparison)
-    panels += [*figures.curves(comparison), schedule, throughput]
+    panels += [*figures.curves(comparison), figures.schedule(comparison), figures.throughput(comparison)]
     names = [_text(case.name) for case in comparison.cases]
     lines = max((name.count('<br>') for name in names), default=0)
     of_rows = max(len(names), 2) * (_ROW + _NAME_LINE * lines)
@@ -117,12 +116,13 @@ def chart(comparison: Comparison) -> Figure:
     annotations: List[Dict[str, Any]] = []
     for place, panel in enumerate(panels):
         cell = dict(zip(('row', 'col'), _cell(place)))
-        drawn.update_xaxes(title_text='step' if panel.by_step else panel.axis, **cell)
+        mode = 'tozero' if panel.from_zero else 'normal'
         if panel.by_step:
-            drawn.update_yaxes(title_text=panel.axis, **cell)
-            drawn.update_xaxes(rangemode='tozero', **cell)
+            drawn.update_xaxes(title_text='step', rangemode='tozero', **cell)
+            drawn.update_yaxes(title_text=panel.axis, rangemode=mode, **cell)
             _draw_lines(drawn, place, panel)
             continue
+        drawn.update_xaxes(title_text=panel.axis, rangemode=mode, **cell)
         drawn.update_yaxes(showticklabels=False, range=[len(names) - 0.5, -0.8], dtick=1, **cell)
         _draw_rows(drawn, place, panel)
         if panel.metric:
@@ -132,8 +132,6 @@ def chart(comparison: Comparison) -> Figure:
         where = {'x': 0, 'xref': f'{x} domain', 'xanchor': 'left', 'yref': y, 'yanchor': 'bottom', 'yshift': 8}
         style = {'showarrow': False, 'align': 'left', 'font': {'size': 10}}
         annotations += [{**where, **style, 'y': case, 'text': name} for case, name in enumerate(names)]
-    drawn.update_xaxes(rangemode='tozero', selector={'title.text': throughput.axis})
-    drawn.update_yaxes(rangemode='tozero', selector={'title.text': schedule.axis})
     menu = {'type': 'buttons', 'direction': 'right', 'y': 1 + 40 / height, 'yanchor': 'bottom', 'xanchor': 'left'}
     units = _units(drawn, comparison)
     if comparison.by_epoch:
@@ -185,7 +183,7 @@ def _references(drawn: Figure, comparison: Comparison) -> List[Dict[str, Any]]:
 def _draw_lines(drawn: Figure, place: int, panel: Panel) -> None:
     for case, (mean, runs) in enumerate(panel.cases):
         colour, style = sign_of(case).light, _line_style(case)
-        if panel.axis == 'learning rate':
+        if panel.from_zero:
             style['line'].update(shape='hv', width=min(2.5 + 3 * figures.schedule_width(panel, case), 14))
             style['mode'] = 'lines'
         thin = {'mode': 'lines', 'line': {'width': 1, 'color': colour}, 'opacity': 0.5}

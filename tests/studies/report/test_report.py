@@ -124,8 +124,8 @@ def test_environment__names_the_runs_that_differ() -> None:
 )
 def test_pictures__names_are_complete_and_do_not_overlap(names: List[str]) -> None:
     comparison = comparison_of(*[recorded.case(name, [0.5, 0.6]) for name in names])
-    for name, (_, draw) in figures.PICTURES.items():
-        figure = draw(comparison)
+    for name, (_, panels) in figures.PICTURES.items():
+        figure = figures.draw(comparison, panels(comparison))
         renderer = FigureCanvasAgg(figure).get_renderer()
         figure.draw(renderer)
         rows = figure.axes[0].get_yticklabels() if name == 'finals.png' else figure.legends[0].get_texts()
