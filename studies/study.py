@@ -149,13 +149,7 @@ def _named_after_flags(variants: List[Flags]) -> Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Small:
-    """A small version of a study, on the digits: minutes of a CPU for a trial.
-
-    Attributes:
-      flags: flags of every trial; they replace the study's.
-      axes: replace the study's axes; None: the same.
-      seeds: replace the study's seeds; None: the same.
-    """
+    """A small version of a study, on the digits: its flags replace the study's, and its axes and seeds if it has any."""
 
     flags: Flags = dataclasses.field(default_factory=dict)
     axes: Optional[Sequence[Axis]] = None

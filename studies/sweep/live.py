@@ -26,21 +26,14 @@ _COLOURS = {State.DONE: 'green', State.FAILED: 'bold red', State.RUNNING: 'cyan'
 
 
 class Progress:
-    """The progress of a trial, read from its folder.
-
-    Attributes:
-      trial: the trial.
-      state: its state.
-      line: the newest line of its log since it was started; empty before the first and after its end.
-      evaluation: the evaluation of its highest step with the training settings; None if there is none.
-      reason: why it failed or was stopped; else empty.
-      seconds: seconds since this sweep started it, or its duration.
-    """
+    """The progress of a trial, read from its folder."""
 
     def __init__(self, trial: Trial, state: State):
         self.trial, self.state = trial, state
+        # The newest line of its log since it was started, and the reason for a failure or a stop.
         self.line = self.reason = ''
         self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
+        # Seconds since this sweep started it, or its duration.
         self.seconds = self._started_at = 0.0
         self._log_read = 0
 
@@ -75,12 +68,7 @@ class Progress:
 
 
 class Display:
-    """Shows the progress of trials while it is open: of those that run or have failed, and at its end of all.
-
-    Args:
-      stream: the output; standard error for a program.
-      all_progress: the trials, in the order of the table.
-    """
+    """Shows the progress of trials while it is open: of those that run or have failed, and at its end of all."""
 
     def __init__(self, stream: TextIO, all_progress: Sequence[Progress]):
         self._all = all_progress

@@ -40,14 +40,11 @@ class RunningTrial(abc.ABC):
 
 
 class Place(NamedTuple):
-    """A place where trials run.
+    """A place where trials run."""
 
-    Attributes:
-      slots: returns the number of trials that can run at the same time now.
-      start: starts a trial. Raises OSError if its folder cannot be written to, or it cannot be started.
-    """
-
+    # The number of trials that can run at the same time now.
     slots: Callable[[], int]
+    # Raises OSError if the trial's folder cannot be written to, or it cannot be started.
     start: Callable[[Trial], RunningTrial]
 
 
@@ -64,11 +61,8 @@ class Process(RunningTrial):
     """A trial as a process of this machine.
 
     The process has a session of its own, so that Ctrl-C at a terminal does not reach it. The kernel kills it when the
-    thread that started it ends: a leftover process would block a resumed sweep.
-
-    Args:
-      trial: the trial.
-      program: the command before its arguments; the word `python` means this interpreter.
+    thread that started it ends: a leftover process would block a resumed sweep. The word `python` of the program means
+    this interpreter.
     """
 
     def __init__(self, trial: Trial, program: Sequence[str]):
