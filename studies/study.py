@@ -149,7 +149,7 @@ def _named_after_flags(variants: List[Flags]) -> Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Small:
-    """A small version of a study, on the digits: its flags replace the study's, and its axes and seeds if it has any."""
+    """A small version of a study, on the digits; its flags replace the study's, and so do axes and seeds if given."""
 
     flags: Flags = dataclasses.field(default_factory=dict)
     axes: Optional[Sequence[Axis]] = None
