@@ -37,7 +37,7 @@ EXTRAS = {
     # BMP, TIFF and WebP images in from-folder and predict.
     'images': ['pillow'],
     'benchmarks': [*MATPLOTLIB, 'rich', *SCIKIT_IMAGE],
-    # Sweeps and their reports: scipy for the bootstrap, pillow for thumbnails.
+    # Sweeps and their reports: scipy for the intervals, pillow for thumbnails.
     'studies': [
         *MATPLOTLIB,
         'pillow',

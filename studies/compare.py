@@ -33,14 +33,14 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
     extras.require('studies')
     # These need TensorFlow and the packages of the extra, which --help does not need.
     from inception_v3.run.files import check_writable
-    from studies.report import cases, files
+    from studies.report import page, runs
 
-    comparison = cases.compare(arguments.runs)
+    comparison = runs.compare(arguments.runs)
     check_writable('out', arguments.out)
-    files.write(arguments.out, comparison)
+    page.write(arguments.out, comparison)
     for case in comparison.cases:
         print(f'{case.name}: {", ".join(run.name for run in case.runs)}')
-    print(f'written: {files.PAGE_FILE}, {files.MARKDOWN_FILE} and its pictures, in {arguments.out}')
+    print(f'written: {page.PAGE_FILE}, {page.MARKDOWN_FILE} and its pictures, in {arguments.out}')
 
 
 if __name__ == '__main__':

@@ -168,10 +168,11 @@ def _sweep(out: str, name: str, content: Mapping[str, Any], workers: int) -> int
 
 def results(out: str, images: Sequence[int]) -> List[Row]:
     """Reads the results of the trials that are done."""
-    from studies.sweep import study_file, trials
+    from studies.study import load
+    from studies.sweep import trials
 
     found: Dict[str, List[float]] = {}
-    planned = study_file.load(os.path.join(out, f'{STUDY}.yaml'))
+    planned = load(os.path.join(out, f'{STUDY}.yaml'))
     for trial in trials.trials_of(planned, os.path.join(out, STUDY)):
         evaluation = trials.last_evaluation(trial)
         if evaluation and evaluation.step == trial.config.train_steps:
@@ -185,12 +186,10 @@ def table(rows: Sequence[Row]) -> str:
     from studies.report.runs import Metric
     from studies.report.sections import markdown_table
     from studies.report.statistics import summarize
-    from studies.report.tables import mean
 
-    metric = Metric('top-1', '%', 'points', 1, 1)
-
+    metric = Metric('top-1', '%', 'points', 1)
     head = ['images of each digit', *(way.replace('-', ' ') for way in rows[0].top_1)]
-    cells = [[str(row.images), *(mean(summarize(values), metric) for values in row.top_1.values())] for row in rows]
+    cells = [[str(row.images), *(metric.mean(summarize(values)) for values in row.top_1.values())] for row in rows]
     return markdown_table(head, cells, words=0)
 
 

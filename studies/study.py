@@ -33,14 +33,21 @@ zip: {train_batch_size: [1024, 4096], train_steps: [213000, 53250]}.
 
 import dataclasses
 import difflib
+import inspect
 import itertools
+import os
+import pathlib
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_type_hints
+import traceback
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_type_hints
+
+import yaml
 
 from console.errors import CommandError
 from console.messages import shown
 from inception_v3.config import Config, plain_type
 from inception_v3.presets import PRESETS
+from studies import shipped
 from studies.report.runs import METRICS
 
 Value = Union[bool, int, float, str]
@@ -142,13 +149,7 @@ def _named_after_flags(variants: List[Flags]) -> Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Small:
-    """A small version of a study, on the digits: minutes of a CPU for a trial.
-
-    Attributes:
-      flags: flags of every trial; they replace the study's.
-      axes: replace the study's axes; None: the same.
-      seeds: replace the study's seeds; None: the same.
-    """
+    """A small version of a study, on the digits; its flags replace the study's, and so do axes and seeds if given."""
 
     flags: Flags = dataclasses.field(default_factory=dict)
     axes: Optional[Sequence[Axis]] = None
@@ -156,15 +157,10 @@ class Small:
 
 
 class Case(NamedTuple):
-    """A setting under study, whose trials differ in the seed only.
-
-    Attributes:
-      name: unique in its study, and valid as the name of a folder.
-      settings: the flags that distinguish this case from the others.
-      flags: all flags of the case, including those of the study.
-    """
+    """A setting under study, whose trials differ in the seed only; its name is unique, and valid for a folder."""
 
     name: str
+    # The flags that distinguish this case from the others, and all of its flags, including those of the study.
     settings: Flags
     flags: Flags
 
@@ -204,14 +200,18 @@ class Study:
         if not isinstance(self.preset, str) or self.preset not in PRESETS:
             raise StudyError(f'preset: {shown(self.preset)}: must be one of {", ".join(sorted(PRESETS))}.')
         _check_flags('flags', self.flags)
-        if not is_list_of(Axis, self.axes):
+        if not _is_list_of(Axis, self.axes):
             raise StudyError('axes: must be a list of grid(…), zipped(…) and cases(…).')
-        _check_seeds(self.seeds)
-        if not is_list_of(str, self.report) or not self.report or set(self.report) - set(METRICS):
+        seeds = self.seeds if isinstance(self.seeds, (list, tuple)) else [self.seeds]
+        are_valid = all(type(seed) is int and seed >= 0 for seed in seeds) and len({*seeds}) == len(seeds) > 0
+        if not are_valid or self.seeds == 0:
+            allowed = 'a number of seeds, at least 1, or a list of distinct seeds'
+            raise StudyError(f'seeds: must be {allowed}; it is {shown(self.seeds)}.')
+        if not _is_list_of(str, self.report) or not self.report or set(self.report) - set(METRICS):
             raise StudyError(f'report: must be a list of {", ".join(METRICS)}; it is {shown(self.report)}.')
         if len({*self.report}) < len(self.report):
             raise StudyError(f'report: {shown(self.report)}: lists a metric twice.')
-        if self.step_ms is not None and not (_is_number(self.step_ms) and self.step_ms > 0):
+        if self.step_ms is not None and not (type(self.step_ms) in (int, float) and self.step_ms > 0):
             raise StudyError(f'step_ms: must be milliseconds, above 0; it is {shown(self.step_ms)}.')
         if not isinstance(self.question, str) or not isinstance(self.name, str):
             raise StudyError('question and name: must be strings.')
@@ -277,18 +277,96 @@ class Study:
         return list(found.values())
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def is_list_of(kind: type, values: Any) -> bool:
-    """Whether a value is a list or tuple with elements of one type only."""
+def _is_list_of(kind: type, values: Any) -> bool:
     return isinstance(values, (list, tuple)) and all(isinstance(value, kind) for value in values)
 
 
-def _check_seeds(seeds: Any) -> None:
-    listed = seeds if isinstance(seeds, (list, tuple)) else [seeds]
-    is_valid = all(type(seed) is int and seed >= 0 for seed in listed) and len(set(listed)) == len(listed) > 0
-    if not is_valid or seeds == 0:
-        allowed = 'a number of seeds, at least 1, or a list of distinct seeds'
-        raise StudyError(f'seeds: must be {allowed}; it is {shown(seeds)}.')
+_AXES: Dict[str, Callable[..., Axis]] = {'grid': grid, 'zip': zipped, 'cases': cases}
+_SHIPPED = {path.stem: str(path) for path in sorted(pathlib.Path(shipped.__file__).parent.glob('[a-z]*.py'))}
+
+
+def load(path: str) -> Study:
+    """Reads a study from a .py or .yaml file, or the shipped study of this name.
+
+    Raises:
+      StudyError: the file cannot be read, or does not hold a valid study.
+    """
+    path = _SHIPPED.get(path, path)
+    stem, extension = os.path.splitext(os.path.basename(path))
+    reader = {'.py': _from_python, '.yaml': _from_yaml, '.yml': _from_yaml}.get(extension)
+    if not reader:
+        raise StudyError(f'must be a .py or a .yaml file, or a shipped study: {", ".join(_SHIPPED)}.')
+    if not os.path.isfile(path):
+        raise StudyError(f'no such file. The shipped studies have names: {", ".join(_SHIPPED)}.')
+    try:
+        study = reader(path)
+    except OSError as error:
+        raise StudyError(f'cannot be read: {error.strerror}.')
+    return study if study.name else dataclasses.replace(study, name=stem)
+
+
+def _from_python(path: str) -> Study:
+    # No import: that would leave a __pycache__ beside a user's file.
+    names: Dict[str, Any] = {'__name__': 'a_study', '__file__': path}
+    try:
+        exec(compile(pathlib.Path(path).read_bytes(), path, 'exec'), names)
+    except (StudyError, OSError):
+        raise
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        lines = [error.lineno or 0] if isinstance(error, SyntaxError) and error.filename == path else lines
+        raise StudyError(f'{f"line {lines[-1]}: " if lines else ""}{type(error).__name__}: {shown(error, 300)}')
+    study = names.get('STUDY')
+    if not isinstance(study, Study):
+        raise StudyError('must set STUDY = Study(…).')
+    return dataclasses.replace(study, question=study.question or inspect.cleandoc(names.get('__doc__') or ''))
+
+
+class _Loader(yaml.SafeLoader):
+    """A YAML loader that refuses duplicate keys; the standard one silently keeps the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Any, Any]:
+        """The mapping of a node."""
+        names = [key.value for key, _ in node.value]
+        duplicates = [name for name in names if names.count(name) > 1]
+        if duplicates:
+            raise StudyError(f'line {node.start_mark.line + 1}: {shown(duplicates[0])}: duplicate key.')
+        return super().construct_mapping(node, deep)
+
+
+def _from_yaml(path: str) -> Study:
+    try:
+        with open(path, encoding='utf-8') as file:
+            content = yaml.load(file, _Loader)
+    except (yaml.YAMLError, AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise StudyError(f'invalid YAML: {" ".join(str(error).split())}')
+    fields = _fields(Study, content, 'a study')
+    for version in SMALL_VERSIONS:
+        if version in fields:
+            fields[version] = Small(**_fields(Small, fields[version], version))
+    return Study(**fields)
+
+
+def _fields(kind: type, content: Any, where: str) -> Dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(kind)]
+    if not isinstance(content, dict):
+        raise StudyError(f'{where}: must be a mapping with the keys {", ".join(names)}.')
+    unknown = [name for name in content if name not in names]
+    if unknown:
+        raise StudyError(f'{where}: {shown(unknown[0])}: unknown key. The keys are {", ".join(names)}.')
+    axes = content.get('axes', [])
+    if not isinstance(axes, list):
+        raise StudyError(f'axes: must be a list of {", ".join(_AXES)}.')
+    return {**content, 'axes': [_axis(axis) for axis in axes]} if 'axes' in content else dict(content)
+
+
+def _axis(content: Any) -> Axis:
+    if not isinstance(content, dict) or len(content) != 1 or not set(content) <= set(_AXES):
+        raise StudyError(f'axes: each must be one of {", ".join(_AXES)}; it is {shown(content)}.')
+    ((kind, values),) = content.items()
+    if kind == 'cases':
+        # A case without flags may be written as a name alone.
+        return cases({name: flags or {} for name, flags in values.items()} if isinstance(values, dict) else values)
+    if not isinstance(values, dict) or not _is_list_of(str, list(values)):
+        raise StudyError(f'{kind}: must map flags to lists of values.')
+    return _AXES[kind](**values)

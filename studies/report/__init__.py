@@ -1,4 +1,4 @@
-"""Reports of runs: `runs` reads them, `findings` computes, `tables` and `figures` say what is shown, `files` writes it.
+"""Reports of runs: `runs` reads them, `tables` and `figures` say what is shown, `page` writes it.
 
-Begin with `files`. The studies use it, and the parts that draw and print: `palette`, `drawing`, `sections`.
+The studies use it, and the parts that draw and print: `palette`, `drawing`, `sections`.
 """

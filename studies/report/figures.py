@@ -1,186 +1,241 @@
-"""The content of a report's figures, in displayed values: pictures and page draw the same."""
+"""The figures of a report: the content of their panels, which the page shows too, and the PNG files."""
 
 import math
-import re
-from typing import List, Mapping, NamedTuple, Sequence, Tuple
+import textwrap
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from studies.report import statistics
-from studies.report.findings import CaseCurve, CaseFindings, Findings
-from studies.report.runs import LOSS, METRICS, THROUGHPUT, Metric
-from studies.report.tables import difference, mean, percent, with_unit
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from studies.report.drawing import FAINT, dashes, lay_out, png
+from studies.report.palette import sign_of
+from studies.report.runs import LOSS, THROUGHPUT, Case, Comparison, Metric
+from studies.report.statistics import difference, summarize
 
 _LINE = 64  # Characters of a case's name on a line.
-
-
-class Mark(NamedTuple):
-    """A case's value in a panel of rows.
-
-    Attributes:
-      value: NaN without a value.
-      low: the lower end of its bar; NaN without a bar.
-      high: the upper end of its bar.
-      text: the value and its bar, with the unit.
-      runs: the values of its runs and their texts, by the names of the runs, if there are several.
-    """
-
-    value: float
-    low: float
-    high: float
-    text: str
-    runs: Mapping[str, Tuple[float, str]] = {}
-
-
-class Rows(NamedTuple):
-    """A panel with a row for each case, which holds a mark.
-
-    Attributes:
-      title: the title.
-      axis: the label of its horizontal axis.
-      marks: a mark for each case.
-      metric: name of the metric whose differences the panel shows; empty if it shows no differences.
-    """
-
-    title: str
-    axis: str
-    marks: Sequence[Mark]
-    metric: str = ''
+_WIDTH, _ROW, _NAME_LINE = 11.0, 0.46, 0.15  # inches
+_NAME: Any = {'size': 8, 'family': 'monospace'}
+_CHARACTER = 0.6022 * _NAME['size'] / 72  # The width of a character of a name, in inches.
 
 
 class Line(NamedTuple):
-    """Values by step of a case's means or of one of its runs; deviations are NaN where unknown."""
+    """The values of a case or of a run and their descriptions: by step, or one value at step 0 in a panel of rows.
+
+    `lows` and `highs` are the ends of its band or its bar; NaN without one.
+    """
 
     name: str
-    steps: Sequence[int]
     values: Sequence[float]
     texts: Sequence[str]
-    deviations: Sequence[float] = ()
+    steps: Sequence[int] = (0,)
+    lows: Sequence[float] = (math.nan,)
+    highs: Sequence[float] = (math.nan,)
 
 
-class Lines(NamedTuple):
-    """A panel by step: for each case the line of its means, and those of its runs if there are several."""
+class Panel(NamedTuple):
+    """A panel: a line for each case, with those of its runs if there are several; `axis` is the label of the values."""
 
     title: str
     axis: str
     cases: Sequence[Tuple[Line, Sequence[Line]]]
+    # Whether values are drawn by step; else each case has a row with one value.
+    by_step: bool = False
+    # Whether the axis of the values begins at zero.
+    from_zero: bool = False
+    # The metric whose differences the panel shows, if it does.
+    metric: str = ''
 
 
-def finals(found: Findings, name: str) -> Rows:
+def finals(comparison: Comparison, name: str) -> Panel:
     """A metric of each case at the last step."""
-    metric = METRICS[name]
-    marks = [_mark(each, each.finals[name], metric) for each in found.cases]
-    return Rows(f'At the last step: {metric.label}', with_unit(metric.label, metric.unit), marks)
+    metric = comparison.metrics[name]
+    rows = [_row(case, case.finals(name), metric) for case in comparison.cases]
+    return Panel(f'At the last step: {metric.label}', metric.heading, rows)
 
 
-def throughput(found: Findings) -> Rows:
+def throughput(comparison: Comparison) -> Panel:
     """The images per second of the training."""
-    marks = [_mark(each, each.throughputs, THROUGHPUT) for each in found.cases]
-    return Rows('Training: images/s', with_unit(THROUGHPUT.label, THROUGHPUT.unit), marks)
+    rows = [_row(case, case.throughputs, THROUGHPUT) for case in comparison.cases]
+    return Panel('Training: images/s', THROUGHPUT.heading, rows, from_zero=True)
 
 
-def _mark(each: CaseFindings, values: Mapping[object, float], metric: Metric) -> Mark:
-    of_runs = {
-        each.runs[key].name: (metric.scale * value, f'{metric.label} {metric.text(value)} {metric.unit}')
-        for key, value in values.items()
-    }
-    summary = statistics.summarize(values.values())
-    middle = metric.scale * summary.mean
-    bar = math.nan if summary.deviation is None else metric.scale * summary.deviation
-    text = f'{metric.label} {mean(summary, metric)} {metric.unit}\n{_count(summary.n)}'
-    return Mark(middle, middle - bar, middle + bar, text, of_runs if len(of_runs) > 1 else {})
-
-
-def differences(found: Findings, name: str, reference: int = 0) -> Rows:
-    """The difference of each case from a reference case, with its interval."""
-    metric = METRICS[name]
-    from_reference = {}
-    for pair in found.pairs:
-        known = pair.differences[name]
-        if known and reference in (pair.later, pair.earlier):
-            is_later = pair.earlier == reference
-            from_reference[pair.later if is_later else pair.earlier] = known if is_later else -known
-    marks = []
-    for index in range(len(found.cases)):
-        known = from_reference.get(index)
-        low, high = math.nan, math.nan
-        if known and known.low is not None and known.high is not None:
-            low, high = metric.scale * known.low, metric.scale * known.high
-        value = metric.scale * known.mean if known else math.nan
-        text = f'minus {found.cases[reference].case.name}\n{metric.label} {difference(known, metric)}'
-        marks.append(Mark(value, low, high, f'{text} {metric.difference_unit}'))
-    title = f'Difference from the first case, {percent(statistics.CONFIDENCE)} interval'
-    return Rows(title, with_unit(f'difference of {metric.label}', metric.difference_unit), marks, name)
-
-
-def curves(found: Findings) -> List[Lines]:
-    """Evaluation metrics and training loss by step."""
-    panels = [(f'Validation: {METRICS[name].label}', METRICS[name], name) for name in found.comparison.report]
-    panels.append(('Training: loss', LOSS, ''))
-    return [
-        Lines(
-            title,
-            with_unit(metric.label, metric.unit),
-            [_lines(each, each.evaluations[name] if name else each.loss, metric) for each in found.cases],
-        )
-        for title, metric, name in panels
-    ]
-
-
-def _lines(each: CaseFindings, curve: CaseCurve, metric: Metric) -> Tuple[Line, Sequence[Line]]:
-    means = [metric.scale * summary.mean for summary in curve.summaries]
-    deviations = [math.nan if s.deviation is None else metric.scale * s.deviation for s in curve.summaries]
-    texts = [
-        f'{_place(each, step)}\n{metric.label} {mean(summary, metric)} {metric.unit}\n{_count(summary.n)}'
-        for step, summary in zip(curve.steps, curve.summaries)
-    ]
+def _row(case: Case, values: Mapping[object, float], metric: Metric) -> Tuple[Line, Sequence[Line]]:
     runs = [
-        Line(
-            one.run.name,
-            one.steps,
-            [metric.scale * value for value in one.values],
-            [
-                f'{_place(each, step)}\n{metric.label} {metric.text(value)} {metric.unit}'
-                for step, value in zip(one.steps, one.values)
-            ],
-        )
-        for one in curve.curves
+        Line(case.by_key[key].name, [value], [f'{metric.label} {metric.text(value)} {metric.unit}'])
+        for key, value in values.items()
     ]
-    return Line(each.case.name, curve.steps, means, texts, deviations), runs if len(runs) > 1 else ()
+    mean = _means(case, [0], [[*values.values()]], metric)
+    return mean, runs if len(runs) > 1 else ()
 
 
-def schedule(found: Findings) -> Lines:
+def _means(case: Case, steps: Sequence[int], values: Sequence[Sequence[float]], metric: Metric) -> Line:
+    summaries = [summarize(at_step) for at_step in values]
+    texts = [
+        f'{metric.label} {metric.mean(each)} {metric.unit}\n{"1 run" if each.n == 1 else f"mean of {each.n} runs"}'
+        for each in summaries
+    ]
+    lows, highs = ([each.mean + side * each.deviation for each in summaries] for side in (-1, 1))
+    return Line(case.name, [each.mean for each in summaries], texts, steps, lows, highs)
+
+
+def differences(comparison: Comparison, name: str, reference: int = 0) -> Panel:
+    """The difference of each case from a reference case, with its interval."""
+    metric, other = comparison.metrics[name], comparison.cases[reference] if comparison.cases else None
+    rows = []
+    for case in comparison.cases:
+        found = difference(case.finals(name), other.finals(name)) if other and case is not other else None
+        text = f'minus {other and other.name}\n{metric.label} {metric.estimate(found, "+")} {metric.difference_unit}'
+        value, low, high = found or (math.nan, math.nan, math.nan)
+        rows.append((Line(case.name, [value], [text], lows=[low], highs=[high]), ()))
+    axis = f'difference of {metric.label}, {metric.difference_unit}'
+    return Panel('Difference from the first case, 95 % interval', axis, rows, metric=name)
+
+
+def curves(comparison: Comparison) -> List[Panel]:
+    """Evaluation metrics and training loss by step."""
+    panels = []
+    for name, metric in (*comparison.metrics.items(), ('', LOSS)):
+        title = f'Validation: {metric.label}' if name else 'Training: loss'
+        panels.append(Panel(title, metric.heading, [_curves(case, name, metric) for case in comparison.cases], True))
+    return panels
+
+
+def _curves(case: Case, name: str, metric: Metric) -> Tuple[Line, Sequence[Line]]:
+    of_runs = [run.values(name) if name else run.losses for run in case.runs]
+    steps = sorted({step for of_run in of_runs for step in of_run})
+    mean = _means(case, steps, [[of_run[step] for of_run in of_runs if step in of_run] for step in steps], metric)
+    runs = []
+    for run, of_run in zip(case.runs, of_runs):
+        texts = [f'{metric.label} {metric.text(value)} {metric.unit}' for value in of_run.values()]
+        runs.append(_placed(case, Line(run.name, [*of_run.values()], texts, [*of_run])))
+    return _placed(case, mean), runs if len(runs) > 1 else ()
+
+
+def schedule(comparison: Comparison) -> Panel:
     """The learning rate by step."""
     lines = []
-    for each in found.cases:
-        texts = [f'from {_place(each, step)}\nlearning rate {rate:.4g}' for step, rate in each.schedule]
-        steps, rates = [step for step, _ in each.schedule], [rate for _, rate in each.schedule]
-        lines.append((Line(each.case.name, steps, rates, texts), ()))
-    return Lines('Learning rate', 'learning rate', lines)
+    for case in comparison.cases:
+        rates = case.schedule
+        texts = [f'learning rate {rate:.4g} from here on' for rate in rates.values()]
+        lines.append((_placed(case, Line(case.name, [*rates.values()], texts, [*rates])), ()))
+    return Panel('Learning rate', 'learning rate', lines, by_step=True, from_zero=True)
 
 
-def schedule_width(panel: Lines, case: int) -> int:
+def _placed(case: Case, line: Line) -> Line:
+    """A line whose descriptions begin with the step and the epoch."""
+    epoch = case.steps_per_epoch
+    places = [f'step {step:,}' + (f', epoch {step / epoch:.3g}' if epoch else '') for step in line.steps]
+    return line._replace(texts=['\n'.join(texts) for texts in zip(places, line.texts)])
+
+
+def schedule_width(panel: Panel, case: int) -> int:
     """The number of later cases with the same schedule: a case's line is wider than those drawn over it."""
     (line, _), later = panel.cases[case], panel.cases[case + 1 :]
     return sum((other.steps, other.values) == (line.steps, line.values) for other, _ in later)
 
 
-def length_of_step(found: Findings, case: int, by_epoch: bool) -> float:
-    """The length of a case's step on the horizontal axis."""
-    return 1 / (found.cases[case].steps_per_epoch or 1) if by_epoch else 1
-
-
 def broken(name: str) -> List[str]:
-    """The lines of a case's name: broken after separators, else anywhere, but never shortened."""
-    lines = ['']
-    for part in re.findall(rf'(?s).{{1,{_LINE}}}?(?:[,/_= ]|$)|.{{{_LINE}}}', name):
-        if len(lines[-1]) + len(part) > _LINE:
-            lines.append('')
-        lines[-1] += part
-    return lines
+    """The lines of a case's name, which are never shortened."""
+    return textwrap.wrap(name, _LINE, drop_whitespace=False, replace_whitespace=False) or ['']
 
 
-def _place(each: CaseFindings, step: int) -> str:
-    return f'step {step:,}' + (f', epoch {step / each.steps_per_epoch:.3g}' if each.steps_per_epoch else '')
+def _panels_of_finals(comparison: Comparison) -> List[Panel]:
+    name = next(iter(comparison.metrics))
+    return [finals(comparison, name), differences(comparison, name)]
 
 
-def _count(n: int) -> str:
-    return '1 run' if n == 1 else f'mean of {n} runs'
+# By the names of their files: the text in place of the picture, and its panels.
+PICTURES: Dict[str, Tuple[str, Callable[[Comparison], List[Panel]]]] = {
+    'finals.png': ('results at the last step, and differences between cases', _panels_of_finals),
+    'curves.png': ('learning curves', curves),
+    'schedule.png': (
+        'learning rate by step, and images per second',
+        lambda comparison: [schedule(comparison), throughput(comparison)],
+    ),
+}
+
+
+def pictures(comparison: Comparison) -> Dict[str, bytes]:
+    """The contents of the PNG files, by name."""
+    return {
+        name: png(draw(comparison, panels(comparison)), bbox_inches='tight') for name, (_, panels) in PICTURES.items()
+    }
+
+
+def draw(comparison: Comparison, panels: Sequence[Panel]) -> Figure:
+    """Draws panels in two columns; a legend names the cases of curves, which are by epoch if batch sizes differ."""
+    has_curves, rows = any(panel.by_step for panel in panels), -(-len(panels) // 2)
+    names = ['\n'.join(broken(case.name)) for case in comparison.cases]
+    lines = max((name.count('\n') for name in names), default=0)
+    of_rows = 1.1 + (_ROW + _NAME_LINE * lines) * max(len(names), 2)
+    height = rows * max(3.3 if panel.by_step else of_rows for panel in panels)
+    figure = Figure(figsize=(_WIDTH, height), dpi=130, facecolor='white', constrained_layout=True)
+    all_axes = figure.subplots(rows, 2, squeeze=False).ravel()
+    for place, axes in enumerate(all_axes):
+        axes.set_visible(place < len(panels))
+    for axes, panel in zip(all_axes, panels):
+        lay_out(axes)
+        axes.set_title(panel.title, size=11)
+        if panel.by_step:
+            _draw_lines(axes, panel, comparison)
+        else:
+            _draw_rows(axes, panel)
+            # matplotlib would read text between dollar signs as a formula.
+            axes.set_yticklabels([name.replace('$', r'\$') for name in names] if axes is all_axes[0] else [], **_NAME)
+    if has_curves:
+        _draw_legend(figure, names)
+    return figure
+
+
+def _draw_lines(axes: Any, panel: Panel, comparison: Comparison) -> None:
+    for index, (line, runs) in enumerate(panel.cases):
+        sign, epoch = sign_of(index), comparison.cases[index].steps_per_epoch
+        length = 1 / epoch if comparison.by_epoch and epoch else 1
+        for run in runs:
+            axes.plot(np.array(run.steps) * length, run.values, color=sign.light, alpha=0.4, linewidth=0.7)
+        x = np.array(line.steps) * length
+        style = {'color': sign.light, 'linestyle': dashes(sign), 'linewidth': 1.9}
+        if panel.from_zero:
+            style.update(drawstyle='steps-post', linewidth=min(1.8 + 2.2 * schedule_width(panel, index), 10))
+        elif len(x):
+            axes.fill_between(x, line.lows, line.highs, color=sign.light, alpha=0.16, linewidth=0)
+            style.update(marker=sign.matplotlib_mark, markersize=5, markevery=max(1, len(x) // 15))
+        axes.plot(x, line.values, **style)
+    axes.set(ylabel=panel.axis, xlabel='epoch' if comparison.by_epoch else 'step')
+    axes.set_xlim(left=0)
+    if panel.from_zero:
+        axes.set_ylim(bottom=0)
+
+
+def _draw_rows(axes: Any, panel: Panel) -> None:
+    for row, (line, runs) in enumerate(panel.cases):
+        sign, value = sign_of(row), line.values[0]
+        # Of means, a mark without a bar is that of a single run; of differences, it has too few runs for an interval.
+        hollow = {'markerfacecolor': 'none'}
+        bar = {'xerr': [[value - line.lows[0]], [line.highs[0] - value]], 'capsize': 3.5, 'linewidth': 1.6}
+        style = {'color': sign.light, 'marker': sign.matplotlib_mark, 'linestyle': 'none'}
+        axes.errorbar(value, row, markersize=8, **style, **(bar if np.isfinite(line.lows[0]) else hollow))
+        axes.plot([run.values[0] for run in runs], [row] * len(runs), markersize=6, **style, **hollow)
+    if panel.metric:
+        axes.axvline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+    if panel.from_zero:
+        axes.set_xlim(0, 1.04 * axes.get_xlim()[1])
+    axes.set(ylim=(max(len(panel.cases), 1) - 0.5, -0.5), yticks=range(len(panel.cases)), xlabel=panel.axis)
+
+
+def _draw_legend(figure: Figure, names: Sequence[str]) -> None:
+    """Draws the signs and names of the cases below a figure, which grows when it is written."""
+    signs = [sign_of(index) for index in range(len(names))]
+    handles = [
+        Line2D([], [], color=sign.light, linestyle=dashes(sign), marker=sign.matplotlib_mark, markersize=5)
+        for sign in signs
+    ]
+    widest = max((len(line) for name in names for line in name.split('\n')), default=0)
+    # The line beside a name and the gap to the next column take 0.9 inches.
+    columns = max(1, min(len(signs), int(_WIDTH / (widest * _CHARACTER + 0.9))))
+    place: Any = {'loc': 'upper center', 'bbox_to_anchor': (0.5, 0), 'ncol': columns, 'frameon': False}
+    legend = figure.legend(handles, [''] * len(handles), handlelength=4, prop=_NAME, **place)
+    # Set afterwards, because matplotlib drops labels that begin with an underscore.
+    for text, name in zip(legend.get_texts(), names):
+        text.set_text(name.replace('$', r'\$'))

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import time
-from typing import Dict, Optional, Sequence, TextIO, Tuple
+from typing import Dict, Optional, Sequence, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from console.messages import shown
 from console.screen import raw
-from inception_v3.run.history import RESULTS_FILE, Evaluation
+from inception_v3.run.history import Evaluation
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 
@@ -22,45 +22,27 @@ _CLOCK = re.compile(r'\d\d:\d\d:\d\d ')
 # Seconds between plain lines of a running trial, and between reads of its files.
 _PLAIN_INTERVAL = 60.0
 _READ_INTERVAL = 1.0
-# Lines of a terminal that the table's frame and the lines below it take.
-_OTHER_LINES = 7
 _COLOURS = {State.DONE: 'green', State.FAILED: 'bold red', State.RUNNING: 'cyan', State.STOPPED: 'yellow'}
-# The states whose trials are shown first if the terminal has too few lines for all.
-_PRIORITY = [State.RUNNING, State.FAILED, State.STOPPED, State.WAITING, State.DONE]
 
 
 class Progress:
-    """The progress of a trial, read from its folder.
-
-    Args:
-      trial: the trial.
-      state: its state before it is started.
-
-    Attributes:
-      trial: the trial.
-      state: its state.
-      line: the newest line of its log since it was started; empty before the first and after its end.
-      evaluation: the evaluation of its highest step with the training settings; None if there is none.
-      reason: why it failed or was stopped; else empty.
-      seconds: seconds since its start, or its duration; None if this sweep has not started it.
-    """
+    """The progress of a trial, read from its folder."""
 
     def __init__(self, trial: Trial, state: State):
-        self.trial = trial
-        self.state = state
-        self.line = ''
+        self.trial, self.state = trial, state
+        # The newest line of its log since it was started, and the reason for a failure or a stop.
+        self.line = self.reason = ''
         self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
-        self.reason = ''
-        self.seconds: Optional[float] = None
-        self._results_size = -1
+        # Seconds since this sweep started it, or its duration.
+        self.seconds = self._started_at = 0.0
         self._log_read = 0
-        self._started_at = 0.0
 
     def start(self) -> None:
         """Records that the trial starts now."""
         self.state, self.line, self.reason = State.RUNNING, 'starting', ''
         self._started_at = time.monotonic()
-        self._log_read = _size(self.trial.log)
+        with contextlib.suppress(OSError):
+            self._log_read = os.path.getsize(self.trial.log)
 
     def end(self, outcome: Outcome) -> None:
         """Records the outcome of the trial."""
@@ -70,6 +52,7 @@ class Progress:
     def read(self) -> None:
         """Reads what the trial has written since the last call."""
         self.seconds = time.monotonic() - self._started_at
+        self.evaluation = trials.last_evaluation(self.trial)
         with contextlib.suppress(OSError), open(self.trial.log, 'rb') as file:
             file.seek(self._log_read)
             whole, newline, _ = file.read().rpartition(b'\n')
@@ -77,36 +60,15 @@ class Progress:
             if whole:
                 newest = whole.rpartition(b'\n')[2].decode(errors='replace')
                 self.line = shown(_CLOCK.sub('', newest))
-        size = _size(os.path.join(self.trial.model_dir, RESULTS_FILE))
-        if size != self._results_size:
-            self._results_size = size
-            self.evaluation = trials.last_evaluation(self.trial)
 
-    def cells(self) -> Tuple[str, ...]:
-        """State, last evaluation and newest line of the log, as texts for a table."""
-        evaluated = f'{self.evaluation.top_1:.2%} at {self.evaluation.step:,}' if self.evaluation else ''
-        return self.state.value, evaluated, self.line
-
-    def __str__(self) -> str:
-        state, evaluated, line = self.cells()
-        parts = [line or state, *([f'top-1 {evaluated}'] if evaluated else [])]
-        return f'{self.trial.name}: {", ".join(parts)}'
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
+    @property
+    def evaluated(self) -> str:
+        """The last accuracy and its step, as text."""
+        return f'{self.evaluation.top_1:.2%} at {self.evaluation.step:,}' if self.evaluation else ''
 
 
 class Display:
-    """Shows the progress of trials while it is open.
-
-    Args:
-      stream: the output; standard error for a program.
-      all_progress: the trials, in the order of the table.
-    """
+    """Shows the progress of trials while it is open: of those that run or have failed, and at its end of all."""
 
     def __init__(self, stream: TextIO, all_progress: Sequence[Progress]):
         self._all = all_progress
@@ -125,13 +87,12 @@ class Display:
 
     def __exit__(self, *unused: object) -> None:
         if self._live:
-            self._live.update(self._table(len(self._all)), refresh=True)
+            self._live.update(self._table(self._all), refresh=True)
             self._live.stop()
 
     def say(self, text: str) -> None:
         """Prints a line above the table."""
-        clock = time.strftime('%H:%M:%S')
-        self._console.print(Text(f'{clock} {text}'), soft_wrap=True)
+        self._console.print(Text(f'{time.strftime("%H:%M:%S")} {text}'), soft_wrap=True)
 
     def update(self) -> None:
         """Updates the table, or prints a line for each running trial that had none for a minute."""
@@ -142,25 +103,20 @@ class Display:
         running = [progress for progress in self._all if progress.state is State.RUNNING]
         for progress in running:
             progress.read()
-        if self._live:
-            self._live.update(self._table(self._console.size.height - _OTHER_LINES), refresh=True)
-            return
-        for progress in running:
-            if now - self._printed_at.get(progress.trial.name, -_PLAIN_INTERVAL) >= _PLAIN_INTERVAL:
+            if not self._live and now - self._printed_at.get(progress.trial.name, -_PLAIN_INTERVAL) >= _PLAIN_INTERVAL:
                 self._printed_at[progress.trial.name] = now
-                self.say(str(progress))
+                evaluated = f', top-1 {progress.evaluated}' if progress.evaluated else ''
+                self.say(f'{progress.trial.name}: {progress.line}{evaluated}')
+        if self._live:
+            failed = [progress for progress in self._all if progress.state is State.FAILED]
+            self._live.update(self._table([*running, *failed]), refresh=True)
 
-    def _table(self, rows: int) -> Group:
+    def _table(self, all_progress: Sequence[Progress]) -> Group:
         table = Table('trial', 'state', 'top-1', Column('log', no_wrap=True), box=None, pad_edge=False)
-        by_priority = sorted(self._all, key=lambda progress: _PRIORITY.index(progress.state))
-        shown = {progress.trial.name for progress in by_priority[: max(rows, 1)]}
-        for progress in self._all:
-            if progress.trial.name in shown:
-                state, *others = progress.cells()
-                colour = _COLOURS.get(progress.state, '')
-                table.add_row(Text(progress.trial.name), Text(state, colour), *map(Text, others))
-        hidden = len(self._all) - len(shown)
-        return Group(table, Text(counts(self._all) + (f'; {hidden} not shown' if hidden else '')))
+        for each in all_progress:
+            state = Text(each.state.value, _COLOURS.get(each.state, ''))
+            table.add_row(Text(each.trial.name), state, Text(each.evaluated), Text(each.line))
+        return Group(Text(counts(self._all)), table)
 
 
 def counts(all_progress: Sequence[Progress]) -> str:

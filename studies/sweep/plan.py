@@ -3,7 +3,7 @@
 import fcntl
 import fnmatch
 import os
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import List, NamedTuple, Optional, Sequence
 
 from absl import app
 
@@ -16,8 +16,8 @@ from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.fitting import splits_of
 from studies.files import write_json
-from studies.study import Study, StudyError
-from studies.sweep import study_file, trials
+from studies.study import Study, StudyError, load
+from studies.sweep import trials
 from studies.sweep.trials import State, Trial
 
 # The most names of trials that a message lists.
@@ -25,15 +25,7 @@ _MOST_NAMES = 12
 
 
 class Plan(NamedTuple):
-    """The trials to run.
-
-    Attributes:
-      file: path of the study file.
-      study: the study, or a small version of it.
-      out: the sweep's folder.
-      all_trials: all trials of the study.
-      selected: the trials that this command runs, lists or prints.
-    """
+    """A study or a small version of it, the sweep's folder, its trials, and those that this command runs or lists."""
 
     file: str
     study: Study
@@ -50,52 +42,34 @@ def make(
     limit: Optional[int] = None,
     flags_of_trials: Sequence[str] = (),
 ) -> Plan:
-    """Makes a plan.
-
-    Args:
-      file: path of the study file, or the name of a shipped study.
-      out: the sweep's folder; None: that of the study's name.
-      version: the study's small version to run; None: the study itself.
-      pattern: selects trials by their names.
-      limit: selects the first trials that are not done.
-      flags_of_trials: words of a command line: flags of the program for every trial.
+    """Makes a plan from the command line of a sweep, whose words after `--` are the flags of all trials.
 
     Raises:
       StudyError: the study, its flags or the pattern are not valid.
     """
     try:
-        study = study_file.load(file)
+        study = load(file)
         study = study.small(version) if version else study
-        study = study.with_flags(_parsed(flags_of_trials))
+        given = flags.read(['sweep', *flags_of_trials])
+        if given.help or given.verbose or given.preset:
+            raise StudyError('after --: only flags of a run are allowed; the study names the preset.')
+        study = study.with_flags(given.fields)
         out = os.path.join('runs', 'studies', study.name) if out is None else out
         all_trials = trials.trials_of(study, out)
     except StudyError as error:
         raise StudyError(f'{file}: {error}')
-    selected = all_trials
-    if pattern is not None:
-        selected = [trial for trial in all_trials if fnmatch.fnmatchcase(trial.name, pattern)]
-        if not selected:
-            names = ', '.join(trial.name for trial in all_trials[:_MOST_NAMES])
-            names += ', …' if len(all_trials) > _MOST_NAMES else ''
-            raise StudyError(f'--filter={shown(pattern)}: matches no trial. The trials are {names}.')
+    selected = [trial for trial in all_trials if pattern is None or fnmatch.fnmatchcase(trial.name, pattern)]
+    if not selected:
+        names = ', '.join(trial.name for trial in all_trials[:_MOST_NAMES])
+        names += ', …' if len(all_trials) > _MOST_NAMES else ''
+        raise StudyError(f'--filter={shown(pattern)}: matches no trial. The trials are {names}.')
     if limit is not None:
         selected = [trial for trial in selected if trials.state_of(trial) is not State.DONE][:limit]
     return Plan(file, study, out, all_trials, selected)
 
 
-def _parsed(words: Sequence[str]) -> Mapping[str, Any]:
-    read = flags.read(['sweep', *words])
-    if read.help or read.verbose or read.preset:
-        raise StudyError('after --: only flags of a run are allowed; the study names the preset.')
-    return read.fields
-
-
 def lock(folder: int, out: str) -> None:
-    """Locks the sweep's folder, given by a file descriptor, against other sweeps, until the descriptor is closed.
-
-    Raises:
-      StudyError: another sweep holds the lock.
-    """
+    """Locks the sweep's folder, given by a file descriptor, against other sweeps, until the descriptor is closed."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -124,7 +98,7 @@ def check(plan: Plan) -> None:
     if name != study.name:
         raise StudyError(f'--out={out}: holds the study {shown(name)}; name another folder for {study.name}.')
     trials.check_unchanged(plan.all_trials)
-    seen: Set[Tuple[Any, ...]] = set()
+    seen = set()
     for trial in plan.selected:
         config = trial.config
         key = (config.use_data, source_of(config), config.num_classes)
@@ -143,11 +117,7 @@ def check(plan: Plan) -> None:
 
 
 def check_tpus(waiting: Sequence[Trial], slots: int) -> None:
-    """Refuses trials that would use one TPU at the same time, with a number of trials at a time.
-
-    Raises:
-      StudyError: two trials share a TPU.
-    """
+    """Refuses trials that would use one TPU at the same time, with a number of trials at a time."""
     tpus = [t.config.tpu or t.config.master for t in waiting if t.config.use_tpu and not t.config.is_emulated]
     shared = next((tpu for tpu in tpus if tpus.count(tpu) > 1), None)
     if shared and slots > 1:

@@ -4,10 +4,11 @@ The nodes share the sweep's folder and the working directory, under the same pat
 reads their progress there. When a node dies, its trials resume on other nodes from their last checkpoints.
 """
 
+import contextlib
 import os
 import socket
 import time
-from typing import Any, List, Optional, Sequence
+from typing import Any, Iterator, List, Optional, Sequence
 
 import ray
 from ray.exceptions import RayError, TaskCancelledError
@@ -31,63 +32,40 @@ class ClusterError(StudyError, RetryableError):
     """A cluster or a node that does not answer."""
 
 
-class RayCluster(Place):
-    """A connection to a Ray cluster.
+@contextlib.contextmanager
+def cluster(address: str, workers: int, program: Sequence[str], out: str) -> Iterator[Place]:
+    """Connects to the Ray cluster at HOST:PORT, or `auto`; the sweep's folder `out` holds `study.json` already.
 
-    Args:
-      address: the cluster's HOST:PORT, or `auto`.
-      workers: trials at a time on the smallest node; larger nodes run more, in proportion to their cores.
-      program: the command before a trial's arguments; the word `python` means the node's interpreter.
-      out: the sweep's folder; it holds `study.json` already.
+    `workers` trials run at a time on the smallest node; larger nodes run more, in proportion to their cores.
 
     Raises:
       ClusterError: the cluster or one of its nodes does not answer.
       StudyError: the cluster has no cores, or its nodes do not share the folder or the working directory.
     """
-
-    def __init__(self, address: str, workers: int, program: Sequence[str], out: str):
-        self._program = program
-        self._study = os.path.abspath(os.path.join(out, trials.STUDY_FILE))
-        _connect(address)
-        try:
-            nodes = _nodes()
-            if not nodes:
-                raise StudyError(f'--ray={address}: no node of the cluster has a CPU core.')
-            self._cores = max(1, min(_cores_of(node) for node in nodes) // workers)
-            self._check_shared(nodes, out)
-        except BaseException:
-            ray.shutdown()
-            raise
-
-    @property
-    def slots(self) -> int:
-        """The number of trials that the cores of the live nodes allow."""
-        return sum(_cores_of(node) // self._cores for node in _nodes())
-
-    def start(self, trial: Trial) -> 'Task':
-        """Submits a trial to the cluster."""
-        return Task(trial, self._cores, self._program, self._study)
-
-    def __exit__(self, *unused: object) -> None:
-        ray.shutdown()
-
-    def _check_shared(self, nodes: List[dict], out: str) -> None:
-        without_access = []
-        for node in nodes:
+    study = os.path.abspath(os.path.join(out, trials.STUDY_FILE))
+    _connect(address)
+    try:
+        if not _nodes():
+            raise StudyError(f'--ray={address}: no node of the cluster has a CPU core.')
+        cores = max(1, min(map(_cores_of, _nodes())) // workers)
+        for node in _nodes():
             here = NodeAffinitySchedulingStrategy(node['NodeID'], soft=False)
             sees: Any = ray.remote(_sees)
-            task = sees.options(num_cpus=0, scheduling_strategy=here).remote(os.getcwd(), self._study)
+            task = sees.options(num_cpus=0, scheduling_strategy=here).remote(os.getcwd(), study)
             try:
                 is_shared = ray.get(task, timeout=_ANSWER_TIMEOUT)
             except RayError as error:
                 raise ClusterError(f'--ray: {node["NodeManagerHostname"]} does not answer: {error}')
             if not is_shared:
-                without_access.append(node['NodeManagerHostname'])
-        if without_access:
-            raise StudyError(
-                f'--out={out}: {", ".join(without_access)} cannot read this folder or the working directory '
-                f'{os.getcwd()}. All nodes must share both, under the same paths.'
-            )
+                raise StudyError(
+                    f'--out={out}: {node["NodeManagerHostname"]} cannot read this folder or the working directory '
+                    f'{os.getcwd()}. All nodes must share both, under the same paths.'
+                )
+        yield Place(
+            lambda: sum(_cores_of(node) // cores for node in _nodes()), lambda trial: Task(trial, cores, program, study)
+        )
+    finally:
+        ray.shutdown()
 
 
 def _connect(address: str) -> None:

@@ -2,24 +2,30 @@
 
 import contextlib
 import os
+import signal
 import sys
-from typing import List, Optional, Sequence
+import time
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from console.errors import DONE, RETRY
+from benchmarks.tables import plain
+from console.errors import DONE, RETRY, TerminatedError
+from console.screen import duration
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.run.files import check_writable
 from studies import extras
-from studies.report import files as report_files
-from studies.report import runs, statistics, tables
+from studies.report import page, tables
+from studies.report.runs import Case, Comparison, Run, read_run
 from studies.study import StudyError
-from studies.sweep import plan, reuse, trials
+from studies.sweep import plan, trials
 from studies.sweep.live import Display, Progress, counts
 from studies.sweep.plan import Plan
-from studies.sweep.scheduler import StopSignals, perform
 from studies.sweep.trials import State
-from studies.sweep.workers import Place, ThisMachine
+from studies.sweep.workers import Place, RunningTrial, this_machine
 
 PROGRAM = ('python', '-m', 'inception_v3.main')
+# Seconds between checks of the running trials.
+_POLL_INTERVAL = 0.2
 
 
 def run(
@@ -31,12 +37,8 @@ def run(
 ) -> int:
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
-    Args:
-      planned: the plan.
-      workers: trials at a time, on this machine or on the smallest node of a cluster.
-      program: the program whose command lines the trials are.
-      ray: the address of a Ray cluster; None: this machine.
-      sweeps: folders of other sweeps, whose finished trials with the same flags and seed are copied.
+    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`.
+    Finished trials with the same flags and seed are copied from other `sweeps`.
 
     Raises:
       StudyError: the plan cannot be carried out.
@@ -45,86 +47,142 @@ def run(
     if remote.is_remote(planned.out):
         raise StudyError(f'--out={planned.out}: must be a local folder, or one on a file system that machines share.')
     check_writable('out', planned.out)
-    folder = os.open(planned.out, os.O_RDONLY)
-    try:
+    with contextlib.ExitStack() as opened:
+        folder = os.open(planned.out, os.O_RDONLY)
+        opened.callback(os.close, folder)
         plan.lock(folder, planned.out)
         plan.check(planned)
         plan.write_study(planned, program)
-        for trial, source in reuse.take(planned.selected, sweeps):
+        for trial, source in trials.take(planned.selected, sweeps):
             print(f'{trial.name}: taken from {source}', file=sys.stderr)
-        return _run(planned, workers, program, ray)
-    finally:
-        os.close(folder)
+        all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
+        names = {trial.name for trial in planned.selected}
+        selected = [progress for progress in all_progress if progress.trial.name in names]
+        place = this_machine(workers, program)
+        if ray is not None:
+            extras.require('ray')
+            from studies.sweep.ray_cluster import cluster
 
-
-def _run(planned: Plan, workers: int, program: Sequence[str], ray: Optional[str]) -> int:
-    all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
-    names = {trial.name for trial in planned.selected}
-    selected = [progress for progress in all_progress if progress.trial.name in names]
-    with contextlib.ExitStack() as opened:
-        place = opened.enter_context(_place(planned, workers, program, ray))
-        plan.check_tpus([p.trial for p in selected if p.state is not State.DONE], place.slots)
+            place = opened.enter_context(cluster(ray, workers, program, planned.out))
+        plan.check_tpus([p.trial for p in selected if p.state is not State.DONE], place.slots())
         # Opened after the connection to Ray, which sets a SIGTERM handler of its own.
-        signals = opened.enter_context(StopSignals())
-        display = opened.enter_context(Display(sys.stderr, all_progress))
+        signals = opened.enter_context(stop_signals())
+        with Display(sys.stderr, all_progress) as display:
 
-        def write_report() -> None:
-            try:
-                report_files.write(planned.out, comparison_of(planned, all_progress, program))
-            # An error in the report must not end the trials.
-            except Exception as error:
-                display.say(f'the report cannot be written: {type(error).__name__}: {error}')
+            def write_report() -> None:
+                try:
+                    page.write(planned.out, comparison_of(planned, all_progress, program))
+                # An error in the report must not end the trials.
+                except Exception as error:
+                    display.say(f'the report cannot be written: {type(error).__name__}: {error}')
 
-        perform(selected, place, display, signals, write_report)
-        write_report()
-    print(summary(planned, all_progress))
+            perform(selected, place, display, signals, write_report)
+            write_report()
+    print(summary(planned, all_progress, comparison_of(planned, all_progress, program)))
     if all(progress.state is State.DONE for progress in selected):
         return DONE
-    signals.check()
+    if signal.SIGINT in signals[:1]:
+        raise KeyboardInterrupt
+    if signals:
+        raise TerminatedError(f'ended by {signals[0].name}; the same command resumes the sweep')
     return RETRY
 
 
-def _place(planned: Plan, workers: int, program: Sequence[str], ray: Optional[str]) -> Place:
-    if ray is None:
-        return ThisMachine(workers, program)
-    extras.require('ray')
-    from studies.sweep.ray_cluster import RayCluster
+@contextlib.contextmanager
+def stop_signals() -> Iterator[List[signal.Signals]]:
+    """Records Ctrl-C, SIGTERM and SIGHUP in a list, in place of their effects."""
+    received: List[signal.Signals] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        # `nohup` ignores SIGHUP, and it must stay ignored.
+        if handler != signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: received.append(signal.Signals(number)))
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
-    return RayCluster(ray, workers, program, planned.out)
+
+def perform(
+    all_progress: Sequence[Progress],
+    place: Place,
+    display: Display,
+    signals: Sequence[signal.Signals],
+    write_report: Callable[[], None],
+) -> None:
+    """Runs the trials that are not done, and keeps their progress up to date.
+
+    After the first signal no trial is started, and running trials are asked to end; the second kills them. The report
+    is written each time after trials have ended and the next ones have been started.
+    """
+    waiting = [progress for progress in all_progress if progress.state is not State.DONE]
+    running: List[Tuple[Progress, RunningTrial]] = []
+    handled, has_news = 0, False
+    while running or (waiting and not signals):
+        while waiting and not signals and len(running) < place.slots():
+            progress = waiting.pop(0)
+            progress.start()
+            try:
+                running.append((progress, place.start(progress.trial)))
+            except OSError as error:
+                _end(progress, trials.not_run(f'cannot be started: {error}'), display)
+        if has_news:
+            write_report()
+        if len(signals) > handled:
+            handled = len(signals)
+            if handled == 1 and running:
+                display.say(f'{signals[0].name}: running trials save a checkpoint and end; a second one kills them')
+            for _, trial in running:
+                trial.stop() if handled == 1 else trial.kill()
+        still_running = [pair for pair in running if not _has_ended(*pair, display)]
+        has_news = len(still_running) < len(running)
+        running = still_running
+        display.update()
+        time.sleep(_POLL_INTERVAL)
 
 
-def comparison_of(planned: Plan, all_progress: Sequence[Progress], program: Sequence[str]) -> runs.Comparison:
+def _has_ended(progress: Progress, running: RunningTrial, display: Display) -> bool:
+    try:
+        outcome = running.poll()
+    except (OSError, tf.errors.OpError) as error:
+        running.kill()
+        outcome = trials.not_run(f'its outcome cannot be written: {error}')
+    if outcome:
+        _end(progress, outcome, display)
+    return outcome is not None
+
+
+def _end(progress: Progress, outcome: trials.Outcome, display: Display) -> None:
+    progress.end(outcome)
+    result = f', top-1 {progress.evaluation.top_1:.2%}' if progress.evaluation else ''
+    if progress.state is not State.DONE:
+        result = f': {progress.reason}'
+    display.say(f'{progress.trial.name}: {progress.state.value} after {duration(progress.seconds)}{result}')
+
+
+def comparison_of(planned: Plan, all_progress: Sequence[Progress], program: Sequence[str]) -> Comparison:
     """The comparison of all cases: the results of their trials so far, and the commands of trials that have not run."""
-    cases = []
-    for case in planned.study.cases():
-        of_case: List[runs.Run] = []
-        for progress in all_progress:
-            trial, failure = progress.trial, progress.reason if progress.state is State.FAILED else None
-            if trial.case == case.name:
-                of_case.append(runs.read_run(trial.model_dir, trial.name, failure, trials.command(program, trial)))
-        cases.append(runs.Case(case.name, {flag: str(value) for flag, value in case.settings.items()}, tuple(of_case)))
     study = planned.study
+    runs: Dict[str, List[Run]] = {}
+    for progress in all_progress:
+        trial, failure = progress.trial, progress.reason if progress.state is State.FAILED else None
+        run = read_run(trial.model_dir, trial.name, failure, trials.command(program, trial))
+        runs.setdefault(trial.case, []).append(run)
+    cases = [
+        Case(case.name, {flag: str(value) for flag, value in case.settings.items()}, tuple(runs[case.name]))
+        for case in study.cases()
+    ]
     notes = (f'{trials.cost_of(study, planned.all_trials)}.',)
-    return runs.Comparison(study.name, study.question, tuple(cases), notes, tuple(study.report))
+    return Comparison(study.name, study.question, tuple(cases), notes, tuple(study.report))
 
 
-def summary(planned: Plan, all_progress: Sequence[Progress]) -> str:
-    """The last lines that a sweep prints: a line for each case, the failures, and the path of the report."""
-    rows = []
-    for case in planned.study.cases():
-        of_case = [p for p in all_progress if p.trial.case == case.name and p.state is State.DONE]
-        last = [progress.evaluation for progress in of_case if progress.evaluation]
-        row = [case.name, f'{len(last)} of {len(planned.study.all_seeds)} seeds']
-        for name in planned.study.report:
-            metric = runs.METRICS[name]
-            values = statistics.summarize(getattr(evaluation, name) for evaluation in last)
-            row.append(f'{metric.label} {tables.mean(values, metric)} {metric.unit if values.n else ""}'.rstrip())
-        rows.append(row)
-    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
-    lines = ['  '.join(f'{cell:<{width}}' for cell, width in zip(row, widths)).rstrip() for row in rows]
-    lines += ['', counts(all_progress)]
+def summary(planned: Plan, all_progress: Sequence[Progress], comparison: Comparison) -> str:
+    """The last lines that a sweep prints: the results by case, the failures, and the path of the report."""
+    finals = tables.finals(comparison)
+    lines = [*plain(*finals), '', counts(all_progress)]
     for progress in all_progress:
         if progress.state is State.FAILED:
             lines.append(f'failed: {progress.trial.name}: {progress.reason}; log: {progress.trial.log}')
-    page = os.path.join(planned.out, report_files.PAGE_FILE)
-    return '\n'.join([*lines, f'report: {page}'] if os.path.exists(page) else lines)
+    report = os.path.join(planned.out, page.PAGE_FILE)
+    return '\n'.join([*lines, f'report: {report}'] if os.path.exists(report) else lines)

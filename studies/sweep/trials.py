@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import enum
+import glob
 import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
@@ -49,15 +51,9 @@ class State(enum.Enum):
 
 
 class Trial(NamedTuple):
-    """One run of a study.
+    """One run of a study, named CASE/seed-N, with a folder of everything that it writes.
 
-    Attributes:
-      name: unique: CASE/seed-N.
-      case: name of the case.
-      seed: seed of the run.
-      folder: folder of everything that the trial writes.
-      arguments: all arguments of the program.
-      command_line: the same arguments, parsed.
+    `arguments` are all arguments of the program; `command_line` is the same, parsed.
     """
 
     name: str
@@ -86,12 +82,7 @@ class Trial(NamedTuple):
 class Outcome(NamedTuple):
     """The end of a trial, recorded in `outcome.json`.
 
-    Attributes:
-      exit_code: exit code of the program; -N if signal N ended it.
-      reason: the program's last error message, if the exit code is not 0.
-      start: UTC, ISO 8601.
-      end: UTC, ISO 8601.
-      host: host name of the machine.
+    The exit code is -N if signal N ended the program; the reason is its last error message, if the code is not 0.
     """
 
     exit_code: int
@@ -191,10 +182,7 @@ def remove_outcome(trial: Trial) -> None:
 
 
 def run_config(trial: Trial) -> Config:
-    """A trial's configuration with the sizes of its data set, and what follows from them, once its run recorded them.
-
-    Before the run, and if its record cannot be read, the sizes are those of the command line.
-    """
+    """A trial's configuration, as fitted to the data set of its run; before the run, that of its command line."""
     run = recorded_config(trial.model_dir)
     return _fitted(trial, run) if run else trial.config
 
@@ -230,9 +218,7 @@ def changed_flags(trial: Trial) -> List[str]:
     """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run.
 
     Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved.
-
-    Raises:
-      ConfigError: the configuration of the run cannot be read.
+    Raises ConfigError if the configuration of the run cannot be read.
     """
     run = read_config(trial.model_dir)
     return differences(run, _fitted(trial, run)) if run else []
@@ -255,6 +241,57 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
                 f'{trial.folder}: was run with other flags than the study has now ({"; ".join(changed)}). '
                 'Name another folder with --out, or remove the folders of the trials to run again.'
             )
+
+
+def take(waiting: Iterable[Trial], sweeps: Sequence[str]) -> List[Tuple[Trial, str]]:
+    """Copies finished trials of other sweeps, searched in order, into the folders of trials that have not started.
+
+    Returns the trials that were copied, and the folders that they are copies of.
+
+    Raises:
+      StudyError: a folder holds no sweep, or a copy cannot be written.
+    """
+    for sweep in sweeps:
+        if glob.escape(sweep) != sweep:
+            raise StudyError(f'--reuse={sweep}: must not contain any of the characters * ? [, as no model_dir may.')
+        if not os.path.isfile(os.path.join(sweep, STUDY_FILE)):
+            raise StudyError(f'--reuse={sweep}: holds no sweep; it has no {STUDY_FILE}.')
+    copies = []
+    for trial in waiting:
+        source = _equal(trial, sweeps) if state_of(trial) is State.WAITING else None
+        if source:
+            _copy(source, trial.folder)
+            copies.append((trial, source))
+    return copies
+
+
+def _equal(trial: Trial, sweeps: Iterable[str]) -> Optional[str]:
+    """The folder of the first finished trial that is known to have the flags and the seed of a trial."""
+    for sweep in sweeps:
+        for folder in sorted(glob.glob(os.path.join(sweep, TRIALS_FOLDER, '*', f'seed-{trial.seed}'))):
+            config = dataclasses.replace(trial.config, model_dir=os.path.join(folder, MODEL_FOLDER))
+            there = trial._replace(folder=folder, command_line=trial.command_line._replace(config=config))
+            is_done = state_of(there) is State.DONE and recorded_config(there.model_dir) is not None
+            if is_done and not changed_flags(there):
+                return folder
+    return None
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a folder, whole or not at all, in place of what a trial left that ended before its run began."""
+    case, name = os.path.split(target)
+    unfinished = os.path.join(case, f'.unfinished-{name}')
+    try:
+        os.makedirs(case, exist_ok=True)
+        # Of a copy that was killed.
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.copytree(source, unfinished)
+        if os.path.isdir(target):
+            shutil.rmtree(target)
+        os.rename(unfinished, target)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise StudyError(f'{target}: cannot be written: {error}')
 
 
 def reason_in(log: str) -> str:

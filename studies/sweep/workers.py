@@ -1,4 +1,4 @@
-"""Places where trials run: what a place is, and this machine, where each trial is a process."""
+"""Places where trials run, and this machine, where each trial is a process."""
 
 import abc
 import ctypes
@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from typing import Callable, Optional, Sequence
+from typing import Callable, NamedTuple, Optional, Sequence
 
 from console import outputs, processes
 from data.files import write_whole
@@ -39,59 +39,30 @@ class RunningTrial(abc.ABC):
         """Ends the trial at once."""
 
 
-class Place(abc.ABC):
-    """A place where trials run; a context manager, which releases it."""
+class Place(NamedTuple):
+    """A place where trials run."""
 
-    @property
-    @abc.abstractmethod
-    def slots(self) -> int:
-        """The number of trials that can run at the same time now."""
-
-    @abc.abstractmethod
-    def start(self, trial: Trial) -> RunningTrial:
-        """Starts a trial.
-
-        Raises:
-          OSError: the trial's folder cannot be written to, or the trial cannot be started.
-        """
-
-    def __enter__(self) -> 'Place':
-        return self
-
-    def __exit__(self, *unused: object) -> None:  # noqa: B027  This machine has nothing to release.
-        pass
+    # The number of trials that can run at the same time now.
+    slots: Callable[[], int]
+    # Raises OSError if the trial's folder cannot be written to, or it cannot be started.
+    start: Callable[[Trial], RunningTrial]
 
 
-class ThisMachine(Place):
-    """This machine, with trials as processes.
+def this_machine(workers: int, program: Sequence[str]) -> Place:
+    """This machine, with a number of trials at a time as processes.
 
     Trials are not pinned to cores: this would change their number of threads, and with it the last bits of their
     results, which may depend on the command line only.
-
-    Args:
-      workers: the number of trials at a time.
-      program: the command before a trial's arguments; the word `python` means this interpreter.
     """
-
-    def __init__(self, workers: int, program: Sequence[str]):
-        self._workers = workers
-        self._program = program
-
-    @property
-    def slots(self) -> int:
-        """The number of workers."""
-        return self._workers
-
-    def start(self, trial: Trial) -> 'Process':
-        """Starts a process."""
-        return Process(trial, self._program)
+    return Place(lambda: workers, lambda trial: Process(trial, program))
 
 
 class Process(RunningTrial):
-    """A running trial, as a process of this machine.
+    """A trial as a process of this machine.
 
     The process has a session of its own, so that Ctrl-C at a terminal does not reach it. The kernel kills it when the
-    thread that started it ends: a leftover process would block a resumed sweep.
+    thread that started it ends: a leftover process would block a resumed sweep. The word `python` of the program means
+    this interpreter.
     """
 
     def __init__(self, trial: Trial, program: Sequence[str]):
@@ -103,6 +74,14 @@ class Process(RunningTrial):
         write_whole(script, trials.script(program, trial))
         os.chmod(script, 0o755)
         words = processes.module(*program[2:]) if [*program[:2]] == ['python', '-m'] else program
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            # The parent may have ended before the call.
+            if os.getppid() != parent:
+                os._exit(1)
+
         with open(outputs.replaceable(trial.log), 'ab') as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
@@ -111,7 +90,7 @@ class Process(RunningTrial):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_dies_with(os.getpid()),
+                preexec_fn=die_with_parent,
             )
 
     def poll(self) -> Optional[Outcome]:
@@ -123,16 +102,13 @@ class Process(RunningTrial):
         if code < 0:
             reason = f'ended by {signal.Signals(-code).name}'
         elif code:
-            reason = trials.reason_in(self._printed()) or f'exit code {code}'
+            with open(self._trial.log, 'rb') as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, end - _LOG_END))
+                reason = trials.reason_in(file.read().decode(errors='replace')) or f'exit code {code}'
         outcome = Outcome(code, reason, self._start, now(), socket.gethostname())
         outcome.write(self._trial.folder)
         return outcome
-
-    def _printed(self) -> str:
-        with open(self._trial.log, 'rb') as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(self._log_start, end - _LOG_END))
-            return file.read().decode(errors='replace')
 
     def stop(self) -> None:
         """Asks the trial to save a checkpoint and end."""
@@ -141,18 +117,6 @@ class Process(RunningTrial):
     def kill(self) -> None:
         """Ends the trial at once."""
         self._process.kill()
-
-
-def _dies_with(parent: int) -> Callable[[], None]:
-    """A `preexec_fn` that asks the kernel to kill the new process when the thread that started it ends."""
-
-    def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have ended before the call.
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return prepare
 
 
 def run(trial: Trial, program: Sequence[str]) -> Outcome:

@@ -8,7 +8,7 @@ import pytest
 
 from inception_v3.config import Config
 from studies import compare
-from studies.report import cases, findings, tables
+from studies.report import runs, tables
 from studies.report.runs import Comparison
 from tests.support import recorded
 
@@ -33,7 +33,7 @@ def test_compare__runs_that_differ_in_their_seeds_form_a_case(tmp_path: Any) -> 
     ]
     os.symlink(f'{tmp_path}/a', f'{tmp_path}/link')
     again = [f'{tmp_path}/a/', f'{tmp_path}/./c', f'{tmp_path}//d', f'{tmp_path}/link', os.path.relpath(folders[1])]
-    found = cases.compare([*folders, *again]).cases
+    found = runs.compare([*folders, *again]).cases
     assert [(case.name, [run.name[-1] for run in case.runs]) for case in found] == [
         ('optimizer=sgd,learning_rate=0.1', ['a', 'c']),
         ('optimizer=RMS,learning_rate=0.1', ['b']),
@@ -45,17 +45,11 @@ def test_compare__runs_that_differ_in_their_seeds_form_a_case(tmp_path: Any) -> 
 @pytest.mark.parametrize(
     ('folders', 'names'),
     [
-        # One run a case: shared leading and trailing parts are left out.
-        ({'/runs/inception/model': 0, '/runs/resnet/model': 1}, ['inception', 'resnet']),
+        ({'/runs/inception/model': 0, '/runs/resnet/model': 1}, ['inception/model', 'resnet/model']),
         ({'gs://bucket/a': 0, 'runs/b': 1, '/runs/b': 2}, ['gs://bucket/a', 'runs/b', '/runs/b']),
-        ({'/model': 0, '/model/model': 1, '/': 2}, ['model', 'model/model', '/']),
-        # Several runs: the folder that contains them, unless it contains runs of other cases, too.
-        (
-            {'/s/a,b=1/seed-1/model': 0, '/s/a,b=2/seed-1/model': 1, '/s/a,b=1/seed-2/model': 0},
-            ['a,b=1', 'a,b=2/seed-1'],
-        ),
-        ({'s/a/1': 0, 's/a/2': 0, 's/a/3': 1, 's/b/1': 2}, ['a/1 and 1 more', 'a/3', 'b/1']),
-        ({'s/a': 0, 's/a/1': 0, 's/b': 1}, ['a', 'b']),
+        # Several runs: the folder that contains them, unless it is not theirs alone.
+        ({'/s/a,b=1/seed-1/m': 0, '/s/a,b=2/seed-1/m': 1, '/s/a,b=1/seed-2/m': 0}, ['a,b=1', 'a,b=2/seed-1/m']),
+        ({'s/a/1': 0, 's/a/2': 0, 's/a/3': 1, 's/a/4': 1, 's/b/1': 2}, ['a/1 and 1 more', 'a/3 and 1 more', 'b/1']),
     ],
 )
 def test_cases__with_many_differences_are_named_after_folders(folders: Dict[str, int], names: List[str]) -> None:
@@ -64,14 +58,14 @@ def test_cases__with_many_differences_are_named_after_folders(folders: Dict[str,
         {'network': 'resnet50', 'learning_rate': 0.1, 'optimizer': 'momentum', 'weight_decay': 1e-4},
         {'network': 'resnet50', 'learning_rate': 0.2, 'optimizer': 'sgd', 'preprocessing': 'vgg'},
     ]
-    runs = [
+    of_folders = [
         recorded.run(folder, [0.5], config=dataclasses.replace(SMALL, save_summary_steps=1 + index, **many[index]))
         for folder, index in folders.items()
     ]
-    found = cases.cases_of(runs)
+    found = runs.cases_of(of_folders)
     assert [case.name for case in found] == names
     assert found[0].settings['optimizer'] == 'RMS' and found[1].settings['network'] == 'resnet50'
-    assert tables.finals(findings.find(Comparison('', '', tuple(found)))).header[:2] == ('case', 'flags')
+    assert tables.finals(Comparison('', '', tuple(found))).header[:2] == ('case', 'flags')
 
 
 def test_command__writes_the_report(tmp_path: Any, capsys: Any) -> None:

@@ -13,8 +13,8 @@ import yaml
 from data.convert import digits
 from inception_v3.weights.patterns import Patterns
 from studies import fine_tuning
-from studies.study import Study
-from studies.sweep import plan, run, study_file, trials
+from studies.study import Study, load
+from studies.sweep import plan, run, trials
 from studies.sweep.trials import Trial
 
 WAYS = ['classifier', 'last-blocks', 'all-layers', 'from-nothing']
@@ -24,7 +24,7 @@ def loaded(folder: pathlib.Path, content: Dict[str, Any]) -> Study:
     """The study of a file's content."""
     path = folder / 'a.yaml'
     path.write_text(yaml.safe_dump(content, sort_keys=False))
-    return study_file.load(str(path))
+    return load(str(path))
 
 
 def of_way(found: List[Trial], way: str) -> Trial:

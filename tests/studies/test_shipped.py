@@ -7,9 +7,8 @@ import pytest
 from inception_v3.batch_norm import decay_warning
 from inception_v3.config import Config
 from studies import shipped
-from studies.study import SMALL_VERSIONS, Study
+from studies.study import SMALL_VERSIONS, Study, load
 from studies.sweep import trials
-from studies.sweep.study_file import load
 
 FOLDER = pathlib.Path(shipped.__file__).parent
 FILES = sorted(path.name for path in FOLDER.glob('*.py') if path.name != '__init__.py')

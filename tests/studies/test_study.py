@@ -1,12 +1,11 @@
 """Studies: their cases, their files, and the errors in them."""
 
 import pathlib
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
-from studies.study import Axis, Small, Study, StudyError, cases, grid, zipped
-from studies.sweep.study_file import load
+from studies.study import Axis, Small, Study, StudyError, cases, grid, load, zipped
 
 PYTHON = '''"""Does warm-up
 help?
@@ -48,6 +47,7 @@ digits:
 
 
 ALL = 'from studies.study import *\n'
+UNSAFE = {'gs-b-a-b': 'gs://b/a b', '..-c': '../c'}
 
 
 def written(folder: pathlib.Path, name: str, text: str) -> str:
@@ -62,18 +62,17 @@ def written(folder: pathlib.Path, name: str, text: str) -> str:
         (
             [grid(optimizer=['sgd', 'RMS'], learning_rate=[0.1, 1])],
             {
-                'optimizer=sgd,learning_rate=0.1': {'optimizer': 'sgd', 'learning_rate': 0.1},
-                'optimizer=sgd,learning_rate=1': {'optimizer': 'sgd', 'learning_rate': 1},
-                'optimizer=RMS,learning_rate=0.1': {'optimizer': 'RMS', 'learning_rate': 0.1},
-                'optimizer=RMS,learning_rate=1': {'optimizer': 'RMS', 'learning_rate': 1},
+                f'optimizer={name},learning_rate={rate}': {'optimizer': name, 'learning_rate': rate}
+                for name in ('sgd', 'RMS')
+                for rate in (0.1, 1)
             },
         ),
         # A flag that does not differ names no case.
         (
-            [zipped(train_batch_size=[8, 16], train_steps=[20, 10], optimizer=['sgd', 'sgd'])],
+            [zipped(train_batch_size=[8, 16], optimizer=['sgd', 'sgd'], width=[80, 90])],
             {
-                'train_batch_size=8,train_steps=20': {'train_batch_size': 8, 'train_steps': 20, 'optimizer': 'sgd'},
-                'train_batch_size=16,train_steps=10': {'train_batch_size': 16, 'train_steps': 10, 'optimizer': 'sgd'},
+                f'train_batch_size={size},width={width}': {'train_batch_size': size, 'optimizer': 'sgd', 'width': width}
+                for size, width in ((8, 80), (16, 90))
             },
         ),
         (
@@ -87,21 +86,13 @@ def written(folder: pathlib.Path, name: str, text: str) -> str:
         ),
         ([], {'default': {}}),
         # Names are valid for folders.
-        (
-            [grid(data_dir=['gs://b/a b', '../c'])],
-            {'data_dir=gs-b-a-b': {'data_dir': 'gs://b/a b'}, 'data_dir=..-c': {'data_dir': '../c'}},
-        ),
+        ([grid(data_dir=['gs://b/a b', '../c'])], {f'data_dir={n}': {'data_dir': d} for n, d in UNSAFE.items()}),
     ],
 )
 def test_axes__are_multiplied_to_cases(axes: List[Axis], expected: Dict[str, Any]) -> None:
     found = Study(flags={'train_steps': 5, 'width': 75}, axes=axes).cases()
     assert [(case.name, case.settings) for case in found] == [*expected.items()]
     assert [case.flags for case in found] == [{'train_steps': 5, 'width': 75, **flags} for flags in expected.values()]
-
-
-@pytest.mark.parametrize(('seeds', 'all_seeds'), [(1, (1,)), (3, (1, 2, 3)), ((7, 0), (7, 0)), ([2], (2,))])
-def test_seeds__number_or_list(seeds: Any, all_seeds: Tuple[int, ...]) -> None:
-    assert Study(seeds=seeds).all_seeds == all_seeds
 
 
 def test_load__python_and_yaml_give_the_same_study(tmp_path: pathlib.Path) -> None:
@@ -118,15 +109,9 @@ def test_load__python_and_yaml_give_the_same_study(tmp_path: pathlib.Path) -> No
 
 
 def test_small__inherits_axes_and_seeds() -> None:
-    study = Study(
-        flags={'width': 128}, axes=[grid(optimizer=['sgd', 'RMS'])], seeds=2, digits=Small({'train_steps': 6})
-    )
-    small = study.small('digits')
-    assert [case.flags for case in small.cases()] == [
-        {'train_steps': 6, 'optimizer': 'sgd'},
-        {'train_steps': 6, 'optimizer': 'RMS'},
-    ]
-    assert small.all_seeds == (1, 2)
+    study = Study(flags={'width': 128}, axes=[grid(width=[80])], seeds=(7, 0), digits=Small({'train_steps': 6}))
+    assert study.small('digits').cases()[0].flags == {'train_steps': 6, 'width': 80}
+    assert study.small('digits').all_seeds == (7, 0) and Study(seeds=3).all_seeds == (1, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -134,28 +119,22 @@ def test_small__inherits_axes_and_seeds() -> None:
     [
         ('missing.yaml', None, 'no such file'),
         ('a.txt', '', r'must be a \.py or a \.yaml file'),
-        ('a.py', 'STUDY = 1', r'must set STUDY = Study\(…\)'),
         ('a.py', 'x = 1\nSTUDY = Study(', r'line 2: SyntaxError'),
         ('a.py', 'x = 1\nSTUDY = Study()', r"line 2: NameError: name 'Study' is not defined"),
-        ('a.py', 'import sys\nsys.exit(3)', r'line 2: SystemExit: 3'),
         ('a.py', f'{ALL}STUDY = Study(axis=[])', r"line 2: TypeError: .*'axis'"),
         ('a.yaml', 'axes: [', r'invalid YAML: .*line 1'),
         ('a.yaml', '- 1', r'a study: must be a mapping with the keys preset, flags, axes'),
         ('a.yaml', 'axis: []', r'a study: axis: unknown key\. The keys are preset,'),
-        ('a.yaml', 'digits: {flag: {}}', r'digits: flag: unknown key\. The keys are flags, axes, seeds'),
         ('a.yaml', 'flags: {width: 75, width: 76}', r'line 1: width: duplicate key'),
         ('a.yaml', 'axes: {grid: {}}', r'axes: must be a list of grid, zip, cases'),
         ('a.yaml', 'axes: [{product: {}}]', r'axes: each must be one of grid, zip, cases'),
         ('a.py', f'{ALL}STUDY = Study(axes=[1])', r'must be a list of grid\(…\), zipped\(…\) and cases'),
-        ('a.yaml', 'axes: [{grid: [1]}]', r'grid: must map flags to lists of values'),
         ('a.yaml', 'axes: [{grid: {width: 75}}]', r'grid: width: must be a list of values; it is 75'),
-        ('a.yaml', 'axes: [{cases: [a]}]', r'cases: must map names to flags'),
         ('a.yaml', 'axes: [{cases: {a: 1}}]', r'cases: a: must map flags to values'),
         ('a.yaml', 'axes: [{cases: {a/b: {}}}]', r'cases: a/b: a name must consist of letters, digits'),
         ('a.yaml', 'flags: {optimiser: sgd}', r'flags: optimiser: no such flag\. Did you mean optimizer\?'),
         ('a.yaml', 'flags: {seed: 1}', r'flags: seed: is set by the sweep; list the seeds'),
         ('a.yaml', 'flags: {width: }', r'flags: width: must be a number, a string, True or False; it is None'),
-        ('a.yaml', 'axes: [{grid: {mode: [eval]}}]', r'grid: mode: is always train_and_eval in a sweep'),
         ('a.yaml', 'flags: {tpu: no}', r'flags: tpu: must be a string; it is False\. In YAML, quote the value'),
         ('a.yaml', 'preset: [digits]', r"preset: \['digits'\]: must be one of cifar10_stream, digits, finetune"),
         ('a.yaml', 'name: ../x', r'name: \.\./x: must be valid as the name of a folder'),
@@ -167,11 +146,7 @@ def test_small__inherits_axes_and_seeds() -> None:
         ('a.yaml', 'axes: [{grid: {width: [75]}}, {grid: {width: [76]}}]', r'axes: width: varies in two axes'),
         ('a.yaml', 'axes: [{grid: {width: [75, 76, 76]}}]', r'axes: two cases are named width=76'),
         ('a.yaml', 'axes: [{zip: {width: [75, 76], height: [75]}}]', r'zip: all flags .* width has 2, height has 1'),
-        (
-            'a.yaml',
-            f'axes: [{{cases: {{{"a" * 200}: {{}}}}}}]',
-            r'longer than 150 bytes, and a folder is named after it',
-        ),
+        ('a.yaml', f'axes: [{{cases: {{{"a" * 200}: {{}}}}}}]', r'longer than 150 bytes'),
     ],
 )
 def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, name: str, text: Any, message: str) -> None:

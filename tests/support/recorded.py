@@ -1,5 +1,6 @@
 """Runs without training: their files, written by the program's own functions, and their values in a report."""
 
+import dataclasses
 import os
 from typing import Any, Mapping, Optional, Sequence
 
@@ -40,15 +41,13 @@ def run(
 ) -> Run:
     """A run of a report, with an evaluation every 100 steps, and a loss every 10 steps at 101, 102, … images/s."""
     points = [
-        TrainingPoint(10 * index, loss, 0.1, 100.0 + index if index else None)
+        TrainingPoint(10 * index, loss, 100.0 + index if index else None)
         for index, loss in enumerate(losses if losses is not None else [3 - 0.05 * index for index in range(30)])
     ]
     values: Mapping[str, Any] = {
         'name': name,
-        'model_dir': f'/runs/{name}',
         'command': f'python -m inception_v3.main --model_dir=/runs/{name} --seed={seed}',
-        'seed': seed,
-        'config': config,
+        'config': dataclasses.replace(config, seed=seed),
         'evaluations': tuple(evaluation(100 * index, value) for index, value in enumerate(top_1, start=1)),
         'training': tuple(points),
         'environment': {'tensorflow': '1.15.5', 'directory': '/work'},

@@ -12,20 +12,14 @@ _TOP = 5
 
 
 class ClassAccuracy(NamedTuple):
-    """The accuracy on the images of one class; fractions are None without images.
-
-    Attributes:
-      label: the class.
-      images: number of images with this label.
-      top_1: fraction of these images for which this class is the most probable.
-      top_5: fraction of these images for which this class is among the five most probable.
-      predicted: number of images, of any label, for which this class is the most probable.
-    """
+    """The accuracy on the images of one class; the fractions are None without images."""
 
     label: int
     images: int
+    # Fractions of these images for which this class is the most probable, and among the five most probable.
     top_1: Optional[float]
     top_5: Optional[float]
+    # The number of images, of any label, for which this class is the most probable.
     predicted: int
 
 
@@ -51,44 +45,28 @@ class Bin(NamedTuple):
     top_1: Optional[float]
 
 
-class Place(NamedTuple):
-    """The place of a record: the path of its file, and its position there, from 0."""
-
-    path: str
-    position: int
-
-    def __str__(self) -> str:
-        return f'{self.path}, record {self.position}'
-
-
 class Mistake(NamedTuple):
     """An image whose most probable class is not its label.
 
     Attributes:
-      number: number of the image in the evaluation, from 0.
-      place: the place of its record; None for synthetic images.
       label: the image's label.
+      predicted: the most probable class.
+      confidence: its probability.
+      probability_of_label: the probability of the label.
+      path: the file of the record; None for synthetic images.
+      position: the record's position in it, from 0; None for synthetic images.
       likeliest: the five most probable classes with their probabilities, most probable first.
-      probability: probability of the label.
       pixels: uint8 [height, width, 3], the image as the network saw it.
     """
 
-    number: int
-    place: Optional[Place]
     label: int
-    likeliest: Tuple[Tuple[int, float], ...]
-    probability: float
+    predicted: int
+    confidence: float
+    probability_of_label: float
+    path: Optional[str]
+    position: Optional[int]
+    likeliest: Sequence[Tuple[int, float]]
     pixels: np.ndarray
-
-    @property
-    def predicted(self) -> int:
-        """The most probable class."""
-        return self.likeliest[0][0]
-
-    @property
-    def confidence(self) -> float:
-        """The probability of the most probable class."""
-        return self.likeliest[0][1]
 
 
 class ErrorAnalysis:
@@ -110,11 +88,15 @@ class ErrorAnalysis:
         self.mistakes: List[Mistake] = []
         self._at_most = mistakes
         self._top_5 = np.zeros([num_classes], np.int64)
-        # By bin: images, right ones, and the sum of the confidences.
-        self._binned, self._binned_right, self._binned_confidence = np.zeros([3, BINS])
+        # By bin: images, the sum of the confidences, and right images.
+        self._binned = np.zeros([3, BINS])
 
     def add(
-        self, labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, places: Optional[Sequence[Place]] = None
+        self,
+        labels: np.ndarray,
+        logits: np.ndarray,
+        pixels: np.ndarray,
+        places: Optional[Sequence[Tuple[str, int]]] = None,
     ) -> None:
         """Adds a batch.
 
@@ -122,7 +104,7 @@ class ErrorAnalysis:
           labels: int32 [batch]; `metrics.PADDING_LABEL` for padding.
           logits: float32 [batch, num_classes].
           pixels: uint8 [batch, height, width, 3], the images as the network saw them.
-          places: the places of the records, without padding; None for synthetic images.
+          places: path and position of each record, without padding; None for synthetic images.
         """
         real = labels != PADDING_LABEL
         labels, logits, pixels = labels[real], logits[real], pixels[real]
@@ -135,23 +117,23 @@ class ErrorAnalysis:
         np.add.at(self.confusion, (labels, predicted), 1)
         np.add.at(self._top_5, labels[ranks < _TOP], 1)
         bins = np.clip(np.ceil(confidences * BINS).astype(int) - 1, 0, BINS - 1)
-        np.add.at(self._binned, bins, 1)
-        np.add.at(self._binned_right, bins[ranks == 0], 1)
-        np.add.at(self._binned_confidence, bins, confidences)
+        for row, values in enumerate((1, confidences, ranks == 0)):
+            np.add.at(self._binned[row], bins, values)
+        self.images += len(labels)
         is_full = len(self.mistakes) == self._at_most
         least = self.mistakes[-1].confidence if is_full and self.mistakes else 0.0
         for row in np.flatnonzero((ranks > 0) & (confidences > least)) if self._at_most else ():
             order = np.argsort(-probabilities[row], kind='stable')[:_TOP]
-            likeliest = tuple((int(c), float(probabilities[row, c])) for c in order)
-            label, place = int(labels[row]), places[row] if places is not None else None
+            likeliest = [(int(c), float(probabilities[row, c])) for c in order]
+            place = places[row] if places is not None else (None, None)
             # A copy of the pixels: a view would keep the whole batch in memory.
-            probability, own_pixels = float(probabilities[row, label]), pixels[row].copy()
-            self.mistakes.append(Mistake(self.images + int(row), place, label, likeliest, probability, own_pixels))
+            label, seen = int(labels[row]), pixels[row].copy()
+            probability = float(probabilities[row, label])
+            self.mistakes.append(Mistake(label, *likeliest[0], probability, *place, likeliest, seen))
         self.mistakes = sorted(self.mistakes, key=lambda mistake: -mistake.confidence)[: self._at_most]
-        self.images += len(labels)
 
     @property
-    def classes(self) -> Sequence[ClassAccuracy]:
+    def classes(self) -> List[ClassAccuracy]:
         """The accuracy on every class, by label."""
         columns = self.confusion.sum(axis=1), self.confusion.diagonal(), self._top_5, self.confusion.sum(axis=0)
         return [
@@ -160,25 +142,18 @@ class ErrorAnalysis:
         ]
 
     @property
-    def confusions(self) -> Sequence[Confusion]:
+    def confusions(self) -> List[Confusion]:
         """All pairs of confused classes, most images first."""
         pairs = np.argwhere(self.confusion).tolist()
         found = [Confusion(label, other, int(self.confusion[label, other])) for label, other in pairs if label != other]
         return sorted(found, key=lambda pair: (-pair.images, pair.label, pair.predicted))
 
     @property
-    def bins(self) -> Sequence[Bin]:
+    def bins(self) -> List[Bin]:
         """The images grouped by confidence, in `BINS` bins of equal width."""
-        columns = self._binned, self._binned_confidence, self._binned_right
         return [
-            Bin(
-                index / BINS,
-                (index + 1) / BINS,
-                int(count),
-                confidence / count if count else None,
-                right / count if count else None,
-            )
-            for index, (count, confidence, right) in enumerate(zip(*(column.tolist() for column in columns)))
+            Bin(index / BINS, (index + 1) / BINS, int(n), confidence / n if n else None, right / n if n else None)
+            for index, (n, confidence, right) in enumerate(self._binned.T.tolist())
         ]
 
     @property
@@ -188,4 +163,5 @@ class ErrorAnalysis:
         It equals the sum over the bins of n_b / n · |top-1_b - confidence_b| (Naeini et al., "Obtaining Well Calibrated
         Probabilities Using Bayesian Binning"; Guo et al., "On Calibration of Modern Neural Networks", equation 3).
         """
-        return float(np.abs(self._binned_right - self._binned_confidence).sum() / max(1, self.images))
+        _, confidences, right = self._binned
+        return float(np.abs(right - confidences).sum() / max(1, self.images))

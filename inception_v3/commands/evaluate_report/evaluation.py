@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 import time
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
@@ -14,8 +14,7 @@ from data import record_checker, records
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.sources import source_of
-from inception_v3.commands import drawing
-from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis, Place
+from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis
 from inception_v3.commands.evaluate_report.page import JSON_FILE, ErrorReport
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, description_of, is_counted
@@ -36,16 +35,7 @@ BATCH_AT_MOST = 64
 
 
 def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[str, float], ErrorAnalysis]:
-    """Evaluates a checkpoint as the run does, and analyses its errors.
-
-    Args:
-      model: the checkpoint, with the configuration of the evaluation.
-      mistakes: number of worst mistakes to keep.
-      screen: shows the progress.
-
-    Returns:
-      The values of `metrics.evaluation_metrics`, and the analysis.
-    """
+    """Evaluates a checkpoint as the run does; returns the values of `metrics.evaluation_metrics`, and the analysis."""
     config = model.config
     analysis = ErrorAnalysis(config.num_classes, mistakes)
     batches = -(-config.eval_images // config.eval_batch_size)
@@ -69,7 +59,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
                     batch_labels, batch_logits, batch_pixels, batch_places, _ = session.run(step)
                 except tf.errors.OutOfRangeError:
                     break
-                located = [Place(os.fsdecode(path), int(position)) for path, position in zip(*batch_places)]
+                located = [(os.fsdecode(path), int(position)) for path, position in zip(*batch_places)]
                 analysis.add(batch_labels, batch_logits, batch_pixels, located if with_places else None)
                 rate = analysis.images / (time.monotonic() - start)
                 done = -(-analysis.images // config.eval_batch_size)
@@ -104,11 +94,10 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
     report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
-    light, dark = report.figures(drawing.LIGHT), report.figures(drawing.DARK)
-    for name, picture in light.items():
-        write_whole(os.path.join(out, name), picture)
-    write_whole(os.path.join(out, JSON_FILE), report.json())
-    write_whole(os.path.join(out, 'report.html'), report.html(light, dark))
+    figures = report.figures()
+    contents: Dict[str, Union[str, bytes]] = {**figures, JSON_FILE: report.json(), 'report.html': report.html(figures)}
+    for name, content in contents.items():
+        write_whole(os.path.join(out, name), content)
     screen.clear()
     return _summary(report, os.path.join(out, 'report.html'))
 

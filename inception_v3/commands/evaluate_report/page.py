@@ -6,7 +6,6 @@ import pathlib
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, Stroke
@@ -16,7 +15,7 @@ from console import html, processes
 from console.messages import shown
 from data.dataset_info import is_background
 from inception_v3.commands import drawing
-from inception_v3.commands.drawing import Look
+from inception_v3.commands.drawing import LIGHT
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
 from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.history import Evaluation, shows_top_5
@@ -80,80 +79,65 @@ class ErrorReport(NamedTuple):
     def json(self) -> str:
         """The content of report.json."""
         analysis = self.analysis
+        own_fields = Mistake._fields[: Mistake._fields.index('likeliest')]
         values: Dict[str, Any] = {
             'model_dir': self.model_dir,
             'evaluation': self.evaluation._asdict(),
             'expected_calibration_error': analysis.expected_calibration_error,
-            'bins': [b._asdict() for b in analysis.bins],
-            'classes': [{**c._asdict(), 'name': self.names[c.label] or None} for c in analysis.classes],
+            'bins': [each._asdict() for each in analysis.bins],
+            'classes': [{**each._asdict(), 'name': self.names[each.label] or None} for each in analysis.classes],
             'confusions': [pair._asdict() for pair in analysis.confusions],
-            'mistakes': [
-                {
-                    'label': mistake.label,
-                    'predicted': mistake.predicted,
-                    'confidence': mistake.confidence,
-                    'probability_of_label': mistake.probability,
-                    'path': mistake.place and mistake.place.path,
-                    'position': mistake.place and mistake.place.position,
-                }
-                for mistake in analysis.mistakes
-            ],
+            'mistakes': [dict(zip(own_fields, mistake)) for mistake in analysis.mistakes],
         }
         return json.dumps(values, indent=2) + '\n'
 
-    def figures(self, look: Look) -> Dict[str, bytes]:
+    def figures(self) -> Dict[str, bytes]:
         """The confusion matrix and the reliability diagram, as PNG files by name."""
         names = [self.name(label) for label in range(len(self.names))]
         error = self.analysis.expected_calibration_error
         return {
-            'confusion.png': confusion_matrix(self.analysis.confusion, names, look, self.first),
-            'reliability.png': reliability_diagram(self.analysis.bins, error, look),
+            'confusion.png': confusion_matrix(self.analysis.confusion, names, self.first),
+            'reliability.png': reliability_diagram(self.analysis.bins, error),
         }
 
-    def html(self, light: Dict[str, bytes], dark: Dict[str, bytes]) -> str:
-        """Renders the page with its figures in the colours of light and of dark pages."""
-        confusion, pairs = self.analysis.confusion, self.confusions
+    def html(self, figures: Dict[str, bytes]) -> str:
+        """Renders the page with its figures."""
+        pairs = self.confusions
         most_often = {pair.label: f'{self.name(pair.predicted)} ({pair.images:,})' for pair in reversed(pairs)}
-        classes = [
-            {**c._asdict(), 'name': self.name(c.label), 'most_often': most_often.get(c.label, '')}
-            for c in self.analysis.classes[self.first :]
-        ]
         mistakes = [mistake for mistake in self.analysis.mistakes if mistake.predicted >= self.first]
         with contextlib.closing(Thumbnails()) as thumbnails:
             pictures = [html.data_uri(thumbnails.make(mistake.pixels), 'image/jpeg') for mistake in mistakes]
+        classes = self.analysis.classes[self.first :]
         return _PAGE.render(
             report=self,
             command=processes.command_line('evaluate'),
             mistakes=[*zip(mistakes, pictures)],
+            # A PNG file has its width in the bytes 16 to 19.
             figures=[
-                {
-                    'light': html.data_uri(light[name], 'image/png'),
-                    'dark': html.data_uri(dark[name], 'image/png'),
-                    # A PNG file has its width in the bytes 16 to 19.
-                    'width': drawing.width_on_page(int.from_bytes(light[name][16:20], 'big')),
-                }
-                for name in light
+                (html.data_uri(png, 'image/png'), drawing.width_on_page(int.from_bytes(png[16:20], 'big')))
+                for png in figures.values()
             ],
             pairs=pairs[:_PAIRS_SHOWN],
             more_pairs=len(pairs) - _PAIRS_SHOWN,
             json_file=JSON_FILE,
             bins=BINS,
-            classes=sorted((c for c in classes if c['images']), key=lambda c: c['top_1']),
-            without_images=sum(not c['images'] for c in classes),
+            classes=sorted((each for each in classes if each.images), key=lambda each: each.top_1 or 0),
+            most_often=most_often,
+            without_images=sum(not each.images for each in classes),
             heads=[head for head in _HEADS if head != 'top-5' or head in self.scores],
             # Images that are classified as the background, which is not shown.
-            as_background=int(confusion[:, : self.first].sum()),
+            as_background=int(self.analysis.confusion[:, : self.first].sum()),
         )
 
     def bars(self, mistake: Mistake) -> List[Tuple[str, float, bool]]:
         """(name, probability, whether it is the label) of the three most probable classes and the label."""
         likeliest = [each for each in mistake.likeliest if each[0] >= self.first][:3]
         if mistake.label not in dict(likeliest):
-            likeliest.append((mistake.label, mistake.probability))
+            likeliest.append((mistake.label, mistake.probability_of_label))
         return [(self.name(c), probability, c == mistake.label) for c, probability in likeliest]
 
 
-def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, first: int = 0) -> bytes:
+def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0) -> bytes:
     """Draws the confusion matrix of the classes that occur, as a PNG file.
 
     Colours show fractions of a label's images. Up to 30 classes are shown with names and numbers.
@@ -161,7 +145,6 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, fi
     Args:
       confusion: int64 [num_classes, num_classes], images by label and predicted class.
       names: names of all classes, in the same order.
-      look: the colours.
       first: the first label that is shown, 1 to leave out a background without images. Images classified as
         the background still count in their label's row.
     """
@@ -171,19 +154,16 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, fi
     shares = counts / np.maximum(1, images[occurring])[:, np.newaxis]
     is_labelled = len(occurring) <= _LABELLED_AT_MOST
     side = max(4.5, 0.42 * len(occurring)) if is_labelled else 9.5
-    figure = _figure(side + 1.6, side, look)
+    figure = Figure(figsize=(side + 1.6, side), facecolor='white')
     axes = figure.add_subplot()
-    drawing.dress(axes, look)
-    colours = LinearSegmentedColormap.from_list('share', [look.paper, look.good, look.most])
+    colours = LinearSegmentedColormap.from_list('share', ['white', LIGHT.good, LIGHT.most])
     # On a square-root scale, single images are visible beside whole classes.
     image = axes.imshow(shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), interpolation='nearest')
     bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
-    bar.set_label("fraction of the label's images", color=look.ink)
+    bar.set_label("fraction of the label's images")
     bar.ax.set_yticklabels(['0', '1 %', '10 %', '25 %', '50 %', '100 %'])
-    bar.ax.tick_params(colors=look.ink)
-    bar.outline.set_edgecolor(look.faint)
-    axes.set_xlabel('predicted class', color=look.ink)
-    axes.set_ylabel('label', color=look.ink)
+    axes.set_xlabel('predicted class')
+    axes.set_ylabel('label')
     ticks = np.arange(len(occurring)) if is_labelled else np.linspace(0, len(occurring) - 1, 11).astype(int)
     labels = [_short(names[label]) if is_labelled else str(label) for label in occurring[ticks]]
     axes.set_xticks(ticks)
@@ -192,49 +172,34 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, fi
     axes.set_yticklabels(labels)
     for (row, column), count in np.ndenumerate(counts) if is_labelled else ():
         if count:
-            # On medium and strong colours, the background colour has more contrast.
-            colour = look.ink if np.sqrt(shares[row, column]) < 0.45 else look.paper
+            colour = 'black' if np.sqrt(shares[row, column]) < 0.45 else 'white'
             axes.text(column, row, f'{count:,}', ha='center', va='center', color=colour, fontsize=8)
     return drawing.png(figure)
 
 
-def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
+def reliability_diagram(bins: Sequence[Bin], error: float) -> bytes:
     """Draws the top-1 accuracy and the number of images by confidence, and names the error, as a PNG file."""
-    figure = _figure(6.2, 6.4, look)
+    figure = Figure(figsize=(6.2, 6.4), facecolor='white')
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={'height_ratios': [3, 1], 'hspace': 0.08})
     for each in (above, below):
-        drawing.dress(each, look)
-        each.grid(color=look.faint, alpha=0.25, linewidth=0.6)
+        each.grid(alpha=0.4, linewidth=0.6)
         each.set_axisbelow(True)
-    used = [b for b in bins if b.images]
-    lower, upper = [b.lower for b in used], [b.upper for b in used]
-    centres = [(b.lower + b.upper) / 2 for b in used]
-    above.bar(centres, [b.top_1 for b in used], 1 / BINS, color=look.good, edgecolor=look.paper, label='top-1')
-    outline = [Stroke(linewidth=5, foreground=look.paper), Normal()]
-    confidences = {'color': look.bad, 'linewidth': 3, 'label': 'mean confidence', 'path_effects': outline}
-    above.hlines([b.confidence for b in used], lower, upper, **confidences)
-    above.plot([0, 1], [0, 1], '--', color=look.faint, linewidth=1, zorder=0.5)
-    above.set(xlim=(0, 1), ylim=(0, 1))
-    above.set_ylabel('top-1 of the images', color=look.ink)
-    legend = above.legend(
-        loc='lower right', bbox_to_anchor=(1, 1), ncol=2, frameon=False, fontsize=9, columnspacing=1, handlelength=1.2
-    )
-    for text in legend.get_texts():
-        text.set_color(look.ink)
-    above.set_title(f'expected calibration error {error:.2%}', color=look.ink, fontsize=9, loc='left')
-    below.bar(centres, [b.images for b in used], 1 / BINS, color=look.faint, edgecolor=look.paper)
+    used = [each for each in bins if each.images]
+    centres = [(each.lower + each.upper) / 2 for each in used]
+    above.bar(centres, [b.top_1 for b in used], 1 / BINS, color=LIGHT.good, edgecolor='white', label='top-1')
+    outline = [Stroke(linewidth=5, foreground='white'), Normal()]
+    confidences = {'color': LIGHT.bad, 'linewidth': 3, 'label': 'mean confidence', 'path_effects': outline}
+    above.hlines([b.confidence for b in used], [b.lower for b in used], [b.upper for b in used], **confidences)
+    above.plot([0, 1], [0, 1], '--', color=LIGHT.faint, linewidth=1, zorder=0.5)
+    above.set(xlim=(0, 1), ylim=(0, 1), ylabel='top-1 of the images')
+    above.legend(loc='lower right', bbox_to_anchor=(1, 1), ncol=2, frameon=False, fontsize=9, columnspacing=1)
+    above.set_title(f'expected calibration error {error:.2%}', fontsize=9, loc='left')
+    below.bar(centres, [b.images for b in used], 1 / BINS, color=LIGHT.faint, edgecolor='white')
     below.set_yscale('log')
     below.yaxis.set_major_formatter(StrMethodFormatter('{x:,.0f}'))
     below.set_ylim(bottom=0.5)
-    below.set_ylabel('images', color=look.ink)
-    below.set_xlabel('confidence: probability of the most probable class', color=look.ink)
+    below.set(ylabel='images', xlabel='confidence: probability of the most probable class')
     return drawing.png(figure)
-
-
-def _figure(width: float, height: float, look: Look) -> Figure:
-    figure = Figure(figsize=(width, height), facecolor=look.paper)
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _short(name: str) -> str:

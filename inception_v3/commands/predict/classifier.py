@@ -63,12 +63,7 @@ class Classifier(NamedTuple):
 
 
 def of_checkpoint(model: TrainedModel) -> Classifier:
-    """The network of a checkpoint, in float32, with the weights that its run evaluates.
-
-    Raises:
-      CheckpointError: the checkpoint cannot be used.
-      DataError: the description of the run's data set cannot be read.
-    """
+    """The network of a checkpoint, in float32, with the weights that its run evaluates."""
     config = model.config
     # One image must fit, whatever sizes the run's configuration claims.
     check_fits(dataclasses.replace(config, mode='eval', eval_batch_size=1, use_tpu=False), eval_flag='batch_size')
@@ -106,11 +101,7 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
 
 
 def of_saved_model(path: str) -> Classifier:
-    """A SavedModel in a folder, exported by this program; it contains its preprocessing.
-
-    Raises:
-      ConfigError: the SavedModel cannot be read, or does not take encoded images.
-    """
+    """A SavedModel in a folder, exported by this program; it contains its preprocessing."""
     own = origin.read(path)
     logger.info('a SavedModel is a program, which can read and write files: use those of people you trust alone')
     with tf.Graph().as_default() as graph:
@@ -146,11 +137,7 @@ def of_saved_model(path: str) -> Classifier:
 
 
 def load(path: str) -> Classifier:
-    """Loads the classifier of a folder.
-
-    Args:
-      path: a SavedModel, an export_dir (its newest SavedModel, if all are of one run), or a model_dir (its newest
-        checkpoint).
+    """Loads the classifier of a SavedModel, an export_dir (its newest SavedModel, all of one run) or a model_dir.
 
     Raises:
       ConfigError: the folder is none of these, has SavedModels of several runs, or its SavedModel cannot be used.

@@ -2,17 +2,20 @@
 
 import argparse
 import contextlib
+import datetime
 import itertools
 import json
+import os
+import pathlib
 import shutil
 import sys
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, TextIO, Tuple
 
 import numpy as np
 
+from console import html, outputs, processes
 from console.errors import DONE, FIX
 from console.messages import shown
-from console.outputs import check_is_no_input, replaceable
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
 from data import image_files
@@ -21,9 +24,11 @@ from data.image_files import ImageFiles, UnreadableError, listed, show
 from data.read_ahead import in_order
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.predict.classifier import Classifier
-from inception_v3.commands.predict.contact_sheet import ContactSheet
 from inception_v3.commands.thumbnails import Thumbnails
+from inception_v3.config import ConfigError
 from inception_v3.run.memory.estimate import check_batch
+
+_PAGE: Any = html.template(pathlib.Path(__file__).with_name('contact_sheet.html').read_text()).module
 
 # Columns of text if the output is not a terminal.
 _PLAIN_WIDTH = 100
@@ -47,14 +52,7 @@ class ScoredClass(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The result for one image file.
-
-    Attributes:
-      path: path of the file.
-      likeliest: the most probable classes, most probable first; empty if the image could not be classified.
-      thumbnail: a JPEG file; empty if none was requested.
-      problem: the reason why the image could not be classified; empty if it was.
-    """
+    """The result for one image file: its most probable classes in order and a JPEG file, or else the problem."""
 
     path: str
     likeliest: Tuple[ScoredClass, ...] = ()
@@ -75,13 +73,6 @@ def predict(
     """Classifies image files, in their order.
 
     Threads, one per core, read and prepare files while the network runs. At most three batches are in memory.
-
-    Args:
-      model: the classifier.
-      found: the files.
-      top: number of most probable classes to return.
-      batch_size: images per batch.
-      thumbnails: makes the thumbnails; None for no thumbnails.
     """
     intake = Intake()
 
@@ -139,12 +130,60 @@ def lines_of(prediction: Prediction) -> List[str]:
     return [show(prediction.path), *(line[:width] for line in lines)]
 
 
+class ContactSheet:
+    """Context manager that writes a page while images are classified, then completes it and moves it to its path.
+
+    An image in a folder named like a class is marked if it is classified otherwise. Raises ConfigError if the page
+    cannot be written.
+    """
+
+    def __init__(self, path: str, classifier: str, class_names: Sequence[str]):
+        if path.endswith('/'):
+            raise ConfigError(f'--html={path}: is a folder; name a file for the page.')
+        self._stack = contextlib.ExitStack()
+        try:
+            unfinished = self._stack.enter_context(outputs.unfinished_file(path))
+            self._file: TextIO = open(unfinished, 'w', encoding='utf-8')  # noqa: SIM115
+            self._stack.enter_context(self._file)
+        except OSError as error:
+            raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
+        self._class_names = {shown(name) for name in class_names[1:] if name}
+        self._images = 0
+        self._problems: List[str] = []
+        self._ending = ', then interrupted'
+        self._file.write(_PAGE.begin(classifier, processes.command_line('predict'), datetime.datetime.utcnow()))
+
+    def add(self, prediction: Prediction) -> None:
+        """Adds an image."""
+        if prediction.problem:
+            self._problems.append(f'{show(prediction.path)}: {prediction.problem}')
+            return
+        self._images += 1
+        thumbnail = prediction.thumbnail and html.data_uri(prediction.thumbnail, 'image/jpeg')
+        folder = shown(os.path.basename(os.path.dirname(os.path.abspath(prediction.path))))
+        likeliest = [(each.shown, each.probability) for each in prediction.likeliest]
+        label = folder if folder in self._class_names else ''
+        self._file.write(_PAGE.card(show(prediction.path), thumbnail, likeliest, label))
+
+    def finish(self) -> None:
+        """Marks the page as complete: all images were classified."""
+        self._ending = ''
+
+    def __enter__(self) -> 'ContactSheet':
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        """Completes the page, also after an error or Ctrl-C: it shows the images that were done."""
+        with self._stack:
+            self._file.write(_PAGE.end(self._problems, self._images, self._ending))
+
+
 def perform(arguments: argparse.Namespace, screen: Screen) -> int:
     """Classifies the images that a command line names, and returns the exit code."""
     found = image_files.find(arguments.images)
     if arguments.html:
-        replaceable(arguments.html)
-        check_is_no_input(arguments.html, found.paths)
+        outputs.replaceable(arguments.html)
+        outputs.check_is_no_input(arguments.html, found.paths)
     if found.skipped:
         _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
     with contextlib.ExitStack() as stack:
@@ -174,8 +213,7 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 problems += 1
                 _report(f'{show(prediction.path)}: {prediction.problem}')
             if sheet:
-                classes = [(c.shown, c.probability) for c in prediction.likeliest]
-                sheet.add(prediction.path, prediction.thumbnail, classes, prediction.problem)
+                sheet.add(prediction)
             progress.add()
         screen.clear()
         if sheet:

@@ -9,7 +9,7 @@ from typing import Any, Iterator, List
 import pytest
 from PIL import Image
 
-from inception_v3.commands.predict.contact_sheet import ContactSheet
+from inception_v3.commands.predict.prediction import ContactSheet, Prediction, ScoredClass
 from tests.support.browser import Browser, browser
 
 pytestmark = pytest.mark.program
@@ -36,8 +36,9 @@ def write(path: pathlib.Path, images: Any) -> str:
     with ContactSheet(str(path), 'model.ckpt-5: run /runs/a, top-1 98.61 %', ['background', 'cat', 'dog']) as sheet:
         for name, predicted, confidence in images:
             other = 'dog' if predicted == 'cat' else 'cat'
-            sheet.add(name, encoded.getvalue(), [(predicted, confidence), (other, 1 - confidence)])
-        sheet.add('missing.jpg', b'', [], 'no such file or folder')
+            likeliest = ScoredClass(1, predicted, confidence), ScoredClass(2, other, 1 - confidence)
+            sheet.add(Prediction(name, likeliest, encoded.getvalue()))
+        sheet.add(Prediction('missing.jpg', problem='no such file or folder'))
         sheet.finish()
     return str(path)
 
@@ -81,6 +82,11 @@ def test_page__orders_and_filters_the_images(chromium: Browser, page: str) -> No
     assert choose(chromium, 'class', '') == [*'13']
     assert choose(chromium, 'outcome', '') == [*'12345']
     assert choose(chromium, 'name', 'DOG/') == [*'23']
+    for width in (360, 1900):
+        chromium.open(page, width=width)
+        assert chromium.run('return document.documentElement.scrollWidth') <= width
+        right = chromium.run("return document.getElementById('cards').getBoundingClientRect().right")
+        assert right > width - 60
     assert not chromium.complaints()
     assert not [url for url in chromium.requests() if not url.startswith(('file:', 'data:'))]
 
@@ -104,14 +110,6 @@ def test_page__names_model_command_and_date_describes_pictures_and_follows_the_k
     assert focused == ['order', 'class', 'outcome', 'name']
     chromium.type('cat/')
     assert shown(chromium) == [*'14']
-
-
-@pytest.mark.parametrize('width', [360, 1900])
-def test_page__uses_the_whole_width_without_scrolling(chromium: Browser, page: str, width: int) -> None:
-    chromium.open(page, width=width)
-    assert chromium.run('return document.documentElement.scrollWidth') <= width
-    right = chromium.run("return document.getElementById('cards').getBoundingClientRect().right")
-    assert right > width - 60
 
 
 def test_page__without_labels_has_no_choice_of_wrong_images(chromium: Browser, tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any, Iterator, List
 
 import pytest
 
-from studies.report import files
+from studies.report import page
 from studies.report.runs import Case, Comparison
 from tests.support import recorded
 from tests.support.browser import Browser, browser
@@ -35,7 +35,7 @@ def opened(tmp_path_factory: Any) -> Iterator[Browser]:
     failed = recorded.run('broken/seed-1', [], 1, losses=[3.0], failure='error: the loss is not a number')
     cases = [recorded.case(name, finals) for name, finals in FINALS.items()]
     cases.append(Case('broken', {'optimizer': 'broken', 'learning_rate': '9000'}, (failed,)))
-    files.write(str(out), Comparison('Optimizers', 'Which is best?', tuple(cases)))
+    page.write(str(out), Comparison('Optimizers', 'Which is best?', tuple(cases)))
     with browser() as chromium:
         chromium.open(f'{out}/report.html')
         yield chromium
@@ -83,7 +83,7 @@ def test_hover__shows_the_recorded_values(opened: Browser) -> None:
     assert 'training loss 2.0000' in hovered(opened, 'Training: loss', 2, 20)
     assert 'top-1 63.79 ± 15.60 %' in hovered(opened, 'At the last step: top-1', 0, 0)
     # 91 − 63.789.
-    assert 'top-1 +27.21 [+11.21, +39.88] points' in hovered(opened, 'Difference from the chosen case', 2, 0)
+    assert 'top-1 +27.21 [−9.11, +63.53] points' in hovered(opened, 'Difference from the chosen case', 2, 0)
     assert '115.0' in hovered(opened, 'Training: images/s', 1, 0)
 
 

@@ -4,68 +4,79 @@ import itertools
 import math
 from typing import Any, List, Tuple
 
+import numpy as np
 import pytest
 import skimage.io
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from studies.report import figures, files, findings, pictures, tables
-from studies.report.findings import Findings
-from studies.report.page import page
+from studies.report import figures, page, tables
 from studies.report.palette import sign_of
 from studies.report.runs import Case, Comparison, Run
 from tests.support import recorded
 from tests.support.tiers import further
 
 
+def comparison_of(*cases: Case, **changes: Any) -> Comparison:
+    return Comparison('Optimizers', 'Which is best?', cases, **changes)
+
+
 def written(out: Any, *cases: Case) -> Tuple[str, str]:
     """Writes a report of cases; returns the page and the Markdown text."""
-    files.write(str(out), Comparison('Optimizers', 'Which is best?', cases))
-    assert {path.name for path in out.iterdir()} == {*pictures.PICTURES, 'report.html', 'report.md'}
-    for name in pictures.PICTURES:
+    page.write(str(out), comparison_of(*cases))
+    assert {path.name for path in out.iterdir()} == {*figures.PICTURES, 'report.html', 'report.md'}
+    for name in figures.PICTURES:
         height, width, _ = skimage.io.imread(str(out / name)).shape
         assert width > 1000 and height > 200
     return (out / 'report.html').read_text(), (out / 'report.md').read_text()
 
 
-def found_of(*cases: Case, **changes: Any) -> Findings:
-    return findings.find(Comparison('Optimizers', 'Which is best?', cases, **changes))
-
-
 def test_report__tables_have_the_numbers() -> None:
     cases = recorded.case('sgd', [0.50, 0.60, 0.80]), recorded.case('RMS', [0.60, 0.90, 0.90])
-    found = found_of(*cases, notes=('Costs nothing.',))
-    markdown = files.markdown(found)
-    # Of 50, 60 and 80: mean 63.33, deviation √(233.33). Top-5 is 50 + half of it; cross-entropy 4 − 3 of a hundredth.
-    assert '| sgd | \\-\\-' not in markdown
-    assert '| 3 of 3 | 63.33 ± 15.28 | 81.67 ± 7.64 | 2.1000 ± 0.4583 | 115.0 ± 0.0 |' in markdown
-    assert '| RMS − sgd | 3 pairs | +16.67 [+10.00, +30.00] |' in markdown
-    for text in (page(found), markdown):
-        for number in ('63.33 ± 15.28', '+16.67 [+10.00, +30.00]', '6 of 6 runs finished', 'Costs nothing.', '75 %'):
-            assert number in text, number
-        for run in found.runs:
+    comparison = comparison_of(*cases, notes=('Costs nothing.',))
+    markdown = page.markdown(comparison)
+    # Of 50, 60 and 80: mean 63.33, deviation √(233.33), and t = 4.303 for the interval. Top-5 is 50 + half of it;
+    # cross-entropy 4 − 3 of a hundredth, where lower is better.
+    for row in (
+        '| 3 of 3 | 63.33 ± 15.28 | 81.67 ± 7.64 | 2.1000 ± 0.4583 | 115.0 ± 0.0 |',
+        '| sgd: mean | 63.33 [25.39, 101.28] | 81.67 [62.69, 100.64] | 2.1000 [0.9616, 3.2384] |',
+        '| RMS − sgd | 3 pairs | +16.67 [−12.02, +45.35] | +8.33 [−6.01, +22.68] | −0.5000 [−1.3605, +0.3605] |',
+        # Better in seven of nine pairs, equal in one.
+        '| RMS better than sgd: probability | 3 pairs | 0.83 | 0.83 | 0.83 |',
+    ):
+        assert row in markdown, row
+    for text in (page.page(comparison), markdown):
+        for part in (
+            '63.33 ± 15.28',
+            '+16.67 [−12.02, +45.35]',
+            '6 of 6 runs finished',
+            'Costs nothing.',
+            'not told apart',
+        ):
+            assert part in text, part
+        for run in comparison.runs:
             assert str(run.command) in text
-    only = files.markdown(found_of(recorded.case('sgd', [0.5]), report=('cross_entropy',)))
+    only = page.markdown(comparison_of(recorded.case('sgd', [0.5]), report=('cross_entropy',)))
     assert 'cross-entropy, nats' in only and 'top-1' not in only and 'top-5' not in only
 
 
-def test_report__has_interquartile_means_and_probabilities_of_improvement() -> None:
-    cases = [recorded.case('sgd', [0.1, 0.50, 0.60, 0.80]), recorded.case('RMS', [0.60, 0.90, 0.90, 0.95])]
-    markdown = files.markdown(found_of(*cases))
-    # Of the four top-1, the middle two: 55 %. RMS wins 14 of 16 pairs, ties one, and loses one. The recorded
-    # cross-entropy falls as top-1 rises: lower is better, so that the probability is the same.
-    assert '| sgd | 55.00 [' in markdown and '| 2.3500 [' in markdown
-    (row,) = [line for line in markdown.splitlines() if line.startswith('| RMS over sgd')]
-    assert row.count(' 0.91 [') == 3
-    assert 'with 4 pairs, as here, it contains the true difference in about 80 %' in markdown
-    few = files.markdown(found_of(recorded.case('sgd', [0.5, 0.6]), recorded.case('RMS', [0.5, math.nan, 0.7])))
-    assert 'middle half' in markdown and 'middle half' not in few and ' over sgd' not in few
+def test_report__tables_of_one_four_and_other_runs() -> None:
+    cases = (
+        recorded.case('one', [0.5]),
+        recorded.case('four', [0.1, 0.5, 0.6, 0.8]),
+        recorded.case('NaN', [0.5, math.nan]),
+    )
+    markdown = page.markdown(comparison_of(*cases))
+    # Of 359 images, 180 are 50 %; Wilson's interval. Of the four, the middle two.
+    assert '| one: one run | 50.00 [44.99, 55.28] |' in markdown
+    assert '| four: interquartile mean | 55.00 | 77.50 | 2.3500 |' in markdown
+    assert '| four − one | 4 and 1 | +0.00 |' in markdown and 'probability |' not in markdown
 
 
 def test_report__shows_incomplete_runs_and_replaces_an_earlier_one(tmp_path: Any) -> None:
     """One seed, a running run, a failed run, a run that has not started, and values that are not numbers."""
     assert '0 of 0 runs finished' in written(tmp_path, Case('empty', {}, ()))[0]
     assert '0 of 0 runs finished' in written(tmp_path)[0]
-    waiting = Run('waiting', '/runs/waiting', None, None, None, (), (), {})
+    waiting = Run('waiting', None, None, (), (), {})
     values: Any = {'losses': [3, math.nan, math.inf], 'failure': 'error: the loss is NaN'}
     failed = recorded.run('failed', [0.1, math.nan], 2, **values)
     with_nan = recorded.run('nan', [0.1, 0.2, math.nan], 3)
@@ -90,9 +101,9 @@ def test_report__shows_incomplete_runs_and_replaces_an_earlier_one(tmp_path: Any
 
 def test_report__escapes_names() -> None:
     name = '</script><b>a|b</b>'
-    found = found_of(Case(name, {}, (recorded.run(f'{name}`', [0.1, 0.2, 0.5], command=name),)))
-    assert name not in page(found) and '<b>a|b' not in page(found)
-    assert '&lt;/script&gt;&lt;b&gt;a\\|b&lt;/b&gt;' in files.markdown(found)
+    comparison = comparison_of(Case(name, {}, (recorded.run(f'{name}`', [0.1, 0.2, 0.5], command=name),)))
+    assert name not in page.page(comparison) and '<b>a|b' not in page.page(comparison)
+    assert '&lt;/script&gt;&lt;b&gt;a\\|b&lt;/b&gt;' in page.markdown(comparison)
 
 
 def test_environment__names_the_runs_that_differ() -> None:
@@ -112,12 +123,12 @@ def test_environment__names_the_runs_that_differ() -> None:
     ],
 )
 def test_pictures__names_are_complete_and_do_not_overlap(names: List[str]) -> None:
-    found = found_of(*[recorded.case(name, [0.5, 0.6]) for name in names])
-    for draw in (pictures.finals, pictures.curves, pictures.schedule_and_speed):
-        figure = draw(found)
+    comparison = comparison_of(*[recorded.case(name, [0.5, 0.6]) for name in names])
+    for name, (_, panels) in figures.PICTURES.items():
+        figure = figures.draw(comparison, panels(comparison))
         renderer = FigureCanvasAgg(figure).get_renderer()
         figure.draw(renderer)
-        rows = figure.axes[0].get_yticklabels() if draw is pictures.finals else figure.legends[0].get_texts()
+        rows = figure.axes[0].get_yticklabels() if name == 'finals.png' else figure.legends[0].get_texts()
         assert [text.get_text().replace('\n', '').replace(r'\$', '$') for text in rows] == names
         boxes = [text.get_window_extent(renderer) for text in rows]
         assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
@@ -130,10 +141,20 @@ def test_pictures__names_are_complete_and_do_not_overlap(names: List[str]) -> No
 
 
 def test_differences__are_from_the_reference() -> None:
-    found = found_of(recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9]))
-    for reference, values in ((0, (100 / 6, 10, 30)), (1, (-100 / 6, -30, -10))):
-        panel = figures.differences(found, 'top_1', reference)
-        assert panel.marks[1 - reference][:3] == pytest.approx(values) and math.isnan(panel.marks[reference].value)
+    comparison = comparison_of(recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9]))
+    for reference, value in ((0, 100 / 6), (1, -100 / 6)):
+        lines = [line for line, _ in figures.differences(comparison, 'top_1', reference).cases]
+        assert lines[1 - reference].values == pytest.approx([value]) and math.isnan(lines[reference].values[0])
+        assert lines[1 - reference].highs[0] - value == pytest.approx(28.69, abs=0.01)
+
+
+def test_curve__is_the_mean_of_the_runs_at_each_step() -> None:
+    runs = (recorded.run('a', [0.1, 0.4, 0.7], 1), recorded.run('b', [0.3, 0.5], 2), recorded.run('c', [0.2, 0.9], 3))
+    ((mean, lines),) = figures.curves(comparison_of(Case('case', {}, runs)))[0].cases
+    assert [line.values for line in lines] == [pytest.approx(v) for v in ([10, 40, 70], [30, 50], [20, 90])]
+    assert mean.steps == [100, 200, 300] and mean.values == pytest.approx([20, 60, 70])
+    deviations = np.std([[10, 30, 20], [40, 50, 90]], axis=1, ddof=1)
+    assert np.subtract(mean.highs, mean.values)[:2] == pytest.approx(deviations) and math.isnan(mean.lows[2])
 
 
 def test_signs__differ() -> None:

@@ -1,10 +1,12 @@
-"""Runs, read from their model_dirs."""
+"""Runs, read from their model_dirs, and the cases that they form."""
 
+import dataclasses
 import json
 import os
 import shlex
 from typing import Any
 
+import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
@@ -12,7 +14,7 @@ from inception_v3 import main
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.history import RESULTS_FILE
-from studies.report.runs import METRICS, read_run
+from studies.report.runs import Case, Comparison, Run, read_run
 from tests.support import recorded
 
 
@@ -44,8 +46,6 @@ def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any
     assert [point.step for point in run.training] == [0, 1, 2]
     for point in run.training:
         assert point.loss == written['loss', point.step][0]
-        assert run.config is not None
-        assert point.learning_rate == pytest.approx(learning_rate(point.step, run.config), rel=1e-6)
     assert run.training[0].images_per_second is None
     seconds = written['loss', 2][1] - written['loss', 1][1]
     assert run.training[2].images_per_second == pytest.approx(32 / seconds)
@@ -105,7 +105,68 @@ def test_training__resumed_session_replaces_repeated_steps(tmp_path: Any) -> Non
     assert [point.images_per_second for point in run.training] == [None, 640, None, 640, 640, 640]
 
 
-def test_metric_text__scales_and_rounds() -> None:
-    assert METRICS['top_1'].text(0.78125) == '78.12'
-    assert METRICS['top_1'].text(-0.0123, signed=True) == '−1.23'
-    assert METRICS['cross_entropy'].text(1.23456, signed=True) == '+1.2346'
+def not_started(name: str) -> Run:
+    return Run(name, None, None, (), (), {})
+
+
+def test_finals__are_of_the_finished_runs() -> None:
+    runs = (
+        recorded.run('done', [0.1, 0.4, 0.75], 1),
+        recorded.run('running', [0.3, 0.5], 2),
+        recorded.run('failed', [0.2], 3, failure='error: no loss'),
+        recorded.run('failed in its export', [0.2, 0.3, 0.5], 4, failure='error: disk full'),
+        not_started('waiting'),
+    )
+    assert Case('case', {}, runs).finals('top_1') == {1: 75, 4: 50}
+    states = ['finished', 'at step 290 of 300', 'failed, at step 290 of 300', 'finished', 'not started']
+    assert [run.state for run in runs] == states
+    # Several runs of one seed are known by their names.
+    again = Case('again', {}, tuple(recorded.run(name, [0, 0, 0.5], seed=1) for name in 'ab'))
+    assert again.finals('top_1') == {'a': 50, 'b': 50}
+
+
+def test_throughput__is_the_median_of_a_run() -> None:
+    """The 30 summaries have 101 … 129 images/s; the first has none."""
+    case = recorded.case('sgd', [0.5])
+    assert case.throughputs == {1: 115}
+    (run,) = case.runs
+    slow = run.training[-1]._replace(images_per_second=1.0)
+    run = dataclasses.replace(run, training=(*run.training[:-1], slow))
+    assert dataclasses.replace(case, runs=(run,)).throughputs == {1: 114}
+
+
+def test_loss__is_the_mean_of_each_span_of_steps() -> None:
+    """12,000 steps in 300 points: 40 steps, and four summaries, per point."""
+    losses = np.random.RandomState(0).uniform(1, 2, 1200)
+    found = recorded.run('long', [], config=Config(train_steps=12000), losses=losses.tolist()).losses
+    assert len(found) == 300 and [*found][:2] == [30, 70]
+    assert [*found.values()] == pytest.approx(losses.reshape(300, 4).mean(1))
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {},
+        {'use_learning_rate_warmup': True, 'learning_rate_decay_epochs': 1, 'cold_epochs': 0},
+        {'train_steps': 1},
+        {'train_steps': 30},
+    ],
+)
+def test_schedule__equals_the_formula_at_every_step(changes: Any) -> None:
+    settings: Any = {'train_steps': 5000, 'train_batch_size': 64, 'num_train_images': 12345, 'use_tpu': False}
+    config = Config(**{**settings, **changes})
+    steps, rates = zip(*Case('case', {}, (recorded.run('run', [], config=config),)).schedule.items())
+    assert steps[0] == 0 and steps[-1] == config.train_steps - 1
+    for step in range(config.train_steps):
+        assert rates[np.searchsorted(steps, step, side='right') - 1] == learning_rate(step, config), step
+
+
+def test_comparison__by_epoch_and_without_top_5() -> None:
+    values: Any = {'train_steps': 300, 'num_train_images': 640, 'use_tpu': False}
+    configs = [Config(train_batch_size=size, num_classes=classes, **values) for size, classes in ((64, 5), (128, 5))]
+    cases = [Case(str(c), {}, (recorded.run('run', [0.5], config=c),)) for c in configs]
+    found = Comparison('title', 'question', tuple(cases))
+    assert found.by_epoch and [*found.metrics] == ['top_1', 'cross_entropy']
+    waiting = Case('case', {}, (not_started('a'), not_started('b')))
+    found = Comparison('title', 'question', (waiting, cases[0]))
+    assert not found.by_epoch and (waiting.schedule, waiting.throughputs, waiting.finals('top_1')) == ({}, {}, {})

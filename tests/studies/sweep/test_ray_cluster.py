@@ -19,7 +19,7 @@ from ray._private.services import get_node_to_connect_for_driver
 from ray.cluster_utils import Cluster
 
 from studies.study import StudyError
-from studies.sweep.ray_cluster import RayCluster
+from studies.sweep import ray_cluster
 
 # Resources of a node: one trial at a time.
 NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
@@ -100,9 +100,8 @@ def test_sweep__runs_on_all_nodes_and_survives_the_loss_of_one(
     assert not claim_in(trial)
 
     # A folder that the nodes cannot read; connected in a process of its own, because this one is a node.
-    connects = (
-        'import sys; from studies.sweep.ray_cluster import RayCluster; RayCluster(sys.argv[1], 1, [], sys.argv[2])'
-    )
+    connects = 'import sys; from studies.sweep.ray_cluster import cluster; cluster(sys.argv[1], 1, [], sys.argv[2])'
+    connects += '.__enter__()'
     arguments = [sys.executable, '-c', connects, cluster.address, f'{tmp_path}/nowhere']
     refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
     assert refused.returncode == 1
@@ -119,4 +118,4 @@ def test_sweep__runs_on_all_nodes_and_survives_the_loss_of_one(
 )
 def test_connect__missing_cluster_is_reported_at_once(address: str, message: str) -> None:
     with pytest.raises(StudyError, match=message):
-        RayCluster(address, 1, ['true'], 'nowhere')
+        ray_cluster.cluster(address, 1, ['true'], 'nowhere').__enter__()

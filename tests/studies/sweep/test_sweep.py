@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from typing import Any, List
 
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from inception_v3.run.history import read_evaluations
 from studies.sweep import __main__ as sweep
 from studies.sweep import plan
-from tests.support.processes import shell, text_of, wait_for
+from tests.support.processes import wait_for
 from tests.support.sweeps import PROGRAM, WholeSweep, study_file
 
 
@@ -37,7 +36,7 @@ def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_p
     assert sweep_of(file, out, '--workers=2') == 1
     output = capsys.readouterr()
     assert '1 of 2 trials done, 1 failed' in output.out
-    assert re.search(r'fine +1 of 1 seeds  top-1 [\d.]+ %  top-5 [\d.]+ %  cross-entropy [\d.]+ nats\n', output.out)
+    assert re.search(r'fine .* 1 of 1 +[\d.]+ +[\d.]+ +[\d.]+ ', output.out)
     fine, wild = (tmp_path / 'out' / 'trials' / case / 'seed-1' for case in ('fine', 'wild'))
     outcomes = {folder: json.loads((folder / 'outcome.json').read_text()) for folder in (fine, wild)}
     assert outcomes[fine]['exit_code'] == 0 and outcomes[wild]['exit_code'] == 2
@@ -143,23 +142,6 @@ def test_sweep__refuses_a_folder_in_use(digits_dir: str, tmp_path: pathlib.Path,
         os.close(folder)
 
 
-@pytest.mark.program
-def test_sweep__interruption_ends_with_exit_code_130(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
-    file = study_file(tmp_path, '[]', data_dir=digits_dir)
-    log = tmp_path / 'out' / 'trials' / 'default' / 'seed-1' / 'log.txt'
-
-    def send() -> None:
-        wait_for(lambda: 'ready' in text_of(str(log)))
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=send, daemon=True).start()
-    program = shell('trap "exit 75" TERM; echo ready; while :; do sleep 0.02; done')
-    assert sweep.main(['sweep', file, f'--out={tmp_path}/out'], program) == 130
-    output = capsys.readouterr()
-    assert 'interrupted; the same command resumes the sweep' in output.err
-    assert '0 of 1 trials done, 1 stopped' in output.out
-
-
 @pytest.mark.slow
 def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: str, tmp_path: pathlib.Path) -> None:
     changes: Any = {'train_steps_per_eval': 1000, 'data_dir': digits_dir, 'save_checkpoints_secs': 1}
@@ -200,10 +182,3 @@ def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: s
     mine, others = (read_evaluations(str(folder / 'model'))[-1] for folder in (alone, second))
     assert mine.step == others.step == 500
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
-
-
-def test_flags__after_two_hyphens_apply_to_every_trial(tmp_path: pathlib.Path, capsys: Any) -> None:
-    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
-    assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir=mine', '--train_steps', '7') == 0
-    listed = capsys.readouterr().out.splitlines()
-    assert len(listed) == 2 and all('--data_dir=mine' in line and '--train_steps=7' in line for line in listed)

@@ -20,9 +20,9 @@ STARTS_ONE = """
 import sys, time
 from studies.study import Study
 from studies.sweep.trials import trials_of
-from studies.sweep.workers import ThisMachine
+from studies.sweep.workers import this_machine
 (trial,) = trials_of(Study(seeds=(7,)), sys.argv[1])
-ThisMachine(1, ['sh', '-c', 'echo $$; exec sleep 600']).start(trial)
+this_machine(1, ['sh', '-c', 'echo $$; exec sleep 600']).start(trial)
 time.sleep(600)
 """
 

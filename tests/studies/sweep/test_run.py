@@ -1,28 +1,28 @@
-"""The scheduling of trials at a place that ends each trial after a few polls, and the signals that stop it."""
+"""Scheduling at a place that ends each trial after a few polls, the signals that stop it, and the progress shown."""
 
 import io
 import os
 import pathlib
+import re
 import signal
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from console.errors import TerminatedError
+from inception_v3.run.history import append_evaluation
 from studies.study import Study
-from studies.sweep import scheduler, trials
+from studies.sweep import run, trials
 from studies.sweep.live import Display, Progress
-from studies.sweep.scheduler import StopSignals
 from studies.sweep.trials import Outcome, State, Trial
 from studies.sweep.workers import Place, RunningTrial
+from tests.support import recorded
 
 DONE, FAILED, STOPPED, WAITING = State.DONE, State.FAILED, State.STOPPED, State.WAITING
 
 
-class TwoSlots(Place):
-    """A place for two trials."""
-
-    slots = 2
+class TwoSlots:
+    """A place for two trials, with the exit codes of trials by their seeds, and the seeds that cannot be started."""
 
     def __init__(self, codes: Dict[int, int], blocked: Tuple[int, ...] = ()):
         self.codes, self.blocked = codes, blocked
@@ -63,21 +63,21 @@ class Polled(RunningTrial):
 
 @pytest.fixture
 def all_progress(tmp_path: pathlib.Path, monkeypatch: Any) -> List[Progress]:
-    monkeypatch.setattr(scheduler, '_POLL_INTERVAL', 0)
+    monkeypatch.setattr(run, '_POLL_INTERVAL', 0)
     return [Progress(t, WAITING) for t in trials.trials_of(Study(preset='digits', seeds=5), str(tmp_path))]
 
 
 def performed(all_progress: List[Progress], place: TwoSlots, signals: int = 0) -> List[List[State]]:
     """Performs trials, and sends signals at the first report; returns the states at each report."""
     reports: List[List[State]] = []
-    stop = StopSignals()
+    received: List[signal.Signals] = []
 
     def write_report() -> None:
         reports.append([progress.state for progress in all_progress])
-        if signals:
-            stop.first, stop.times = signal.SIGTERM, signals
+        received.extend([signal.SIGTERM] * (signals - len(received)))
 
-    scheduler.perform(all_progress, place, Display(io.StringIO(), all_progress), stop, write_report)
+    display = Display(io.StringIO(), all_progress)
+    run.perform(all_progress, Place(lambda: 2, place.start), display, received, write_report)
     return reports
 
 
@@ -116,13 +116,72 @@ def test_signals__are_recorded_and_ignored_ones_stay_ignored() -> None:
     before = [signal.getsignal(number) for number in numbers]
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with StopSignals() as signals:
+        with run.stop_signals() as received:
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGINT)
         assert [signal.getsignal(number) for number in numbers] == [*before[:2], signal.SIG_IGN]
-        assert (signals.first, signals.times) == (signal.SIGTERM, 2)
-        with pytest.raises(TerminatedError, match='SIGTERM'):
-            signals.check()
+        assert received == [signal.SIGTERM, signal.SIGINT]
     finally:
         signal.signal(signal.SIGHUP, before[2])
+
+
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: Any) -> List[float]:
+    now = [1000.0]
+    monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+    return now
+
+
+def test_progress__follows_log_and_results(all_progress: List[Progress], clock: List[float]) -> None:
+    progress = all_progress[0]
+    os.makedirs(progress.trial.model_dir)
+
+    def read(text: str) -> Tuple[str, str]:
+        with open(progress.trial.log, 'a') as file:
+            file.write(text)
+        progress.read()
+        return progress.line, progress.evaluated
+
+    read('12:00:00 step 900 of 1500, loss 0.1000, 10.0 images/s, 0:01 left\n')
+    progress.start()
+    assert read('') == ('starting', ''), 'the log of an earlier start is skipped'
+    assert read('12:00:15 step 30 of 1500, loss 2.5000\n12:00:30 step 60 of 15') == ('step 30 of 1500, loss 2.5000', '')
+    append_evaluation(progress.trial.model_dir, recorded.evaluation(500, 0.25))
+    assert read('00, loss 2.2500\n') == ('step 60 of 1500, loss 2.2500', '25.00% at 500')
+    clock[0] += 30
+    progress.end(Outcome(0, '', '', '', 'here'))
+    assert (progress.state, progress.line, progress.seconds) == (DONE, '', 30)
+
+
+def test_display__prints_plain_lines_without_a_terminal(all_progress: List[Progress], clock: List[float]) -> None:
+    stream = io.StringIO()
+    with Display(stream, all_progress) as display:
+        all_progress[0].start()
+        for _ in range(150):
+            display.update()
+            clock[0] += 1
+        display.say('default/seed-1: failed: [bold]no[/bold] markup of ' + 'long ' * 40)
+    lines = stream.getvalue().splitlines()
+    assert [line.partition(' ')[2] for line in lines[:3]] == ['default/seed-1: starting'] * 3
+    assert len(lines) == 4 and lines[3].rstrip().endswith('[bold]no[/bold] markup of' + ' long' * 40)
+    assert '\x1b' not in stream.getvalue()
+
+
+def test_display__of_a_terminal_shows_running_and_failed_trials(all_progress: List[Progress], monkeypatch: Any) -> None:
+    for name, value in {'TERM': 'xterm', 'LINES': '12', 'COLUMNS': '100'}.items():
+        monkeypatch.setenv(name, value)
+    all_progress[1].state, all_progress[4].state = State.RUNNING, FAILED
+    stream = Terminal()
+    with Display(stream, all_progress):
+        text = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', stream.getvalue())
+    assert re.search(r'seed-2 +running', text) and re.search(r'seed-5 +failed', text)
+    assert 'seed-1 ' not in text and '0 of 5 trials done, 3 waiting, 1 running, 1 failed' in text
+    assert 'seed-1 ' in stream.getvalue(), 'the final table has all trials'
