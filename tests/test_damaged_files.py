@@ -22,8 +22,7 @@ from inception_v3.run import evaluations, first_steps, origin, starts, trainer_l
 from inception_v3.run.files import read_config
 from inception_v3.run.profiling import profile
 from inception_v3.run.trainer_lock import LockedError, TrainerLock
-from studies.revnet_memory import published
-from studies.revnet_memory import report as revnet_report
+from studies.revnet_memory import __main__ as revnet_memory
 from tests.support.evaluations import DIGITS, EVALUATION
 
 CONTENTS = (
@@ -43,10 +42,6 @@ def _counted(folder: str) -> None:
     assert record_counts.count([os.path.join(folder, 'file')], lambda paths: [7] * len(paths)) == [(9, 7)]
 
 
-def _read_text(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda folder: read(pathlib.Path(folder, 'text').read_text(errors='replace'))
-
-
 READERS: Dict[str, Callable[[str], Any]] = {
     'trainer.json': _lock,
     'config.json': read_config,
@@ -62,8 +57,12 @@ READERS: Dict[str, Callable[[str], Any]] = {
     's.plan': lambda folder: imagenet_shards.read_plan(folder, 's'),
     f's{imagenet_shards.REPORT_ENDING}': lambda folder: imagenet_shards.read_report(folder, 's'),
     imagenet_shards.FAILURE_NAME: imagenet_pipeline.raise_failure,
-    'curves.json': lambda folder: published._earlier(os.path.join(folder, 'curves.json'), {'a': 1}),
-    'text': _read_text(lambda text: revnet_report.from_json(text, {'network': 'a', 'size': 1})),
+    'curves.json': lambda folder: revnet_memory.earlier(
+        os.path.join(folder, 'curves.json'), {'a': 1}, revnet_memory.table_of_curves
+    ),
+    'depths.json': lambda folder: revnet_memory.earlier(
+        os.path.join(folder, 'depths.json'), {'a': 1}, revnet_memory.tables_of
+    ),
 }
 
 
