@@ -1,29 +1,31 @@
 """Repeats a published experiment on batch normalization across replicas, on 8 emulated cores.
 
 Prints measured and published figures, and further experiments: unequal replicas, groups of replicas, the
-variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, and a figure.
-studies/README.md discusses the results.
+variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, tables as Markdown, and a
+figure. studies/README.md discusses the results.
 """
 
 import os
 import sys
-from typing import Any, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from console import program
 from console.command_line import folder, new_parser
 from console.paths import expanded
 from console.screen import Screen
 from studies import extras
+from studies.files import Table, publish, write_json
 
 OUT = os.path.join('runs', 'studies', 'batch_norm')
-JSON_FILE = 'batch_norm.json'
-FIGURE_FILE = 'batch_norm.png'
+NAME = 'batch_norm'
+_TITLE = 'Batch normalization of 256 rows: 8 replicas with 32 each, compared with one device'
+_HEADER = ('', 'training outputs', 'inference outputs', 'moving mean', 'moving variance')
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
     parser = new_parser('batch-norm', __doc__)
-    text = f'folder for {JSON_FILE} and {FIGURE_FILE}, created if missing (default {OUT})'
+    text = f'folder for {NAME}.json, {NAME}.md and {NAME}.png, created if missing (default {OUT})'
     parser.add_argument('--out', type=folder, default=OUT, help=text)
     out = parser.parse_args(expanded(argv)).out
     return program.run(lambda screen: _perform(out, screen), 'interrupted; nothing was written')
@@ -32,29 +34,206 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _perform(out: str, screen: Screen) -> None:
     extras.require('studies')
 
+    from inception_v3.run import source
     from inception_v3.run.files import check_writable
-    from studies.batch_norm import experiments, report
+    from studies.batch_norm import experiments
 
     check_writable('out', out)
     screen.update('measuring; this takes less than a minute')
-    measured = experiments.measure(experiments.Settings())
+    found = experiments.measure(experiments.SETTINGS)
     screen.clear()
-    print(report.text(measured))
-    write(out, measured)
-    print(f'\nwritten: {JSON_FILE} and {FIGURE_FILE} in {out}')
+    content = {'published': experiments.PUBLISHED, 'measured': found, 'versions': source.versions()}
+    write_json(os.path.join(out, f'{NAME}.json'), content)
+    scope = f'Largest absolute differences over {found["settings"]["steps"]} training batches; decay 0.99.'
+    print(f'{_TITLE}.\n{scope}')
+    publish(out, NAME, _TITLE, [scope], tables(experiments.PUBLISHED, found), figure(experiments.PUBLISHED, found))
 
 
-def write(out: str, measured: Any) -> None:
-    """Writes the numbers, with the published ones and the versions, and the figure into a folder."""
-    from data.files import write_whole
-    from inception_v3.run import source
-    from studies.batch_norm import report
-    from studies.batch_norm.experiments import PUBLISHED, as_dict
-    from studies.files import write_json
+def number(value: Optional[float]) -> str:
+    """A number in the format of the published ones: 4 decimals, or 2 digits below 0.001; '-' for None."""
+    if value is None:
+        return '-'
+    if value == 0 or abs(value) >= 1e-3:
+        return f'{value:.4f}' if value else '0'
+    mantissa, exponent = f'{value:.1e}'.split('e')
+    return f'{mantissa}e{int(exponent)}'
 
-    content = {'published': as_dict(PUBLISHED), 'measured': as_dict(measured), 'versions': source.versions()}
-    write_json(os.path.join(out, JSON_FILE), content)
-    write_whole(os.path.join(out, FIGURE_FILE), report.figure(measured))
+
+def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
+    """All tables, of the published and the measured part of the JSON file."""
+    settings, equal, unequal = found['settings'], found['equal'], found['unequal']
+    modes, biased, per_replica = equal['modes'], equal['without_bessel'], published['per_replica']
+
+    def row(label: str, *values: Optional[float]) -> List[str]:
+        return [label, *map(number, values)]
+
+    compared = [
+        row('published: per replica', *per_replica.values()),
+        row('  local', *modes['local'].values()),
+        row('  averaged', *modes['averaged'].values()),
+        row('  local, biased', *biased['local'].values()),
+        row('  averaged, biased', *biased['averaged'].values()),
+        row('published: synchronized', *published['synchronized'].values()),
+        row('  synchronized', *modes['synchronized'].values()),
+        row('published: same weights', None, published['same_weights'], None, None),
+        row('  same weights', None, equal['same_weights'], None, None),
+        *(row(f'  device {device} alone', None, None, *own) for device, own in enumerate(equal['own'])),
+        row('  mean of the eight', None, None, *equal['mean_of_own']),
+    ]
+    inference = per_replica['inference_outputs']
+    drawn = (per_replica['training_outputs'], inference, inference, per_replica['moving_variance'])
+    readings = [['published', *(f'{number(figure)} ' for figure in drawn)]]
+    for reading in found['readings']:
+        decay, bessel, *ranges = reading.values()
+        cells = [
+            f'{number(each["least"])} … {number(each["greatest"])}'
+            f'{"*" if each["least"] <= figure <= each["greatest"] else " "}'
+            for each, figure in zip(ranges, drawn)
+        ]
+        readings.append([f'{decay:g}, {"unbiased" if bessel else "biased"}', *cells])
+    # From groups of one replica to one group of all replicas.
+    groups = [
+        row(f'{rows} rows, {mode}', *found[rows]['modes'][mode].values())
+        for rows in ('equal', 'unequal')
+        for mode in ('local', 'groups of 2', 'groups of 4', 'synchronized')
+    ]
+    recovery = []
+    for kind, (of_variances, of_means, variance, error) in (
+        (kind, recovered.values()) for kind, recovered in found['recovery'].items()
+    ):
+        values = (of_variances, of_means, of_variances + of_means, variance)
+        recovery.append([f'{kind} rows', *(f'{value:.6f}' for value in values), number(error)])
+    decay = found['decay']
+    decays = [
+        [
+            way,
+            f'{decay["response"][way][-1]:.6f}',
+            number(decay['largest_error'][way]),
+            *(f'{value:.5f}' for value in noise.values()),
+        ]
+        for way, noise in decay['noise'].items()
+    ]
+    sequential, one, mean = (noise['expected_deviation'] for noise in decay['noise'].values())
+    return [
+        Table(
+            '1. The published experiment: standard-normal rows',
+            _HEADER,
+            compared,
+            notes=(
+                'biased: the moving variance without the correction n / (n - 1), which the published layer lacks for '
+                'rows (table 2). In the published outputs, each replica uses its own statistics: compare them with '
+                '"local, biased". The published moving statistics are means over the replicas: compare them with '
+                '"averaged, biased".',
+                'device r alone: a device with the rows of replica r, and statistics of its own. The mean of the eight '
+                f'differs by {number(equal["mean_and_kept"])} from what "averaged" keeps (published: '
+                f'{published["mean_and_kept"]}).',
+            ),
+        ),
+        Table(
+            f'2. The experiment by its equations, other settings: minimum and maximum of {settings["draws"]} draws',
+            ('decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'),
+            readings,
+            notes=('* the range contains the published figure. The published decay is 0.99, the default of Keras.',),
+        ),
+        Table(
+            '3. Unequal replicas: the rows of replica r have the mean r',
+            _HEADER,
+            [
+                *(row(mode, *unequal['modes'][mode].values()) for mode in ('local', 'averaged', 'synchronized')),
+                row('same weights', None, unequal['same_weights'], None, None),
+            ],
+        ),
+        Table(
+            "4. Groups of replicas that synchronize among themselves; the first group's statistics are kept",
+            _HEADER,
+            groups,
+        ),
+        Table(
+            '5. Variance of the first batch, recovered from the moments of the replicas: means over the channels',
+            ('', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error'),
+            recovery,
+            notes=('largest error: relative, over the channels; the precision of float32 is 1.2e-7.',),
+        ),
+        Table(
+            f'6. Decay: α = {decay["alpha"]} in 8 sequential updates, and β = α⁸ = {decay["beta"]:.7f} in one',
+            (
+                *('moving mean, from 0', f'step {settings["response_steps"]}', 'error', 'mean, noisy', 'expected'),
+                *('deviation', 'expected'),
+            ),
+            decays,
+            notes=(
+                'step, error: all rows are 1; the error is the largest difference from 1 - α^(8 · step), over all '
+                'steps.',
+                f'noisy: rows of mean 1 and variance 1, {settings["noise_steps"]} steps, '
+                f'{settings["noise_channels"]} channels.',
+                'Memory and expected value are exactly the same, but the noise is not. Expected deviations relative to '
+                f'the sequential updates: {one / sequential:.2f} for one replica in eight, which sees an eighth of the '
+                f'rows, and {mean / sequential:.2f} for the mean of eight.',
+            ),
+        ),
+    ]
+
+
+def figure(published: Dict[str, Any], found: Dict[str, Any]) -> bytes:
+    """The figure of the study, as a PNG file."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from studies.report import drawing
+    from studies.report.palette import sign_of
+
+    drawn = Figure(figsize=(13, 11))
+    (of_equal, of_unequal), (response, noise) = drawn.subplots(2, 2)
+    drawn.suptitle(_TITLE, fontsize=14)
+    modes, biased, decay = found['equal']['modes'], found['equal']['without_bessel'], found['decay']
+    signs = {mode: sign_of(index) for index, mode in enumerate(modes)}
+    reference = sign_of(5)
+
+    def draw(axes: Any, title: str, series: Dict[str, Tuple[Dict[str, float], Any, bool]]) -> None:
+        """Draws marks side by side for each kind of difference: by label, with sign, filled or hollow."""
+        positions = np.arange(len(_HEADER) - 1)
+        for index, (label, (differences, sign, is_filled)) in enumerate(series.items()):
+            style = {'color': sign.light, 'marker': sign.matplotlib_mark, 'markersize': 8, 'linestyle': 'none'}
+            places = positions + 0.7 * ((index + 0.5) / len(series) - 0.5)
+            inside = sign.light if is_filled else 'none'
+            axes.plot(places, [*differences.values()], label=label, markerfacecolor=inside, **style)
+        axes.set(title=title, xticks=positions, xticklabels=[kind.replace(' ', '\n') for kind in _HEADER[1:]])
+        axes.set(yscale='log', ylim=(3e-10, 30), ylabel='largest absolute difference (units of the rows)')
+        axes.legend(fontsize=9, loc='upper center', bbox_to_anchor=(0.5, -0.13), ncol=3, frameon=False)
+
+    draw(
+        of_equal,
+        'Standard-normal rows, and the published experiment',
+        {
+            'published, per replica': (published['per_replica'], reference, False),
+            'local': (modes['local'], signs['local'], True),
+            'averaged': (modes['averaged'], signs['averaged'], True),
+            'local, biased variance': (biased['local'], signs['local'], False),
+            'averaged, biased variance': (biased['averaged'], signs['averaged'], False),
+            'published, synchronized': (published['synchronized'], reference, False),
+            'synchronized': (modes['synchronized'], signs['synchronized'], True),
+        },
+    )
+    title = 'Unequal replicas: the rows of replica r have the mean r'
+    draw(of_unequal, title, {mode: (found['unequal']['modes'][mode], sign, True) for mode, sign in signs.items()})
+    for index, (way, values) in enumerate(decay['noise'].items()):
+        style = {'color': sign_of(index).light, 'marker': sign_of(index).matplotlib_mark, 'linestyle': 'none'}
+        moving = decay['response'][way]
+        spacing = max(1, len(moving) // 15)
+        steps = range(index * spacing // 3, len(moving), spacing)
+        response.plot([step + 1 for step in steps], [moving[step] for step in steps], label=way, **style)
+        noise.plot(index, values['deviation'], markersize=9, label=way, **style)
+        noise.plot([index - 0.25, index + 0.25], [values['expected_deviation']] * 2, color='0.4')
+    response.set(title='Decay: all rows are 1', xlabel='global step (256 rows each)', ylabel='moving mean')
+    noise.set(title='Decay: noise of the moving mean (lines: by the equations)', xticks=[])
+    noise.set(ylabel='standard deviation (units of the rows)')
+    noise.set_ylim(bottom=0)
+    for axes in (of_equal, of_unequal, response, noise):
+        drawing.lay_out(axes)
+    for axes in (response, noise):
+        axes.legend(fontsize=9, loc='lower right')
+    drawn.tight_layout(h_pad=2.5, rect=(0, 0, 1, 0.98))
+    return drawing.png(drawn, dpi=110)
 
 
 if __name__ == '__main__':

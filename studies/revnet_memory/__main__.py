@@ -117,7 +117,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     from inception_v3.run.files import check_writable
 
     check_writable('out', arguments.out)
-    return (_measure_iterations if is_published else _measure_depths)(arguments, screen)
+    return (measure_iterations if is_published else measure_depths)(arguments, screen)
 
 
 def earlier(path: str, settings: Content, check: Callable[[Content], Any]) -> Optional[Content]:
@@ -144,7 +144,8 @@ def earlier(path: str, settings: Content, check: Callable[[Content], Any]) -> Op
 # Networks of varied depth.
 
 
-def _measure_depths(arguments: argparse.Namespace, screen: Screen) -> int:
+def measure_depths(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Measures networks of varied depth, and searches for the largest batch; returns the exit code."""
     from inception_v3.run import source
 
     versions = source.versions()
@@ -344,7 +345,7 @@ def figure(found: Content) -> bytes:
 # The network as published.
 
 
-def _measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
+def measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
     """Measures both trainings; without --batch_size, halves the batch of the document until the plain one fits."""
     names = ('network', 'size', 'batch_size', 'iterations')
     network, size, batch_size, iterations = (getattr(arguments, name) for name in names)
