@@ -1,13 +1,12 @@
-"""Tables and files of a study's results."""
+"""Tables, figures and files of a study's results."""
 
 import json
 import os
 import textwrap
-from typing import Any, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 
 from benchmarks import tables as columns
 from benchmarks.comparison import Spread
-from studies.report.palette import Sign
 
 # A note longer than this goes on in the next line on the screen.
 _WIDTH = 120
@@ -49,12 +48,55 @@ def publish(out: str, name: str, title: str, notes: Sequence[str], tables: Seque
     print(f'\nwritten: {name}.json, {name}.md and {name}.png in {out}')
 
 
-def plot_spreads(axes: Any, values: Mapping[Any, Optional[Spread]], sign: Sign, shift: float = 0, **style: Any) -> None:
-    """Draws a line of medians, those that there are, with bars from the least to the greatest value."""
-    from studies.report.drawing import bars
+class Panel(NamedTuple):
+    """A panel of a figure: its title, the labels of its axes, and by series a spread at each position.
 
-    found = {x + shift: value for x, value in values.items() if value}
-    if found:
-        medians = [value.median for value in found.values()]
-        look = {'color': sign.light, 'marker': sign.matplotlib_mark, 'capsize': 3, **style}
-        axes.errorbar([*found], medians, yerr=bars([*found.values()]), **look)
+    Positions are numbers, or words for kinds side by side. The vertical axis is linear from 0, or logarithmic.
+    """
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, Mapping[Any, Optional[Spread]]]
+    is_logarithmic: bool = False
+
+
+def chart(title: str, panels: Sequence[Panel], columns: int = 2) -> bytes:
+    """A figure as a PNG file: medians, with bars from the least to the greatest value. A series has one sign."""
+    from matplotlib.figure import Figure
+
+    from studies.report import drawing
+    from studies.report.palette import sign_of
+
+    rows = -(-len(panels) // columns)
+    drawn = Figure(figsize=(6 * columns + 1, 4 * rows + 1.2), dpi=120, facecolor='white')
+    drawn.suptitle(title)
+    signs = {label: sign_of(index) for index, label in enumerate({key: 0 for panel in panels for key in panel.series})}
+    marks: Dict[str, Any] = {}
+    for axes, (heading, x, y, series, is_logarithmic) in zip(drawn.subplots(rows, columns, squeeze=False).flat, panels):
+        places = [*{place: 0 for values in series.values() for place in values}]
+        are_words = any(isinstance(place, str) for place in places)
+        for index, (label, values) in enumerate(series.items()):
+            shift = 0.7 * ((index + 0.5) / len(series) - 0.5)
+            found = {places.index(at) + shift if are_words else at: value for at, value in values.items() if value}
+            if found:
+                marks[label] = axes.errorbar(
+                    [*found],
+                    [value.median for value in found.values()],
+                    yerr=drawing.bars([*found.values()]),
+                    color=signs[label].light,
+                    marker=signs[label].matplotlib_mark,
+                    linestyle='none' if are_words else drawing.dashes(signs[label]),
+                    capsize=3,
+                )
+        if are_words:
+            axes.set_xticks(range(len(places)))
+            axes.set_xticklabels([textwrap.fill(place, 12) for place in places], fontsize=8)
+        axes.set(title=heading, xlabel=x, ylabel=y, yscale='log' if is_logarithmic else 'linear')
+        if not is_logarithmic:
+            axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
+        drawing.lay_out(axes)
+    legend_columns = 2 * columns
+    drawn.legend([*marks.values()], [*marks], loc='lower center', ncol=legend_columns, frameon=False, fontsize=9)
+    drawn.tight_layout(rect=(0, 0.25 * (1 + len(marks) // legend_columns) / drawn.get_figheight(), 1, 1))
+    return drawing.png(drawn)

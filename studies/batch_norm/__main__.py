@@ -7,14 +7,15 @@ figure. studies/README.md discusses the results.
 
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
+from benchmarks.comparison import spread
 from console import program
 from console.command_line import folder, new_parser
 from console.paths import expanded
 from console.screen import Screen
 from studies import extras
-from studies.files import Table, publish, write_json
+from studies.files import Panel, Table, chart, publish, write_json
 
 OUT = os.path.join('runs', 'studies', 'batch_norm')
 NAME = 'batch_norm'
@@ -176,64 +177,39 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
 
 def figure(published: Dict[str, Any], found: Dict[str, Any]) -> bytes:
     """The figure of the study, as a PNG file."""
-    import numpy as np
-    from matplotlib.figure import Figure
-
-    from studies.report import drawing
-    from studies.report.palette import sign_of
-
-    drawn = Figure(figsize=(13, 11))
-    (of_equal, of_unequal), (response, noise) = drawn.subplots(2, 2)
-    drawn.suptitle(_TITLE, fontsize=14)
     modes, biased, decay = found['equal']['modes'], found['equal']['without_bessel'], found['decay']
-    signs = {mode: sign_of(index) for index, mode in enumerate(modes)}
-    reference = sign_of(5)
+    compared = {
+        'published, per replica': published['per_replica'],
+        **{mode: modes[mode] for mode in ('local', 'averaged')},
+        **{f'{mode}, biased variance': biased[mode] for mode in ('local', 'averaged')},
+        'published, synchronized': published['synchronized'],
+        'synchronized': modes['synchronized'],
+    }
 
-    def draw(axes: Any, title: str, series: Dict[str, Tuple[Dict[str, float], Any, bool]]) -> None:
-        """Draws marks side by side for each kind of difference: by label, with sign, filled or hollow."""
-        positions = np.arange(len(_HEADER) - 1)
-        for index, (label, (differences, sign, is_filled)) in enumerate(series.items()):
-            style = {'color': sign.light, 'marker': sign.matplotlib_mark, 'markersize': 8, 'linestyle': 'none'}
-            places = positions + 0.7 * ((index + 0.5) / len(series) - 0.5)
-            inside = sign.light if is_filled else 'none'
-            axes.plot(places, [*differences.values()], label=label, markerfacecolor=inside, **style)
-        axes.set(title=title, xticks=positions, xticklabels=[kind.replace(' ', '\n') for kind in _HEADER[1:]])
-        axes.set(yscale='log', ylim=(3e-10, 30), ylabel='largest absolute difference (units of the rows)')
-        axes.legend(fontsize=9, loc='upper center', bbox_to_anchor=(0.5, -0.13), ncol=3, frameon=False)
+    def panel(title: str, differences: Dict[str, Dict[str, float]]) -> Panel:
+        series = {
+            label: {kind: spread([value]) for kind, value in zip(_HEADER[1:], each.values())}
+            for label, each in differences.items()
+        }
+        return Panel(title, '', 'largest absolute difference (units of the rows)', series, is_logarithmic=True)
 
-    draw(
-        of_equal,
-        'Standard-normal rows, and the published experiment',
-        {
-            'published, per replica': (published['per_replica'], reference, False),
-            'local': (modes['local'], signs['local'], True),
-            'averaged': (modes['averaged'], signs['averaged'], True),
-            'local, biased variance': (biased['local'], signs['local'], False),
-            'averaged, biased variance': (biased['averaged'], signs['averaged'], False),
-            'published, synchronized': (published['synchronized'], reference, False),
-            'synchronized': (modes['synchronized'], signs['synchronized'], True),
-        },
-    )
-    title = 'Unequal replicas: the rows of replica r have the mean r'
-    draw(of_unequal, title, {mode: (found['unequal']['modes'][mode], sign, True) for mode, sign in signs.items()})
-    for index, (way, values) in enumerate(decay['noise'].items()):
-        style = {'color': sign_of(index).light, 'marker': sign_of(index).matplotlib_mark, 'linestyle': 'none'}
-        moving = decay['response'][way]
-        spacing = max(1, len(moving) // 15)
-        steps = range(index * spacing // 3, len(moving), spacing)
-        response.plot([step + 1 for step in steps], [moving[step] for step in steps], label=way, **style)
-        noise.plot(index, values['deviation'], markersize=9, label=way, **style)
-        noise.plot([index - 0.25, index + 0.25], [values['expected_deviation']] * 2, color='0.4')
-    response.set(title='Decay: all rows are 1', xlabel='global step (256 rows each)', ylabel='moving mean')
-    noise.set(title='Decay: noise of the moving mean (lines: by the equations)', xticks=[])
-    noise.set(ylabel='standard deviation (units of the rows)')
-    noise.set_ylim(bottom=0)
-    for axes in (of_equal, of_unequal, response, noise):
-        drawing.lay_out(axes)
-    for axes in (response, noise):
-        axes.legend(fontsize=9, loc='lower right')
-    drawn.tight_layout(h_pad=2.5, rect=(0, 0, 1, 0.98))
-    return drawing.png(drawn, dpi=110)
+    response = {
+        way: {step: spread([value]) for step, value in enumerate(moving, 1) if step % 20 == 1}
+        for way, moving in decay['response'].items()
+    }
+    noise = {
+        way: {
+            name: spread([values[key]]) for name, key in (('measured', 'deviation'), ('expected', 'expected_deviation'))
+        }
+        for way, values in decay['noise'].items()
+    }
+    panels = [
+        panel('Standard-normal rows, and the published experiment', compared),
+        panel('Unequal replicas: the rows of replica r have the mean r', found['unequal']['modes']),
+        Panel('Decay: all rows are 1', 'global step (256 rows each)', 'moving mean', response),
+        Panel('Decay: noise of the moving mean', '', 'standard deviation (units of the rows)', noise),
+    ]
+    return chart(_TITLE, panels)
 
 
 if __name__ == '__main__':

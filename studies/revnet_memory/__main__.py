@@ -28,7 +28,7 @@ from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import ConfigError
 from studies import extras
-from studies.files import Table, plot_spreads, publish, write_json
+from studies.files import Panel, Table, chart, publish, write_json
 from studies.revnet_memory.measurement import (
     AS_PUBLISHED,
     ENVIRONMENT,
@@ -308,38 +308,32 @@ def _notes(repeats: int) -> List[str]:
 
 
 def figure(found: Content) -> bytes:
-    """Memory and time against depth, as a PNG file: a colour per batch size; plain is dashed and hollow."""
-    from matplotlib.figure import Figure
-
-    from studies.report import drawing
-    from studies.report.palette import sign_of
-
-    drawn = Figure(figsize=(11.0, 8.6), dpi=130, facecolor='white')
-    panels = {
+    """Memory and time against depth, as a PNG file."""
+    fields = {
         'step_mb': ('Memory of a step', 'peak beyond the memory held between steps, MB'),
         'peak_mb': ('Memory of the process', 'peak, MB'),
         'cpu_seconds': ('CPU time of a step', 'CPU-seconds'),
-        'overhead': ('Overhead of rebuilding activations', 'additional CPU time of a step'),
     }
-    styles: Tuple[Content, ...] = ({'linestyle': (0, (4, 2)), 'markerfacecolor': 'white'}, {})
-    for axes, (field, (title, label)) in zip(drawn.subplots(2, 2).flat, panels.items()):
-        for index, (batch_size, depths) in enumerate(pairs(found).items()):
-            for kind in (True,) if field == 'overhead' else (False, True):
-                values = {
-                    units: overhead(pair) if field == 'overhead' else spread_of(pair[kind], field)
-                    for units, pair in depths.items()
-                }
-                plot_spreads(axes, values, sign_of(index), label=f'batch {batch_size}, {way(kind)}', **styles[kind])
-        drawing.lay_out(axes)
-        axes.set(title=title, xlabel='blocks in each stage', ylabel=label)
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
-    line = axes.axhline(PUBLISHED_OVERHEAD, color=drawing.FAINT, linestyle=(0, (1, 2)))
-    axes.legend([line], ['published'], frameon=False, fontsize=9)
-    handles, labels = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc='lower center', ncol=min(6, max(1, len(labels))), frameon=False, fontsize=9)
-    drawn.tight_layout(rect=(0, 0.03 + 0.03 * (len(labels) // 7), 1, 1), w_pad=2, h_pad=1.5)
-    return drawing.png(drawn)
+    panels = [
+        Panel(
+            title,
+            'blocks in each stage',
+            label,
+            {
+                f'batch {batch_size}, {way(kind)}': {at: spread_of(pair[kind], field) for at, pair in depths.items()}
+                for batch_size, depths in pairs(found).items()
+                for kind in (False, True)
+            },
+        )
+        for field, (title, label) in fields.items()
+    ]
+    added: Dict[str, Dict[int, Optional[Spread]]] = {
+        f'batch {batch_size}, reversible': {at: overhead(pair) for at, pair in depths.items()}
+        for batch_size, depths in pairs(found).items()
+    }
+    added['published'] = {at: spread([PUBLISHED_OVERHEAD]) for values in [*added.values()] for at in values}
+    panels.append(Panel('Overhead of rebuilding activations', panels[0].x, 'additional CPU time of a step', added))
+    return chart('Activations kept (plain) or rebuilt (reversible)', panels)
 
 
 # The network as published.
@@ -373,7 +367,11 @@ def measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
         return RETRY
     screen.clear()
     table = table_of_curves(found)
-    drawn = figure_of_curves(table.title, found['curves'])
+    curves = {
+        name: {at: spread([peak]) for at, peak in enumerate(curve['peak_mb'], 1)}
+        for name, curve in found['curves'].items()
+    }
+    drawn = chart(table.title, [Panel('', 'iteration', 'peak memory of the process, MB', curves)], columns=1)
     publish(arguments.out, 'published', 'Memory over iterations', (), [table], drawn)
     return DONE
 
@@ -389,29 +387,6 @@ def table_of_curves(found: Content) -> Table:
     title = f'{settings["network"]} at {settings["size"]} pixels, batches of {found["batch"]} ({chosen})'
     header = ('training', 'largest peak, MB', 'smallest peak', 'largest held between', 's, median', 'iterations')
     return Table(title, header, rows)
-
-
-def figure_of_curves(title: str, curves: Dict[str, Dict[str, List[float]]]) -> bytes:
-    """Peak memory against iteration, as a PNG file: a curve for each training."""
-    from matplotlib.figure import Figure
-
-    from studies.report import drawing
-    from studies.report.palette import sign_of
-
-    drawn = Figure(figsize=(8.0, 4.8), dpi=130, facecolor='white')
-    axes = drawn.subplots()
-    for index, (name, curve) in enumerate(curves.items()):
-        peaks, sign = curve['peak_mb'], sign_of(index)
-        mark = sign.matplotlib_mark if len(peaks) <= 20 else None
-        axes.plot(range(1, len(peaks) + 1), peaks, color=sign.light, marker=mark, label=name)
-    axes.set_title(title, fontsize=10)
-    axes.set(xlabel='iteration', ylabel='peak memory of the process, MB')
-    axes.set_ylim(0, 1.1 * max(max(curve['peak_mb']) for curve in curves.values()))
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    drawing.lay_out(axes)
-    axes.legend(frameon=False, loc='lower right')
-    drawn.tight_layout()
-    return drawing.png(drawn)
 
 
 if __name__ == '__main__':

@@ -2,8 +2,6 @@
 
 The layouts are single files in class folders, tar shards, and TFRecord files, on the local file system or in an object
 store on this machine. `studies.streaming.pipelines` writes them, and is the process.
-
-Before each measurement the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
 """
 
 import contextlib
@@ -13,7 +11,7 @@ from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 from benchmarks.measurement import answer_of
 from console import processes
-from studies.streaming.object_store import ObjectStore
+from studies.streaming import object_store
 
 # The layouts, which are also the names of their folders.
 FILES, TAR, TFRECORD = 'files', 'tar', 'tfrecord'
@@ -90,6 +88,8 @@ def files_below(folder: str) -> Iterator[str]:
 def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
     """Measures in a new process, with an object store of its own for remote readings.
 
+    Before that, the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
+
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
@@ -97,12 +97,11 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
         with open(path, 'rb') as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     with contextlib.ExitStack() as stack:
-        asked = {'reading': reading, 'data': data, 'seconds': seconds, 'store': None}
-        environment = {**os.environ}
+        store, environment = None, {**os.environ}
         if reading.latency_ms is not None:
-            store = stack.enter_context(ObjectStore(data.folder, reading.latency_ms))
-            environment.update(store.environment)
-            asked['store'] = store.address
+            store = stack.enter_context(object_store.serving(data.folder, reading.latency_ms))
+            environment.update(object_store.environment_of(store))
         command = processes.module('studies.streaming.pipelines')
-        found = answer_of(command, json.dumps(asked), environment, seconds + _TIMEOUT)
-    return Measurement(**found)
+        asked = json.dumps([reading, data, seconds, store])
+        answer = answer_of(command, asked, environment, seconds + _TIMEOUT)
+    return Measurement(**answer)

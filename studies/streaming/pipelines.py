@@ -132,7 +132,7 @@ def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
     return SingleFiles(config, data.files) if reading.layout == FILES else InputPipeline(True, config)
 
 
-def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str] = None) -> Measurement:
+def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str]) -> Measurement:
     """Measures in this process.
 
     Args:
@@ -149,9 +149,6 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     def tally() -> Tally:
         return object_store.tally(store) if store else Tally()
 
-    def blocks_read() -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
-
     # Reading a whole file blocks an inter-op thread. TensorFlow has one per core; a TPU's host has many.
     threads = tf.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
     with tf.Graph().as_default(), tf.Session(config=threads) as session:
@@ -159,30 +156,32 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
         next_batch = tf.data.make_one_shot_iterator(dataset).get_next()
         before = tally()
         session.run(next_batch)
-        first_batch, cpu, blocks, clock = tally(), cpu_seconds(), blocks_read(), time.perf_counter()
+        first_batch, cpu, blocks, begun = tally(), cpu_seconds(), _disk_blocks(), time.perf_counter()
         images, elapsed = 0, 0.0
         while elapsed < seconds:
             session.run(next_batch)
-            images, elapsed = images + BATCH_SIZE, time.perf_counter() - clock
-        cpu, blocks, ended = cpu_seconds() - cpu, blocks_read() - blocks, tally()
+            images, elapsed = images + BATCH_SIZE, time.perf_counter() - begun
+        cpu, blocks, ended = cpu_seconds() - cpu, _disk_blocks() - blocks, tally()
     measured = Measurement(images, images / elapsed, 1000 * cpu / images, _DISK_BLOCK * blocks / 1000 / images)
     if not store:
         return measured
-    requests = ended.requests - before.requests
     fetched = (ended.content_bytes - before.content_bytes) / data.content_bytes[reading.layout] * len(data.files)
     return measured._replace(
         store_cpu_ms=1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images,
-        requests=1000 * requests / fetched,
+        requests=1000 * (ended.requests - before.requests) / fetched,
         most_at_once=ended.most_at_once,
     )
 
 
+def _disk_blocks() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+
+
 def main() -> None:
     """Prints the measurement that standard input describes, or the reason for a failure as an error."""
-    asked = json.loads(sys.stdin.read())
-    reading, data = Reading(*asked['reading']), DataSet(*asked['data'])
+    reading, data, seconds, store = json.loads(sys.stdin.read())
     try:
-        print(json.dumps(perform(reading, data, asked['seconds'], asked['store'])._asdict()))
+        print(json.dumps(perform(Reading(*reading), DataSet(*data), seconds, store)._asdict()))
     except (app.UsageError, OSError, tf.errors.OpError) as error:
         sys.exit(reason_of(error))
 
