@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 
 from benchmarks import tables as columns
 from benchmarks.comparison import Spread
+from studies import extras
 
 # A note longer than this goes on in the next line on the screen.
 _WIDTH = 120
@@ -20,6 +21,14 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     words: int = 1
     notes: Sequence[str] = ()
+
+
+def prepare(out: str) -> None:
+    """Checks that a study can run, before it measures: its packages are installed, and its folder can be written."""
+    extras.require('studies')
+    from inception_v3.run.files import check_writable
+
+    check_writable('out', out)
 
 
 def write_json(path: str, content: Any) -> None:

@@ -19,8 +19,7 @@ from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE
 from console.paths import expanded
 from console.screen import Screen
-from studies import extras
-from studies.files import Panel, Table, chart, publish, write_json
+from studies.files import Panel, Table, chart, prepare, publish, write_json
 
 OUT = os.path.join('runs', 'studies', 'fine_tuning')
 STUDY, SOURCE = 'fine_tuning', 'source'
@@ -114,17 +113,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
-    extras.require('studies')
+    prepare(arguments.out)
     import yaml
 
     from data.convert import digits
     from data.files import write_whole
     from inception_v3.run import source
-    from inception_v3.run.files import check_writable
     from studies.sweep import plan, run
 
     out = arguments.out
-    check_writable('out', out)
     screen.update('writing the data sets')
     for images in (None, *arguments.images):
         digits.build_if_missing(_data_dir(out, images), _OLD if images is None else _NEW, images)

@@ -14,8 +14,7 @@ from console import program
 from console.command_line import folder, new_parser
 from console.paths import expanded
 from console.screen import Screen
-from studies import extras
-from studies.files import Panel, Table, chart, publish, write_json
+from studies.files import Panel, Table, chart, prepare, publish, write_json
 
 OUT = os.path.join('runs', 'studies', 'batch_norm')
 NAME = 'batch_norm'
@@ -33,13 +32,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(out: str, screen: Screen) -> None:
-    extras.require('studies')
-
+    prepare(out)
     from inception_v3.run import source
-    from inception_v3.run.files import check_writable
     from studies.batch_norm import experiments
 
-    check_writable('out', out)
     screen.update('measuring; this takes less than a minute')
     found = experiments.measure(experiments.SETTINGS)
     screen.clear()

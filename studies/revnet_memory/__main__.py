@@ -27,8 +27,7 @@ from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import ConfigError
-from studies import extras
-from studies.files import Panel, Table, chart, publish, write_json
+from studies.files import Panel, Table, chart, prepare, publish, write_json
 from studies.revnet_memory.measurement import (
     AS_PUBLISHED,
     ENVIRONMENT,
@@ -56,6 +55,9 @@ Content = Dict[str, Any]
 Pair = List[Optional[Content]]
 
 _NUMBER, _NUMBERS = number_of(int, 1), numbers_of(int, 1)
+_GB = number_of(float, 0)
+_MEMORY_HELP = 'memory limit in GB of the search for the largest batch; 0: no search (default 1)'
+_BATCH_HELP = 'images in a step of the published network (default: the most, up to 128, that fit)'
 # The flags of either architecture: their type, default and help.
 _FLAGS: Dict[str, Dict[str, Tuple[Any, Any, str]]] = {
     VARIED: {
@@ -63,19 +65,11 @@ _FLAGS: Dict[str, Dict[str, Tuple[Any, Any, str]]] = {
         'batch_sizes': (_NUMBERS, [16, 32], 'images in a step (default 16,32)'),
         'repeats': (_NUMBER, 3, 'rounds of time (default 3)'),
         'steps': (_NUMBER, 1, 'minimum number of steps in a round (default 1)'),
-        'memory_gb': (
-            number_of(float, 0),
-            1.0,
-            'memory limit in GB of the search for the largest batch; 0: no search (default 1)',
-        ),
+        'memory_gb': (_GB, 1.0, _MEMORY_HELP),
         'memory_units': (_NUMBER, 8, 'blocks in each stage for that search (default 8)'),
     },
     AS_IN_DOCUMENT: {
-        'batch_size': (
-            _NUMBER,
-            None,
-            'images in a step of the published network (default: the most, up to 128, that fit)',
-        ),
+        'batch_size': (_NUMBER, None, _BATCH_HELP),
         'iterations': (_NUMBER, 100, 'iterations of the published network (default 100)'),
     },
 }
@@ -101,7 +95,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
-    extras.require('studies')
     is_published = arguments.architecture == AS_IN_DOCUMENT
     for architecture, flags in _FLAGS.items():
         for name, (_, default, _) in flags.items():
@@ -113,10 +106,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     arguments.size = arguments.size or PUBLISHED[arguments.network][0]
     # Refuses what the program refuses, before anything is built or measured.
     config_of(Training(arguments.network, 1, 1, arguments.size, is_reversible=False), arguments.out)
-
-    from inception_v3.run.files import check_writable
-
-    check_writable('out', arguments.out)
+    prepare(arguments.out)
     return (measure_iterations if is_published else measure_depths)(arguments, screen)
 
 
@@ -156,18 +146,10 @@ def measure_depths(arguments: argparse.Namespace, screen: Screen) -> int:
         'source': versions['source'],
     }
     path = os.path.join(arguments.out, 'revnet_memory.json')
-    found = earlier(path, settings, tables_of) or {'measurements': [], 'largest': []}
-    measured, largest = found['measurements'], found['largest']
-    failed: Dict[str, str] = {}
-    found = {
-        'settings': settings,
-        'published_overhead': PUBLISHED_OVERHEAD,
-        'measurements': measured,
-        'largest': largest,
-        # What failed is measured again.
-        'failed': failed,
-        'versions': versions,
-    }
+    new: Content = {'settings': settings, 'published_overhead': PUBLISHED_OVERHEAD, 'measurements': [], 'largest': []}
+    # What failed is measured again.
+    found = {**new, **(earlier(path, settings, tables_of) or {}), 'failed': {}, 'versions': versions}
+    measured, largest, failed = found['measurements'], found['largest'], found['failed']
     try:
         for units in arguments.units:
             for batch_size in arguments.batch_sizes:
@@ -182,12 +164,11 @@ def measure_depths(arguments: argparse.Namespace, screen: Screen) -> int:
             limit = {'memory_mb': 1000 * arguments.memory_gb, 'units': arguments.memory_units, 'is_reversible': kind}
             if not any(limit.items() <= search.items() for search in largest):
                 training = Training(arguments.network, arguments.memory_units, 0, arguments.size, kind)
-                name = f'largest batch within {arguments.memory_gb:g} GB, {way(kind)}'
                 try:
                     peak_of = functools.partial(_peak, training, int(1e9 * arguments.memory_gb), screen)
                     largest.append({**limit, **largest_batch(peak_of, _FIRST_BATCH)})
                 except MeasurementError as error:
-                    failed[name] = str(error)
+                    failed[f'largest batch within {arguments.memory_gb:g} GB, {way(kind)}'] = str(error)
                 write_json(path, found)
     finally:
         # Also after an interruption, and if the JSON file cannot be written.
@@ -236,11 +217,10 @@ def spread_of(row: Optional[Content], field: str) -> Optional[Spread]:
 
 def slope_of(rows: Sequence[Optional[Content]], field: str) -> Optional[float]:
     """The rise of a field in MB per additional block in each stage; None with fewer than two depths."""
-    known = [(row['units'], row[field]) for row in rows if row]
+    known = [row for row in rows if row]
     if len(known) < 2:
         return None
-    (least, shallow), (greatest, deep) = known[0], known[-1]
-    return (deep - shallow) / (greatest - least)
+    return (known[-1][field] - known[0][field]) / (known[-1]['units'] - known[0]['units'])
 
 
 def _number(value: Optional[float], digits: int) -> str:

@@ -24,8 +24,7 @@ from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import Config
-from studies import extras
-from studies.files import Panel, Table, chart, publish, write_json
+from studies.files import Panel, Table, chart, prepare, publish, write_json
 from studies.streaming.measurement import BATCH_SIZE, FILES, LAYOUTS, TAR, TFRECORD, Measurement, Reading, measure
 
 OUT = os.path.join('runs', 'studies', 'streaming')
@@ -78,14 +77,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
-    extras.require('studies')
-
+    prepare(arguments.out)
     from benchmarks import photographs
     from inception_v3.run import source
-    from inception_v3.run.files import check_writable
     from studies.streaming import pipelines
 
-    check_writable('out', arguments.out)
     if not arguments.data_dir:
         screen.update('looking for the photographs, or generating them')
         photographs.make(photographs.DATA_DIR)
@@ -118,7 +114,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
                     {
                         'name': str(reading),
                         **reading._asdict(),
-                        'measurements': [each._asdict() for each in measured.get(reading, [])],
+                        'measurements': measured.get(reading, []),
                         'failure': failed.get(reading),
                     }
                     for reading in readings
@@ -166,15 +162,15 @@ def gain(measured: Measured, pair: str, per: str) -> Optional[Spread]:
     named = {label[0]: reading for label, reading in COMPARED.items()}
     both = zip(*(measured.get(named[letter], []) for letter in pair.split(' over ')))
     if per == SECOND:
-        gains = [one.images_per_second / other.images_per_second - 1 for one, other in both]
+        gains = [one['images_per_second'] / other['images_per_second'] - 1 for one, other in both]
     else:
-        gains = [other.cpu_ms / one.cpu_ms - 1 for one, other in both]
+        gains = [other['cpu_ms'] / one['cpu_ms'] - 1 for one, other in both]
     return spread(gains) if gains else None
 
 
 def spread_of(measured: Measured, reading: Reading, field: str) -> Optional[Spread]:
     """The spread of a field over the measurements of a reading; None without a value."""
-    values = [getattr(each, field) for each in measured.get(reading, [])]
+    values = [each[field] for each in measured.get(reading, [])]
     return spread(values) if values and values[0] is not None else None
 
 
@@ -200,7 +196,7 @@ def tables_of(
     for layout in (FILES, TAR):
         for ahead in read_ahead:
             readings = [Reading(layout, latency, ahead) for latency in latencies]
-            at_once = [each.most_at_once or 0 for reading in readings for each in measured.get(reading, [])]
+            at_once = [each['most_at_once'] or 0 for reading in readings for each in measured.get(reading, [])]
             cells = [text(reading, 'images_per_second', 0) for reading in readings]
             rows.append([LAYOUTS[layout], str(ahead), *cells, str(max(at_once, default='–'))])
     header = ('stored as', 'images/s', 'CPU-ms / image', 'disk kB / image', "store's CPU-ms", 'requests / 1,000 images')

@@ -7,7 +7,7 @@ store on this machine. `studies.streaming.pipelines` writes them, and is the pro
 import contextlib
 import json
 import os
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from benchmarks.measurement import answer_of
 from console import processes
@@ -18,6 +18,7 @@ FILES, TAR, TFRECORD = 'files', 'tar', 'tfrecord'
 LAYOUTS = {FILES: 'single files', TAR: 'tar shards', TFRECORD: 'TFRecord'}
 
 BATCH_SIZE = 8
+Measurement = Dict[str, Any]
 # Seconds beyond its planned duration after which a measurement counts as hung.
 _TIMEOUT = 300
 
@@ -58,28 +59,6 @@ class Reading(NamedTuple):
         return f'{LAYOUTS[self.layout]}, {storage}, {self.read_ahead} at a time'
 
 
-class Measurement(NamedTuple):
-    """The result of a measurement. The last three are None without an object store.
-
-    Attributes:
-      images: number of images read.
-      images_per_second: throughput.
-      cpu_ms: CPU time of the reading process per image, in milliseconds: all threads, user and system.
-      disk_kb: kB per image that the reading process got from a disk rather than the page cache.
-      store_cpu_ms: CPU time of the object store's process per image, in milliseconds.
-      requests: requests to the object store per 1,000 images.
-      most_at_once: largest number of concurrent requests.
-    """
-
-    images: int
-    images_per_second: float
-    cpu_ms: float
-    disk_kb: float
-    store_cpu_ms: Optional[float] = None
-    requests: Optional[float] = None
-    most_at_once: Optional[int] = None
-
-
 def files_below(folder: str) -> Iterator[str]:
     """The paths of all files in a folder and its folders."""
     return (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
@@ -89,6 +68,9 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
     """Measures in a new process, with an object store of its own for remote readings.
 
     Before that, the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
+
+    Returns:
+      What `pipelines.perform` returns.
 
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
@@ -103,5 +85,5 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
             environment.update(object_store.environment_of(store))
         command = processes.module('studies.streaming.pipelines')
         asked = json.dumps([reading, data, seconds, store])
-        answer = answer_of(command, asked, environment, seconds + _TIMEOUT)
-    return Measurement(**answer)
+        answer: Measurement = answer_of(command, asked, environment, seconds + _TIMEOUT)
+    return answer

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import Any, Dict, Iterator, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from benchmarks.measurement import cpu_seconds
 from console import processes
 
 BUCKET = 'studies'
@@ -32,13 +32,9 @@ _TIMEOUT = 30
 
 
 class Tally(NamedTuple):
-    """The requests that a store has answered so far.
+    """Requests answered so far, bytes of content sent, and seconds of CPU time of the store's process.
 
-    Attributes:
-      requests: requests for a listing, and for the size or the content of an object.
-      content_bytes: bytes of content sent.
-      most_at_once: largest number of concurrent requests since the last tally.
-      cpu_seconds: CPU time of the store's process, in seconds.
+    `most_at_once` is the largest number of concurrent requests since the last tally.
     """
 
     requests: int = 0
@@ -111,23 +107,21 @@ class _Server(ThreadingHTTPServer):
         self.folder = folder
         self.latency = latency
         self._lock = threading.Lock()
-        self._at_once = 0
-        self._tally = Tally()
+        self._requests = self._content_bytes = self._at_once = self._most_at_once = 0
 
     def count(self, begun: int = 0, ended: int = 0, content_bytes: int = 0) -> None:
         """Counts requests that begin, that end, and the bytes sent."""
         with self._lock:
+            self._requests += ended
+            self._content_bytes += content_bytes
             self._at_once += begun - ended
-            requests, total, most, _ = self._tally
-            self._tally = Tally(requests + ended, total + content_bytes, max(most, self._at_once))
+            self._most_at_once = max(self._most_at_once, self._at_once)
 
     def tally(self) -> Tally:
         """The requests so far."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         with self._lock:
-            tally = self._tally._replace(cpu_seconds=usage.ru_utime + usage.ru_stime)
-            self._tally = self._tally._replace(most_at_once=self._at_once)
-        return tally
+            most, self._most_at_once = self._most_at_once, self._at_once
+            return Tally(self._requests, self._content_bytes, most, cpu_seconds())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores errors: a client that was killed closes its connections."""

@@ -141,6 +141,11 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
       seconds: minimum duration; a measurement ends with a batch.
       store: address of the object store, if it is read; the environment variables must lead to it.
 
+    Returns:
+      `images` read, and `images_per_second`; per image, `cpu_ms` of all threads of this process, and `disk_kb` that it
+      got from a disk rather than the page cache. With a store also its `store_cpu_ms` per image, the `requests` to it
+      per 1,000 images, and `most_at_once`, the largest number of concurrent ones; else None.
+
     Raises:
       DataError: the data set cannot be used.
       OSError: the store does not answer.
@@ -162,15 +167,16 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
             session.run(next_batch)
             images, elapsed = images + BATCH_SIZE, time.perf_counter() - begun
         cpu, blocks, ended = cpu_seconds() - cpu, _disk_blocks() - blocks, tally()
-    measured = Measurement(images, images / elapsed, 1000 * cpu / images, _DISK_BLOCK * blocks / 1000 / images)
-    if not store:
-        return measured
     fetched = (ended.content_bytes - before.content_bytes) / data.content_bytes[reading.layout] * len(data.files)
-    return measured._replace(
-        store_cpu_ms=1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images,
-        requests=1000 * (ended.requests - before.requests) / fetched,
-        most_at_once=ended.most_at_once,
-    )
+    return {
+        'images': images,
+        'images_per_second': images / elapsed,
+        'cpu_ms': 1000 * cpu / images,
+        'disk_kb': _DISK_BLOCK * blocks / 1000 / images,
+        'store_cpu_ms': 1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images if store else None,
+        'requests': 1000 * (ended.requests - before.requests) / fetched if store else None,
+        'most_at_once': ended.most_at_once if store else None,
+    }
 
 
 def _disk_blocks() -> int:
@@ -181,7 +187,7 @@ def main() -> None:
     """Prints the measurement that standard input describes, or the reason for a failure as an error."""
     reading, data, seconds, store = json.loads(sys.stdin.read())
     try:
-        print(json.dumps(perform(Reading(*reading), DataSet(*data), seconds, store)._asdict()))
+        print(json.dumps(perform(Reading(*reading), DataSet(*data), seconds, store)))
     except (app.UsageError, OSError, tf.errors.OpError) as error:
         sys.exit(reason_of(error))
 
