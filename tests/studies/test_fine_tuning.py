@@ -1,13 +1,10 @@
 """The study of fine-tuning: its trials, and the table and figure of their results."""
 
-import io
 import json
 import pathlib
 import types
 from typing import Any, Dict, List
 
-import numpy as np
-import PIL.Image
 import pytest
 import yaml
 
@@ -94,8 +91,6 @@ def test_results__are_those_of_the_last_step_by_case(
     assert table.header == ('images of each digit', 'classifier', 'last blocks', 'all layers', 'from nothing')
     # The standard deviation of two values that differ by 1 is √½.
     assert table.rows == [['5', *['51.5 ± 0.7'] * 4], ['20', '71.5 ± 0.7', '71.0', '71.5 ± 0.7', '–']]
-    picture = np.asarray(PIL.Image.open(io.BytesIO(fine_tuning.figure(found))).convert('L'))
-    assert picture.shape[0] > 500 and (picture < 200).any()
 
 
 def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
@@ -113,6 +108,7 @@ def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, capsys: 
     assert ran == [old, new, *sweeps]
     written = json.loads((tmp_path / 'out' / 'fine_tuning.json').read_text())
     assert written['top_1'] == {'5': {way: [] for way in WAYS}} and 'versions' in written
+    assert (tmp_path / 'out' / 'fine_tuning.png').exists()
     assert '| 5 | – | – | – | – |' in (tmp_path / 'out' / 'fine_tuning.md').read_text()
     with pytest.raises(SystemExit):
         fine_tuning.main(['--images=5,140'])

@@ -22,7 +22,6 @@ from studies.revnet_memory.measurement import (
     OutOfMemoryError,
     Training,
     Watched,
-    config_of,
     largest_batch,
     measure,
 )
@@ -89,41 +88,32 @@ def test_until_mark__names_the_reason_of_a_failure(watched: Watched, line: str, 
 # The training.
 
 
-def test_training__has_the_settings_of_the_paper() -> None:
-    for is_reversible in (False, True):
-        config = config_of(Training('revnet38', 2, 16, 32, is_reversible), 'folder')
-        assert (config.network, config.optimizer, config.moving_average) == ('revnet38', 'momentum', False)
-        assert config.rebuild_activations is is_reversible
-        assert (config.train_batch_size, config.height, config.width, config.num_classes) == (16, 32, 32, 11)
-        assert (config.use_tpu, config.use_data, config.mode, config.model_dir) == (False, 'fake', 'train', 'folder')
+@pytest.mark.parametrize('units', [AS_PUBLISHED, 1])
+@pytest.mark.parametrize('is_reversible', [False, True])
+def test_train__has_the_settings_of_the_paper_but_for_the_depth(
+    units: int, is_reversible: bool, monkeypatch: Any
+) -> None:
+    network: Any = NETWORKS['revnet38']
+    monkeypatch.setitem(NETWORKS, 'revnet38', network)
+    made = mock.Mock()
+    monkeypatch.setattr(revnet_training, 'make_estimator', made)
+    revnet_training.train(Training('revnet38', units, 16, 32, is_reversible), 'folder')
+    (architecture,) = NETWORKS['revnet38'].build.args  # type: ignore[attr-defined]
+    assert architecture == network.build.args[0]._replace(units=(units or 3,) * 3)
+    config = made.call_args[0][0]
+    assert (config.network, config.optimizer, config.moving_average) == ('revnet38', 'momentum', False)
+    assert config.rebuild_activations is is_reversible
+    assert (config.train_batch_size, config.height, config.width, config.num_classes) == (16, 32, 32, 11)
+    assert (config.use_tpu, config.use_data, config.mode, config.model_dir) == (False, 'fake', 'train', 'folder')
 
 
 def test_marks__are_made_before_the_first_step_and_after_each_number_of_steps(monkeypatch: Any) -> None:
-    answers = iter([2, 1, 3, 9])
-    marks: List[int] = []
-    steps: List[int] = []
-
-    def stop() -> int:
-        marks.append(len(steps))
-        return next(answers)
-
+    stop = mock.Mock(side_effect=[2, 1, 3, 9])
     monkeypatch.setattr(revnet_training, '_stop', stop)
     hook: Any = revnet_training._Marks()
     hook.after_create_session(None, None)
-    for step in range(7):
-        steps.append(step)
-        hook.after_run(None, None)
-    assert marks == [0, 2, 3, 6]
-
-
-@pytest.mark.parametrize('units', [AS_PUBLISHED, 1])
-def test_train__changes_the_depth_unless_as_published(units: int, monkeypatch: Any) -> None:
-    network: Any = NETWORKS['revnet38']
-    monkeypatch.setitem(NETWORKS, 'revnet38', network)
-    monkeypatch.setattr(revnet_training, 'make_estimator', mock.Mock())
-    revnet_training.train(Training('revnet38', units, 2, 32, is_reversible=True), 'runs')
-    (architecture,) = NETWORKS['revnet38'].build.args  # type: ignore[attr-defined]
-    assert architecture == network.build.args[0]._replace(units=(units or 3,) * 3)
+    marks = [stop.call_count for _ in range(7) if hook.after_run(None, None) is None]
+    assert marks == [1, 2, 3, 3, 3, 4, 4]
 
 
 @pytest.mark.program
@@ -270,41 +260,37 @@ def test_command__refuses_wrong_arguments_before_it_measures(
 
 # The published network.
 
-
-class Trainings:
-    """Takes the place of the processes: ordinary training needs 1 GB an image, reversible 0.1 GB."""
-
-    def __init__(self, fails: bool = False):
-        self.made: List[Training] = []
-        self.fails = fails
-
-    def __call__(self, training: Training, iterations: int, limit: int) -> Dict[str, List[float]]:
-        self.made.append(training)
-        peak = training.batch_size * (0.1 if training.is_reversible else 1) * GB
-        if self.fails and training.is_reversible:
-            raise MeasurementError('ended by signal 9')
-        if peak > limit:
-            raise OutOfMemoryError('more')
-        each = {'peak_mb': peak / 1e6, 'held_mb': 1.0, 'seconds': 2.0}
-        return {name: [value] * iterations for name, value in each.items()}
+OTHERS = (('held_mb', 1.0), ('seconds', 2.0))
 
 
 def test_published__halves_the_batch_until_it_fits_resumes_and_draws_both(
     tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
     monkeypatch.setattr(revnet_memory, 'memory_bytes', lambda: {'MemAvailable': 20 * GB})
+    failures = [MeasurementError('ended by signal 9')]
 
-    def trainings(code: int, *flags: str, fails: bool = False) -> List[Training]:
-        made = Trainings(fails)
-        monkeypatch.setattr(revnet_memory, 'memory_of_iterations', made)
+    def trainings(code: int, *flags: str) -> List[Training]:
+        made: List[Training] = []
+
+        def measured(training: Training, iterations: int, limit: int) -> Dict[str, List[float]]:
+            made.append(training)
+            # Ordinary training needs 1 GB an image, reversible 0.1 GB.
+            peak = training.batch_size * (0.1 if training.is_reversible else 1) * GB
+            if training.is_reversible and failures:
+                raise failures.pop()
+            if peak > limit:
+                raise OutOfMemoryError('more')
+            return {name: [value] * iterations for name, value in (('peak_mb', peak / MB), *OTHERS)}
+
+        monkeypatch.setattr(revnet_memory, 'memory_of_iterations', measured)
         assert run(tmp_path, '--architecture=published', '--iterations=3', *flags) == code
-        return made.made
+        return made
 
     plain = Training('revnet104', AS_PUBLISHED, 16, 224, is_reversible=False)
     reversible = plain._replace(is_reversible=True)
     # 18 GB may be used.
     larger = [plain._replace(batch_size=size) for size in (128, 64, 32)]
-    assert trainings(1, fails=True) == [*larger, plain, reversible]
+    assert trainings(1) == [*larger, plain, reversible]
     assert 'ended by signal 9' in capsys.readouterr().out
     assert trainings(0) == [reversible]
     found = json.loads((tmp_path / 'published.json').read_text(encoding='utf-8'))
