@@ -94,12 +94,10 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
         for rows in ('equal', 'unequal')
         for mode in ('local', 'groups of 2', 'groups of 4', 'synchronized')
     ]
-    recovery = []
-    for kind, (of_variances, of_means, variance, error) in (
-        (kind, recovered.values()) for kind, recovered in found['recovery'].items()
-    ):
-        values = (of_variances, of_means, of_variances + of_means, variance)
-        recovery.append([f'{kind} rows', *(f'{value:.6f}' for value in values), number(error)])
+    recovery = [
+        [f'{kind} rows', *(f'{value:.6f}' for value in (*of[:2], of[0] + of[1], of[2])), number(of[3])]
+        for kind, of in ((kind, [*each.values()]) for kind, each in found['recovery'].items())
+    ]
     decay = found['decay']
     decays = [
         [

@@ -35,7 +35,7 @@ AS_PUBLISHED = 0
 
 
 class OutOfMemoryError(MeasurementError):
-    """A process that exceeded its memory limit."""
+    """A process exceeded its memory limit."""
 
 
 class Training(NamedTuple):
