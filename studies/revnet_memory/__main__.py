@@ -245,17 +245,11 @@ def tables_of(found: Content) -> List[Table]:
             overheads = [each.median for each in map(overhead, depths.values()) if each]
             total = _percent(spread(overheads) if overheads else None)
             slopes.append([str(batch_size), *(_number(rise, 2) for rise in rises), total])
-    searches = [
-        [
-            f'{search["memory_mb"] / 1e3:g} GB',
-            str(search['units']),
-            way(search['is_reversible']),
-            str(search['fits']),
-            str(search['too_many']),
-            ', '.join(f'{batch}: {_number(peak, 0) if peak else "more"}' for batch, peak in search['tries']),
-        ]
-        for search in found['largest']
-    ]
+    searches = []
+    for search in found['largest']:
+        cells = [f'{search["memory_mb"] / 1e3:g} GB', str(search['units']), way(search['is_reversible'])]
+        tries = (f'{batch}: {_number(peak, 0) if peak else "more"}' for batch, peak in search['tries'])
+        searches.append([*cells, str(search['fits']), str(search['too_many']), ', '.join(tries)])
     header = ['batch', 'blocks a stage', 'step, MB: plain', 'reversible', 'process, MB: plain', 'reversible']
     header += ['CPU-s a step: plain', 'reversible', 'overhead', 's a step: plain', 'reversible']
     notes = (
@@ -289,24 +283,18 @@ def _notes(repeats: int) -> List[str]:
 
 def figure(found: Content) -> bytes:
     """Memory and time against depth, as a PNG file."""
-    fields = {
-        'step_mb': ('Memory of a step', 'peak beyond the memory held between steps, MB'),
-        'peak_mb': ('Memory of the process', 'peak, MB'),
-        'cpu_seconds': ('CPU time of a step', 'CPU-seconds'),
-    }
-    panels = [
-        Panel(
-            title,
-            'blocks in each stage',
-            label,
-            {
-                f'batch {batch_size}, {way(kind)}': {at: spread_of(pair[kind], field) for at, pair in depths.items()}
-                for batch_size, depths in pairs(found).items()
-                for kind in (False, True)
-            },
-        )
-        for field, (title, label) in fields.items()
-    ]
+    panels = []
+    for field, title, label in (
+        ('step_mb', 'Memory of a step', 'peak beyond the memory held between steps, MB'),
+        ('peak_mb', 'Memory of the process', 'peak, MB'),
+        ('cpu_seconds', 'CPU time of a step', 'CPU-seconds'),
+    ):
+        series = {
+            f'batch {batch_size}, {way(kind)}': {at: spread_of(pair[kind], field) for at, pair in depths.items()}
+            for batch_size, depths in pairs(found).items()
+            for kind in (False, True)
+        }
+        panels.append(Panel(title, 'blocks in each stage', label, series))
     added: Dict[str, Dict[int, Optional[Spread]]] = {
         f'batch {batch_size}, reversible': {at: overhead(pair) for at, pair in depths.items()}
         for batch_size, depths in pairs(found).items()
