@@ -57,14 +57,7 @@ def source_study(out: str) -> Dict[str, Any]:
 
 
 def study(out: str, images: Sequence[int], seeds: int, steps: int) -> Dict[str, Any]:
-    """The study itself, as the content of a YAML file.
-
-    Args:
-      out: the folder of the command, in which the source's run is.
-      images: the numbers of training images of each digit.
-      seeds: number of seeds.
-      steps: training steps of each trial.
-    """
+    """The study itself, as the content of a YAML file. The folder of the command, `out`, has the source's run."""
     weights = os.path.join(out, SOURCE, 'trials', 'default', 'seed-1', 'model')
     ways: Dict[str, Mapping[str, Any]] = {
         name: {**_RECIPE, 'init_from': weights, 'freeze': frozen} for name, frozen in _TRAINED.items()

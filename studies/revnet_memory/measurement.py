@@ -39,14 +39,9 @@ class OutOfMemoryError(MeasurementError):
 
 
 class Training(NamedTuple):
-    """A training to measure.
+    """A training of a RevNet, with `units` blocks in each stage, on images of `size` × `size` pixels.
 
-    Attributes:
-      network: name of a RevNet.
-      units: blocks in each stage; `AS_PUBLISHED`: as many as in the paper's network.
-      batch_size: images in a step.
-      size: height and width of the images, in pixels.
-      is_reversible: whether activations are rebuilt in the backward pass (reversible) or kept (plain).
+    Activations are rebuilt in the backward pass (reversible), or kept (plain).
     """
 
     network: str
@@ -69,7 +64,7 @@ def config_of(training: Training, model_dir: str) -> Config:
     """The program's configuration for a training, with the paper's optimizer.
 
     Raises:
-      ConfigError: the program does not allow it, such as images that are too small.
+      ConfigError: the program does not allow it: the images are too small.
     """
     config = Config(
         use_tpu=False,
@@ -222,14 +217,9 @@ def _phases(process: Watched, steps: int, repeats: int) -> Generator[None, None,
 def measure(trainings: Sequence[Training], steps: int, repeats: int, failed: Dict[str, str]) -> List[Dict[str, Any]]:
     """Measures trainings, each in a new process. They start side by side; afterwards only one runs at a time.
 
-    Args:
-      trainings: the trainings.
-      steps: minimum number of steps in a round; more if they fit into 1.5 seconds.
-      repeats: rounds of time, in which the trainings take turns.
-      failed: receives the trainings that failed, with the reason; the others are measured nevertheless.
-
-    Returns:
-      The fields of each training with its measurement, as `_phases` describes it.
+    They take turns in `repeats` rounds of time, of `steps` steps or as many as fit into 1.5 seconds. `failed` receives
+    the trainings that failed, with the reason. Returns the fields of each other training with its measurement, as
+    `_phases` describes it.
     """
     measured: List[Dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
@@ -273,7 +263,7 @@ def largest_batch(peak_of: Callable[[int], Optional[float]], batch: int) -> Dict
     """Searches for the largest batch that fits: doubles it until it does not, then halves the distance.
 
     Args:
-      peak_of: measures the peak of a batch in MB; returns None if the batch does not fit.
+      peak_of: measures the peak of a batch in MB; None: the batch does not fit.
       batch: the batch to try first.
 
     Returns:

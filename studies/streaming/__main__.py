@@ -43,6 +43,12 @@ COMPARED: Dict[str, Reading] = {
 }
 # For ResNet-50 on ImageNet. Nothing is published of C over B.
 PUBLISHED = {'B over A': '+11.2 %', 'C over A': 'throughput maintained', 'C over B': 'no figure'}
+_TITLE = 'Streaming: single files, tar shards and TFRecord files, local and remote'
+_METHOD = (
+    'Medians (minimum–maximum); gains compare two measurements in the same round. CPU time and disk reads are those of '
+    'the reading process alone. The object store runs on the same cores and has a column of its own; a remote store '
+    'would take no CPU time of this machine. Before each measurement the files are dropped from the page cache.'
+)
 # Images per second, and per second of CPU time, which other load on the machine affects less.
 SECOND, CPU_SECOND = 'second', 'CPU-second'
 
@@ -141,14 +147,6 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 every = tables_of(measured, failed, arguments.latencies, arguments.read_ahead)
                 publish(arguments.out, 'streaming', _TITLE, [made, _METHOD], every, drawn)
     return RETRY if failed else DONE
-
-
-_TITLE = 'Streaming: single files, tar shards and TFRecord files, local and remote'
-_METHOD = (
-    'Medians (minimum–maximum); gains compare two measurements in the same round. CPU time and disk reads are those of '
-    'the reading process alone. The object store runs on the same cores and has a column of its own; a remote store '
-    'would take no CPU time of this machine. Before each measurement the files are dropped from the page cache.'
-)
 
 
 def readings_of(latencies: Sequence[float], read_ahead: Sequence[int]) -> List[Reading]:

@@ -24,14 +24,10 @@ _TIMEOUT = 300
 
 
 class DataSet(NamedTuple):
-    """Images stored in each of the layouts.
+    """Images stored in each of the layouts, in the folders of these names in `folder`.
 
-    Attributes:
-      folder: parent of the layouts' folders.
-      files: path within its folder and label of each single file.
-      num_classes: number of classes; labels are below it.
-      shards: number of tar shards, and of TFRecord files.
-      content_bytes: total size of a layout's files, in bytes.
+    `files` are path within its folder and label of each single file; labels are below `num_classes`. There are `shards`
+    tar shards, and as many TFRecord files. `content_bytes` is the total size of each layout's files.
     """
 
     folder: str
@@ -42,12 +38,9 @@ class DataSet(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A way to read images.
+    """A way to read images: `read_ahead` files of a layout at a time (`--num_files_infeed`), from the disk or a store.
 
-    Attributes:
-      layout: `FILES`, `TAR` or `TFRECORD`.
-      latency_ms: delay of each request to the object store, in ms; None: local files.
-      read_ahead: number of files that are read at a time, `--num_files_infeed`.
+    `latency_ms` is the delay of each request to the object store; None: local files.
     """
 
     layout: str

@@ -44,13 +44,9 @@ _SHUFFLE_BUFFER = 64
 
 
 def write(source: str, folder: str, images: int, images_per_shard: int) -> DataSet:
-    """Stores the first training images of a TFRecord data set in each layout.
+    """Stores the first training images of the TFRecord files in `source` in each layout, in an empty folder.
 
-    Args:
-      source: the folder of the TFRecord files.
-      folder: an empty folder for the layouts.
-      images: number of images; all images if there are fewer.
-      images_per_shard: images in a tar or TFRecord file; the last one may have fewer.
+    The data set may have fewer images than `images`, and the last tar and TFRecord file than `images_per_shard`.
 
     Raises:
       DataError: the data set cannot be used.
@@ -83,12 +79,7 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
 
 
 class SingleFiles(InputPipeline):
-    """Training's input pipeline for images in single files, which are read in a new random order each epoch.
-
-    Args:
-      config: the program's configuration; `num_files_infeed` files are read at a time.
-      files: path within `data_dir` and label of each file.
-    """
+    """Training's input pipeline for single files, given by path within `data_dir` and label, in random order."""
 
     def __init__(self, config: Config, files: Tuple[Tuple[str, int], ...]):
         super().__init__(True, config)
@@ -133,12 +124,12 @@ def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
 
 
 def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str]) -> Measurement:
-    """Measures in this process.
+    """Measures whole batches in this process, for `seconds` at least.
 
     Args:
       reading: the way to read images.
       data: the stored images.
-      seconds: minimum duration; a measurement ends with a batch.
+      seconds: minimum duration.
       store: address of the object store, if it is read; the environment variables must lead to it.
 
     Returns:

@@ -47,7 +47,7 @@ def expected(mode: str, batches: np.ndarray) -> Tuple[np.ndarray, Statistics]:
     moving_mean, moving_variance = np.zeros(64), np.ones(64)
     for rows in shares(batches, groups):
         mean, variance = rows.mean(1), rows.var(1)
-        outputs.append(normalized(rows, mean[:, None], variance[:, None]).reshape([256, 64]))
+        outputs.append(normalized(rows, mean[:, None], variance[:, None]).reshape([-1, 64]))
         unbiased = rows.var(1, ddof=1)
         kept = slice(None) if mode == AVERAGED else slice(1)
         moving_mean = DECAY * moving_mean + (1 - DECAY) * mean[kept].mean(0)
@@ -83,15 +83,11 @@ def test_compare__agrees_with_the_equations() -> None:
         np.testing.assert_allclose([*differences.values()], by_the_equations, rtol=1e-3, atol=1e-5, err_msg=mode)
     assert compared['same_weights'] < 1e-5
     # Eight devices alone, each with its own rows; and the mean of their statistics, which `averaged` keeps.
-    rows = shares(BATCHES[:-1], 8)
-    mean, variance = np.zeros([8, 64]), np.ones([8, 64])
-    for step in rows:
-        mean = DECAY * mean + (1 - DECAY) * step.mean(1)
-        variance = DECAY * variance + (1 - DECAY) * step.var(1, ddof=1)
-    own = [[np.abs(mean[r] - one_device.mean).max(), np.abs(variance[r] - one_device.variance).max()] for r in range(8)]
-    np.testing.assert_allclose(compared['own'], own, rtol=1e-3, atol=1e-5)
-    of_mean = [np.abs(mean.mean(0) - one_device.mean).max(), np.abs(variance.mean(0) - one_device.variance).max()]
-    np.testing.assert_allclose(compared['mean_of_own'], of_mean, rtol=1e-3, atol=1e-5)
+    alone = [expected('one device', rows)[1] for rows in np.split(BATCHES[:-1], 8, axis=1)]
+    of_mean = [np.mean(values, 0) for values in zip(*alone)]
+    for found, devices in ((compared['own'], alone), ([compared['mean_of_own']], [of_mean])):
+        distances = [[np.abs(a - b).max() for a, b in zip(device, one_device)] for device in devices]
+        np.testing.assert_allclose(found, distances, rtol=1e-3, atol=1e-5)
     assert compared['mean_and_kept'] < 1e-6
     # The mean of the variances lacks the variance of the means 0 … 7: 5.25.
     assert compared['modes'][AVERAGED]['moving_variance'] > (1 - DECAY**3) * 4

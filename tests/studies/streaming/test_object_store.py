@@ -1,11 +1,12 @@
 """The object store of the study of streaming: ranges, listings, delays, counts."""
 
 import concurrent.futures
+import contextlib
 import http.client
 import pathlib
 import time
 import xml.etree.ElementTree
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 from urllib.parse import quote
 
 import numpy as np
@@ -17,21 +18,12 @@ from studies.streaming.object_store import BUCKET, Tally, serving
 LATENCY_MS = 60.0
 
 
-class Answer(NamedTuple):
-    """The answer of a store to a request."""
-
-    status: int
-    headers: Dict[str, str]
-    content: bytes
-
-
-def ask(store: str, path: str, method: str = 'GET', **headers: str) -> Answer:
-    connection = http.client.HTTPConnection(store, timeout=20)
-    connection.request(method, f'/{path}', headers=headers)
-    answer = connection.getresponse()
-    content = answer.read()
-    connection.close()
-    return Answer(answer.status, dict(answer.getheaders()), content)
+def ask(address: str, path: str, method: str = 'GET', **headers: str) -> Tuple[int, Dict[str, str], bytes]:
+    """The status, headers and content of a store's answer to a request."""
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=20)) as connection:
+        connection.request(method, f'/{path}', headers=headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
 
 
 CONTENT = np.random.RandomState(0).bytes(300_000)
@@ -58,28 +50,28 @@ def test_store__range_is_these_bytes_of_the_file(store: str) -> None:
         ('299999-', 299999, 300002),
         ('200000-99999999', 200000, 300002),
     ):
-        answer = ask(store, f'{BUCKET}/a/1', Range=f'bytes={asked}')
-        assert (answer.status, answer.content) == (206, whole[first : last + 1])
-        assert answer.headers['Content-Range'] == f'bytes {first}-{last}/{len(whole)}'
+        status, headers, content = ask(store, f'{BUCKET}/a/1', Range=f'bytes={asked}')
+        assert (status, content) == (206, whole[first : last + 1])
+        assert headers['Content-Range'] == f'bytes {first}-{last}/{len(whole)}'
 
 
 def test_store__whole_files_sizes_and_refusals(store: str) -> None:
     special = f'{BUCKET}/{quote("c d&<é")}'
-    assert ask(store, special).content == CONTENT + 'c d&<é'.encode()
-    head = ask(store, special, 'HEAD')
-    assert (head.status, head.content) == (200, b'')
-    assert int(head.headers['Content-Length']) == len(CONTENT) + len('c d&<é'.encode())
+    assert ask(store, special)[2] == CONTENT + 'c d&<é'.encode()
+    status, headers, content = ask(store, special, 'HEAD')
+    assert (status, content) == (200, b'')
+    assert int(headers['Content-Length']) == len(CONTENT) + len('c d&<é'.encode())
     assert ask(store, f'{BUCKET}/empty')[::2] == (200, b'')
-    assert ask(store, f'{BUCKET}/a/1', Range='bytes=300003-300004').status == 416
+    assert ask(store, f'{BUCKET}/a/1', Range='bytes=300003-300004')[0] == 416
     for path in (f'{BUCKET}/a', f'{BUCKET}/none', f'{BUCKET}/../outside', f'{BUCKET}/a/../../outside', 'other/a/1'):
-        answer = ask(store, path)
-        assert answer.status == 404 and b'not served' not in answer.content, path
+        status, _, content = ask(store, path)
+        assert status == 404 and b'not served' not in content, path
 
 
 def test_store__listing_has_each_name_once(store: str) -> None:
     def listed(query: str) -> Tuple[List[str], List[str]]:
         """The keys and the prefixes of a listing."""
-        root = xml.etree.ElementTree.fromstring(ask(store, f'{BUCKET}?{query}').content)
+        root = xml.etree.ElementTree.fromstring(ask(store, f'{BUCKET}?{query}')[2])
         assert root.findtext('IsTruncated') == 'false'
         keys, prefixes = root.iterfind('Contents/Key'), root.iterfind('CommonPrefixes/Prefix')
         return [each.text or '' for each in keys], [each.text or '' for each in prefixes]
