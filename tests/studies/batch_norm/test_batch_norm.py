@@ -85,9 +85,12 @@ def test_compare__agrees_with_the_equations() -> None:
     # Eight devices alone, each with its own rows; and the mean of their statistics, which `averaged` keeps.
     alone = [expected('one device', rows)[1] for rows in np.split(BATCHES[:-1], 8, axis=1)]
     of_mean = [np.mean(values, 0) for values in zip(*alone)]
-    for found, devices in ((compared['own'], alone), ([compared['mean_of_own']], [of_mean])):
-        distances = [[np.abs(a - b).max() for a, b in zip(device, one_device)] for device in devices]
-        np.testing.assert_allclose(found, distances, rtol=1e-3, atol=1e-5)
+
+    def distances(device: Any) -> List[float]:
+        return [np.abs(a - b).max() for a, b in zip(device, one_device)]
+
+    np.testing.assert_allclose(compared['own'], [*map(distances, alone)], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(compared['mean_of_own'], distances(of_mean), rtol=1e-3, atol=1e-5)
     assert compared['mean_and_kept'] < 1e-6
     # The mean of the variances lacks the variance of the means 0 … 7: 5.25.
     assert compared['modes'][AVERAGED]['moving_variance'] > (1 - DECAY**3) * 4
