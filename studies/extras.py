@@ -12,16 +12,8 @@ _MODULES = {
 }
 
 
-class MissingPackageError(CommandError):
-    """An optional package is not installed."""
-
-
 def require(extra: str) -> None:
-    """Checks that all packages of an extra are installed.
-
-    Raises:
-      MissingPackageError: a package is missing; the message has the command that installs it.
-    """
+    """Raises CommandError, with the command that installs them, unless all packages of an extra are installed."""
     missing = [name for name in _MODULES[extra] if not importlib.util.find_spec(name)]
     if missing:
-        raise MissingPackageError(f'{", ".join(missing)}: not installed: {extras.command(extra)}')
+        raise CommandError(f'{", ".join(missing)}: not installed: {extras.command(extra)}')

@@ -3,7 +3,7 @@
 import logging
 import pathlib
 import re
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,10 +44,6 @@ def small(data_dir: str, model_dir: pathlib.Path, **changes: Any) -> Config:
     return Config(**{**PRESETS['cifar10_stream'], **flags, **changes})
 
 
-def lines(caplog: Any) -> List[str]:
-    return [record.getMessage() for record in caplog.records]
-
-
 def test_preset__has_the_published_values() -> None:
     config = Config(**PRESETS['cifar10_stream'])
     assert (config.replicas, topology.hosts_of(config)) == (32, 4)
@@ -74,19 +70,20 @@ def test_log__has_a_line_for_each_step_and_epoch(
     caplog.set_level(logging.INFO, logger.name)
     # The lines do not depend on the data. A session that reads tar shards takes three times as long.
     summary = execute(small(photo_dir, tmp_path, data_format='tfrecord', train_steps=3))
-    steps = [line for line in lines(caplog) if STEP.match(line)]
+    lines = [record.getMessage() for record in caplog.records]
+    steps = [line for line in lines if STEP.match(line)]
     # The first step of a cycle has no earlier time for a rate.
     assert [(line.partition(', loss')[0], ', Rate ' in line) for line in steps] == [
         (f'device CPU:0, epoch 1, step {step} of 3', step > 1) for step in (1, 2, 3)
     ]
-    (epoch,) = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
+    (epoch,) = [match for match in map(EPOCH.fullmatch, lines) if match]
     assert (epoch[1], epoch[3], epoch[4], epoch[6]) == ('1', '24', '24', '1')
     seconds, rate = float(epoch[2]), float(epoch[5].replace(',', ''))
     assert f', GlobalRate {epoch[5]} images/s per core' in steps[2]
     # Both are rounded to a tenth.
     assert 24 / (seconds + 0.05) - 0.06 <= rate <= 24 / (seconds - 0.05) + 0.06
     # There is no other line about steps.
-    assert not [line for line in lines(caplog) if ', loss ' in line and not STEP.match(line)]
+    assert not [line for line in lines if ', loss ' in line and not STEP.match(line)]
 
     (evaluation,) = read_evaluations(str(tmp_path))
     assert f'Max Accuracy  {evaluation.top_1:.2%} at step 3\n' in summary

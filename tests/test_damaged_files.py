@@ -20,8 +20,7 @@ from inception_v3.estimator import arguments_of
 from inception_v3.run import history, origin, profile, trainer_lock
 from inception_v3.run.files import read_config
 from inception_v3.run.trainer_lock import LockedError, TrainerLock
-from studies.revnet_memory import published
-from studies.revnet_memory import report as revnet_report
+from studies.revnet_memory import __main__ as revnet_memory
 from tests.support.evaluations import DIGITS, EVALUATION
 
 CONTENTS = (
@@ -41,10 +40,6 @@ def _counted(folder: str) -> None:
     assert record_counts.count([os.path.join(folder, 'file')], lambda paths: [7] * len(paths)) == [(9, 7)]
 
 
-def _read_text(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda folder: read(pathlib.Path(folder, 'text').read_text(errors='replace'))
-
-
 READERS: Dict[str, Callable[[str], Any]] = {
     'trainer.json': _lock,
     'config.json': read_config,
@@ -60,8 +55,12 @@ READERS: Dict[str, Callable[[str], Any]] = {
     's.plan': lambda folder: imagenet_pipeline.read_shard_plan(folder, 's'),
     f's{imagenet_pipeline.REPORT_ENDING}': lambda folder: imagenet_pipeline.read_report(folder, 's'),
     imagenet_pipeline.FAILURE_NAME: imagenet_pipeline.raise_failure,
-    'curves.json': lambda folder: published._earlier(os.path.join(folder, 'curves.json'), {'a': 1}),
-    'text': _read_text(lambda text: revnet_report.from_json(text, {'network': 'a', 'size': 1})),
+    'curves.json': lambda folder: revnet_memory.earlier(
+        os.path.join(folder, 'curves.json'), {'a': 1}, revnet_memory.table_of_curves
+    ),
+    'depths.json': lambda folder: revnet_memory.earlier(
+        os.path.join(folder, 'depths.json'), {'a': 1}, revnet_memory.tables_of
+    ),
 }
 
 

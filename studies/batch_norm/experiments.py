@@ -1,62 +1,139 @@
-"""The experiments on batch normalization across replicas, and their results.
+"""The experiments on batch normalization across replicas.
 
 The published experiment compares eight replicas with one device; here also with unequal replicas, with groups, by the
-equations with other settings, and with other decays.
+equations with other settings, and with other decays. The program's layer runs on one device or on emulated cores.
+
+Results are as the JSON file has them. `KINDS` are the kinds of differences: the largest absolute ones between two ways
+to normalize the same rows, over steps, rows and channels.
 """
 
+import contextlib
 import dataclasses
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+import itertools
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from inception_v3.batch_norm import EPSILON
+from console.tensorflow_versions import tf
+from inception_v3.batch_norm import EPSILON, batch_norm_for
 from inception_v3.config import Config
-from studies.batch_norm.layer import (
-    AVERAGED,
-    CHANNELS,
-    DECAY,
-    EIGHT_CORES,
-    LOCAL,
-    MODES,
-    ONE_DEVICE,
-    REPLICAS,
-    ROWS,
-    Statistics,
-    infer,
-    moments_of,
-    train,
-)
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.cores import EmulatedCores
 
+# The published experiment. Its layer is Keras' with the defaults: momentum (the decay) 0.99 and epsilon 1e-3.
+REPLICAS, ROWS, CHANNELS, DECAY = 8, 256, 64, 0.99
 # Decay of eight sequential updates; its eighth power is the decay of one replica in eight.
 ALPHA = 0.9997
 
+ONE_DEVICE = Config(use_tpu=False, train_batch_size=ROWS, eval_batch_size=ROWS, batch_norm_decay=DECAY)
+EIGHT_CORES = dataclasses.replace(ONE_DEVICE, use_tpu=True, tpu=f'emulated:{REPLICAS}', num_shards=REPLICAS)
+LOCAL, AVERAGED, SYNCHRONIZED = 'local', 'averaged', 'synchronized'
+GROUPS = {f'groups of {size}': size for size in (2, 4)}
+MODES: Dict[str, Config] = {
+    **{mode: dataclasses.replace(EIGHT_CORES, batch_norm=mode) for mode in (LOCAL, AVERAGED, SYNCHRONIZED)},
+    **{
+        name: dataclasses.replace(EIGHT_CORES, batch_norm=SYNCHRONIZED, batch_norm_group_size=size)
+        for name, size in GROUPS.items()
+    },
+}
 SEQUENTIAL = 'one device, eight updates, decay α'
 ONE_IN_EIGHT = 'one replica in eight (local), decay α⁸'
 MEAN_OF_EIGHT = 'mean of eight replicas (averaged), decay α⁸'
 
-
-class Differences(NamedTuple):
-    """The largest absolute differences between two ways to normalize the same rows, over steps, rows and channels."""
-
-    training_outputs: float
-    inference_outputs: float
-    moving_mean: float
-    moving_variance: float
+# Training batches of the published experiment; repetitions of it in NumPy, which show its random variation; steps of
+# the response to constant rows; steps on noisy rows, and their channels; the seed of all draws.
+SETTINGS = {'steps': 100, 'draws': 20, 'response_steps': 400, 'noise_steps': 200, 'noise_channels': 1024, 'seed': 0}
 
 
-class Published(NamedTuple):
-    """The published differences; for "same weights", only that of the inference outputs.
+class Statistics(NamedTuple):
+    """Moving statistics, or the moments of a batch: one value per channel each."""
 
-    `mean_and_kept` is the difference between the mean of the eight devices' own statistics and what the weights give.
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+class Trained(NamedTuple):
+    """Training outputs [steps, rows, channels], inference outputs [rows, channels], and the moving statistics."""
+
+    training_outputs: np.ndarray
+    inference_outputs: np.ndarray
+    moving_mean: np.ndarray
+    moving_variance: np.ndarray
+
+
+KINDS = Trained._fields
+# For the same weights, only the difference of the inference outputs is published. `mean_and_kept` is that between the
+# mean of the eight devices' own statistics and what the weights give.
+PUBLISHED: Dict[str, Any] = {
+    'per_replica': dict(zip(KINDS, (1.4629, 0.0932, 3.1e-9, 0.0199))),
+    'synchronized': dict(zip(KINDS, (1.9e-6, 7.2e-7, 4.4e-9, 3.0e-7))),
+    'same_weights': 4.8e-7,
+    'mean_and_kept': 0.0,
+}
+
+
+# The layer of the program.
+
+
+def train(config: Config, batches: Iterable[np.ndarray]) -> Iterator[Tuple[np.ndarray, Statistics]]:
+    """Trains a batch normalization layer alone.
+
+    Args:
+      config: the kind of batch normalization, and the cores.
+      batches: float32 [rows, channels], all of the same shape; the cores share the rows, in order.
+
+    Yields:
+      The outputs of a step, [rows, channels], and the moving statistics after it.
     """
+    batches = iter(batches)
+    first = next(batches)
+    with _layer(config, first.shape, is_training=True) as (session, rows, outputs, statistics):
+        for batch in itertools.chain([first], batches):
+            trained = np.concatenate(session.run(outputs, {rows: batch}))
+            yield trained[:, 0, 0], Statistics(*session.run(statistics))
 
-    per_replica: Differences = Differences(1.4629, 0.0932, 3.1e-9, 0.0199)
-    synchronized: Differences = Differences(1.9e-6, 7.2e-7, 4.4e-9, 3.0e-7)
-    same_weights: float = 4.8e-7
-    mean_and_kept: float = 0.0
+
+def infer(config: Config, batch: np.ndarray, statistics: Statistics) -> np.ndarray:
+    """Normalizes a batch, float32 [rows, channels], with given moving statistics, as evaluation does."""
+    with _layer(config, batch.shape, is_training=False) as (session, rows, outputs, variables):
+        for variable, value in zip(variables, statistics):
+            variable.load(value, session)
+        return np.concatenate(session.run(outputs, {rows: batch}))[:, 0, 0]
 
 
-PUBLISHED = Published()
+@contextlib.contextmanager
+def _layer(config: Config, shape: Sequence[int], is_training: bool) -> Iterator[Tuple[Any, ...]]:
+    """A session with the layer, its input, the outputs of each replica, and the moving mean and variance."""
+    graph = tf.Graph()
+    with graph.as_default():
+        rows = tf.placeholder(tf.float32, shape)
+        normalize, devices = batch_norm_for(config, is_training), 1
+        shares = tf.split(rows[:, tf.newaxis, tf.newaxis], config.replicas)
+        if config.is_emulated:
+            cores = EmulatedCores(topology.emulated(str(config.tpu)))
+            devices = topology.emulated(str(config.tpu)).devices
+            with cores.in_place_of_a_tpu():
+                outputs = cores.replicate(lambda core: normalize(shares[core]))
+        else:
+            outputs = [normalize(*shares)]
+        # Outside of all cores these are the variables of the first.
+        statistics = [variable for variable in tf.global_variables() if not variable.trainable]
+        initial = [tf.global_variables_initializer(), tf.local_variables_initializer()]
+    # One intra-op thread makes sums repeatable.
+    options = tf.ConfigProto(device_count={'CPU': devices}, intra_op_parallelism_threads=1)
+    with contextlib.closing(tf.Session(graph=graph, config=options)) as session:
+        session.run(initial)
+        yield session, rows, outputs, statistics
+
+
+def moments_of(batch: np.ndarray) -> Statistics:
+    """The mean and the unbiased variance of a batch, [rows, channels], in float64, as the layer computes them."""
+    # With a decay of 0, the moving statistics are the moments of the last rows.
+    ((_, statistics),) = train(dataclasses.replace(ONE_DEVICE, batch_norm_decay=0.0), [batch])
+    return Statistics(*(values.astype(np.float64) for values in statistics))
+
+
+# The published experiment.
 
 
 def normal_rows(steps: int, seed: int) -> np.ndarray:
@@ -69,30 +146,22 @@ def made_unequal(rows: np.ndarray) -> np.ndarray:
     return rows + np.repeat(np.arange(REPLICAS, dtype=np.float32), ROWS // REPLICAS)[:, np.newaxis]
 
 
-class Trained(NamedTuple):
-    """Training outputs [steps, rows, channels], the moving statistics, and inference outputs [rows, channels]."""
-
-    training_outputs: np.ndarray
-    statistics: Statistics
-    inference_outputs: np.ndarray
-
-
 def train_and_infer(config: Config, batches: np.ndarray) -> Trained:
     """Trains on all batches, [steps, rows, channels], except the last, which is for inference."""
     steps = list(train(config, batches[:-1]))
     statistics = steps[-1][1]
-    return Trained(np.stack([outputs for outputs, _ in steps]), statistics, infer(config, batches[-1], statistics))
-
-
-def differences(one: Trained, other: Trained) -> Differences:
-    """The largest difference of each kind."""
-    kinds = [(each.training_outputs, each.inference_outputs, *each.statistics) for each in (one, other)]
-    return Differences(*map(largest_difference, *kinds))
+    outputs = np.stack([outputs for outputs, _ in steps])
+    return Trained(outputs, infer(config, batches[-1], statistics), *statistics)
 
 
 def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
     """The largest absolute difference of two arrays, computed in float64."""
     return float(np.abs(one.astype(np.float64) - other).max())
+
+
+def differences(one: Trained, other: Trained) -> Dict[str, float]:
+    """The largest difference of each kind."""
+    return dict(zip(KINDS, map(largest_difference, one, other)))
 
 
 def without_bessel(config: Config, trained: Trained, batches: np.ndarray) -> Trained:
@@ -103,15 +172,15 @@ def without_bessel(config: Config, trained: Trained, batches: np.ndarray) -> Tra
     """
     initial = config.batch_norm_decay ** (len(batches) - 1)
     rows = batches.shape[1] // config.replicas
-    variance = initial + (trained.statistics.variance - initial) * (rows - 1) / rows
-    statistics = Statistics(trained.statistics.mean, variance)
-    return trained._replace(statistics=statistics, inference_outputs=infer(config, batches[-1], statistics))
+    variance = initial + (trained.moving_variance - initial) * (rows - 1) / rows
+    outputs = infer(config, batches[-1], Statistics(trained.moving_mean, variance))
+    return trained._replace(inference_outputs=outputs, moving_variance=variance)
 
 
-class Comparison(NamedTuple):
-    """Differences of eight cores from one device.
+def compare(batches: np.ndarray) -> Dict[str, Any]:
+    """Compares each mode with one device, on batches [steps, rows, channels]; the last is for inference.
 
-    Attributes:
+    Returns:
       modes: the differences in each of `MODES`.
       without_bessel: the same for local and averaged, if cores and device averaged biased variances.
       same_weights: largest difference of inference outputs if the cores use the device's moving statistics.
@@ -120,177 +189,112 @@ class Comparison(NamedTuple):
       mean_of_own: the same for the mean of the eight devices' statistics.
       mean_and_kept: largest difference between that mean and the statistics that `averaged` keeps.
     """
-
-    modes: Dict[str, Differences]
-    without_bessel: Dict[str, Differences]
-    same_weights: float
-    own: List[List[float]]
-    mean_of_own: List[float]
-    mean_and_kept: float
-
-
-def compare(batches: np.ndarray) -> Comparison:
-    """Compares each mode with one device, on batches [steps, rows, channels]; the last is for inference."""
     reference = train_and_infer(ONE_DEVICE, batches)
     trained = {mode: train_and_infer(config, batches) for mode, config in MODES.items()}
     uncorrected = without_bessel(ONE_DEVICE, reference, batches)
     own = [[*train(ONE_DEVICE, rows)][-1][1] for rows in np.split(batches[:-1], REPLICAS, axis=1)]
-    mean_of_own = Statistics(*(np.mean([each.astype(np.float64) for each in values], 0) for values in zip(*own)))
-    kept = trained[AVERAGED].statistics
-
-    def from_device(statistics: Statistics) -> List[float]:
-        return [largest_difference(*pair) for pair in zip(statistics, reference.statistics)]
-
-    return Comparison(
-        {mode: differences(reference, other) for mode, other in trained.items()},
-        {
+    mean_of_own = [np.mean([each.astype(np.float64) for each in values], 0) for values in zip(*own)]
+    one_device = Statistics(*reference[2:])
+    return {
+        'modes': {mode: differences(reference, other) for mode, other in trained.items()},
+        'without_bessel': {
             mode: differences(uncorrected, without_bessel(MODES[mode], trained[mode], batches))
             for mode in (LOCAL, AVERAGED)
         },
-        largest_difference(reference.inference_outputs, infer(EIGHT_CORES, batches[-1], reference.statistics)),
-        [from_device(statistics) for statistics in own],
-        from_device(mean_of_own),
-        max(largest_difference(*pair) for pair in zip(mean_of_own, kept)),
-    )
+        'same_weights': largest_difference(reference.inference_outputs, infer(EIGHT_CORES, batches[-1], one_device)),
+        'own': [[*map(largest_difference, each, one_device)] for each in own],
+        'mean_of_own': [*map(largest_difference, mean_of_own, one_device)],
+        'mean_and_kept': max(map(largest_difference, mean_of_own, trained[AVERAGED][2:])),
+    }
 
 
-class Recovery(NamedTuple):
-    """The variance of a batch, recovered from the moments of the replicas; means over the channels.
+def recover(batch: np.ndarray) -> Dict[str, float]:
+    """Recovers the variance of a batch, [rows, channels], from the moments of the replicas' rows.
 
-    Attributes:
-      mean_of_variances: mean over the replicas of the (biased) variances of their rows.
-      variance_of_means: variance over the replicas of the means of their rows.
-      variance: the (biased) variance of all rows, from one device.
-      largest_error: largest relative error of `mean_of_variances + variance_of_means`, over the channels.
+    Returns:
+      Means over the channels of the mean of the replicas' (biased) variances, of the variance of their means, and of
+      the (biased) variance of all rows, from one device; and the largest relative error of the sum of the first two.
     """
-
-    mean_of_variances: float
-    variance_of_means: float
-    variance: float
-    largest_error: float
-
-
-def recover(batch: np.ndarray) -> Recovery:
-    """Recovers the variance of a batch, [rows, channels], from the moments of the replicas' rows."""
     replicas = [moments_of(rows) for rows in np.split(batch, REPLICAS)]
     whole = moments_of(batch).variance * (len(batch) - 1) / len(batch)
     rows = len(batch) // REPLICAS
     mean_of_variances = np.mean([moments.variance for moments in replicas], 0) * (rows - 1) / rows
     variance_of_means = np.var([moments.mean for moments in replicas], 0)
-    error = np.abs((mean_of_variances + variance_of_means) / whole - 1)
-    of_channels = (mean_of_variances.mean(), variance_of_means.mean(), whole.mean(), error.max())
-    return Recovery(*map(float, of_channels))
+    return {
+        'mean_of_variances': float(mean_of_variances.mean()),
+        'variance_of_means': float(variance_of_means.mean()),
+        'variance': float(whole.mean()),
+        'largest_error': float(np.abs((mean_of_variances + variance_of_means) / whole - 1).max()),
+    }
 
 
-class Range(NamedTuple):
-    """The minimum and the maximum of several values."""
+def readings(decays: Sequence[float], steps: int, seeds: Iterable[int]) -> List[Dict[str, Any]]:
+    """The published experiment by its equations, in float64, for each decay, without and with Bessel's correction.
 
-    least: float
-    greatest: float
-
-
-class Reading(NamedTuple):
-    """The published experiment by its equations, for one decay and kind of variance.
-
-    The ranges are of the largest differences between per-replica batch normalization and one device, over the draws.
-
-    Attributes:
+    Returns:
       decay: decay of the moving statistics.
       bessel: whether the moving variance averages unbiased variances.
-      training_outputs: of training outputs.
-      inference_own: of inference outputs, if each replica uses its own moving statistics.
-      inference_averaged: of inference outputs, if all replicas use the mean of their moving statistics.
-      moving_variance: of the moving variance, averaged over the replicas.
+      The others: the least and the greatest of the draws' largest differences between replicas and one device: of
+        training outputs, of inference outputs if each replica uses its own moving statistics, of inference outputs if
+        all use their mean, and of the moving variance, averaged over the replicas.
     """
-
-    decay: float
-    bessel: bool
-    training_outputs: Range
-    inference_own: Range
-    inference_averaged: Range
-    moving_variance: Range
-
-
-def readings(decays: Sequence[float], steps: int, seeds: Iterable[int]) -> List[Reading]:
-    """Repeats the experiment in NumPy, in float64, for each decay, without and with Bessel's correction."""
-    settings = [(decay, bessel) for decay in decays for bessel in (False, True)]
-    drawn = [_differences(normal_rows(steps + 1, seed), settings) for seed in seeds]
-    ranges = [[Range(min(each), max(each)) for each in zip(*of_setting)] for of_setting in zip(*drawn)]
-    return [Reading(*setting, *of_setting) for setting, of_setting in zip(settings, ranges)]
-
-
-def _differences(batches: np.ndarray, settings: Sequence[Tuple[float, bool]]) -> List[Tuple[float, ...]]:
-    """The differences of one draw, in the order of `Reading`'s fields, for each (decay, bessel)."""
-    # [steps, replicas, rows of a replica, channels]; one device is one replica with all rows.
-    replicas, whole = (
-        batches.reshape([len(batches), n, -1, batches.shape[-1]]).astype(np.float64) for n in (REPLICAS, 1)
-    )
-    of_replicas, of_whole = (
-        _normalize(rows[:-1], Statistics(rows[:-1].mean(2, keepdims=True), rows[:-1].var(2, keepdims=True)))
-        for rows in (replicas, whole)
-    )
-    training_outputs = largest_difference(of_replicas.reshape(of_whole.shape), of_whole)
-    values = []
-    for decay, bessel in settings:
-        own, (one,) = _moving(replicas[:-1], decay, bessel), _moving(whole[:-1], decay, bessel)
-        averaged = Statistics(*np.mean(own, 0))
-        reference = _normalize(replicas[-1], one)
-        inference_own = np.stack([_normalize(*of_replica) for of_replica in zip(replicas[-1], own)])
-        inference = (inference_own, _normalize(replicas[-1], averaged))
-        largest = (largest_difference(each, reference) for each in inference)
-        values.append((training_outputs, *largest, largest_difference(averaged.variance, one.variance)))
-    return values
+    names = ('training_outputs', 'inference_own', 'inference_averaged', 'moving_variance')
+    draws: Dict[Tuple[float, bool], List[Tuple[float, ...]]] = {}
+    for seed in seeds:
+        batches = normal_rows(steps + 1, seed).astype(np.float64)
+        # [steps, replicas, rows of a replica, channels]; one device is one replica with all rows.
+        replicas, whole = (batches.reshape([len(batches), n, -1, CHANNELS]) for n in (REPLICAS, 1))
+        trained, by_one = (
+            _normalize(rows[:-1], Statistics(rows[:-1].mean(2, keepdims=True), rows[:-1].var(2, keepdims=True)))
+            for rows in (replicas, whole)
+        )
+        training_outputs = largest_difference(trained.reshape(by_one.shape), by_one)
+        for decay in decays:
+            for bessel in (False, True):
+                own, one = (_moving(rows[:-1], decay, bessel) for rows in (replicas, whole))
+                averaged = Statistics(*(values.mean(0) for values in own))
+                reference = _normalize(whole[-1], one)
+                outputs = _normalize(replicas[-1], own).reshape(reference.shape), _normalize(whole[-1], averaged)
+                inference = (largest_difference(each, reference) for each in outputs)
+                variance = largest_difference(averaged.variance, one.variance)
+                draws.setdefault((decay, bessel), []).append((training_outputs, *inference, variance))
+    return [
+        {
+            'decay': decay,
+            'bessel': bessel,
+            **{name: {'least': min(values), 'greatest': max(values)} for name, values in zip(names, zip(*of_setting))},
+        }
+        for (decay, bessel), of_setting in draws.items()
+    ]
 
 
 def _normalize(rows: np.ndarray, statistics: Statistics) -> np.ndarray:
     return (rows - statistics.mean) / np.sqrt(statistics.variance + EPSILON)
 
 
-def _moving(rows: np.ndarray, decay: float, bessel: bool) -> List[Statistics]:
-    """The moving statistics of each replica after training on rows [steps, replicas, rows, channels]."""
+def _moving(rows: np.ndarray, decay: float, bessel: bool) -> Statistics:
+    """The moving statistics [replicas, 1, channels] after training on rows [steps, replicas, rows, channels]."""
     steps = len(rows)
     weights = (1 - decay) * decay ** np.arange(steps - 1, -1, -1.0)
-    means = np.tensordot(weights, rows.mean(2), 1)
-    variances = decay**steps + np.tensordot(weights, rows.var(2, ddof=int(bessel)), 1)
-    return [Statistics(*of_replica) for of_replica in zip(means, variances)]
+    variances = rows.var(2, ddof=int(bessel), keepdims=True)
+    means = np.tensordot(weights, rows.mean(2, keepdims=True), 1)
+    return Statistics(means, decay**steps + np.tensordot(weights, variances, 1))
 
 
-class Noise(NamedTuple):
-    """The final moving mean of normal rows with mean 1 and variance 1, over many channels, starting at 0.
-
-    Attributes:
-      mean: mean over the channels.
-      expected_mean: the same by the equations.
-      deviation: standard deviation over the channels.
-      expected_deviation: the same by the equations.
-    """
-
-    mean: float
-    expected_mean: float
-    deviation: float
-    expected_deviation: float
+# The decay.
 
 
-class Decay(NamedTuple):
-    """Ways to update the moving statistics for the same rows: one device in sequence, or one of eight replicas.
+def compare_decays(response_steps: int, noise_steps: int, noise_channels: int, seed: int) -> Dict[str, Any]:
+    """Compares eight updates with `ALPHA` to one update with its eighth power, on constant and on noisy rows.
 
-    Attributes:
+    Returns:
       alpha: decay of the sequential updates.
       beta: alpha to the eighth power.
       response: by way, the moving mean after each global step if all rows are 1, starting at 0.
       largest_error: by way, the largest difference between the response and 1 - alpha^(8 · step).
-      noise: by way, the moving mean of noisy rows.
+      noise: by way, mean and standard deviation over the channels of the final moving mean of normal rows with mean 1
+        and variance 1, starting at 0; and the same by the equations.
     """
-
-    alpha: float
-    beta: float
-    response: Dict[str, List[float]]
-    largest_error: Dict[str, float]
-    noise: Dict[str, Noise]
-
-
-def compare_decays(response_steps: int, noise_steps: int, noise_channels: int, seed: int) -> Decay:
-    """Compares eight updates with `ALPHA` to one update with its eighth power, on constant and on noisy rows."""
     beta = ALPHA**REPLICAS
     ways = {
         SEQUENTIAL: dataclasses.replace(ONE_DEVICE, batch_norm_decay=ALPHA),
@@ -298,27 +302,23 @@ def compare_decays(response_steps: int, noise_steps: int, noise_channels: int, s
         MEAN_OF_EIGHT: dataclasses.replace(MODES[AVERAGED], batch_norm_decay=beta),
     }
     exact = 1 - beta ** np.arange(1, response_steps + 1)
-    response, noise = {}, {}
+    response, errors, noise = {}, {}, {}
     for way, config in ways.items():
         ones = (np.ones([ROWS, 1], np.float32) for _ in range(response_steps))
-        response[way] = np.array([statistics.mean[0] for statistics in moving_after_each(config, ones)])
-        for statistics in moving_after_each(config, _noisy_ones(noise_steps, noise_channels, seed)):
-            mean = statistics.mean.astype(np.float64)
+        moving = np.array([statistics.mean[0] for statistics in moving_after_each(config, ones)])
+        response[way], errors[way] = moving.tolist(), largest_difference(moving, exact)
+        random = np.random.RandomState(seed)
+        noisy = ((1 + random.standard_normal([ROWS, noise_channels])).astype(np.float32) for _ in range(noise_steps))
+        mean = [*moving_after_each(config, noisy)][-1].mean.astype(np.float64)
         rows = ROWS if way == MEAN_OF_EIGHT else ROWS // REPLICAS
         updates = noise_steps * REPLICAS // config.replicas
-        noise[way] = Noise(
-            float(mean.mean()),
-            1 - config.batch_norm_decay**updates,
-            float(mean.std(ddof=1)),
-            noise_deviation(1 / rows, config.batch_norm_decay, updates),
-        )
-    return Decay(
-        ALPHA,
-        beta,
-        {way: values.tolist() for way, values in response.items()},
-        {way: largest_difference(values, exact) for way, values in response.items()},
-        noise,
-    )
+        noise[way] = {
+            'mean': float(mean.mean()),
+            'expected_mean': 1 - config.batch_norm_decay**updates,
+            'deviation': float(mean.std(ddof=1)),
+            'expected_deviation': noise_deviation(1 / rows, config.batch_norm_decay, updates),
+        }
+    return {'alpha': ALPHA, 'beta': beta, 'response': response, 'largest_error': errors, 'noise': noise}
 
 
 def noise_deviation(variance: float, decay: float, updates: int) -> float:
@@ -326,79 +326,28 @@ def noise_deviation(variance: float, decay: float, updates: int) -> float:
     return float(np.sqrt(variance * (1 - decay) / (1 + decay) * (1 - decay ** (2 * updates))))
 
 
-def _noisy_ones(steps: int, channels: int, seed: int) -> Iterator[np.ndarray]:
-    random = np.random.RandomState(seed)
-    for _ in range(steps):
-        yield (1 + random.standard_normal([ROWS, channels])).astype(np.float32)
-
-
 def moving_after_each(config: Config, batches: Iterable[np.ndarray]) -> Iterator[Statistics]:
     """The moving statistics after each batch; one device takes the replicas' shares of it in turn."""
     updates = REPLICAS // config.replicas
     shares = (share for batch in batches for share in np.split(batch, updates))
-    for update, (_, statistics) in enumerate(train(config, shares), 1):
-        if update % updates == 0:
-            yield statistics
+    return (statistics for _, statistics in itertools.islice(train(config, shares), updates - 1, None, updates))
 
 
-class Settings(NamedTuple):
-    """The size of the experiments.
+def measure(settings: Mapping[str, int]) -> Dict[str, Any]:
+    """Runs all experiments with settings like `SETTINGS`; the same settings give the same numbers.
 
-    Attributes:
-      steps: training batches of the published experiment.
-      draws: repetitions of that experiment in NumPy, which show its random variation.
-      response_steps: steps of the response to constant rows.
-      noise_steps: steps on noisy rows.
-      noise_channels: channels of the noisy rows.
-      seed: seed of all draws.
+    Returns:
+      The published experiment with equal replicas, and with rows of mean r on replica r; by its equations; the
+      recovered variance of its first batch; and the decay of one replica in eight.
     """
-
-    steps: int = 100
-    draws: int = 20
-    response_steps: int = 400
-    noise_steps: int = 200
-    noise_channels: int = 1024
-    seed: int = 0
-
-
-class Results(NamedTuple):
-    """The results of the study.
-
-    Attributes:
-      settings: the size of the experiments.
-      equal: the published experiment.
-      unequal: the same experiment with rows of mean r on replica r.
-      readings: the experiment by its equations, for several decays, with biased and unbiased variance.
-      recovery: the recovered variance of the first batch, with equal and with unequal replicas.
-      decay: the decay of one replica in eight.
-    """
-
-    settings: Settings
-    equal: Comparison
-    unequal: Comparison
-    readings: List[Reading]
-    recovery: Dict[str, Recovery]
-    decay: Decay
-
-
-def measure(settings: Settings) -> Results:
-    """Runs all experiments; the same settings give the same numbers."""
-    equal = normal_rows(settings.steps + 1, settings.seed)
+    steps, draws, response_steps, noise_steps, noise_channels, seed = settings.values()
+    equal = normal_rows(steps + 1, seed)
     unequal = made_unequal(equal)
-    return Results(
-        settings,
-        compare(equal),
-        compare(unequal),
-        readings((0.9, DECAY, 0.999), settings.steps, range(settings.seed, settings.seed + settings.draws)),
-        {'equal': recover(equal[0]), 'unequal': recover(unequal[0])},
-        compare_decays(settings.response_steps, settings.noise_steps, settings.noise_channels, settings.seed),
-    )
-
-
-def as_dict(value: Any) -> Any:
-    """Results, or any part of them, for JSON: named tuples become objects."""
-    if isinstance(value, tuple) and hasattr(value, '_asdict'):
-        value = value._asdict()
-    if isinstance(value, dict):
-        return {key: as_dict(part) for key, part in value.items()}
-    return [as_dict(part) for part in value] if isinstance(value, list) else value
+    return {
+        'settings': {**settings},
+        'equal': compare(equal),
+        'unequal': compare(unequal),
+        'readings': readings((0.9, DECAY, 0.999), steps, range(seed, seed + draws)),
+        'recovery': {'equal': recover(equal[0]), 'unequal': recover(unequal[0])},
+        'decay': compare_decays(response_steps, noise_steps, noise_channels, seed),
+    }

@@ -11,7 +11,7 @@ import select
 import subprocess
 import tempfile
 import time
-from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import IO, Any, Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from benchmarks.measurement import MeasurementError, end_of
 from console import processes
@@ -28,8 +28,6 @@ ENVIRONMENT = {'TF_CPU_ALLOCATOR_USE_BFC': '0', 'MALLOC_MMAP_THRESHOLD_': str(64
 MARK, KEEP = b'mark\n', 'keep'
 # Seconds: between checks of the memory, until a process counts as hung, and of the shortest round.
 _POLL_INTERVAL, _TIMEOUT, _SHORTEST_ROUND = 0.02, 1800, 1.5
-# Writing this to clear_refs resets the peak of the resident memory. See proc(5).
-_RESET_PEAK = '5'
 
 # The paper's networks: height and width of their images in pixels, and classes with background.
 PUBLISHED = {'revnet38': (32, 11), 'revnet110': (32, 11), 'revnet56': (224, 1001), 'revnet104': (224, 1001)}
@@ -37,18 +35,13 @@ AS_PUBLISHED = 0
 
 
 class OutOfMemoryError(MeasurementError):
-    """A process that exceeded its memory limit."""
+    """A process exceeded its memory limit."""
 
 
 class Training(NamedTuple):
-    """A training to measure.
+    """A training of a RevNet, with `units` blocks in each stage, on images of `size` × `size` pixels.
 
-    Attributes:
-      network: name of a RevNet.
-      units: blocks in each stage; `AS_PUBLISHED`: as many as in the paper's network.
-      batch_size: images in a step.
-      size: height and width of the images, in pixels.
-      is_reversible: whether activations are rebuilt in the backward pass (reversible) or kept (plain).
+    Activations are rebuilt in the backward pass (reversible), or kept (plain).
     """
 
     network: str
@@ -58,16 +51,20 @@ class Training(NamedTuple):
     is_reversible: bool
 
     def __str__(self) -> str:
-        way = 'reversible' if self.is_reversible else 'plain'
         units = f'{self.units} blocks a stage' if self.units else f'{self.network} as published'
-        return f'{way}, {units}, batches of {self.batch_size}'
+        return f'{way(self.is_reversible)}, {units}, batches of {self.batch_size}'
+
+
+def way(is_reversible: bool) -> str:
+    """The name of a way to train."""
+    return 'reversible' if is_reversible else 'plain'
 
 
 def config_of(training: Training, model_dir: str) -> Config:
-    """The program's configuration for a training.
+    """The program's configuration for a training, with the paper's optimizer.
 
     Raises:
-      ConfigError: the program does not allow it, such as images that are too small.
+      ConfigError: the program does not allow it: the images are too small.
     """
     config = Config(
         use_tpu=False,
@@ -78,7 +75,6 @@ def config_of(training: Training, model_dir: str) -> Config:
         height=training.size,
         width=training.size,
         num_classes=PUBLISHED[training.network][1],
-        # The paper's optimizer.
         optimizer='momentum',
         moving_average=False,
         mode='train',
@@ -89,14 +85,7 @@ def config_of(training: Training, model_dir: str) -> Config:
 
 
 class Usage(NamedTuple):
-    """The resources that a process has used.
-
-    Attributes:
-      resident: resident memory, in bytes.
-      peak: peak of the resident memory, in bytes.
-      cpu: CPU time in seconds, of all threads, user and system, to a hundredth.
-      clock: time of the reading, in seconds.
-    """
+    """Resident memory of a process and its peak, in bytes; CPU time of its threads and time of the reading, in s."""
 
     resident: int
     peak: int
@@ -110,26 +99,18 @@ class Watched:
     Args:
       command: the command to run.
       limit: bytes of memory above which the process is ended; None: no limit.
-
-    Raises:
-      MeasurementError: the process failed, or hangs.
-      OutOfMemoryError: the process exceeded the limit.
     """
 
     def __init__(self, command: Sequence[str], limit: Optional[int] = None):
-        self._command = command
         self._limit = limit
+        # Closed with the process.
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        pipe, environment = subprocess.PIPE, {**os.environ, **ENVIRONMENT}
+        self._process = subprocess.Popen(
+            command, bufsize=0, env=environment, stdin=pipe, stdout=pipe, stderr=self._errors
+        )
 
     def __enter__(self) -> 'Watched':
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            self._command,
-            env={**os.environ, **ENVIRONMENT},
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-        )
         return self
 
     def __exit__(self, *unused: Any) -> None:
@@ -138,43 +119,39 @@ class Watched:
         self._process.communicate()
         self._errors.close()
 
-    def send(self, line: str) -> None:
-        """Sends the line that the process waits for."""
-        assert self._process.stdin
-        # If the process has ended, `wait` reports the reason.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f'{line}\n'.encode())
+    def until_mark(self, line: Optional[str] = None) -> Usage:
+        """Sends a line, if the process waits for one, and waits for the next mark. Returns the usage until then.
 
-    def wait(self) -> Usage:
-        """Waits for the next mark, and returns the resources used until then."""
-        stdout = self._process.stdout
-        assert stdout
+        Raises:
+          MeasurementError: the process failed, or hangs.
+          OutOfMemoryError: the process exceeded the limit.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin and stdout
+        if line is not None:
+            # If the process has ended, the end of its output says so.
+            with contextlib.suppress(BrokenPipeError):
+                stdin.write(f'{line}\n'.encode())
         deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
             readable, _, _ = select.select([stdout], [], [], _POLL_INTERVAL)
-            printed = stdout.readline() if readable else b' '
-            if not printed:
+            printed = stdout.readline() if readable else None
+            if printed == b'':
                 code = self._process.wait()
                 self._errors.seek(0)
                 raise MeasurementError(end_of(code, self._errors.read().decode(errors='replace')))
-            if printed in (b' ', MARK):
-                # The kernel reports no memory for a process that is ending.
-                peak = self._memory().get('VmHWM', 0)
-                if self._limit is not None and peak > self._limit:
-                    raise OutOfMemoryError(f'more than {self._limit / 1e6:,.0f} MB: {peak / 1e6:,.0f} MB')
+            # The kernel reports no memory for a process that is ending.
+            peak = self._memory().get('VmHWM', 0)
+            if self._limit is not None and peak > self._limit:
+                raise OutOfMemoryError(f'more than {self._limit / 1e6:,.0f} MB: {peak / 1e6:,.0f} MB')
             if printed == MARK:
                 return self.usage()
         raise MeasurementError(f'timed out after {_TIMEOUT} seconds')
 
-    def until_mark(self, line: str) -> Usage:
-        """Sends a line, waits for the next mark, and returns the resources used until then."""
-        self.send(line)
-        return self.wait()
-
     def reset_peak(self) -> None:
-        """Resets the peak of the resident memory to its current size."""
+        """Resets the peak of the resident memory to its current size, as proc(5) describes."""
         with open(f'/proc/{self._process.pid}/clear_refs', 'w') as file:
-            file.write(_RESET_PEAK)
+            file.write('5')
 
     def usage(self) -> Usage:
         """The resources used so far."""
@@ -192,41 +169,26 @@ class Watched:
         return {name: int(text.split()[0]) << 10 for name, text in fields.items() if name.startswith('Vm')}
 
 
-class Measurement(NamedTuple):
-    """The memory and time of a training; memory in MB (10⁶ bytes).
-
-    Attributes:
-      start_mb: resident before the first step: TensorFlow, graph and weights.
-      held_mb: resident between two steps: also TensorFlow's optimized graph and its kernels.
-      step_mb: peak of a step beyond `held_mb`: activations, gradients and work space.
-      peak_mb: peak of the whole process.
-      steps: steps in a round of time.
-      cpu_seconds: CPU time of a step, of all threads; an element per round.
-      seconds: elapsed time of a step; an element per round.
-    """
-
-    start_mb: float
-    held_mb: float
-    step_mb: float
-    peak_mb: float
-    steps: int
-    cpu_seconds: List[float]
-    seconds: List[float]
-
-
 @contextlib.contextmanager
 def _started(training: Training, limit: Optional[int] = None) -> Iterator[Watched]:
     """A process that begins to train."""
-    command = processes.module('studies.revnet_memory.training')
-    with tempfile.TemporaryDirectory() as model_dir, Watched(command, limit) as process:
-        process.send(json.dumps([training, model_dir]))
-        yield process
+    with tempfile.TemporaryDirectory() as model_dir:
+        command = processes.module('studies.revnet_memory.training', json.dumps([training, model_dir]))
+        with Watched(command, limit) as process:
+            yield process
 
 
-def _phases(process: Watched, steps: int, repeats: int) -> Iterator[Optional[Measurement]]:
-    """Measures a process in phases: its start, its memory, and rounds of time; finally yields the measurement."""
-    start = process.wait()
-    yield None
+def _phases(process: Watched, steps: int, repeats: int) -> Generator[None, None, Dict[str, Any]]:
+    """Measures a process in phases: its start, its memory, and rounds of time; yields after each.
+
+    Returns:
+      Memory in MB (10⁶ bytes): `start_mb`, resident before the first step: TensorFlow, graph and weights; `held_mb`,
+      resident between two steps: also TensorFlow's optimized graph and its kernels; `step_mb`, the peak of a step
+      beyond `held_mb`: activations, gradients and work space; `peak_mb`, the peak of the whole process. `steps` in a
+      round of time, and `cpu_seconds` of all threads and elapsed `seconds` of a step, an element per round.
+    """
+    start = process.until_mark()
+    yield
     # The peak of the second step alone: the first step also creates kernels.
     first = process.until_mark('1')
     process.reset_peak()
@@ -234,54 +196,48 @@ def _phases(process: Watched, steps: int, repeats: int) -> Iterator[Optional[Mea
     before = time.monotonic()
     after = process.until_mark(f'1 {KEEP}').clock
     steps = max(steps, math.ceil(_SHORTEST_ROUND / (after - before)))
-    yield None
     cpu_seconds, seconds = [], []
     for _ in range(repeats):
+        yield
         begun = process.usage()
         ended = process.until_mark(str(steps))
         cpu_seconds.append((ended.cpu - begun.cpu) / steps)
         seconds.append((ended.clock - begun.clock) / steps)
-        yield None
-    yield Measurement(
-        start_mb=start.resident / 1e6,
-        held_mb=second.resident / 1e6,
-        step_mb=(second.peak - second.resident) / 1e6,
-        peak_mb=max(first.peak, second.peak) / 1e6,
-        steps=steps,
-        cpu_seconds=cpu_seconds,
-        seconds=seconds,
-    )
+    return {
+        'start_mb': start.resident / 1e6,
+        'held_mb': second.resident / 1e6,
+        'step_mb': (second.peak - second.resident) / 1e6,
+        'peak_mb': max(first.peak, second.peak) / 1e6,
+        'steps': steps,
+        'cpu_seconds': cpu_seconds,
+        'seconds': seconds,
+    }
 
 
-def measure(
-    trainings: Sequence[Training], steps: int, repeats: int, failed: Dict[Training, str]
-) -> Dict[Training, Measurement]:
+def measure(trainings: Sequence[Training], steps: int, repeats: int, failed: Dict[str, str]) -> List[Dict[str, Any]]:
     """Measures trainings, each in a new process. They start side by side; afterwards only one runs at a time.
 
-    Args:
-      trainings: the trainings.
-      steps: minimum number of steps in a round; more if they fit into 1.5 seconds.
-      repeats: rounds of time, in which the trainings take turns.
-      failed: receives the trainings that failed, with the reason; the others are measured nevertheless.
+    They take turns in `repeats` rounds of time, of `steps` steps or as many as fit into 1.5 seconds. `failed` receives
+    the trainings that failed, with the reason. Returns the fields of each other training with its measurement, as
+    `_phases` describes it.
     """
-    measured: Dict[Training, Measurement] = {}
+    measured: List[Dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         left = {each: _phases(stack.enter_context(_started(each)), steps, repeats) for each in trainings}
         while left:
             for training, phases in [*left.items()]:
                 try:
-                    measurement = next(phases)
+                    next(phases)
+                    continue
+                except StopIteration as end:
+                    measured.append({**training._asdict(), **end.value})
                 except MeasurementError as error:
-                    failed[training] = str(error)
-                    del left[training]
-                else:
-                    if measurement:
-                        measured[training] = measurement
-                        del left[training]
+                    failed[str(training)] = str(error)
+                del left[training]
     return measured
 
 
-def memory_of_iterations(training: Training, iterations: int, limit: Optional[int]) -> Dict[str, List[float]]:
+def memory_of_iterations(training: Training, iterations: int, limit: int) -> Dict[str, List[float]]:
     """Measures each iteration of a training in a new process.
 
     Returns:
@@ -293,7 +249,7 @@ def memory_of_iterations(training: Training, iterations: int, limit: Optional[in
     """
     curve: Dict[str, List[float]] = {'peak_mb': [], 'held_mb': [], 'seconds': []}
     with _started(training, limit) as process:
-        process.wait()
+        process.until_mark()
         for _ in range(iterations):
             process.reset_peak()
             before = time.monotonic()
@@ -303,46 +259,25 @@ def memory_of_iterations(training: Training, iterations: int, limit: Optional[in
     return curve
 
 
-def peak_within(training: Training, limit_mb: float) -> Optional[float]:
-    """The peak memory of a process that trains for two steps, in MB; None if it exceeds the limit.
-
-    Raises:
-      MeasurementError: the process failed for another reason.
-    """
-    try:
-        return max(memory_of_iterations(training, 2, int(limit_mb * 1e6))['peak_mb'])
-    except OutOfMemoryError:
-        return None
-
-
-class Largest(NamedTuple):
-    """The result of a search for the largest batch that fits a memory limit.
-
-    Attributes:
-      fits: the largest batch found to fit; 0 if one image does not fit.
-      too_many: a batch that does not fit, at most a sixteenth larger.
-      tries: peak in MB of each batch tried, in order; None for a batch that does not fit.
-    """
-
-    fits: int
-    too_many: int
-    tries: Dict[int, Optional[float]]
-
-
-def largest_batch(peak_of: Callable[[int], Optional[float]], first: int) -> Largest:
+def largest_batch(peak_of: Callable[[int], Optional[float]], batch: int) -> Dict[str, Any]:
     """Searches for the largest batch that fits: doubles it until it does not, then halves the distance.
 
     Args:
-      peak_of: measures the peak of a batch in MB; returns None if the batch does not fit.
-      first: the batch to try first.
+      peak_of: measures the peak of a batch in MB; None: the batch does not fit.
+      batch: the batch to try first.
+
+    Returns:
+      `fits`, the largest batch found to fit, 0 if one image does not fit; `too_many`, a batch that does not fit, at
+      most a sixteenth larger; `tries`, each batch tried, in order, with its peak, or None if it does not fit.
     """
-    tries: Dict[int, Optional[float]] = {}
-    fits, too_many, batch = 0, None, first
+    tries: List[Tuple[int, Optional[float]]] = []
+    fits, too_many = 0, None
     while too_many is None or too_many - fits > max(1, fits // 16):
-        tries[batch] = peak_of(batch)
-        if tries[batch] is None:
+        peak = peak_of(batch)
+        tries.append((batch, peak))
+        if peak is None:
             too_many = batch
         else:
             fits = batch
         batch = 2 * fits if too_many is None else (fits + too_many) // 2
-    return Largest(fits, too_many, tries)
+    return {'fits': fits, 'too_many': too_many, 'tries': tries}

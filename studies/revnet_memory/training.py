@@ -1,7 +1,7 @@
 """Trains a RevNet of any depth on generated images, and stops at marks so that another process can measure it.
 
-Run as `python -m studies.revnet_memory.training`. The first line of standard input is JSON: a `Training`, and a folder.
-The marks, and the answers to them, are those of `studies.revnet_memory.measurement`.
+Run as `python -m studies.revnet_memory.training`. The argument is JSON: a `Training`, and a folder. The marks, and the
+answers to them, are those of `studies.revnet_memory.measurement`.
 """
 
 import ctypes
@@ -14,29 +14,24 @@ from benchmarks.measurement import be_killed_first, reason_of
 from console.tensorflow_versions import tf
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.networks import revnet
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.revnet import revnet
 from studies.revnet_memory.measurement import AS_PUBLISHED, KEEP, MARK, Training, config_of
 
 # Parameters of mallopt(3), with values that keep freed memory. Without them, each large tensor gets new pages from the
 # system, which adds half the CPU time.
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = (-4, 0), (-1, 2**31 - 1)
 
-_ARCHITECTURES = {
-    'revnet38': revnet.REVNET_38,
-    'revnet110': revnet.REVNET_110,
-    'revnet56': revnet.REVNET_56,
-    'revnet104': revnet.REVNET_104,
-}
-
 
 def train(training: Training, model_dir: str) -> None:
     """Trains until standard input ends; see `_Marks`."""
     if training.units != AS_PUBLISHED:
-        architecture = _ARCHITECTURES[training.network]
+        network = NETWORKS[training.network]
+        # The builder of a RevNet is a partial function of its architecture.
+        build: Any = network.build
+        (architecture,) = build.args
         architecture = architecture._replace(units=(training.units,) * len(architecture.units))
-        build = functools.partial(revnet.revnet, architecture)
-        NETWORKS[training.network] = NETWORKS[training.network]._replace(build=build)
+        NETWORKS[training.network] = network._replace(build=functools.partial(revnet, architecture))
     config = config_of(training, model_dir)
     # Checkpoints would add memory and time that belong to no step.
     estimator = make_estimator(config, writes=False)
@@ -69,9 +64,9 @@ def _stop() -> int:
 
 
 def main() -> None:
-    """Trains what the first line of standard input describes."""
+    """Trains what the argument describes."""
     be_killed_first()
-    training, model_dir = json.loads(sys.stdin.readline())
+    training, model_dir = json.loads(sys.argv[1])
     try:
         train(Training(*training), model_dir)
     except tf.errors.OpError as error:

@@ -13,44 +13,56 @@ import argparse
 import os
 import sys
 import tempfile
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from benchmarks import tables
+from benchmarks.comparison import Spread, spread
 from benchmarks.measurement import interleave
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
-from studies import extras
-from studies.report import sections
-from studies.streaming import report
-from studies.streaming.measurement import BATCH_SIZE, FILES, measure
-from studies.streaming.report import Results
+from inception_v3.config import Config
+from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.streaming.measurement import BATCH_SIZE, FILES, LAYOUTS, TAR, TFRECORD, Measurement, Reading, measure
 
 OUT = os.path.join('runs', 'studies', 'streaming')
-JSON_FILE = 'streaming.json'
-MARKDOWN_FILE = 'streaming.md'
-FIGURE_FILE = 'streaming.png'
-
 # The longest delay of a request, in ms, and the most files at a time.
-_LONGEST_LATENCY = 10000
-_MOST_READ_AHEAD = 256
+_LONGEST_LATENCY, _MOST_READ_AHEAD = 10000, 256
+
+_READ_AHEAD = Config().num_files_infeed
+# The readings compared without latency. A, B and C are those of the published comparison.
+COMPARED: Dict[str, Reading] = {
+    'A: single files, local': Reading(FILES, None, _READ_AHEAD),
+    'B: tar shards, local': Reading(TAR, None, _READ_AHEAD),
+    'C: tar shards, remote': Reading(TAR, 0, _READ_AHEAD),
+    'TFRecord, local': Reading(TFRECORD, None, _READ_AHEAD),
+    'TFRecord, remote': Reading(TFRECORD, 0, _READ_AHEAD),
+    'single files, remote': Reading(FILES, 0, _READ_AHEAD),
+}
+# For ResNet-50 on ImageNet. Nothing is published of C over B.
+PUBLISHED = {'B over A': '+11.2 %', 'C over A': 'throughput maintained', 'C over B': 'no figure'}
+_TITLE = 'Streaming: single files, tar shards and TFRecord files, local and remote'
+_METHOD = (
+    'Medians (minimum–maximum); gains compare two measurements in the same round. CPU time and disk reads are those of '
+    'the reading process alone. The object store runs on the same cores and has a column of its own; a remote store '
+    'would take no CPU time of this machine. Before each measurement the files are dropped from the page cache.'
+)
+# Images per second, and per second of CPU time, which other load on the machine affects less.
+SECOND, CPU_SECOND = 'second', 'CPU-second'
+
+Measured = Dict[Reading, List[Measurement]]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
     parser = new_parser('streaming', __doc__)
-    number, latencies, files = (
-        number_of(int, 1),
-        numbers_of(float, 0, _LONGEST_LATENCY),
-        numbers_of(int, 1, _MOST_READ_AHEAD),
-    )
-    names = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
-    photographs = 'folder of TFRecord files to take images from (default: generated photographs)'
+    number, latencies = number_of(int, 1), numbers_of(float, 0, _LONGEST_LATENCY)
+    files = numbers_of(int, 1, _MOST_READ_AHEAD)
     flags: Dict[str, Any] = {
-        'out': (folder, OUT, f'folder for {names}, created if missing (default {OUT})'),
-        'data_dir': (str, None, photographs),
+        'out': (folder, OUT, f'folder for JSON, Markdown and figure, created if missing (default {OUT})'),
+        'data_dir': (str, None, 'folder of TFRecord files to take images from (default: generated photographs)'),
         'images': (number, 1024, 'number of images to store (default 1024)'),
         'images_per_shard': (number, 32, 'images in each tar or TFRecord file (default 32)'),
         'repeats': (number, 3, 'rounds of measurements (default 3)'),
@@ -71,82 +83,161 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
-    extras.require('studies')
-
+    prepare(arguments.out)
     from benchmarks import photographs
     from inception_v3.run import source
-    from inception_v3.run.files import check_writable
     from studies.streaming import pipelines
 
-    check_writable('out', arguments.out)
     if not arguments.data_dir:
         screen.update('looking for the photographs, or generating them')
         photographs.make(photographs.DATA_DIR)
+    readings = readings_of(arguments.latencies, arguments.read_ahead)
+    measured: Measured = {}
+    failed: Dict[Reading, str] = {}
     with tempfile.TemporaryDirectory(prefix='streaming-') as parent:
         screen.update(f'storing {arguments.images:,} images in three layouts')
         photos = arguments.data_dir or photographs.DATA_DIR
         data = pipelines.write(photos, parent, arguments.images, arguments.images_per_shard)
-        found = Results(arguments.latencies, arguments.read_ahead, {}, {})
         size = data.content_bytes[FILES] / len(data.files) / 1000
-        context = {
-            'made': f'{len(data.files):,} images of {size:.0f} kB on average, in {data.shards:,} shards; for '
-            f'ResNet-50, 224 x 224, in batches of {BATCH_SIZE}; {arguments.seconds:g} s a measurement, '
-            f'{arguments.repeats} rounds; on {tables.machine()}.',
-            'settings': vars(arguments),
-            'content_bytes': data.content_bytes,
-            'versions': source.versions(),
-        }
+        made = (
+            f'{len(data.files):,} images of {size:.0f} kB on average, in {data.shards:,} shards; for ResNet-50, '
+            f'224 x 224, in batches of {BATCH_SIZE}; {arguments.seconds:g} s a measurement, {arguments.repeats} '
+            f'rounds; on {tables.machine()}.'
+        )
+
+        def save() -> None:
+            content = {
+                'published': PUBLISHED,
+                'measured': {
+                    pair: {f'images per {per}': gain(measured, pair, per) for per in (SECOND, CPU_SECOND)}
+                    for pair in PUBLISHED
+                },
+                'made': made,
+                'settings': vars(arguments),
+                'content_bytes': data.content_bytes,
+                'versions': source.versions(),
+                'readings': [
+                    {
+                        'name': str(reading),
+                        **reading._asdict(),
+                        'measurements': measured.get(reading, []),
+                        'failure': failed.get(reading),
+                    }
+                    for reading in readings
+                ],
+            }
+            write_json(os.path.join(arguments.out, 'streaming.json'), content)
+
         try:
             interleave(
-                found.readings(),
+                readings,
                 arguments.repeats,
                 lambda reading: measure(reading, data, arguments.seconds),
                 screen.update,
-                found.measured,
-                found.failed,
-                lambda: _write_numbers(arguments.out, found, context),
+                measured,
+                failed,
+                save,
             )
         finally:
             # Also after an interruption.
             screen.clear()
-            if found.measured or found.failed:
-                _show(arguments.out, found, context)
-    return RETRY if found.failed else DONE
+            if measured or failed:
+                print(made)
+                drawn = figure(measured, arguments.latencies, arguments.read_ahead)
+                every = tables_of(measured, failed, arguments.latencies, arguments.read_ahead)
+                publish(arguments.out, 'streaming', _TITLE, [made, _METHOD], every, drawn)
+    return RETRY if failed else DONE
 
 
-def _write_numbers(out: str, found: Results, context: Dict[str, Any]) -> None:
-    from studies.files import write_json
+def readings_of(latencies: Sequence[float], read_ahead: Sequence[int]) -> List[Reading]:
+    """All readings to measure, without duplicates."""
+    grid = [Reading(layout, each, ahead) for layout in (FILES, TAR) for ahead in read_ahead for each in latencies]
+    return [*dict.fromkeys([*COMPARED.values(), *grid])]
 
-    content: Dict[str, Any] = {
-        'published': report.PUBLISHED,
-        'measured': {
-            pair: {f'images per {per}': found.gain(pair, per) for per in (report.SECOND, report.CPU_SECOND)}
-            for pair in report.PAIRS
-        },
-        **context,
-        'readings': [
-            {
-                'name': str(reading),
-                **reading._asdict(),
-                'measurements': [each._asdict() for each in found.measured.get(reading, [])],
-                'failure': found.failed.get(reading),
-            }
-            for reading in found.readings()
-        ],
+
+def gain(measured: Measured, pair: str, per: str) -> Optional[Spread]:
+    """The relative gain in throughput of the first reading of a pair, such as `B over A`, within each round."""
+    named = {label[0]: reading for label, reading in COMPARED.items()}
+    both = zip(*(measured.get(named[letter], []) for letter in pair.split(' over ')))
+    if per == SECOND:
+        gains = [one['images_per_second'] / other['images_per_second'] - 1 for one, other in both]
+    else:
+        gains = [other['cpu_ms'] / one['cpu_ms'] - 1 for one, other in both]
+    return spread(gains) if gains else None
+
+
+def spread_of(measured: Measured, reading: Reading, field: str) -> Optional[Spread]:
+    """The spread of a field over the measurements of a reading; None without a value."""
+    values = [each[field] for each in measured.get(reading, [])]
+    return spread(values) if values and values[0] is not None else None
+
+
+def tables_of(
+    measured: Measured, failed: Dict[Reading, str], latencies: Sequence[float], read_ahead: Sequence[int]
+) -> List[Table]:
+    """All tables."""
+
+    def text(reading: Reading, field: str, digits: int) -> str:
+        found = spread_of(measured, reading, field)
+        return found.text(digits) if found else '–'
+
+    gains = []
+    for pair, published in PUBLISHED.items():
+        found = {per: gain(measured, pair, per) for per in (SECOND, CPU_SECOND)}
+        percents = [
+            f'per {per} ' + ('{:+.1f} % ({:+.1f} … {:+.1f})'.format(*(100 * part for part in each)) if each else '–')
+            for per, each in found.items()
+        ]
+        gains.append(f'{pair}: images {", ".join(percents)}; published: {published}')
+    fields = {'images_per_second': 0, 'cpu_ms': 2, 'disk_kb': 0, 'store_cpu_ms': 2, 'requests': 0}
+    rows = []
+    for layout in (FILES, TAR):
+        for ahead in read_ahead:
+            readings = [Reading(layout, latency, ahead) for latency in latencies]
+            at_once = [each['most_at_once'] or 0 for reading in readings for each in measured.get(reading, [])]
+            cells = [text(reading, 'images_per_second', 0) for reading in readings]
+            rows.append([LAYOUTS[layout], str(ahead), *cells, str(max(at_once, default='–'))])
+    header = ('stored as', 'images/s', 'CPU-ms / image', 'disk kB / image', "store's CPU-ms", 'requests / 1,000 images')
+    return [
+        Table(
+            f'Without latency, {_READ_AHEAD} files at a time',
+            header,
+            [
+                [label, *(text(reading, field, digits) for field, digits in fields.items())]
+                for label, reading in COMPARED.items()
+            ],
+            notes=gains,
+        ),
+        Table(
+            'Remote, images/s by the latency of each request',
+            ('stored as', 'files at a time', *(f'{latency:g} ms' for latency in latencies), 'requests at once'),
+            rows,
+        ),
+        Table('Failed', ('reading', 'reason'), [[str(reading), why] for reading, why in failed.items()], 2),
+    ]
+
+
+def figure(measured: Measured, latencies: Sequence[float], read_ahead: Sequence[int]) -> bytes:
+    """Throughput of all readings, and against latency for single files and for tar shards, as a PNG file."""
+    of_layouts = {
+        name: {
+            label: spread_of(measured, reading, 'images_per_second')
+            for label, reading in COMPARED.items()
+            if reading.layout == layout
+        }
+        for layout, name in LAYOUTS.items()
     }
-    write_json(os.path.join(out, JSON_FILE), content)
-
-
-def _show(out: str, found: Results, context: Dict[str, Any]) -> None:
-    """Prints the tables and writes all files."""
-    from data.files import write_whole
-
-    print(context['made'])
-    sections.show(report.tables(found))
-    _write_numbers(out, found, context)
-    write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, context['made'], FIGURE_FILE))
-    write_whole(os.path.join(out, FIGURE_FILE), report.figure(found))
-    print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')
+    panels = [Panel(f'No latency, {_READ_AHEAD} files at a time', '', 'images/s', of_layouts)]
+    for layout in (FILES, TAR):
+        of_layout = {
+            f'{ahead} at a time': {
+                latency: spread_of(measured, Reading(layout, latency, ahead), 'images_per_second')
+                for latency in latencies
+            }
+            for ahead in read_ahead
+        }
+        panels.append(Panel(f'Remote, {LAYOUTS[layout]}', 'latency of each request (ms)', 'images/s', of_layout))
+    return chart(_TITLE, panels, columns=3)
 
 
 if __name__ == '__main__':

@@ -2,37 +2,32 @@
 
 The layouts are single files in class folders, tar shards, and TFRecord files, on the local file system or in an object
 store on this machine. `studies.streaming.pipelines` writes them, and is the process.
-
-Before each measurement the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
 """
 
 import contextlib
 import json
 import os
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from benchmarks.measurement import answer_of
 from console import processes
-from studies.streaming.object_store import ObjectStore
+from studies.streaming import object_store
 
 # The layouts, which are also the names of their folders.
 FILES, TAR, TFRECORD = 'files', 'tar', 'tfrecord'
 LAYOUTS = {FILES: 'single files', TAR: 'tar shards', TFRECORD: 'TFRecord'}
 
 BATCH_SIZE = 8
+Measurement = Dict[str, Any]
 # Seconds beyond its planned duration after which a measurement counts as hung.
 _TIMEOUT = 300
 
 
 class DataSet(NamedTuple):
-    """Images stored in each of the layouts.
+    """Images stored in each of the layouts, in the folders of these names in `folder`.
 
-    Attributes:
-      folder: parent of the layouts' folders.
-      files: path within its folder and label of each single file.
-      num_classes: number of classes; labels are below it.
-      shards: number of tar shards, and of TFRecord files.
-      content_bytes: total size of a layout's files, in bytes.
+    `files` are path within its folder and label of each single file; labels are below `num_classes`. There are `shards`
+    tar shards, and as many TFRecord files. `content_bytes` is the total size of each layout's files.
     """
 
     folder: str
@@ -43,12 +38,9 @@ class DataSet(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A way to read images.
+    """A way to read images: `read_ahead` files of a layout at a time (`--num_files_infeed`), from the disk or a store.
 
-    Attributes:
-      layout: `FILES`, `TAR` or `TFRECORD`.
-      latency_ms: delay of each request to the object store, in ms; None: local files.
-      read_ahead: number of files that are read at a time, `--num_files_infeed`.
+    `latency_ms` is the delay of each request to the object store; None: local files.
     """
 
     layout: str
@@ -60,28 +52,6 @@ class Reading(NamedTuple):
         return f'{LAYOUTS[self.layout]}, {storage}, {self.read_ahead} at a time'
 
 
-class Measurement(NamedTuple):
-    """The result of a measurement. The last three are None without an object store.
-
-    Attributes:
-      images: number of images read.
-      images_per_second: throughput.
-      cpu_ms: CPU time of the reading process per image, in milliseconds: all threads, user and system.
-      disk_kb: kB per image that the reading process got from a disk rather than the page cache.
-      store_cpu_ms: CPU time of the object store's process per image, in milliseconds.
-      requests: requests to the object store per 1,000 images.
-      most_at_once: largest number of concurrent requests.
-    """
-
-    images: int
-    images_per_second: float
-    cpu_ms: float
-    disk_kb: float
-    store_cpu_ms: Optional[float] = None
-    requests: Optional[float] = None
-    most_at_once: Optional[int] = None
-
-
 def files_below(folder: str) -> Iterator[str]:
     """The paths of all files in a folder and its folders."""
     return (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
@@ -90,6 +60,11 @@ def files_below(folder: str) -> Iterator[str]:
 def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
     """Measures in a new process, with an object store of its own for remote readings.
 
+    Before that, the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
+
+    Returns:
+      What `pipelines.perform` returns.
+
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
@@ -97,12 +72,11 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
         with open(path, 'rb') as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     with contextlib.ExitStack() as stack:
-        asked = {'reading': reading, 'data': data, 'seconds': seconds, 'store': None}
-        environment = {**os.environ}
+        store, environment = None, {**os.environ}
         if reading.latency_ms is not None:
-            store = stack.enter_context(ObjectStore(data.folder, reading.latency_ms))
-            environment.update(store.environment)
-            asked['store'] = store.address
+            store = stack.enter_context(object_store.serving(data.folder, reading.latency_ms))
+            environment.update(object_store.environment_of(store))
         command = processes.module('studies.streaming.pipelines')
-        found = answer_of(command, json.dumps(asked), environment, seconds + _TIMEOUT)
-    return Measurement(**found)
+        asked = json.dumps([reading, data, seconds, store])
+        answer: Measurement = answer_of(command, asked, environment, seconds + _TIMEOUT)
+    return answer

@@ -6,20 +6,21 @@ The store answers requests to list and to read, each after a delay, and counts t
 until its standard input is closed, so that it ends with the process that started it. It needs no authentication.
 """
 
+import contextlib
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from benchmarks.measurement import cpu_seconds
 from console import processes
 
 BUCKET = 'studies'
@@ -31,13 +32,9 @@ _TIMEOUT = 30
 
 
 class Tally(NamedTuple):
-    """The requests that a store has answered so far.
+    """Requests answered so far, bytes of content sent, and seconds of CPU time of the store's process.
 
-    Attributes:
-      requests: requests for a listing, and for the size or the content of an object.
-      content_bytes: bytes of content sent.
-      most_at_once: largest number of concurrent requests since the last tally.
-      cpu_seconds: CPU time of the store's process, in seconds.
+    `most_at_once` is the largest number of concurrent requests since the last tally.
     """
 
     requests: int = 0
@@ -46,55 +43,43 @@ class Tally(NamedTuple):
     cpu_seconds: float = 0.0
 
 
-class ObjectStore:
-    """A store in a process of its own; `s3://studies/PATH` reads the files that are in a folder when it starts.
+@contextlib.contextmanager
+def serving(folder: str, latency_ms: float) -> Iterator[str]:
+    """A store in a process of its own, which serves the files that are in a folder now as s3://studies/PATH.
 
-    Args:
-      folder: the folder.
-      latency_ms: delay of each request, in ms.
-
-    Attributes:
-      address: host and port.
-      environment: environment variables with which TensorFlow finds the store; set them before it opens an s3:// file.
+    Yields:
+      Its address: host and port.
 
     Raises:
       OSError: the process does not start.
     """
-
-    def __init__(self, folder: str, latency_ms: float):
-        command, pipe = processes.module('studies.streaming.object_store', folder, str(latency_ms)), subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, universal_newlines=True)
-        assert self._process.stdout
-        self.address = self._process.stdout.readline().strip()
-        if not self.address:
-            self.close()
-            raise OSError(f'the object store did not start: exit code {self._process.returncode}')
-        self.environment = {
-            'S3_ENDPOINT': self.address,
-            'S3_USE_HTTPS': '0',
-            'AWS_REGION': 'us-east-1',
-            # Without credentials, the client would ask Amazon's metadata service for them.
-            'AWS_ACCESS_KEY_ID': 'nobody',
-            'AWS_SECRET_ACCESS_KEY': 'nothing',
-            # A proxy cannot reach this machine's loopback.
-            'no_proxy': '127.0.0.1',
-        }
-
-    def __enter__(self) -> 'ObjectStore':
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the process."""
+    command, pipe = processes.module('studies.streaming.object_store', folder, str(latency_ms)), subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, universal_newlines=True) as process:
+        assert process.stdout
         try:
-            # This closes the process's standard input.
-            self._process.communicate(timeout=_TIMEOUT)
+            address = process.stdout.readline().strip()
+            if not address:
+                raise OSError(f'the object store did not start: exit code {process.wait(_TIMEOUT)}')
+            yield address
+            # This closes the process's standard input, which ends it.
+            process.communicate(timeout=_TIMEOUT)
         except BaseException:
-            self._process.kill()
-            self._process.communicate()
+            process.kill()
             raise
+
+
+def environment_of(address: str) -> Dict[str, str]:
+    """Environment variables with which TensorFlow finds a store; set them before it opens an s3:// file."""
+    return {
+        'S3_ENDPOINT': address,
+        'S3_USE_HTTPS': '0',
+        'AWS_REGION': 'us-east-1',
+        # Without credentials, the client would ask Amazon's metadata service for them.
+        'AWS_ACCESS_KEY_ID': 'nobody',
+        'AWS_SECRET_ACCESS_KEY': 'nothing',
+        # A proxy cannot reach this machine's loopback.
+        'no_proxy': '127.0.0.1',
+    }
 
 
 def tally(address: str) -> Tally:
@@ -122,29 +107,21 @@ class _Server(ThreadingHTTPServer):
         self.folder = folder
         self.latency = latency
         self._lock = threading.Lock()
-        self._at_once = 0
-        self._tally = Tally()
+        self._requests = self._content_bytes = self._at_once = self._most_at_once = 0
 
-    def begin(self) -> None:
-        """Counts a request that begins."""
+    def count(self, begun: int = 0, ended: int = 0, content_bytes: int = 0) -> None:
+        """Counts requests that begin, that end, and the bytes sent."""
         with self._lock:
-            self._at_once += 1
-            self._tally = self._tally._replace(most_at_once=max(self._tally.most_at_once, self._at_once))
-
-    def end(self, content_bytes: int) -> None:
-        """Counts an answered request, and the bytes sent."""
-        with self._lock:
-            self._at_once -= 1
-            count, total = self._tally.requests + 1, self._tally.content_bytes + content_bytes
-            self._tally = self._tally._replace(requests=count, content_bytes=total)
+            self._requests += ended
+            self._content_bytes += content_bytes
+            self._at_once += begun - ended
+            self._most_at_once = max(self._most_at_once, self._at_once)
 
     def tally(self) -> Tally:
         """The requests so far."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         with self._lock:
-            tally = self._tally._replace(cpu_seconds=usage.ru_utime + usage.ru_stime)
-            self._tally = self._tally._replace(most_at_once=self._at_once)
-        return tally
+            most, self._most_at_once = self._most_at_once, self._at_once
+            return Tally(self._requests, self._content_bytes, most, cpu_seconds())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores errors: a client that was killed closes its connections."""
@@ -162,11 +139,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == _TALLY:
-            self._answer(200, 'application/json', json.dumps(self.server.tally()._asdict()).encode())
+            self._answer(200, json.dumps(self.server.tally()._asdict()))
             return
         url = urlsplit(self.path)
         bucket, _, name = unquote(url.path[1:]).partition('/')
-        self.server.begin()
+        self.server.count(begun=1)
         sent = 0
         try:
             time.sleep(self.server.latency)
@@ -175,29 +152,26 @@ class _Handler(BaseHTTPRequestHandler):
             elif name:
                 sent = self._content(name)
             else:
-                self._answer(200, 'application/xml', self._listing(parse_qs(url.query)))
+                query = {key: values[0] for key, values in parse_qs(url.query).items()}
+                self._answer(200, self._listing(query.get('prefix', ''), query.get('delimiter', '')))
         finally:
-            self.server.end(sent)
+            self.server.count(ended=1, content_bytes=sent)
 
     do_HEAD = do_GET  # noqa: N815
 
     def _content(self, name: str) -> int:
         """Answers with a file or a range of it, and returns the number of bytes sent."""
-        if name not in self.server.sizes:
-            self._refuse(404, 'NoSuchKey')
-            return 0
-        size = self.server.sizes[name]
+        size = self.server.sizes.get(name)
         match = _RANGE.match(self.headers.get('Range', ''))
         start = int(match.group(1)) if match else 0
-        if match and start >= size:
-            self._refuse(416, 'InvalidRange')
+        if size is None or (match and start >= size):
+            self._refuse(*((404, 'NoSuchKey') if size is None else (416, 'InvalidRange')))
             return 0
         end = min(int(match.group(2)) if match and match.group(2) else size - 1, size - 1)
         self.send_response(206 if match else 200)
         if match:
             self.send_header('Content-Range', f'bytes {start}-{end}/{size}')
         self.send_header('Accept-Ranges', 'bytes')
-        self.send_header('Content-Type', 'application/octet-stream')
         self.send_header('Content-Length', str(end + 1 - start))
         self.send_header('Last-Modified', self.date_time_string(0))
         self.end_headers()
@@ -207,36 +181,26 @@ class _Handler(BaseHTTPRequestHandler):
         with open(os.path.join(self.server.folder, name), 'rb') as file:
             return self.connection.sendfile(file, start, end + 1 - start)
 
-    def _listing(self, query: Dict[str, List[str]]) -> bytes:
-        """A page of the names with a prefix; names that continue after the delimiter are grouped by common prefix."""
-        prefix, delimiter, marker = (query.get(key, [''])[0] for key in ('prefix', 'delimiter', 'marker'))
-        entries: Dict[str, Tuple[str, str]] = {}
-        for name in self.server.sizes:
+    def _listing(self, prefix: str, delimiter: str) -> str:
+        """All names with a prefix; names that continue after the delimiter are grouped by common prefix."""
+        entries: Dict[str, str] = {}
+        for name, size in self.server.sizes.items():
             end = name.find(delimiter, len(prefix)) if delimiter else -1
-            entry = name if end < 0 else name[: end + len(delimiter)]
-            if not name.startswith(prefix) or entry <= marker or entry in entries:
-                continue
-            size = f'<Size>{self.server.sizes[name]}</Size>'
-            entries[entry] = ('Contents', size) if end < 0 else ('CommonPrefixes', '')
-        page = sorted(entries)[: int(query.get('max-keys', ['1000'])[0])]
-        is_truncated = len(page) < len(entries)
-        lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<ListBucketResult>']
-        lines.append(f'<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><Marker>{escape(marker)}</Marker>')
-        lines.append(f'<IsTruncated>{str(is_truncated).lower()}</IsTruncated>')
-        if is_truncated and page:
-            lines.append(f'<NextMarker>{escape(page[-1])}</NextMarker>')
-        for entry in page:
-            kind, size = entries[entry]
-            field = 'Key' if kind == 'Contents' else 'Prefix'
-            lines.append(f'<{kind}><{field}>{escape(entry)}</{field}>{size}</{kind}>')
-        return '\n'.join([*lines, '</ListBucketResult>']).encode()
+            if name.startswith(prefix) and end < 0:
+                entries[name] = f'<Contents><Key>{escape(name)}</Key><Size>{size}</Size></Contents>'
+            elif name.startswith(prefix):
+                common = name[: end + len(delimiter)]
+                entries[common] = f'<CommonPrefixes><Prefix>{escape(common)}</Prefix></CommonPrefixes>'
+        heading = f'<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><IsTruncated>false</IsTruncated>'
+        return f'<?xml version="1.0"?><ListBucketResult>{heading}{"".join(entries.values())}</ListBucketResult>'
 
     def _refuse(self, status: int, code: str) -> None:
-        self._answer(status, 'application/xml', f'<?xml version="1.0"?><Error><Code>{code}</Code></Error>'.encode())
+        self._answer(status, f'<?xml version="1.0"?><Error><Code>{code}</Code></Error>')
 
-    def _answer(self, status: int, content_type: str, content: bytes) -> None:
+    def _answer(self, status: int, text: str) -> None:
+        content = text.encode()
         self.send_response(status)
-        self.send_header('Content-Type', content_type)
+        self.send_header('Content-Type', 'application/xml')
         self.send_header('Content-Length', str(len(content)))
         self.end_headers()
         if self.command != 'HEAD':

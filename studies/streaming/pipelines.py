@@ -44,13 +44,9 @@ _SHUFFLE_BUFFER = 64
 
 
 def write(source: str, folder: str, images: int, images_per_shard: int) -> DataSet:
-    """Stores the first training images of a TFRecord data set in each layout.
+    """Stores the first training images of the TFRecord files in `source` in each layout, in an empty folder.
 
-    Args:
-      source: the folder of the TFRecord files.
-      folder: an empty folder for the layouts.
-      images: number of images; all images if there are fewer.
-      images_per_shard: images in a tar or TFRecord file; the last one may have fewer.
+    The data set may have fewer images than `images`, and the last tar and TFRecord file than `images_per_shard`.
 
     Raises:
       DataError: the data set cannot be used.
@@ -83,12 +79,7 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
 
 
 class SingleFiles(InputPipeline):
-    """Training's input pipeline for images in single files, which are read in a new random order each epoch.
-
-    Args:
-      config: the program's configuration; `num_files_infeed` files are read at a time.
-      files: path within `data_dir` and label of each file.
-    """
+    """Training's input pipeline for single files, given by path within `data_dir` and label, in random order."""
 
     def __init__(self, config: Config, files: Tuple[Tuple[str, int], ...]):
         super().__init__(True, config)
@@ -132,14 +123,19 @@ def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
     return SingleFiles(config, data.files) if reading.layout == FILES else InputPipeline(True, config)
 
 
-def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str] = None) -> Measurement:
-    """Measures in this process.
+def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str]) -> Measurement:
+    """Measures whole batches in this process, for `seconds` at least.
 
     Args:
       reading: the way to read images.
       data: the stored images.
-      seconds: minimum duration; a measurement ends with a batch.
+      seconds: minimum duration.
       store: address of the object store, if it is read; the environment variables must lead to it.
+
+    Returns:
+      `images` read, and `images_per_second`; per image, `cpu_ms` of all threads of this process, and `disk_kb` that it
+      got from a disk rather than the page cache. With a store also its `store_cpu_ms` per image, the `requests` to it
+      per 1,000 images, and `most_at_once`, the largest number of concurrent ones; else None.
 
     Raises:
       DataError: the data set cannot be used.
@@ -149,9 +145,6 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     def tally() -> Tally:
         return object_store.tally(store) if store else Tally()
 
-    def blocks_read() -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
-
     # Reading a whole file blocks an inter-op thread. TensorFlow has one per core; a TPU's host has many.
     threads = tf.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
     with tf.Graph().as_default(), tf.Session(config=threads) as session:
@@ -159,30 +152,33 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
         next_batch = tf.data.make_one_shot_iterator(dataset).get_next()
         before = tally()
         session.run(next_batch)
-        first_batch, cpu, blocks, clock = tally(), cpu_seconds(), blocks_read(), time.perf_counter()
+        first_batch, cpu, blocks, begun = tally(), cpu_seconds(), _disk_blocks(), time.perf_counter()
         images, elapsed = 0, 0.0
         while elapsed < seconds:
             session.run(next_batch)
-            images, elapsed = images + BATCH_SIZE, time.perf_counter() - clock
-        cpu, blocks, ended = cpu_seconds() - cpu, blocks_read() - blocks, tally()
-    measured = Measurement(images, images / elapsed, 1000 * cpu / images, _DISK_BLOCK * blocks / 1000 / images)
-    if not store:
-        return measured
-    requests = ended.requests - before.requests
+            images, elapsed = images + BATCH_SIZE, time.perf_counter() - begun
+        cpu, blocks, ended = cpu_seconds() - cpu, _disk_blocks() - blocks, tally()
     fetched = (ended.content_bytes - before.content_bytes) / data.content_bytes[reading.layout] * len(data.files)
-    return measured._replace(
-        store_cpu_ms=1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images,
-        requests=1000 * requests / fetched,
-        most_at_once=ended.most_at_once,
-    )
+    return {
+        'images': images,
+        'images_per_second': images / elapsed,
+        'cpu_ms': 1000 * cpu / images,
+        'disk_kb': _DISK_BLOCK * blocks / 1000 / images,
+        'store_cpu_ms': 1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images if store else None,
+        'requests': 1000 * (ended.requests - before.requests) / fetched if store else None,
+        'most_at_once': ended.most_at_once if store else None,
+    }
+
+
+def _disk_blocks() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
 
 
 def main() -> None:
     """Prints the measurement that standard input describes, or the reason for a failure as an error."""
-    asked = json.loads(sys.stdin.read())
-    reading, data = Reading(*asked['reading']), DataSet(*asked['data'])
+    reading, data, seconds, store = json.loads(sys.stdin.read())
     try:
-        print(json.dumps(perform(reading, data, asked['seconds'], asked['store'])._asdict()))
+        print(json.dumps(perform(Reading(*reading), DataSet(*data), seconds, store)))
     except (app.UsageError, OSError, tf.errors.OpError) as error:
         sys.exit(reason_of(error))
 

@@ -1,12 +1,10 @@
 """The study of fine-tuning: its trials, and the table and figure of their results."""
 
-import io
+import json
 import pathlib
 import types
 from typing import Any, Dict, List
 
-import numpy as np
-import PIL.Image
 import pytest
 import yaml
 
@@ -83,20 +81,16 @@ def test_results__are_those_of_the_last_step_by_case(
         return types.SimpleNamespace(step=7, top_1=0.5 + 0.01 * trial.seed + (0.2 if trial.case.endswith('20') else 0))
 
     monkeypatch.setattr(trials, 'last_evaluation', evaluation)
-    rows = fine_tuning.results(str(tmp_path), [5, 20])
+    found = fine_tuning.results(str(tmp_path), [5, 20])
     both, one = pytest.approx([71.0, 72.0]), pytest.approx([71.0])
-    assert [row.images for row in rows] == [5, 20]
-    assert rows[0].top_1 == dict.fromkeys(WAYS, pytest.approx([51.0, 52.0]))
-    assert rows[1].top_1 == {'classifier': both, 'last-blocks': one, 'all-layers': both, 'from-nothing': []}
-    assert fine_tuning.table(rows).splitlines() == [
-        '| images of each digit | classifier | last blocks | all layers | from nothing |',
-        '| --: | --: | --: | --: | --: |',
-        # The standard deviation of two values that differ by 1 is √½.
-        '| 5 | 51.5 ± 0.7 | 51.5 ± 0.7 | 51.5 ± 0.7 | 51.5 ± 0.7 |',
-        '| 20 | 71.5 ± 0.7 | 71.0 | 71.5 ± 0.7 | – |',
-    ]
-    picture = np.asarray(PIL.Image.open(io.BytesIO(fine_tuning.figure(rows))).convert('L'))
-    assert picture.shape[0] > 500 and (picture < 200).any()
+    assert found == {
+        '5': dict.fromkeys(WAYS, pytest.approx([51.0, 52.0])),
+        '20': {'classifier': both, 'last-blocks': one, 'all-layers': both, 'from-nothing': []},
+    }
+    table = fine_tuning.table(found)
+    assert table.header == ('images of each digit', 'classifier', 'last blocks', 'all layers', 'from nothing')
+    # The standard deviation of two values that differ by 1 is √½.
+    assert table.rows == [['5', *['51.5 ± 0.7'] * 4], ['20', '71.5 ± 0.7', '71.0', '71.5 ± 0.7', '–']]
 
 
 def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
@@ -112,6 +106,10 @@ def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, capsys: 
     old, new = (f'{tmp_path}/out/data/old', (0, 1, 2, 3, 4), None), (f'{tmp_path}/out/data/new-5', (5, 6, 7, 8, 9), 5)
     sweeps = [(name, f'{tmp_path}/out/{name}', 3) for name in ('source', 'fine_tuning')]
     assert ran == [old, new, *sweeps]
+    written = json.loads((tmp_path / 'out' / 'fine_tuning.json').read_text())
+    assert written['top_1'] == {'5': {way: [] for way in WAYS}} and 'versions' in written
+    assert (tmp_path / 'out' / 'fine_tuning.png').exists()
+    assert '| 5 | – | – | – | – |' in (tmp_path / 'out' / 'fine_tuning.md').read_text()
     with pytest.raises(SystemExit):
         fine_tuning.main(['--images=5,140'])
     assert 'from 1 to 139' in capsys.readouterr().err

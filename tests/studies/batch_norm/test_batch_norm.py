@@ -1,8 +1,7 @@
-"""The study of batch normalization: measurements compared with the equations; report, files and command."""
+"""The study of batch normalization: measurements compared with the equations; the command."""
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -10,18 +9,25 @@ import sys
 from typing import Any, List, Tuple
 
 import numpy as np
-import PIL.Image
 import pytest
 
 from console.tensorflow_versions import tf
 from studies.batch_norm import __main__ as batch_norm
-from studies.batch_norm import experiments, layer, report
-from studies.batch_norm.experiments import Results, Settings
-from studies.batch_norm.layer import AVERAGED, LOCAL, MODES, SYNCHRONIZED, Statistics
+from studies.batch_norm import experiments
+from studies.batch_norm.experiments import (
+    AVERAGED,
+    DECAY,
+    LOCAL,
+    MODES,
+    ONE_DEVICE,
+    PUBLISHED,
+    SETTINGS,
+    SYNCHRONIZED,
+    Statistics,
+)
 
 # Large enough for a figure, small enough to take seconds.
-SETTINGS = Settings(steps=3, draws=2, response_steps=5, noise_steps=3, noise_channels=16)
-DECAY = layer.DECAY
+SMALL = {'steps': 3, 'draws': 2, 'response_steps': 5, 'noise_steps': 3, 'noise_channels': 16, 'seed': 0}
 BATCHES = experiments.made_unequal(experiments.normal_rows(4, seed=7))
 
 
@@ -41,7 +47,7 @@ def expected(mode: str, batches: np.ndarray) -> Tuple[np.ndarray, Statistics]:
     moving_mean, moving_variance = np.zeros(64), np.ones(64)
     for rows in shares(batches, groups):
         mean, variance = rows.mean(1), rows.var(1)
-        outputs.append(normalized(rows, mean[:, None], variance[:, None]).reshape([256, 64]))
+        outputs.append(normalized(rows, mean[:, None], variance[:, None]).reshape([-1, 64]))
         unbiased = rows.var(1, ddof=1)
         kept = slice(None) if mode == AVERAGED else slice(1)
         moving_mean = DECAY * moving_mean + (1 - DECAY) * mean[kept].mean(0)
@@ -49,26 +55,23 @@ def expected(mode: str, batches: np.ndarray) -> Tuple[np.ndarray, Statistics]:
     return np.stack(outputs), Statistics(moving_mean, moving_variance)
 
 
-# The measurements.
-
-
 @pytest.mark.parametrize('mode', ['one device', *MODES])
 def test_train_and_infer__agrees_with_the_equations(mode: str) -> None:
-    config = MODES.get(mode, layer.ONE_DEVICE)
+    config = MODES.get(mode, ONE_DEVICE)
     trained = experiments.train_and_infer(config, BATCHES)
     outputs, statistics = expected(mode, BATCHES[:-1])
     # float32 represents the mean square of a group with means 6 and 7, 43.5, to 4e-6; the variance is only 1.25.
     np.testing.assert_allclose(trained.training_outputs, outputs, atol=5e-5)
-    np.testing.assert_allclose(trained.statistics.mean, statistics.mean, atol=1e-6)
-    np.testing.assert_allclose(trained.statistics.variance, statistics.variance, rtol=1e-5)
+    np.testing.assert_allclose(trained.moving_mean, statistics.mean, atol=1e-6)
+    np.testing.assert_allclose(trained.moving_variance, statistics.variance, rtol=1e-5)
     np.testing.assert_allclose(trained.inference_outputs, normalized(BATCHES[-1], *statistics), atol=1e-4)
 
 
 def test_compare__agrees_with_the_equations() -> None:
     compared = experiments.compare(BATCHES)
     reference, one_device = expected('one device', BATCHES[:-1])
-    assert set(compared.modes) == {LOCAL, AVERAGED, SYNCHRONIZED, 'groups of 2', 'groups of 4'}
-    for mode, differences in compared.modes.items():
+    assert set(compared['modes']) == {LOCAL, AVERAGED, SYNCHRONIZED, 'groups of 2', 'groups of 4'}
+    for mode, differences in compared['modes'].items():
         outputs, statistics = expected(mode, BATCHES[:-1])
         inference = normalized(BATCHES[-1], *statistics) - normalized(BATCHES[-1], *one_device)
         by_the_equations = [
@@ -77,49 +80,49 @@ def test_compare__agrees_with_the_equations() -> None:
             np.abs(statistics.mean - one_device.mean).max(),
             np.abs(statistics.variance - one_device.variance).max(),
         ]
-        np.testing.assert_allclose(differences, by_the_equations, rtol=1e-3, atol=1e-5, err_msg=mode)
-    assert compared.same_weights < 1e-5
+        np.testing.assert_allclose([*differences.values()], by_the_equations, rtol=1e-3, atol=1e-5, err_msg=mode)
+    assert compared['same_weights'] < 1e-5
     # Eight devices alone, each with its own rows; and the mean of their statistics, which `averaged` keeps.
-    rows = shares(BATCHES[:-1], 8)
-    mean, variance = np.zeros([8, 64]), np.ones([8, 64])
-    for step in rows:
-        mean = DECAY * mean + (1 - DECAY) * step.mean(1)
-        variance = DECAY * variance + (1 - DECAY) * step.var(1, ddof=1)
-    own = [[np.abs(mean[r] - one_device.mean).max(), np.abs(variance[r] - one_device.variance).max()] for r in range(8)]
-    np.testing.assert_allclose(compared.own, own, rtol=1e-3, atol=1e-5)
-    of_mean = [np.abs(mean.mean(0) - one_device.mean).max(), np.abs(variance.mean(0) - one_device.variance).max()]
-    np.testing.assert_allclose(compared.mean_of_own, of_mean, rtol=1e-3, atol=1e-5)
-    assert compared.mean_and_kept < 1e-6
+    alone = [expected('one device', rows)[1] for rows in np.split(BATCHES[:-1], 8, axis=1)]
+    of_mean = [np.mean(values, 0) for values in zip(*alone)]
+
+    def distances(device: Any) -> List[float]:
+        return [np.abs(a - b).max() for a, b in zip(device, one_device)]
+
+    np.testing.assert_allclose(compared['own'], [*map(distances, alone)], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(compared['mean_of_own'], distances(of_mean), rtol=1e-3, atol=1e-5)
+    assert compared['mean_and_kept'] < 1e-6
     # The mean of the variances lacks the variance of the means 0 … 7: 5.25.
-    assert compared.modes[AVERAGED].moving_variance > (1 - DECAY**3) * 4
+    assert compared['modes'][AVERAGED]['moving_variance'] > (1 - DECAY**3) * 4
 
 
 @pytest.mark.parametrize('mode', ['one device', LOCAL, AVERAGED])
 def test_without_bessel__moving_variance_averages_biased_variances(mode: str) -> None:
-    config = MODES.get(mode, layer.ONE_DEVICE)
+    config = MODES.get(mode, ONE_DEVICE)
     trained = experiments.train_and_infer(config, BATCHES)
     uncorrected = experiments.without_bessel(config, trained, BATCHES)
     rows = shares(BATCHES[:-1], config.replicas)
     variance = np.ones(64)
     for biased in rows.var(2):
         variance = DECAY * variance + (1 - DECAY) * (biased.mean(0) if mode == AVERAGED else biased[0])
-    np.testing.assert_allclose(uncorrected.statistics.variance, variance, rtol=1e-6)
-    np.testing.assert_array_equal(uncorrected.statistics.mean, trained.statistics.mean)
+    np.testing.assert_allclose(uncorrected.moving_variance, variance, rtol=1e-6)
+    np.testing.assert_array_equal(uncorrected.moving_mean, trained.moving_mean)
     np.testing.assert_allclose(
-        uncorrected.inference_outputs, normalized(BATCHES[-1], trained.statistics.mean, variance), atol=1e-4
+        uncorrected.inference_outputs, normalized(BATCHES[-1], trained.moving_mean, variance), atol=1e-4
     )
 
 
 def test_readings__agree_with_the_program() -> None:
     compared = experiments.compare(experiments.normal_rows(4, seed=3))
     biased, unbiased = experiments.readings([DECAY], steps=3, seeds=[3])
-    assert (biased.bessel, unbiased.bessel) == (False, True)
-    for reading, measured in ((biased, compared.without_bessel), (unbiased, compared.modes)):
-        assert reading.training_outputs.least == pytest.approx(measured[LOCAL].training_outputs, rel=1e-4)
-        assert reading.inference_averaged.least == pytest.approx(measured[AVERAGED].inference_outputs, rel=1e-2)
-        assert reading.moving_variance.least == pytest.approx(measured[AVERAGED].moving_variance, rel=1e-2)
+    assert (biased['bessel'], unbiased['bessel']) == (False, True)
+    for reading, measured in ((biased, compared['without_bessel']), (unbiased, compared['modes'])):
+        local, averaged = measured[LOCAL], measured[AVERAGED]
+        assert reading['training_outputs']['least'] == pytest.approx(local['training_outputs'], rel=1e-4)
+        assert reading['inference_averaged']['least'] == pytest.approx(averaged['inference_outputs'], rel=1e-2)
+        assert reading['moving_variance']['least'] == pytest.approx(averaged['moving_variance'], rel=1e-2)
         # `inference_own` is the largest over eight replicas, and `local` keeps the first.
-        assert reading.inference_own.least > 0.5 * measured[LOCAL].inference_outputs
+        assert reading['inference_own']['least'] > 0.5 * local['inference_outputs']
 
 
 def test_readings__inference_own_uses_the_statistics_of_each_replica() -> None:
@@ -128,47 +131,42 @@ def test_readings__inference_own_uses_the_statistics_of_each_replica() -> None:
     rows, whole = shares(batches, 8), batches.astype(np.float64)
     own = normalized(rows[1], 0.5 * rows[0].mean(1, keepdims=True), 0.5 + 0.5 * rows[0].var(1, keepdims=True))
     one = normalized(whole[1], 0.5 * whole[0].mean(0), 0.5 + 0.5 * whole[0].var(0))
-    assert reading.inference_own.least == pytest.approx(np.abs(own.reshape(one.shape) - one).max(), rel=1e-9)
-
-
-def test_readings__range_over_the_draws() -> None:
-    of_each = [experiments.readings([DECAY], 2, [seed])[0].moving_variance for seed in (0, 1)]
-    of_all = experiments.readings([DECAY], 2, [0, 1])[0].moving_variance
-    assert of_all == (min(of_each).least, max(of_each).greatest) and of_all.least < of_all.greatest
+    assert reading['inference_own']['least'] == pytest.approx(np.abs(own.reshape(one.shape) - one).max(), rel=1e-9)
+    # The range is that of all draws.
+    draws = [experiments.readings([0.5], 1, [seed])[0]['inference_own']['least'] for seed in (5, 6)]
+    of_both = experiments.readings([0.5], 1, [5, 6])[0]['inference_own']
+    assert of_both == {'least': min(draws), 'greatest': max(draws)} and draws[0] != draws[1]
 
 
 def test_recover__adds_the_variance_of_the_means() -> None:
     recovery = experiments.recover(BATCHES[0])
     rows = shares(BATCHES[0], 8)
-    assert recovery.mean_of_variances == pytest.approx(rows.var(1).mean(), rel=1e-6)
-    assert recovery.variance_of_means == pytest.approx(rows.mean(1).var(0).mean(), rel=1e-6)
-    assert recovery.variance == pytest.approx(BATCHES[0].astype(np.float64).var(0).mean(), rel=1e-6)
-    assert recovery.variance_of_means > 5
-    assert 0 < recovery.largest_error < 2e-6
-
-
-# The decay.
+    assert recovery['mean_of_variances'] == pytest.approx(rows.var(1).mean(), rel=1e-6)
+    assert recovery['variance_of_means'] == pytest.approx(rows.mean(1).var(0).mean(), rel=1e-6)
+    assert recovery['variance'] == pytest.approx(BATCHES[0].astype(np.float64).var(0).mean(), rel=1e-6)
+    assert recovery['variance_of_means'] > 5
+    assert 0 < recovery['largest_error'] < 2e-6
 
 
 def test_compare_decays__same_memory_but_different_noise() -> None:
     compared = experiments.compare_decays(response_steps=20, noise_steps=10, noise_channels=500, seed=0)
-    assert compared.beta == pytest.approx(0.9976, abs=5e-6)
-    for way, response in compared.response.items():
+    assert compared['beta'] == pytest.approx(0.9976, abs=5e-6)
+    for way, response in compared['response'].items():
         np.testing.assert_allclose(response, 1 - 0.9997 ** (8 * np.arange(1, 21)), atol=1e-6, err_msg=way)
-        assert compared.largest_error[way] < 1e-6
-    noise = compared.noise
-    for values in noise.values():
-        assert values.expected_mean == pytest.approx(1 - 0.9997**80, rel=1e-9)
+        assert compared['largest_error'][way] < 1e-6
+    for values in compared['noise'].values():
+        mean, deviation = values['expected_mean'], values['expected_deviation']
+        assert mean == pytest.approx(1 - 0.9997**80, rel=1e-9)
         # Within 5 standard errors.
-        assert values.mean == pytest.approx(values.expected_mean, abs=5 * values.expected_deviation / 500**0.5)
-        assert values.deviation == pytest.approx(values.expected_deviation, rel=5 / 1000**0.5)
-    sequential = noise[experiments.SEQUENTIAL].expected_deviation
-    assert noise[experiments.ONE_IN_EIGHT].expected_deviation / sequential == pytest.approx(8**0.5, rel=1e-3)
-    assert noise[experiments.MEAN_OF_EIGHT].expected_deviation / sequential == pytest.approx(1, rel=1e-3)
+        assert values['mean'] == pytest.approx(mean, abs=5 * deviation / 500**0.5)
+        assert values['deviation'] == pytest.approx(deviation, rel=5 / 1000**0.5)
+    sequential, one_in_eight, mean_of_eight = (each['expected_deviation'] for each in compared['noise'].values())
+    assert one_in_eight / sequential == pytest.approx(8**0.5, rel=1e-3)
+    assert mean_of_eight / sequential == pytest.approx(1, rel=1e-3)
 
 
 def test_moving_after_each__one_device_updates_once_per_share() -> None:
-    config = dataclasses.replace(layer.ONE_DEVICE, batch_norm_decay=0.5)
+    config = dataclasses.replace(ONE_DEVICE, batch_norm_decay=0.5)
     after_each: List[Statistics] = list(experiments.moving_after_each(config, iter(BATCHES[:2])))
     mean = np.zeros(64)
     for batch, statistics in zip(BATCHES, after_each):
@@ -178,20 +176,7 @@ def test_moving_after_each__one_device_updates_once_per_share() -> None:
     assert len(after_each) == 2
 
 
-def test_noise_deviation__agrees_with_a_simulation() -> None:
-    values = np.random.RandomState(0).normal(0, 3, [4000, 6])
-    moving = np.zeros(4000)
-    for column in values.T:
-        moving = 0.8 * moving + 0.2 * column
-    assert experiments.noise_deviation(9, 0.8, 6) == pytest.approx(moving.std(), rel=0.05)
-
-
-# The report.
-
-
-@pytest.fixture(scope='module')
-def results() -> Results:
-    return experiments.measure(SETTINGS)
+# The command.
 
 
 def numbers(table: str, label: str) -> List[str]:
@@ -200,70 +185,40 @@ def numbers(table: str, label: str) -> List[str]:
     return line.split()
 
 
-def test_text__has_published_and_measured_figures(results: Results) -> None:
-    table = report.text(results)
-    assert numbers(table, 'published: per replica') == ['1.4629', '0.0932', '3.1e-9', '0.0199']
-    assert numbers(table, 'published: synchronized') == ['1.9e-6', '7.2e-7', '4.4e-9', '3.0e-7']
-    assert numbers(table, 'published: same weights') == ['-', '4.8e-7', '-', '-']
-    rows = {
-        'local': results.equal.modes[LOCAL],
-        'averaged, biased': results.equal.without_bessel[AVERAGED],
-        'synchronized': results.equal.modes[SYNCHRONIZED],
-        'equal rows, groups of 2': results.equal.modes['groups of 2'],
-        'unequal rows, groups of 4': results.unequal.modes['groups of 4'],
-    }
-    for label, differences in rows.items():
-        assert numbers(table, label) == [report.number(value) for value in differences], label
-    assert 'The published decay is 0.99, the default of Keras.' in table
-    assert max(len(line) for line in table.splitlines()) <= 120
-
-
-def test_range__is_marked_if_it_contains_the_published_figure() -> None:
-    assert report._range(experiments.Range(0.01, 0.03), 0.0199) == '0.0100 … 0.0300*'
-    assert report._range(experiments.Range(0.001, 0.015), 0.0199) == '0.0010 … 0.0150 '
-
-
-# The command.
-
-
-@pytest.mark.parametrize('argument', ['--out=', '--steps=3'])
-def test_command__refuses_wrong_arguments(argument: str, capsys: Any) -> None:
-    with pytest.raises(SystemExit) as end:
-        batch_norm.main([argument])
-    assert end.value.code == 2
-    assert argument.strip('=') in capsys.readouterr().err
-
-
-def test_command__measures_with_its_settings_prints_and_writes(
-    results: Results, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+def test_command__prints_and_writes_measured_and_published_figures(
+    tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    used: List[Settings] = []
-
-    def measure(settings: Settings) -> Results:
-        used.append(settings)
-        return results
-
-    monkeypatch.setattr(experiments, 'measure', measure)
+    assert [*SETTINGS] == [*SMALL] and SETTINGS['steps'] == 100
+    monkeypatch.setattr(experiments, 'SETTINGS', SMALL)
     out = tmp_path / 'new'
     assert batch_norm.main([f'--out={out}']) == 0
-    assert used == [Settings()]
-    shown = capsys.readouterr().out
-    assert report.text(results) in shown and f'written: batch_norm.json and batch_norm.png in {out}' in shown
-    assert sorted(os.listdir(out)) == ['batch_norm.json', 'batch_norm.png']
+    text = capsys.readouterr().out
     content = json.loads((out / 'batch_norm.json').read_text(encoding='utf-8'))
-    assert content['measured'] == experiments.as_dict(results)
-    measured = content['measured']['equal']['modes']
-    assert {mode: experiments.Differences(**values) for mode, values in measured.items()} == results.equal.modes
-    assert Settings(**content['measured']['settings']) == SETTINGS
-    assert content['published']['per_replica']['training_outputs'] == 1.4629
+    assert content['published'] == PUBLISHED and content['measured']['settings'] == SMALL
     assert content['versions']['tensorflow'] == tf.__version__
-    with PIL.Image.open(out / 'batch_norm.png') as image:
-        pixels = np.asarray(image.convert('RGB'))
-    # All series are drawn, and most of the picture is background.
-    for colour in ('#E69F00', '#0072B2', '#009E73', '#D55E00', '#CC79A7'):
-        rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
-        assert (pixels == rgb).all(-1).sum() > 50, colour
-    assert 0.7 < (pixels == 255).all(-1).mean() < 0.99
+    equal, unequal = content['measured']['equal'], content['measured']['unequal']
+    assert numbers(text, 'published: per replica') == ['1.4629', '0.0932', '3.1e-9', '0.0199']
+    assert numbers(text, 'published: synchronized') == ['1.9e-6', '7.2e-7', '4.4e-9', '3.0e-7']
+    assert numbers(text, 'published: same weights') == ['-', '4.8e-7', '-', '-']
+    rows = {
+        'local': equal['modes'][LOCAL],
+        'averaged, biased': equal['without_bessel'][AVERAGED],
+        'synchronized': equal['modes'][SYNCHRONIZED],
+        'equal rows, groups of 2': equal['modes']['groups of 2'],
+        'unequal rows, groups of 4': unequal['modes']['groups of 4'],
+    }
+    for label, differences in rows.items():
+        assert numbers(text, label) == [batch_norm.number(value) for value in differences.values()], label
+    assert 'The published decay is 0.99, the default of Keras.' in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith('written')) <= 120
+    # A mark shows that a range contains the published figure.
+    for name, reading in zip(('0.9, biased', '0.9, unbiased'), content['measured']['readings']):
+        cells = re.findall(r'(\S+) … ([^ *]+)(\*?)', re.findall(rf'^{name} .*$', text, re.MULTILINE)[0])
+        for (_, _, mark), limits, figure in zip(cells, [*reading.values()][2:], (1.4629, 0.0932, 0.0932, 0.0199)):
+            assert (mark == '*') == (limits['least'] <= figure <= limits['greatest'])
+    markdown = (out / 'batch_norm.md').read_text(encoding='utf-8')
+    assert '| published: per replica | 1.4629 | 0.0932 | 3.1e-9 | 0.0199 |' in markdown
+    assert (out / 'batch_norm.png').read_bytes().startswith(b'\x89PNG')
 
 
 @pytest.mark.slow
