@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -63,16 +62,6 @@ class Run:
         names = 'naive' if self.is_naive else 'ours', 'train' if self.is_training else 'eval'
         return f'{", ".join(names)}, until {self.until}, batches of {self.batch_size}'
 
-    def to_json(self) -> str:
-        """This run as JSON; `from_json` reads it back."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> 'Run':
-        """The run that `to_json` wrote."""
-        values = json.loads(text)
-        return cls(**{**values, 'config': Config(**values['config'])})
-
 
 class Measurement(NamedTuple):
     """The result of a measurement.
@@ -94,10 +83,8 @@ Measured = Dict[Run, List[Measurement]]
 Failed = Dict[Run, str]
 
 
-def cpu_seconds() -> float:
-    """The CPU time of this process in seconds: all threads, user and system."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+# The CPU time of this process in seconds: all threads, user and system.
+cpu_seconds = time.process_time
 
 
 def peak_bytes() -> int:
@@ -108,16 +95,22 @@ def peak_bytes() -> int:
     return int(line.split()[1]) << 10
 
 
-def measure(run: Run, python: str = sys.executable) -> Measurement:
-    """Measures in a new process of an interpreter that has what this program needs.
+def measure(run: Run) -> Measurement:
+    """Measures in a new process: see `measure_all`."""
+    return measure_all([run])[0]
+
+
+def measure_all(runs: Sequence[Run], python: str = sys.executable) -> List[Measurement]:
+    """Measures one run after the other in a new process of an interpreter that has what this program needs.
 
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
-    environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
+    environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if runs[0].is_naive else None
     command = [python, *processes.module('benchmarks.pipelines')[1:]]
-    return Measurement(**answer_of(command, run.to_json(), environment, _TIMEOUT))
+    text = json.dumps([dataclasses.asdict(run) for run in runs])
+    return [Measurement(**fields) for fields in answer_of(command, text, environment, _TIMEOUT)]
 
 
 def answer_of(
