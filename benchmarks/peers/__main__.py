@@ -171,7 +171,7 @@ def measure(name: str, python: str, config: Config, files: str, images: int) -> 
             changes: Dict[str, Any] = {} if colour else dict.fromkeys(_COLOURS, 0.0)
             changed = dataclasses.replace(config, transfer='float' if floats else 'uint8', **changes)
             runs.append(Run(False, True, TRANSFER, changed, images))
-        return [found._asdict() for found in measurement.measure_all(runs, python)]
+        return [found._asdict() for found in measurement.measure(runs, python)]
     tasks = [
         Task(
             files=files,
