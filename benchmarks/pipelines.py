@@ -43,9 +43,8 @@ _COLOR_ORDERINGS = 4
 def build(run: Run) -> tf.data.Dataset:
     """The pipeline of a run, repeated without end.
 
-    The whole pipeline yields batches. A pipeline that ends after an earlier phase yields one of every `batch_size`
-    elements of that phase. It prepares the other elements, too, and drops them inside the data set at no cost. So the
-    differences between these pipelines are the costs of the phases.
+    The whole pipeline yields batches. One that ends after an earlier phase yields one of every `batch_size` elements,
+    and drops the others inside the data set at no cost. So the differences of these pipelines are the phases' costs.
     """
     if run.is_naive:
         naive = NaivePipeline(run.is_training, run.config)
@@ -67,11 +66,7 @@ def build(run: Run) -> tf.data.Dataset:
 
 
 def perform(run: Run) -> Measurement:
-    """Measures in this process.
-
-    Raises:
-      DataError: the data set cannot be used.
-    """
+    """Measures in this process."""
 
     def images_in(element: Any) -> int:
         # Without the padding of evaluation's last batch.
@@ -84,23 +79,14 @@ def perform(run: Run) -> Measurement:
 
 
 class NaivePipeline:
-    """The pipeline: one method per phase.
-
-    Args:
-      is_training: shuffle, repeat and distort training records; otherwise, read validation records in order.
-      config: the run's configuration.
-    """
+    """One method per phase; in training, records are shuffled, repeated and distorted, otherwise read in order."""
 
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
         self._config = config
 
     def storage(self) -> tf.data.Dataset:
-        """Phase 1: serialized records, string scalars.
-
-        Raises:
-          DataError: there are no usable files of the split.
-        """
+        """Phase 1: serialized records, string scalars."""
         config = self._config
         split = records.TRAIN if self._is_training else records.VALIDATION
         files = tf.data.Dataset.from_tensor_slices(source_of(config).find(split))
@@ -152,11 +138,11 @@ class NaivePipeline:
 
     def _inception(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
         whole = tf.image.convert_image_dtype(decoded, tf.float32)
-        image = self._distort(whole, bbox) if self._is_training else self._central(whole)
+        if self._is_training:
+            image = self._distort(whole, bbox)
+        else:
+            image = self._resize(tf.image.central_crop(whole, 0.875), tf.image.ResizeMethod.BILINEAR)
         return (image - 0.5) * 2.0
-
-    def _central(self, image: tf.Tensor) -> tf.Tensor:
-        return self._resize(tf.image.central_crop(image, 0.875), tf.image.ResizeMethod.BILINEAR)
 
     def _distort(self, image: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
         config = self._config

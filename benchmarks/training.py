@@ -30,10 +30,9 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
 }
 # The kinds of input: the run's own, and one batch of random pixels again and again.
 REAL, REPEATED = 'real_input', 'repeated_batch'
-_LEAST_CALLS = 2
 # Settings of a run's surroundings, which the result leaves out.
-_PLACES = ('data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir')
-_PRIVATE = frozenset(('tpu', 'gcp_project', 'tpu_zone', 'master')).union(_PLACES)
+_PLACES = {'data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir'}
+_PRIVATE = _PLACES | {'tpu', 'gcp_project', 'tpu_zone', 'master'}
 
 
 class Training(NamedTuple):
@@ -58,9 +57,9 @@ def warm_up_calls(config: Config) -> int:
 
 
 def with_steps(config: Config, steps: int) -> Config:
-    """The configuration of a run that is long enough to measure `steps` steps after the warm-up."""
+    """The configuration of a run with a warm-up, and at least `steps` steps and two calls to measure."""
     per_call = config.iterations if config.use_tpu else 1
-    calls = warm_up_calls(config) + max(_LEAST_CALLS, -(-steps // per_call))
+    calls = warm_up_calls(config) + max(2, -(-steps // per_call))
     return dataclasses.replace(config, mode='train', train_steps=calls * per_call, max_bad_records=0, image_summaries=0)
 
 
