@@ -127,6 +127,7 @@ def test_image__has_python_packages_of_its_lock_and_the_files_that_it_copies(har
     (base,) = arguments_of('FROM', hardware)
     assert re.fullmatch(r'python:{}\.{}-slim@sha256:[0-9a-f]{{64}}'.format(*version), base)
     assert arguments_of('COPY', hardware) == [f'{lock} ./', '. .']
+    assert (ROOT / lock).exists() and is_sent(lock.split('/')[0])
     installs = [arguments for arguments in arguments_of('RUN', hardware) if arguments.startswith('pip install')]
     assert '--require-hashes' in installs[0] and f'--requirement={pathlib.Path(lock).name}' in installs[0]
     # All packages come from the lock file, including those that build the program.

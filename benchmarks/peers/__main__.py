@@ -45,8 +45,6 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     **command.MEASURING,
     'repeats': command.MEASURING['repeats']._replace(default=5),
 }
-
-
 # The work: whether colours are distorted, and whether batches are floats or bytes.
 KINDS = {
     f'{"floats" if floats else "bytes"}, {"with" if colour else "without"} colour': (colour, floats)

@@ -27,7 +27,7 @@ class Section:
 
 
 def show(sections: Iterable[Section]) -> None:
-    """Prints sections: tables drawn by rich on a terminal, plain columns elsewhere."""
+    """Prints sections."""
     for section in sections:
         print(f'\n{section.title}\n')
         tables.show(section.header, section.rows, section.words)
