@@ -36,7 +36,7 @@ EXTRAS = {
     'data': [*BEAM, f'python-snappy<0.7; {WITH_1_15}', 'rich', 'scipy'],
     # BMP, TIFF and WebP images in from-folder and predict.
     'images': ['pillow'],
-    'benchmarks': [*MATPLOTLIB, 'rich', *SCIKIT_IMAGE],
+    'benchmarks': [*MATPLOTLIB, *SCIKIT_IMAGE],
     # Sweeps and their reports: scipy for the intervals, pillow for thumbnails.
     'studies': [
         *MATPLOTLIB,

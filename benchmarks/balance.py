@@ -4,10 +4,11 @@ import json
 import math
 import os
 import sys
-from typing import Any, Dict, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from benchmarks import command, comparison, measurement, tables
-from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError
+from benchmarks.comparison import Pipeline
+from benchmarks.measurement import PHASES, Measurement
 from console.messages import shown
 from console.screen import Screen
 from inception_v3.config import ConfigError
@@ -22,6 +23,14 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'cpu_ms_per_image': OwnFlag(float, None, 'CPU time to prepare an image, in ms; default: measured on this machine'),
     **command.MEASURING,
 }
+_TEXT = """
+
+device            {step_ms:,.0f} ms per step
+host              {host_ms:,.0f} ms per step: {host_images:,} images of {cpu_ms_per_image:.2f} CPU-ms on {cores:,} cores
+CPU-ms per image  {cpu_ms_source}{texts}
+throughput        {images_per_second:,.0f} images/s; hosts: {hosts:,}
+balance           with {balancing_cores:,} cores per host or more, the device does not wait
+assumed           the host's cores share the work evenly, are as fast as the measured ones, and do nothing else"""
 _PURPOSE = (
     'Computes whether a training run waits for its host or for its device, for how long, and how many cores of the\n'
     'host would balance it. The published trace of a v2-8 with batches of 1,024 has steps of 815 ms.'
@@ -83,8 +92,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         cost, step_ms, images, hosts = _profiled(own, command_line)
     else:
         hosts = own['hosts'] or topology.hosts_of(command_line.config)
-        batch_size = command_line.config.train_batch_size
-        if own['step_ms'] is None:
+        step_ms, batch_size = own['step_ms'], command_line.config.train_batch_size
+        if step_ms is None:
             raise ConfigError(
                 '--step_ms: is required: the time of a training step on the device, in ms. The published trace has 815 '
                 'for 1,024 images on a v2-8. --profile=MODEL_DIR reads it from a profile.'
@@ -93,9 +102,9 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
             raise ConfigError(
                 f'--hosts={hosts}: must divide --train_batch_size={batch_size}. All hosts take equal shares.'
             )
+        images = batch_size // hosts
         cost = _cost(own, command_line, screen)
         screen.clear()
-        step_ms, images = own['step_ms'], batch_size // hosts
     content = balance(step_ms, images, cost.cpu_ms_per_image, cores, hosts)
     content.update(shares=cost.shares, cpu_ms_source=cost.source)
     print(json.dumps(content, indent=2) if own['json'] else _text(content))
@@ -108,9 +117,8 @@ def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, flo
 
     flag = f'--profile={shown(own["profile"])}'
     needless = [name for name in ('step_ms', 'hosts', 'cpu_ms_per_image') if own[name] is not None]
-    needless += [*sorted(command_line.given), *(['preset'] if command_line.preset is not None else [])]
-    if needless:
-        raise ConfigError(f'--{needless[0]}: leave it out; {flag} has the numbers of its run.')
+    for name in [*needless, *sorted(command_line.given), *(['preset'] if command_line.preset else [])]:
+        raise ConfigError(f'--{name}: leave it out; {flag} has the numbers of its run.')
     profile = profiles.read(own['profile'])
     if not profile.device_ms or not profile.host_cpu_ms_per_image:
         idle = 'host' if profile.device_ms else 'device'
@@ -130,14 +138,12 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
         return Cost(own['cpu_ms_per_image'], {}, 'as given')
     screen.update('reading the data set, or generating it')
     config = command.input_config(command_line, [records.TRAIN])
-    subject = comparison.variant_subject('train', False, config, own['images'])
-    measured: Measured = {}
-    failed: Failed = {}
-    runs = comparison.runs_of([subject])
-    measurement.interleave(runs, own['repeats'], measurement.measure, screen.update, measured, failed)
-    for run, problem in failed.items():
-        raise MeasurementError(f'{run}: {problem}')
-    (row,) = comparison.rows_of([subject], measured)
+    pipeline = comparison.variant_of('train', False, config, own['images'])
+    measured: Dict[Pipeline, List[List[Measurement]]] = {pipeline: []}
+    for repeat in range(own['repeats']):
+        screen.update(f'round {repeat + 1} of {own["repeats"]}')
+        measured[pipeline].append(measurement.measure(pipeline.runs))
+    (row,) = comparison.rows_of(measured)
     # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
@@ -153,19 +159,7 @@ def _text(content: Dict[str, Any]) -> str:
         if content['host_bound']
         else "device-bound: the host's cores wait {host_idle:.0%} of the time"
     )
-    lines = (
-        verdict,
-        '',
-        'device            {step_ms:,.0f} ms per step',
-        'host              {host_ms:,.0f} ms per step: {host_images:,} images with {cpu_ms_per_image:.2f} CPU-ms on '
-        '{cores:,} cores',
-        'CPU-ms per image  {cpu_ms_source}{colon}{texts}',
-        'throughput        {images_per_second:,.0f} images/s; hosts: {hosts:,}',
-        'balance           with {balancing_cores:,} cores per host or more, the device does not wait',
-        "assumed           the host's cores share the work evenly, are as fast as the measured ones, and do nothing "
-        'else',
-    )
-    return '\n'.join(lines).format(**content, colon=': ' if shares else '', texts=shares)
+    return (verdict + _TEXT).format(**content, texts=shares and f': {shares}')
 
 
 if __name__ == '__main__':

@@ -1,22 +1,15 @@
-"""Figures of the input pipeline, as PNG files.
-
-Colours are Okabe and Ito's, which people with colour blindness can distinguish; hatches differ, too.
-"""
+"""Figures of the input pipeline, as PNG files, in Okabe and Ito's colours, which the colour-blind can distinguish."""
 
 import importlib.util
 import os
-from typing import Any, Sequence
+from typing import Any, Dict, Sequence
 
 from benchmarks.comparison import Row, Spread
-from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
+from benchmarks.measurement import PHASES
 from console import extras
 from inception_v3.config import ConfigError
 
-_COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73'}
-_HATCHES = {STORAGE: '//', TRANSFER: '..'}
-_DPI = 110
-# Inches.
-_ROW_HEIGHT = 0.34
+_COLOURS = dict(zip(PHASES, ('#0072B2', '#E69F00', '#009E73')))
 
 
 def check(flag: str, path: str) -> None:
@@ -27,11 +20,8 @@ def check(flag: str, path: str) -> None:
     """
     if not path.endswith('.png'):
         raise ConfigError(f'--{flag}={path}: must be the path of a .png file.')
-    folder = os.path.dirname(path) or '.'
-    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise ConfigError(
-            f'--{flag}={path}: cannot be written to. Name a file in a folder that exists and is writable.'
-        )
+    if os.path.isdir(path) or not os.access(os.path.dirname(path) or '.', os.W_OK):
+        raise ConfigError(f'--{flag}={path}: cannot be written to. Name a file in a folder that exists.')
     if importlib.util.find_spec('matplotlib') is None:
         raise ConfigError(f'--{flag}={path}: needs matplotlib, which is not installed: {extras.command("benchmarks")}')
 
@@ -39,29 +29,23 @@ def check(flag: str, path: str) -> None:
 def phases(path: str, where: str, rows: Sequence[Row]) -> None:
     """Draws the CPU time per image of each row as bars, divided into phases."""
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
 
-    drawing = Figure(figsize=(10, 1.6 + _ROW_HEIGHT * len(rows)))
+    drawing = Figure(figsize=(10, 1.6 + 0.34 * len(rows)))
     axes = drawing.subplots()
-    outline = {'edgecolor': 'black', 'linewidth': 0.5}
-    styles = {phase: {'color': _COLOURS[phase], 'hatch': _HATCHES.get(phase), **outline} for phase in PHASES}
-    for place, row in enumerate(rows):
-        start, cpu_ms = 0.0, row.spread('cpu_ms')
-        for phase in PHASES if row.phases else ():
-            # Noise can make the difference of a small phase negative.
-            length = max(0.0, row.share(phase) * cpu_ms.median)
-            axes.barh(place, length, left=start, **styles[phase])
-            start += length
-        if not row.phases:
-            axes.barh(place, cpu_ms.median, color='0.75', **outline)
-        axes.errorbar(cpu_ms.median, place, xerr=_whiskers([cpu_ms]), color='black', capsize=3, linewidth=1)
-    names = [f'{row.subject.variant}, {row.subject.pipeline}' for row in rows]
-    axes.set(yticks=range(len(rows)), yticklabels=names, axisbelow=True)
+    names = [f'{row.pipeline.variant}, {row.pipeline.name}' for row in rows]
+    totals = [row.spread('cpu_ms') for row in rows]
+    medians = [total.median for total in totals]
+    axes.barh(names, [0 if row.phases else median for row, median in zip(rows, medians)], color='0.75')
+    starts = [0.0] * len(rows)
+    for phase, colour in _COLOURS.items():
+        # Noise can make the difference of a small phase negative.
+        parts = [max(0.0, row.share(phase)) * median if row.phases else 0.0 for row, median in zip(rows, medians)]
+        axes.barh(names, parts, left=starts, color=colour, edgecolor='black', linewidth=0.5, label=phase)
+        starts = [start + part for start, part in zip(starts, parts)]
+    axes.errorbar(medians, names, xerr=_whiskers(totals), color='black', capsize=3, linewidth=1, linestyle='')
     axes.set_xlabel('CPU time per image (ms): median, least and greatest')
     axes.invert_yaxis()
-    axes.grid(axis='x', color='0.9')
-    patches = [Patch(facecolor=_COLOURS[phase], hatch=_HATCHES.get(phase), label=phase, **outline) for phase in PHASES]
-    axes.legend(handles=patches, loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
+    axes.legend(loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
     axes.set_title(f'The input pipeline, phase by phase\n{where}', fontsize=10)
     _save(drawing, path)
 
@@ -70,20 +54,20 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
     """Draws CPU time, throughput and memory against the values of a flag."""
     from matplotlib.figure import Figure
 
+    labels: Dict[str, str] = {
+        'cpu_ms': 'CPU time per image (ms)',
+        'images_per_second': 'images per second',
+        'peak_mb': 'peak of resident memory (MB)',
+    }
     drawing = Figure(figsize=(13, 4))
-    values = [int(row.subject.pipeline) for row in rows]
-    for axes, label, spreads, colour in zip(
-        drawing.subplots(1, 3),
-        ('CPU time per image (ms)', 'images per second', 'peak of resident memory (MB)'),
-        ([row.spread(name) for row in rows] for name in ('cpu_ms', 'images_per_second', 'peak_mb')),
-        _COLOURS.values(),
-    ):
+    values = [int(row.pipeline.name) for row in rows]
+    for axes, (name, label), colour in zip(drawing.subplots(1, 3), labels.items(), _COLOURS.values()):
+        spreads = [row.spread(name) for row in rows]
         medians = [spread.median for spread in spreads]
         axes.errorbar(values, medians, yerr=_whiskers(spreads), marker='o', color=colour, capsize=3)
         axes.set_xscale('log', base=2)
         axes.set(xticks=values, xticklabels=[f'{value:,}' for value in values], xlabel=f'--{field}', ylabel=label)
         axes.set_ylim(bottom=0)
-        axes.grid(color='0.9')
     drawing.subplots_adjust(wspace=0.35, top=0.85)
     title = f'The input pipeline of training, over --{field}: median, least and greatest'
     drawing.suptitle(f'{title}\n{where}', fontsize=10)
@@ -91,14 +75,11 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
 
 
 def _whiskers(spreads: Sequence[Spread]) -> Any:
-    return [
-        [spread.median - spread.least for spread in spreads],
-        [spread.greatest - spread.median for spread in spreads],
-    ]
+    return list(zip(*((each.median - each.least, each.greatest - each.median) for each in spreads)))
 
 
 def _save(drawing: Any, path: str) -> None:
     from console import outputs
 
     with outputs.unfinished_file(path) as unfinished:
-        drawing.savefig(unfinished, format='png', dpi=_DPI, bbox_inches='tight')
+        drawing.savefig(unfinished, format='png', dpi=110, bbox_inches='tight')

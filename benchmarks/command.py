@@ -1,23 +1,18 @@
 """The command of a benchmark: a few flags of its own, and all flags of a run."""
 
 import dataclasses
-import math
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from console import program
 from console.errors import EXIT_CODES
-from console.messages import shown
 from console.screen import Screen, set_up_logging
 from inception_v3 import flags
-from inception_v3.config import TYPE_NAMES, Config, ConfigError
+from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 
 # A benchmark takes its own flags, the command line of a run and the screen. It returns an exit code; None means 0.
 Perform = Callable[[Dict[str, Any], CommandLine, Screen], Optional[int]]
-
-# Bounds of the numbers in flags. No benchmark has a use for values outside.
-_SMALLEST, _LARGEST = 1e-9, 1e9
 
 # Flags that several benchmarks share.
 MEASURING: Dict[str, OwnFlag] = {
@@ -31,38 +26,28 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags,
     """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0."""
 
     def command(screen: Screen) -> Optional[int]:
-        is_number = {name: flag.type in (int, float) for name, flag in own_flags.items()}
-        as_text = {name: flag._replace(type=str) if is_number[name] else flag for name, flag in own_flags.items()}
-        command_line = flags.parse(argv, as_text)
-        own = {
-            name: number(name, value, own_flags[name].type) if is_number[name] and isinstance(value, str) else value
-            for name, value in command_line.own.items()
-        }
+        command_line = flags.parse(argv, own_flags)
         if command_line.help:
             print(f'{flags.help_text(name, purpose, command_line, own_flags)}\n\n{EXIT_CODES}')
             return None
+        own = {**command_line.own}
+        for flag, value in own.items():
+            if own_flags[flag].type in (int, float) and value != own_flags[flag].default:
+                check_positive(flag, value)
         set_up_logging(screen, command_line.verbose)
         return perform(own, command_line, screen)
 
     return program.run(command)
 
 
-def number(name: str, text: str, number_type: type) -> Any:
-    """Parses the value of the flag `name` as a number above 0.
+def check_positive(name: str, value: float) -> None:
+    """Checks the number of a flag.
 
     Raises:
-      ConfigError: the value is not a number, or is outside the bounds.
+      ConfigError: it is not above 0, or beyond what any benchmark has a use for.
     """
-    try:
-        value = number_type(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise ConfigError(f'--{name}={text}: must be {TYPE_NAMES[number_type]} above 0.')
-    if not _SMALLEST <= value <= _LARGEST:
-        least = 1 if number_type is int else f'{_SMALLEST:g}'
-        raise ConfigError(f'--{name}={shown(text)}: must be {TYPE_NAMES[number_type]}, {least} to {_LARGEST:,.0f}.')
-    return value
+    if not 1e-9 <= value <= 1e9:
+        raise ConfigError(f'--{name}={value}: must be above 0, and at most 1,000,000,000.')
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:

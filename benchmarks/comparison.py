@@ -11,12 +11,12 @@ from benchmarks.measurement import (
     PREPROCESSING,
     STORAGE,
     TRANSFER,
-    Measured,
     Measurement,
     Run,
 )
 from inception_v3.config import Config
 
+_READ, _DECODED, _NAIVE, _OURS = 'records read', 'and decoded', 'naive', 'ours'
 # Reading alone is fast: more images are needed to measure it above the noise.
 _CHEAP_FACTOR = 8
 
@@ -57,26 +57,24 @@ SWEEPS: Dict[str, Tuple[str, Tuple[int, ...]]] = {
 }
 
 
-class Subject(NamedTuple):
+class Pipeline(NamedTuple):
     """A row of the table.
 
     Attributes:
       variant: name of the variant.
-      pipeline: naive, ours, the last step of a plain reader, or the value of a sweep.
+      name: naive, ours, the last step of a plain reader, or the value of a sweep.
       flags: flags that differ from the command line's.
-      whole: the run of the whole pipeline.
-      earlier: the runs that end after storage and after preprocessing; empty if phases are not compared.
-      naive: the run of the naive pipeline to compare with.
-      decode: the run that only decodes, to compare with.
+      runs: the whole pipeline as the last; before it those that end after storage and after preprocessing, if phases
+        are compared.
     """
 
     variant: str
-    pipeline: str
+    name: str
     flags: Tuple[str, ...]
-    whole: Run
-    earlier: Tuple[Run, ...] = ()
-    naive: Optional[Run] = None
-    decode: Optional[Run] = None
+    runs: Tuple[Run, ...]
+
+    def __str__(self) -> str:
+        return f'{self.variant}, {self.name}, batches of {self.runs[-1].batch_size}'
 
 
 class Spread(NamedTuple):
@@ -88,23 +86,22 @@ class Spread(NamedTuple):
 
     def text(self, digits: int) -> str:
         """The numbers with so many decimals: median (least–greatest)."""
-        # No spaces inside the brackets: a narrow table breaks lines at spaces.
         return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*self, d=digits)
 
 
 class Row(NamedTuple):
-    """The measurements of a subject. Lists have an element per repeat.
+    """The measurements of a pipeline. Lists have an element per round.
 
     Attributes:
-      subject: the subject.
-      measurements: measurements of its whole pipeline.
+      pipeline: the pipeline.
+      measurements: of the whole pipeline.
       phases: CPU time per image of each phase, in milliseconds: the time of the pipeline that ends after the phase,
         minus the time of the pipeline that ends before it.
       naive_ratio: CPU time of the naive pipeline divided by that of this one.
       decode_ratio: CPU time of this pipeline divided by that of decoding alone.
     """
 
-    subject: Subject
+    pipeline: Pipeline
     measurements: List[Measurement]
     phases: Dict[str, List[float]]
     naive_ratio: List[float]
@@ -122,10 +119,10 @@ class Row(NamedTuple):
     def as_dict(self) -> Dict[str, Any]:
         """This row for JSON."""
         return {
-            'variant': self.subject.variant,
-            'pipeline': self.subject.pipeline,
-            'flags': self.subject.flags,
-            'batch_size': self.subject.whole.batch_size,
+            'variant': self.pipeline.variant,
+            'pipeline': self.pipeline.name,
+            'flags': self.pipeline.flags,
+            'batch_size': self.pipeline.runs[-1].batch_size,
             'measurements': [measurement._asdict() for measurement in self.measurements],
             **{name: self.spread(name)._asdict() for name in Measurement._fields[1:]},
             'phases_cpu_ms': self.phases,
@@ -144,73 +141,56 @@ def tar_dir(config: Config) -> str:
     return f'{str(config.data_dir).rstrip("/")}-tar'
 
 
-def variant_subjects(names: Sequence[str], config: Config, images: int, with_phases: bool = True) -> List[Subject]:
+def variants_of(names: Sequence[str], config: Config, images: int, with_phases: bool = True) -> List[Pipeline]:
     """A plain reader, parser and decoder; then for each variant the naive pipeline and ours, perhaps with phases."""
     is_training = any(VARIANTS[name].is_training for name in names)
-    split = 'train' if is_training else 'eval'
-    subjects = [
-        Subject(split, words, (), Run(True, is_training, until, config, images * factor))
-        for until, words, factor in (
-            (STORAGE, 'records read', _CHEAP_FACTOR),
-            (PARSING, 'and parsed', _CHEAP_FACTOR),
-            (DECODING, 'and decoded', 1),
+    parts = {_READ: (STORAGE, _CHEAP_FACTOR), 'and parsed': (PARSING, _CHEAP_FACTOR), _DECODED: (DECODING, 1)}
+    plain = [
+        Pipeline(
+            'train' if is_training else 'eval', words, (), (Run(True, is_training, until, config, images * factor),)
         )
+        for words, (until, factor) in parts.items()
     ]
-    decode = subjects[-1].whole
-    for name in names:
-        naive = variant_subject(name, True, config, images)._replace(decode=decode)
-        ours = variant_subject(name, False, config, images)._replace(decode=decode, naive=naive.whole)
-        subjects += [naive, ours]
-    return subjects if with_phases else [subject._replace(earlier=()) for subject in subjects]
+    pipelines = [variant_of(name, is_naive, config, images) for name in names for is_naive in (True, False)]
+    return plain + [each if with_phases else each._replace(runs=each.runs[-1:]) for each in pipelines]
 
 
-def variant_subject(name: str, is_naive: bool, config: Config, images: int) -> Subject:
+def variant_of(name: str, is_naive: bool, config: Config, images: int) -> Pipeline:
     """A pipeline for a variant, with its phases."""
     variant = VARIANTS[name]
     changes = variant.changes
     if is_naive and variant.naive_changes is not None:
         changes = variant.naive_changes
-    if 'data_format' in changes:
-        changes = {**changes, 'data_dir': tar_dir(config)}
-    whole = Run(is_naive, variant.is_training, TRANSFER, dataclasses.replace(config, **changes), images)
-    # Variants read in the same way, except from tar shards, so storage is measured once.
-    reads = whole.config if 'data_format' in changes else config
-    storage = dataclasses.replace(whole, until=STORAGE, config=reads, images=images * _CHEAP_FACTOR)
-    earlier = storage, dataclasses.replace(whole, until=PREPROCESSING)
-    flags = tuple(f'--{field}={value}' for field, value in changes.items())
-    return Subject(name, 'naive' if is_naive else 'ours', flags, whole, earlier)
+    flags = {**changes, 'data_dir': tar_dir(config)} if 'data_format' in changes else changes
+    whole = Run(is_naive, variant.is_training, TRANSFER, dataclasses.replace(config, **flags), images)
+    storage = dataclasses.replace(whole, until=STORAGE, images=images * _CHEAP_FACTOR)
+    runs = storage, dataclasses.replace(whole, until=PREPROCESSING), whole
+    return Pipeline(name, _NAIVE if is_naive else _OURS, tuple(f'--{flag}={flags[flag]}' for flag in flags), runs)
 
 
-def sweep_subjects(sweep: str, values: Sequence[int], config: Config, images: int) -> List[Subject]:
-    """Our training pipeline with each value of the swept flag."""
-    field, _ = SWEEPS[sweep]
+def sweep_of(field: str, values: Sequence[int], config: Config, images: int) -> List[Pipeline]:
+    """Our training pipeline with each value of a flag."""
     configs = {value: dataclasses.replace(config, **{field: value}) for value in values}
     return [
-        Subject('train', str(value), (f'--{field}={value}',), Run(False, True, TRANSFER, changed, images))
+        Pipeline('train', str(value), (f'--{field}={value}',), (Run(False, True, TRANSFER, changed, images),))
         for value, changed in configs.items()
     ]
 
 
-def runs_of(subjects: Sequence[Subject]) -> List[Run]:
-    """All runs to measure, without duplicates."""
-    return [*dict.fromkeys(run for subject in subjects for run in (*subject.earlier, subject.whole))]
-
-
-def rows_of(subjects: Sequence[Subject], measured: Measured) -> List[Row]:
-    """The rows of the subjects that were measured."""
-    return [_row(subject, measured) for subject in subjects if subject.whole in measured]
-
-
-def _row(subject: Subject, measured: Measured) -> Row:
-    def cpu(run: Optional[Run]) -> List[float]:
-        return [measurement.cpu_ms for measurement in measured.get(run, [])] if run else []
-
-    whole = cpu(subject.whole)
-    ends = [cpu(run) for run in (*subject.earlier, subject.whole)]
-    phases = {}
-    if subject.earlier and all(ends):
-        starts = [[0.0] * len(whole), *ends]
-        costs = ([end - start for start, end in zip(*times)] for times in zip(starts, ends))
-        phases = dict(zip(PHASES, costs))
-    ratios = (zip(cpu(subject.naive), whole), zip(whole, cpu(subject.decode)))
-    return Row(subject, measured[subject.whole], phases, *([a / b for a, b in pairs] for pairs in ratios))
+def rows_of(measured: Dict[Pipeline, List[List[Measurement]]]) -> List[Row]:
+    """The rows of the pipelines, from the measurements of their runs in each round."""
+    whole = {each: [of_round[-1].cpu_ms for of_round in rounds] for each, rounds in measured.items()}
+    decoded: List[float] = next((times for each, times in whole.items() if each.name == _DECODED), [])
+    naive = {each.variant: times for each, times in whole.items() if each.name == _NAIVE}
+    rows = []
+    for pipeline, rounds in measured.items():
+        phases: Dict[str, List[float]] = {}
+        if len(pipeline.runs) > 1:
+            ends = [[0.0] * len(rounds), *([each.cpu_ms for each in of_run] for of_run in zip(*rounds))]
+            phases = {phase: [end - start for start, end in zip(*pair)] for phase, *pair in zip(PHASES, ends, ends[1:])}
+        times = whole[pipeline]
+        others = naive.get(pipeline.variant, []) if pipeline.name == _OURS else []
+        below = decoded if pipeline.name in (_NAIVE, _OURS) else []
+        ratios = ([a / b for a, b in zip(*pair)] for pair in ((others, times), (times, below)))
+        rows.append(Row(pipeline, [of_round[-1] for of_round in rounds], phases, *ratios))
+    return rows

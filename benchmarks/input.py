@@ -5,11 +5,11 @@ import dataclasses
 import json
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from benchmarks import charts, command, comparison, measurement, tables
-from benchmarks.comparison import SWEEPS, VARIANTS, Row, spread
-from benchmarks.measurement import PHASES, Failed, Measured
+from benchmarks.comparison import SWEEPS, VARIANTS, Pipeline, Row, spread
+from benchmarks.measurement import PHASES, Measurement
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
@@ -39,7 +39,6 @@ _PURPOSE = (
     "phases. Without --data_dir it reads generated photographs. A batch is one core's share of --train_batch_size or\n"
     '--eval_batch_size.'
 )
-_MEASURED = ('CPU-ms / image', 'images/s', 'peak MB')
 
 
 def main(argv: Sequence[str]) -> int:
@@ -48,67 +47,72 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    names = _names(own)
-    values = _values(own)
-    _check(own, names, command_line.config)
+    from data import records
+
+    names, field, values = _asked(own, command_line.config)
     screen.update('reading the data set, or generating it')
-    # The splits' names, as in `data.records`.
-    splits = sorted({'train' if VARIANTS[name].is_training else 'validation' for name in names}) or ['train']
+    is_training = {VARIANTS[name].is_training for name in names} or {True}
+    splits = [split for split, of in ((records.TRAIN, True), (records.VALIDATION, False)) if of in is_training]
     config = command.input_config(command_line, splits)
     if _TAR in names:
         command.make_tar_shards(config, comparison.tar_dir(config), screen.update)
-    measured: Measured = {}
-    failed: Failed = {}
+    measured: Dict[Pipeline, List[List[Measurement]]] = {}
+    failed: Dict[Pipeline, str] = {}
     with _enough_files(own['sweep'], values, config) as read:
-        if own['sweep']:
-            subjects = comparison.sweep_subjects(own['sweep'], values, read, own['images'])
+        if field:
+            pipelines = comparison.sweep_of(field, values, read, own['images'])
         else:
-            subjects = comparison.variant_subjects(names, read, own['images'], own['phases'])
-        runs = comparison.runs_of(subjects)
+            pipelines = comparison.variants_of(names, read, own['images'], own['phases'])
         try:
             with measurement.busy_machine(own['busy']):
-                measurement.interleave(runs, own['repeats'], measurement.measure, screen.update, measured, failed)
+                measurement.interleave(
+                    pipelines,
+                    own['repeats'],
+                    lambda pipeline: measurement.measure(pipeline.runs),
+                    screen.update,
+                    measured,
+                    failed,
+                )
         finally:
             # Also after an interruption.
             screen.clear()
-            _show(own, values, config, comparison.rows_of(subjects, measured), failed)
+            _show(own, field, values, config, comparison.rows_of(measured), failed)
     return RETRY if failed else DONE
 
 
-def _check(own: Dict[str, Any], names: Sequence[str], config: Config) -> None:
-    """Checks the flags before the measurements."""
-    if _TAR in names and config.train_files:
-        raise ConfigError(
-            f'--variants={own["variants"]}: {_TAR} converts a folder. Name it with --data_dir, not --train_files.'
-        )
-    if config.data_format == 'tar' and own['sweep'] is None:
-        raise ConfigError(
-            '--data_format=tar: the plain decoder and the naive pipeline, with which variants are compared, read only '
-            'TFRecord files. Add --sweep, or name TFRecord files with --data_dir and add --variants=train,train_tar.'
-        )
-    if own['plot'] is not None:
-        charts.check('plot', own['plot'])
-
-
-def _names(own: Dict[str, Any]) -> List[str]:
-    """The variants to measure; none with a sweep."""
+def _asked(own: Dict[str, Any], config: Config) -> Tuple[List[str], str, List[int]]:
+    """Checks the flags: the variants to measure, or the flag to sweep and its values."""
+    names: List[str] = []
+    field, values = '', []
     if own['sweep'] is None:
         default = ','.join(name for name in VARIANTS if name != _TAR)
-        return command.chosen('variants', default if own['variants'] is None else own['variants'], [*VARIANTS])
-    if own['sweep'] not in SWEEPS:
+        names = command.chosen('variants', default if own['variants'] is None else own['variants'], [*VARIANTS])
+        if own['values'] is not None:
+            raise ConfigError(f'--values={own["values"]}: only a sweep has values. Add --sweep.')
+        if _TAR in names and config.train_files:
+            raise ConfigError(
+                f'--variants={own["variants"]}: {_TAR} converts a folder. Name it with --data_dir, not --train_files.'
+            )
+        if config.data_format == 'tar':
+            raise ConfigError(
+                '--data_format=tar: the naive pipeline, with which variants are compared, reads TFRecord files alone. '
+                'Add --sweep, or name TFRecord files with --data_dir and add --variants=train,train_tar.'
+            )
+    elif own['sweep'] not in SWEEPS:
         raise ConfigError(f'--sweep={own["sweep"]}: must be one of {", ".join(SWEEPS)}.')
-    if own['variants'] is not None:
+    elif own['variants'] is not None:
         raise ConfigError(f'--variants={own["variants"]}: a sweep measures training only. Omit --variants.')
-    return []
-
-
-def _values(own: Dict[str, Any]) -> List[int]:
-    """The values of the sweep; empty without a sweep."""
-    if own['values'] is None:
-        return [*SWEEPS[own['sweep']][1]] if own['sweep'] else []
-    if own['sweep'] is None:
-        raise ConfigError(f'--values={own["values"]}: only a sweep has values. Add --sweep.')
-    return [command.number('values', text, int) for text in own['values'].split(',')]
+    else:
+        field, typical = SWEEPS[own['sweep']]
+        try:
+            values = [*typical] if own['values'] is None else [int(text) for text in own['values'].split(',')]
+        except ValueError:
+            raise ConfigError(f'--values={own["values"]}: must be whole numbers with commas between them.')
+        for value in values:
+            command.check_positive('values', value)
+    if own['plot'] is not None:
+        charts.check('plot', own['plot'])
+    return names, field, values
 
 
 @contextlib.contextmanager
@@ -129,19 +133,26 @@ def _enough_files(sweep: str, values: Sequence[int], config: Config) -> Iterator
         yield dataclasses.replace(config, data_dir=folder, train_files='', eval_files='')
 
 
-def _show(own: Dict[str, Any], values: Sequence[int], config: Config, rows: Sequence[Row], failed: Failed) -> None:
+def _show(
+    own: Dict[str, Any],
+    field: str,
+    values: Sequence[int],
+    config: Config,
+    rows: Sequence[Row],
+    failed: Dict[Pipeline, str],
+) -> None:
     """Prints and draws the results."""
     from data.sources import source_of
     from inception_v3.run import source
 
     repeats = max((len(row.measurements) for row in rows), default=0)
-    batches = ', '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
+    batches = ', '.join(f'{size:,}' for size in sorted({row.pipeline.runs[-1].batch_size for row in rows}))
     names = f', linked as {max(values):,} files' if own['sweep'] == 'files' else ''
     where = (
         f'{source_of(config)}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
         f'repeats: {repeats}; on {tables.machine()}' + f', beside {own["busy"]} busy processes' * bool(own['busy'])
     )
-    failures = [f'{run}: {problem}' for run, problem in failed.items()]
+    failures = [f'{pipeline}: {problem}' for pipeline, problem in failed.items()]
     if own['json']:
         content = {
             'where': where,
@@ -154,43 +165,38 @@ def _show(own: Dict[str, Any], values: Sequence[int], config: Config, rows: Sequ
     elif rows:
         print(f'{where}; batches of {batches}')
         print('medians (least–greatest); CPU time of all threads; largest memory peak, including TensorFlow')
-        if own['sweep']:
-            head = (f'--{SWEEPS[own["sweep"]][0]}', *_MEASURED)
-            tables.show(head, [[row.subject.pipeline, *_measured(row)] for row in rows], names=1)
-        else:
-            _show_comparison(rows)
+        if not field:
+            print(f'phases: shares of the CPU time, {" + ".join(PHASES)}')
+        head = [f'--{field}'] if field else ['variant', 'pipeline']
+        head += ['CPU-ms / image', 'images/s', 'peak MB']
+        head += [] if field else ['naive / this', 'this / decode', 'phases, %']
+        print()
+        tables.show(head, [_cells(row, bool(field)) for row in rows], names=1 if field else 2)
+        for name, flags in {row.pipeline.variant: row.pipeline.flags for row in rows if not field}.items():
+            if flags:
+                print(f'{name}: {" ".join(flags)}')
     for problem in failures:
         print(f'failed: {problem}', file=sys.stderr)
     if own['plot'] is not None and rows:
-        if own['sweep']:
-            charts.sweep(own['plot'], where, SWEEPS[own['sweep']][0], rows)
+        if field:
+            charts.sweep(own['plot'], where, field, rows)
         else:
             charts.phases(own['plot'], where, rows)
 
 
-def _show_comparison(rows: Sequence[Row]) -> None:
-    """Prints the variants, and the shares of the phases in the CPU time."""
-    print(f'phases: shares of the CPU time, {" + ".join(PHASES)}\n')
-    head = ('variant', 'pipeline', *_MEASURED, 'naive / this', 'this / decode', 'phases, %')
-    cells = [
-        [
-            row.subject.variant,
-            row.subject.pipeline,
-            *_measured(row),
-            spread(row.naive_ratio).text(2) if row.naive_ratio else '-',
-            f'{spread(row.decode_ratio).median:.2f}' if row.decode_ratio else '-',
-            '+'.join(f'{100 * row.share(phase):.0f}' for phase in PHASES) if row.phases else '-',
-        ]
-        for row in rows
-    ]
-    tables.show(head, cells, names=2)
-    for name, flags in {row.subject.variant: row.subject.flags for row in rows if row.subject.flags}.items():
-        print(f'{name}: {" ".join(flags)}')
-
-
-def _measured(row: Row) -> List[str]:
+def _cells(row: Row, is_sweep: bool) -> List[str]:
     cpu_ms, images_per_second, peak_mb = map(row.spread, ('cpu_ms', 'images_per_second', 'peak_mb'))
-    return [cpu_ms.text(2), f'{images_per_second.median:,.0f}', f'{peak_mb.greatest:,.0f}']
+    measured = [cpu_ms.text(2), f'{images_per_second.median:,.0f}', f'{peak_mb.greatest:,.0f}']
+    if is_sweep:
+        return [row.pipeline.name, *measured]
+    return [
+        row.pipeline.variant,
+        row.pipeline.name,
+        *measured,
+        spread(row.naive_ratio).text(2) if row.naive_ratio else '-',
+        f'{spread(row.decode_ratio).median:.2f}' if row.decode_ratio else '-',
+        '+'.join(f'{100 * row.share(phase):.0f}' for phase in PHASES) if row.phases else '-',
+    ]
 
 
 if __name__ == '__main__':

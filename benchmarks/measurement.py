@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -20,9 +19,6 @@ from inception_v3.config import Config
 
 # Seconds after which a measurement counts as hung.
 _TIMEOUT = 1800
-# Seconds between checks of a measurement, and the fraction of the machine's memory that must stay available.
-_POLL_INTERVAL = 0.2
-_LEAST_AVAILABLE = 0.08
 
 STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'decoding', 'preprocessing', 'transfer'
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
@@ -59,20 +55,6 @@ class Run:
         """Images in a batch."""
         return self.config.train_batch_size if self.is_training else self.config.eval_batch_size
 
-    def __str__(self) -> str:
-        names = 'naive' if self.is_naive else 'ours', 'train' if self.is_training else 'eval'
-        return f'{", ".join(names)}, until {self.until}, batches of {self.batch_size}'
-
-    def to_json(self) -> str:
-        """This run as JSON; `from_json` reads it back."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> 'Run':
-        """The run that `to_json` wrote."""
-        values = json.loads(text)
-        return cls(**{**values, 'config': Config(**values['config'])})
-
 
 class Measurement(NamedTuple):
     """The result of a measurement.
@@ -90,14 +72,8 @@ class Measurement(NamedTuple):
     peak_mb: float
 
 
-Measured = Dict[Run, List[Measurement]]
-Failed = Dict[Run, str]
-
-
-def cpu_seconds() -> float:
-    """The CPU time of this process in seconds: all threads, user and system."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+# The CPU time of this process in seconds: all threads, user and system.
+cpu_seconds = time.process_time
 
 
 def peak_bytes() -> int:
@@ -108,16 +84,17 @@ def peak_bytes() -> int:
     return int(line.split()[1]) << 10
 
 
-def measure(run: Run, python: str = sys.executable) -> Measurement:
-    """Measures in a new process of an interpreter that has what this program needs.
+def measure(runs: Sequence[Run], python: str = sys.executable) -> List[Measurement]:
+    """Measures one run after the other in a new process of an interpreter that has what this program needs.
 
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
-    environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
+    environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if runs[0].is_naive else None
     command = [python, *processes.module('benchmarks.pipelines')[1:]]
-    return Measurement(**answer_of(command, run.to_json(), environment, _TIMEOUT))
+    text = json.dumps([dataclasses.asdict(run) for run in runs])
+    return [Measurement(**fields) for fields in answer_of(command, text, environment, _TIMEOUT)]
 
 
 def answer_of(
@@ -129,32 +106,18 @@ def answer_of(
       command: the command to run.
       text: the standard input.
       environment: the environment variables; None: those of this process.
-      timeout: seconds after which the process is ended; then it is also ended if it leaves too little memory.
+      timeout: seconds after which the process is ended.
 
     Raises:
       MeasurementError: the process failed, or was ended; the message gives the reason.
     """
-    pipe, deadline = subprocess.PIPE, time.monotonic() + (timeout or 0)
-    unsent: Optional[str] = text
-    with subprocess.Popen(
-        command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, universal_newlines=True
-    ) as process:
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, errors = process.communicate(unsent, _POLL_INTERVAL if timeout else None)
-                    break
-                unsent = None
-                if available_memory() < _LEAST_AVAILABLE:
-                    raise MeasurementError(f'ended: less than {_LEAST_AVAILABLE:.0%} of the memory was still available')
-                if time.monotonic() > deadline:
-                    raise MeasurementError(f'ended: not done after {timeout} seconds')
-        except BaseException:
-            process.kill()
-            raise
+    try:
+        process = subprocess.run(command, input=text, env=environment, timeout=timeout, capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        raise MeasurementError(f'ended: not done after {timeout} seconds')
     if process.returncode:
-        raise MeasurementError(end_of(process.returncode, errors))
-    return json.loads(out.strip().splitlines()[-1])
+        raise MeasurementError(end_of(process.returncode, process.stderr))
+    return json.loads(process.stdout.strip().splitlines()[-1])
 
 
 def end_of(code: int, errors: str) -> str:
@@ -167,12 +130,6 @@ def memory_bytes() -> Dict[str, int]:
     """The sizes in /proc/meminfo, in bytes."""
     with open('/proc/meminfo') as meminfo:
         return {name: int(size.split()[0]) << 10 for name, _, size in (line.partition(':') for line in meminfo)}
-
-
-def available_memory() -> float:
-    """The fraction of this machine's memory that is available."""
-    sizes = memory_bytes()
-    return sizes['MemAvailable'] / sizes['MemTotal']
 
 
 def interleave(

@@ -4,12 +4,12 @@ The naive one: record → parse → decode the whole image → convert it to flo
 a parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
 distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
 
-Run as a process, this module measures the `Run` that standard input has as JSON.
+Run as a process, this module measures the `Run`s that standard input has as JSON.
 """
 
+import itertools
 import json
 import sys
-import time
 from typing import Any, Tuple
 
 from absl import app
@@ -23,10 +23,10 @@ from benchmarks.measurement import (
     Measurement,
     Run,
     be_killed_first,
-    cpu_seconds,
     peak_bytes,
     reason_of,
 )
+from benchmarks.peers import meter
 from console.errors import DONE, RETRY
 from console.tensorflow_versions import tf
 from data import records
@@ -34,10 +34,6 @@ from data.sources import source_of
 from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input_pipeline import InputPipeline
 
-# Batches before the measurement starts: they fill the shuffle buffer and start all threads.
-_WARM_UP_BATCHES = 2
-# With fewer batches, a batch that is partly prepared at the start or the end would distort the result.
-_LEAST_BATCHES = 4
 _CHANNEL_MEANS = (123.68, 116.78, 103.94)
 _RESIZE_METHODS = 4
 _COLOR_ORDERINGS = 4
@@ -47,9 +43,8 @@ _COLOR_ORDERINGS = 4
 def build(run: Run) -> tf.data.Dataset:
     """The pipeline of a run, repeated without end.
 
-    The whole pipeline yields batches. A pipeline that ends after an earlier phase yields one of every `batch_size`
-    elements of that phase. It prepares the other elements, too, and drops them inside the data set at no cost. So the
-    differences between these pipelines are the costs of the phases.
+    The whole pipeline yields batches. One that ends after an earlier phase yields one of every `batch_size` elements,
+    and drops the others inside the data set at no cost. So the differences of these pipelines are the phases' costs.
     """
     if run.is_naive:
         naive = NaivePipeline(run.is_training, run.config)
@@ -71,45 +66,27 @@ def build(run: Run) -> tf.data.Dataset:
 
 
 def perform(run: Run) -> Measurement:
-    """Measures in this process.
-
-    Raises:
-      DataError: the data set cannot be used.
-    """
+    """Measures in this process."""
 
     def images_in(element: Any) -> int:
         # Without the padding of evaluation's last batch.
         return int((element[1] != PADDING_LABEL).sum()) if run.until == TRANSFER else run.batch_size
 
-    batches = max(_LEAST_BATCHES, -(-run.images // run.batch_size))
     with tf.Graph().as_default(), tf.Session() as session:
         next_batch = tf.data.make_one_shot_iterator(build(run)).get_next()
-        for _ in range(_WARM_UP_BATCHES):
-            session.run(next_batch)
-        cpu, clock = cpu_seconds(), time.perf_counter()
-        images = sum(images_in(session.run(next_batch)) for _ in range(batches))
-        cpu, clock = cpu_seconds() - cpu, time.perf_counter() - clock
-    return Measurement(images, 1000 * cpu / images, images / clock, peak_bytes() / 1e6)
+        batches = (session.run(next_batch) for _ in itertools.repeat(None))
+        return Measurement(**meter.measure(batches, run.batch_size, run.images, images_in), peak_mb=peak_bytes() / 1e6)
 
 
 class NaivePipeline:
-    """The pipeline: one method per phase.
-
-    Args:
-      is_training: shuffle, repeat and distort training records; otherwise, read validation records in order.
-      config: the run's configuration.
-    """
+    """One method per phase; in training, records are shuffled, repeated and distorted, otherwise read in order."""
 
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
         self._config = config
 
     def storage(self) -> tf.data.Dataset:
-        """Phase 1: serialized records, string scalars.
-
-        Raises:
-          DataError: there are no usable files of the split.
-        """
+        """Phase 1: serialized records, string scalars."""
         config = self._config
         split = records.TRAIN if self._is_training else records.VALIDATION
         files = tf.data.Dataset.from_tensor_slices(source_of(config).find(split))
@@ -161,11 +138,11 @@ class NaivePipeline:
 
     def _inception(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
         whole = tf.image.convert_image_dtype(decoded, tf.float32)
-        image = self._distort(whole, bbox) if self._is_training else self._central(whole)
+        if self._is_training:
+            image = self._distort(whole, bbox)
+        else:
+            image = self._resize(tf.image.central_crop(whole, 0.875), tf.image.ResizeMethod.BILINEAR)
         return (image - 0.5) * 2.0
-
-    def _central(self, image: tf.Tensor) -> tf.Tensor:
-        return self._resize(tf.image.central_crop(image, 0.875), tf.image.ResizeMethod.BILINEAR)
 
     def _distort(self, image: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
         config = self._config
@@ -240,10 +217,11 @@ def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:
 
 
 def main() -> int:
-    """Prints the measurement of the run that standard input describes; returns the exit code of the process."""
+    """Prints the measurements of the runs that standard input describes; returns the exit code of the process."""
     be_killed_first()
+    runs = [Run(**{**fields, 'config': Config(**fields['config'])}) for fields in json.load(sys.stdin)]
     try:
-        print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
+        print(json.dumps([perform(run)._asdict() for run in runs]))
     except (app.UsageError, tf.errors.OpError) as error:
         print(reason_of(error), file=sys.stderr)
         return RETRY

@@ -28,15 +28,11 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'device_name': OwnFlag(str, None, 'name of the device in the result, such as v3-8; default: what TensorFlow says'),
     'json': OwnFlag(bool, False, 'print the JSON line only'),
 }
-# The kinds of input: the run's own, and one batch of random pixels again and again; and their names in the result.
-REAL, REPEATED = 'real', 'repeated'
-_NAMES = {REAL: 'real_input', REPEATED: 'repeated_batch'}
-# Session calls before the measurement: one step each, or on a TPU one loop.
-WARM_UP_CALLS, _WARM_UP_LOOPS = 3, 1
-_LEAST_CALLS = 2
+# The kinds of input: the run's own, and one batch of random pixels again and again.
+REAL, REPEATED = 'real_input', 'repeated_batch'
 # Settings of a run's surroundings, which the result leaves out.
-_PLACES = ('data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir')
-_PRIVATE = frozenset(('tpu', 'gcp_project', 'tpu_zone', 'master')).union(_PLACES)
+_PLACES = {'data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir'}
+_PRIVATE = _PLACES | {'tpu', 'gcp_project', 'tpu_zone', 'master'}
 
 
 class Training(NamedTuple):
@@ -56,25 +52,25 @@ class Training(NamedTuple):
 
 
 def warm_up_calls(config: Config) -> int:
-    """The number of session calls before the measurement."""
-    return _WARM_UP_LOOPS if config.use_tpu else WARM_UP_CALLS
+    """The number of session calls before the measurement: a step each, or on a TPU a loop."""
+    return 1 if config.use_tpu else 3
 
 
 def with_steps(config: Config, steps: int) -> Config:
-    """The configuration of a run that is long enough to measure `steps` steps after the warm-up."""
+    """The configuration of a run with a warm-up, and at least `steps` steps and two calls to measure."""
     per_call = config.iterations if config.use_tpu else 1
-    calls = warm_up_calls(config) + max(_LEAST_CALLS, -(-steps // per_call))
+    calls = warm_up_calls(config) + max(2, -(-steps // per_call))
     return dataclasses.replace(config, mode='train', train_steps=calls * per_call, max_bad_records=0, image_summaries=0)
 
 
-def measure(config: Config, kind: str, python: str = sys.executable) -> Training:
-    """Trains in a new process of an interpreter that has what this program needs, with the input REAL or REPEATED.
+def measure(config: Config, kind: str) -> Training:
+    """Trains in a new process, with the input REAL or REPEATED.
 
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
     asked = json.dumps({'config': dataclasses.asdict(config), 'kind': kind})
-    return Training(**answer_of([python, *processes.module('benchmarks.steps')[1:]], asked))
+    return Training(**answer_of(processes.module('benchmarks.steps'), asked))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -103,7 +99,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     measured: Dict[str, List[Training]] = {REAL: [], REPEATED: []}
     for repeat in range(own['repeats']):
         for kind, of_kind in measured.items():
-            screen.update(f'round {repeat + 1} of {own["repeats"]}: {kind} input')
+            screen.update(f'round {repeat + 1} of {own["repeats"]}: {kind.replace("_", " ")}')
             of_kind.append(measure(config, kind))
     screen.clear()
     found = result(config, measured, own['device_name'])
@@ -124,15 +120,10 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
     from inception_v3.run import source
     from inception_v3.tpu import accelerator
 
-    def numbers(kind: str) -> Dict[str, Any]:
-        values = {name: [ms for each in measured[kind] for ms in getattr(each, name)] for name in ('step_ms', 'cpu_ms')}
-        rates = [1000 * config.train_batch_size / ms for ms in totals[kind]]
-        return {
-            'images_per_second': _rounded(rates, 1),
-            **{name: _rounded(of_steps, 2) for name, of_steps in values.items()},
-        }
+    def steps_of(kind: str, name: str) -> List[float]:
+        return [ms for each in measured[kind] for ms in getattr(each, name)]
 
-    totals = {kind: [sum(each.step_ms) / len(each.step_ms) for each in measured[kind]] for kind in _NAMES}
+    totals = {kind: [sum(each.step_ms) / len(each.step_ms) for each in measured[kind]] for kind in (REAL, REPEATED)}
     waits = [max(0.0, 1 - repeated / real) for real, repeated in zip(totals[REAL], totals[REPEATED])]
     default = dataclasses.asdict(Config())
     settings = {name: value for name, value in dataclasses.asdict(config).items() if value != default[name]}
@@ -147,7 +138,14 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
         **{name: versions[name] for name in ('tensorflow', 'python', 'inception_v3', 'revision', 'modified')},
         'settings': {name: value for name, value in settings.items() if name not in _PRIVATE},
         'rounds': len(waits),
-        **{name: numbers(kind) for kind, name in _NAMES.items()},
+        **{
+            kind: {
+                'images_per_second': _rounded([1000 * config.train_batch_size / ms for ms in step_ms], 1),
+                'step_ms': _rounded(steps_of(kind, 'step_ms'), 2),
+                'cpu_ms': _rounded(steps_of(kind, 'cpu_ms'), 2),
+            }
+            for kind, step_ms in totals.items()
+        },
         'input_share': _rounded(waits, 3),
     }
 
@@ -164,7 +162,7 @@ def _show(found: Dict[str, Any]) -> None:
     fields = {'images_per_second': 1, 'step_ms': 2, 'cpu_ms': 2}
     rows = [
         [title, *(Spread(**found[name][field]).text(digits) for field, digits in fields.items())]
-        for title, name in (('input pipeline', 'real_input'), ('one batch, repeated', 'repeated_batch'))
+        for title, name in (('input pipeline', REAL), ('one batch, repeated', REPEATED))
     ]
     tables.show(('input', 'images/s', 'ms / step', 'CPU-ms / step'), rows, names=1)
     waits = '{median:.0%} of the time ({least:.0%}–{greatest:.0%})'.format(**found['input_share'])

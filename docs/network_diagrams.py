@@ -83,7 +83,7 @@ def svg_of(name: str) -> str:
     blocks = blocks_of(name)
     total = sum(block.parameters for block in blocks)
     groups = [[*group] for _, group in itertools.groupby(blocks, _likeness)]
-    largest = max(sum(block.parameters for block in group) for group in groups)
+    sizes = [sum(block.parameters for block in group) for group in groups]
     height = _HEAD + _ROW * len(groups) + 10
     size = SIZES[name]
     lines = [
@@ -95,8 +95,23 @@ def svg_of(name: str) -> str:
         '<text class="f" x="10" y="66">block</text><text class="f n" x="420" y="66">output</text>'
         '<text class="f n" x="540" y="66">parameters</text>',
     ]
-    for row, group in enumerate(groups):
-        lines += _row(group, _HEAD + row * _ROW, largest, row + 1 < len(groups))
+    for row, (group, parameters) in enumerate(zip(groups, sizes)):
+        top = _HEAD + row * _ROW
+        first, last = group[0], group[-1]
+        times = f' to {last.name.split("/")[-1]} (× {len(group)})' if len(group) > 1 else ''
+        shape = ' × '.join(f'{side:,}' for side in first.shape)
+        # A unit of a RevNet has two outputs, the halves of the channels.
+        shape = f'2 × ({shape})' if '/unit_' in first.name else shape
+        lines += [
+            f'<rect x="10" y="{top}" width="690" height="24" rx="4"/>',
+            f'<text x="20" y="{top + 17}">{first.name}{times}</text><text class="n" x="420" y="{top + 17}">{shape}'
+            f'</text><text class="n" x="540" y="{top + 17}">{parameters:,}</text>',
+        ]
+        if parameters:
+            width = max(1, round(_BAR * parameters / max(sizes)) - 2)
+            lines.append(f'<rect class="b" x="548" y="{top + 7}" width="{width}" height="10"/>')
+        if row + 1 < len(groups):
+            lines.append(f'<path d="M 30 {top + 24} v 6"/>')
     return '\n'.join([*lines, '</svg>\n'])
 
 
@@ -104,27 +119,6 @@ def _likeness(block: Block) -> object:
     """Blocks are drawn as one if they are in the same stage, and equal in shape and parameters."""
     stage, _, unit = block.name.partition('/')
     return (stage, tuple(block.shape), block.parameters) if unit else block.name
-
-
-def _row(group: List[Block], top: int, largest: int, has_next: bool) -> List[str]:
-    first, last = group[0], group[-1]
-    times = f' to {last.name.split("/")[-1]} (× {len(group)})' if len(group) > 1 else ''
-    parameters = sum(block.parameters for block in group)
-    shape = ' × '.join(f'{size:,}' for size in first.shape)
-    # A unit of a RevNet has two outputs, the halves of the channels.
-    shape = f'2 × ({shape})' if '/unit_' in first.name else shape
-    text = top + 17
-    lines = [
-        f'<rect x="10" y="{top}" width="690" height="24" rx="4"/>',
-        f'<text x="20" y="{text}">{first.name}{times}</text><text class="n" x="420" y="{text}">{shape}</text>'
-        f'<text class="n" x="540" y="{text}">{parameters:,}</text>',
-    ]
-    if parameters:
-        width = max(1, round(_BAR * parameters / largest))
-        lines.append(f'<rect class="b" x="548" y="{top + 7}" width="{width - 2 if width > 2 else 1}" height="10"/>')
-    if has_next:
-        lines.append(f'<path d="M 30 {top + 24} v 6"/>')
-    return lines
 
 
 def main() -> None:

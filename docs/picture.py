@@ -10,11 +10,10 @@ import os
 import pathlib
 import pty
 import re
-import subprocess
 import sys
 import tempfile
 import textwrap
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import matplotlib
 
@@ -31,74 +30,44 @@ _RECORDING = 'terminal.txt'
 _COLUMNS = 88
 # The live line of this step is shown.
 _SHOWN_STEP = 1200
-_LINE_ENDS = re.compile('\r\x1b\\[K|\r?\n')
-
-
-class Terminal(NamedTuple):
-    """The content of a terminal during and after a run.
-
-    Attributes:
-      lines: the lines that stay.
-      live: the states of the live line, each with the number of lines above it.
-    """
-
-    lines: List[str]
-    live: List[Tuple[int, str]]
 
 
 def record(folder: pathlib.Path) -> None:
     """Runs the digits preset in a folder, and writes what it sends to its terminal beside the results."""
-    master, slave = pty.openpty()
-    environment = {**os.environ, 'PYTHONPATH': str(_ROOT), 'COLUMNS': str(_COLUMNS)}
-    process = subprocess.Popen([sys.executable, *_COMMAND], cwd=folder, stdout=slave, stderr=slave, env=environment)
-    os.close(slave)
-    with open(folder / _RECORDING, 'wb') as file:
-        for content in _read(master):
-            file.write(content)
-    if process.wait() != 0:
+    content = []
+
+    def read(terminal: int) -> bytes:
+        content.append(os.read(terminal, 1 << 16))
+        return content[-1]
+
+    os.environ.update(PYTHONPATH=str(_ROOT), COLUMNS=str(_COLUMNS))
+    os.chdir(folder)
+    status = pty.spawn([sys.executable, *_COMMAND], read)
+    pathlib.Path(_RECORDING).write_bytes(b''.join(content))
+    if status:
         raise SystemExit(f'error: the run failed; its output is in {folder / _RECORDING}')
 
 
-def _read(terminal: int) -> Iterator[bytes]:
-    while True:
-        try:
-            content = os.read(terminal, 1 << 16)
-        except OSError:  # The program has closed its end.
-            return
-        if not content:
-            return
-        yield content
-
-
-def replay(recording: str) -> Terminal:
-    """Separates the lines that stay from the states of the live line."""
-    lines: List[str] = []
-    live: List[Tuple[int, str]] = []
-    begin = 0
-    for end in _LINE_ENDS.finditer(recording):
-        text = recording[begin : end.start()]
-        begin = end.end()
-        if end.group().endswith('\n'):
-            lines.append(text)
-        elif text:
-            live.append((len(lines), text))
-    return Terminal(lines, live)
-
-
-def draw(terminal: Terminal, evaluations: Sequence[Tuple[int, float]], path: pathlib.Path) -> None:
+def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> None:
     """Draws the picture.
 
     Args:
-      terminal: the terminal of the run.
+      recording: what the run sent to its terminal.
       evaluations: step and top-1, in [0, 1], of each evaluation.
-      path: the PNG file to write.
     """
-    found = [(re.search(r'\bstep (\d+) of \d+, loss ([\d.]+)', text), above, text) for above, text in terminal.live]
-    steps_shown = [(int(match[1]), float(match[2]), above, text) for match, above, text in found if match]
-    _, _, above, shown = min(steps_shown, key=lambda entry: abs(entry[0] - _SHOWN_STEP))
-    losses = [(step, loss) for step, loss, _, _ in steps_shown]
-    command = '$ ./run python ' + ' '.join(_COMMAND)
-    text = _wrapped([command, *terminal.lines[:above], shown, '', '…', '', *terminal.lines[above:]])
+    # The lines that stay; and the states of the live line: step, loss, number of lines above, text.
+    lines: List[str] = []
+    live: List[Tuple[int, float, int, str]] = []
+    for text, end in re.findall('(.*?)(\r\x1b\\[K|\r?\n)', recording):
+        match = re.search(r'\bstep (\d+) of \d+, loss ([\d.]+)', text)
+        if end.endswith('\n'):
+            lines.append(text)
+        elif match:
+            live.append((int(match[1]), float(match[2]), len(lines), text))
+    _, _, above, shown = min(live, key=lambda entry: abs(entry[0] - _SHOWN_STEP))
+    losses = [entry[:2] for entry in live]
+    screen_lines = ['$ ./run python ' + ' '.join(_COMMAND), *lines[:above], shown, '', '…', '', *lines[above:]]
+    text = '\n'.join(textwrap.fill(line, _COLUMNS, subsequent_indent='         ') for line in screen_lines)
 
     figure = plt.figure(figsize=(11, 4.1), dpi=100)
     screen = figure.add_axes([0, 0, 0.655, 1])
@@ -124,33 +93,23 @@ def draw(terminal: Terminal, evaluations: Sequence[Tuple[int, float]], path: pat
         axes.set_xlim(0, 1.08 * max(steps))
         axes.tick_params(labelsize=8)
         axes.spines[['top', 'right']].set_visible(False)
-    figure.savefig(path, pil_kwargs={'optimize': True})
-    plt.close(figure)
-
-
-def _wrapped(lines: Sequence[str]) -> str:
-    return '\n'.join(textwrap.fill(line, _COLUMNS, subsequent_indent='         ') for line in lines)
+    figure.savefig(_PICTURE, pil_kwargs={'optimize': True})
 
 
 def main() -> None:
     """Makes the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        '--run', type=pathlib.Path, help='folder of the run, made if need be (default: a temporary one)'
-    )
-    parser.add_argument(
-        '--out', type=pathlib.Path, default=_PICTURE, help='PNG file to write (default docs/digits.png)'
-    )
+    parser.add_argument('--run', type=pathlib.Path, help='folder of the run, made if need be; default: a temporary one')
     arguments = parser.parse_args(expanded())
     with tempfile.TemporaryDirectory() as temporary:
-        folder = arguments.run or pathlib.Path(temporary)
+        folder = (arguments.run or pathlib.Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / _RECORDING).exists():
             record(folder)
         results = (folder / 'runs' / 'digits' / 'results.jsonl').read_text().splitlines()
         evaluations = [(result['step'], result['top_1']) for result in map(json.loads, results)]
-        draw(replay((folder / _RECORDING).read_bytes().decode('utf-8')), evaluations, arguments.out)
-    print(f'{arguments.out}  {arguments.out.stat().st_size / 1000:.0f} kB')
+        draw((folder / _RECORDING).read_bytes().decode('utf-8'), evaluations)
+    print(f'{_PICTURE}  {_PICTURE.stat().st_size / 1000:.0f} kB')
 
 
 if __name__ == '__main__':

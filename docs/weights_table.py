@@ -11,7 +11,7 @@ import importlib
 import os
 import subprocess
 import tempfile
-from typing import Callable, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 
@@ -68,24 +68,6 @@ def _build_slim(images: tf.Tensor) -> Tuple[tf.Tensor, Dict[str, tf.Variable]]:
     return logits, {variable.op.name: variable for variable in slim.get_model_variables()}
 
 
-def _write_slim(path: str) -> None:
-    random = np.random.RandomState(1)
-    with tf.Graph().as_default(), tf.Session() as session:
-        _, variables = _build_slim(tf.constant(IMAGES))
-        for name, variable in variables.items():
-            variable.load(_random(name, variable.shape.as_list(), random), session)
-        tf.train.Saver(variables).save(session, path, write_meta_graph=False, write_state=False)
-
-
-def _write_keras(path: str) -> None:
-    random = np.random.RandomState(2)
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.keras.backend.set_session(session)
-        model = tf.keras.applications.InceptionV3(weights=None, classes=CLASSES)
-        model.set_weights([_random(each.name, each.shape.as_list(), random) for each in model.weights])
-        model.save_weights(path)
-
-
 def _in_slim(path: str) -> np.ndarray:
     with tf.Graph().as_default(), tf.Session() as session:
         logits, variables = _build_slim(tf.constant(IMAGES))
@@ -95,26 +77,33 @@ def _in_slim(path: str) -> np.ndarray:
         return session.run(logits)
 
 
-def _in_torch(library: str, path: str, count_padding: bool = False) -> np.ndarray:
-    return comparison.in_torch(library, foreign.read(path), path, IMAGES, count_padding)[LOGITS]
-
-
-RUN: Dict[str, Callable[[str], np.ndarray]] = {
-    'this program': lambda path: comparison.in_this_program(foreign.read(path), IMAGES)[LOGITS],
-    'TF-Slim': _in_slim,
-    'Keras': lambda path: comparison.in_keras(path, CLASSES, IMAGES)[LOGITS],
-    'torchvision': lambda path: _in_torch('torchvision', path),
-    'timm': lambda path: _in_torch('timm', path),
-    '.npz': lambda path: comparison.in_this_program(foreign.read(path), IMAGES)[LOGITS],
-}
+def logits_of(kind: str, path: str, count_padding: bool = False) -> np.ndarray:
+    """The logits of IMAGES that the framework of a kind of weights computes from a file."""
+    if kind == 'TF-Slim':
+        return _in_slim(path)
+    if kind == 'Keras':
+        return comparison.in_keras(path, CLASSES, IMAGES)[LOGITS]
+    if kind in ('torchvision', 'timm'):
+        return comparison.in_torch(kind, foreign.read(path), path, IMAGES, count_padding)[LOGITS]
+    return comparison.in_this_program(foreign.read(path), IMAGES)[LOGITS]
 
 
 def write_sources(folder: str) -> Dict[str, str]:
     """Lets each framework write its file; the paths by kind."""
     paths = {kind: os.path.join(folder, name) for kind, (name, _) in FILES.items()}
     subprocess.run([str(TORCH_PYTHON), '-W', 'ignore', '-c', _WRITE_TORCH], cwd=folder, check=True)
-    _write_slim(paths['TF-Slim'])
-    _write_keras(paths['Keras'])
+    with tf.Graph().as_default(), tf.Session() as session:
+        random = np.random.RandomState(1)
+        _, variables = _build_slim(tf.constant(IMAGES))
+        for name, variable in variables.items():
+            variable.load(_random(name, variable.shape.as_list(), random), session)
+        tf.train.Saver(variables).save(session, paths['TF-Slim'], write_meta_graph=False, write_state=False)
+    with tf.Graph().as_default(), tf.Session() as session:
+        random = np.random.RandomState(2)
+        tf.keras.backend.set_session(session)
+        model = tf.keras.applications.InceptionV3(weights=None, classes=CLASSES)
+        model.set_weights([_random(each.name, each.shape.as_list(), random) for each in model.weights])
+        model.save_weights(paths['Keras'])
     # This program's own come from weights that differ from all others.
     weights = foreign.read(paths['TF-Slim'])
     values = {name: value[..., ::-1].copy() for name, value in weights.values.items()}
@@ -127,38 +116,34 @@ def convert(source: str, kind: str, folder: str) -> str:
     """Writes a file of weights as another kind, and returns its path."""
     name, target = FILES[kind]
     path = os.path.join(folder, name)
-    weights = foreign.read(source)
     if target:
-        writing.export(weights, path, target)
+        writing.export(foreign.read(source), path, target)
     else:
-        writing.import_into(path, weights, averages=True)
+        writing.import_into(path, foreign.read(source), averages=True)
     return path
-
-
-def round_trip(source: str, path: str) -> str:
-    """Whether the values that both kinds have are the same to the bit after the way there and back."""
-    before, after = foreign.read(source).values, foreign.read(path).values
-    same = all(np.array_equal(before[name], after[name]) for name in after)
-    return ('to the bit' if same else 'different') + ('' if len(before) == len(after) else ', no auxiliary head')
 
 
 def main() -> None:
     """Prints the tables."""
     with tempfile.TemporaryDirectory() as folder:
         paths = write_sources(folder)
-        expected = {kind: RUN[kind](path) for kind, path in paths.items()}
+        expected = {kind: logits_of(kind, path) for kind, path in paths.items()}
         print('| from | to | largest difference of logits | values |')
         print('|---|---|---|---|')
         for source, path in paths.items():
+            before = foreign.read(path).values
             for kind in FILES:
                 with tempfile.TemporaryDirectory() as converted:
                     other = convert(path, kind, converted)
-                    difference = np.abs(RUN[kind](other) - expected[source]).max()
-                    print(f'| {source} | {kind} | {difference:.1e} | {round_trip(path, other)} |', flush=True)
+                    difference = np.abs(logits_of(kind, other) - expected[source]).max()
+                    # The values that both kinds have.
+                    after = foreign.read(other).values
+                same = all(np.array_equal(before[name], after[name]) for name in after)
+                values = ('to the bit' if same else 'different') + ', no auxiliary head' * (len(before) != len(after))
+                print(f'| {source} | {kind} | {difference:.1e} | {values} |', flush=True)
         print('\nlargest logits:', {kind: round(float(np.abs(logits).max()), 2) for kind, logits in expected.items()})
         for library in ('torchvision', 'timm'):
-            counted = _in_torch(library, paths[library], count_padding=True)
-            difference = np.abs(counted - expected[library])
+            difference = np.abs(logits_of(library, paths[library], count_padding=True) - expected[library])
             print(
                 f'{library}, average pools that count the padding: the logits differ by {difference.max():.2f} at most '
                 f'and {difference.mean():.3f} on average; their standard deviation is {expected[library].std():.2f}'

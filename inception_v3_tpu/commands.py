@@ -55,7 +55,6 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
     'benchmarks': {
         'benchmark-input': Command('benchmarks.input', 'measure the input pipeline'),
         'benchmark-peers': Command('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
-        'benchmark-steps': Command('benchmarks.peers.steps', 'compare the training step with those of other libraries'),
         'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),
         'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
     },

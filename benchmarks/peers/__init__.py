@@ -1,5 +1,5 @@
-"""Comparison of the input pipeline and of the training step with those of other libraries.
+"""Comparison of the input pipeline with those of other libraries, each in an environment of its own.
 
-A script for each library measures it in an environment that has it, where this program's own packages are missing.
-`requirements.txt` states the versions.
+A module per library states at its top the packages that its environment has, and prepares images by `meter.Task`; this
+program's own packages are missing there.
 """

@@ -1,48 +1,58 @@
 """Compares the input pipeline with those of other libraries: inception-v3 benchmark-peers [--peers=ours_1.15,dali].
 
-Every pipeline prepares the same generated photographs for training: read, decode, crop at random, resize, flip; and
-with colour, distort brightness and saturation and finish as float32, else finish as bytes. Each measurement has a
-process of its own, in the environment that has the library. A library that is not installed has a row that says how to
-get it. Of the flags of a run, only sizes and the ranges of the crops are allowed.
+Every pipeline reads the same generated photographs, decodes, crops at random, resizes, flips and batches them; with and
+without a distortion of colour, as floats and as bytes. In each round, every peer has a process of its own, in an
+environment that uv makes from the packages at the top of benchmarks/peers/PEER.py. A peer that cannot be installed, or
+fails, is named with the reason. Of the flags of a run, only sizes and the ranges of crops and colours are allowed.
 """
 
 import dataclasses
+import datetime
 import json
 import os
 import pathlib
+import re
+import shutil
+import subprocess
 import sys
 from typing import Any, Dict, List, Sequence
 
-from benchmarks import command, comparison, measurement, tables
-from benchmarks.comparison import Spread, spread
-from benchmarks.measurement import TRANSFER, Measurement, Run
-from benchmarks.peers import environments
-from benchmarks.peers.environments import Peer, Subject
+from benchmarks import command, measurement, tables
+from benchmarks.comparison import spread, tar_dir
+from benchmarks.measurement import TRANSFER, MeasurementError, Run
+from benchmarks.peers.meter import Task
+from console import processes
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = pathlib.Path(__file__).parent
+# This program, by its version of TensorFlow and the format of the images; and the other libraries' scripts.
+OURS = ('ours_1.15', 'ours_tar_1.15', 'ours_2.15', 'ours_tar_2.15')
+LIBRARIES = ('simplejpeg', 'pillow', 'torchvision', 'webdataset', 'dali', 'grain', 'spdl')
+_TENSORFLOW = {'1.15': '.venv', '2.15': '.venv-2.15'}
+# Seconds after which a measurement counts as hung, and the length of uv's message that is shown.
+_TIMEOUT, _LONGEST = 1800, 300
 # Flags of a run that all pipelines can follow.
-_ALLOWED = frozenset({'height', 'width', 'train_batch_size', 'num_shards', 'crop_area_min', 'crop_aspect_ratio_max'})
-# The largest changes of brightness, of 1, and of the factor of saturation, as in `distort_color_fast`.
-_BRIGHTNESS, _SATURATION = 32 / 255, 0.5
-PEERS: Dict[str, Peer] = {
-    **environments.with_tensorflow(ours='', ours_tar=''),
-    'torchvision_pil': Peer('torchvision', 'torchvision'),
-    'torchvision_tensors': Peer('torchvision', 'torchvision'),
-    'webdataset': Peer('webdataset', 'webdataset'),
-    'dali': Peer('nvidia.dali', 'dali'),
-    'dali_fast': Peer('nvidia.dali', 'dali'),
-}
+_COLOURS = ('brightness_distortion_range', 'cb_distortion_range', 'cr_distortion_range')
+_ALLOWED = {'height', 'width', 'train_batch_size', 'num_shards', 'crop_area_min', 'crop_aspect_ratio_max', *_COLOURS}
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'peers': OwnFlag(str, None, f'pipelines to measure, comma-separated: {", ".join(PEERS)}; default: all'),
-    'pythons': environments.PYTHONS,
+    'peers': OwnFlag(str, None, f'pipelines to measure, comma-separated: {", ".join(OURS + LIBRARIES)}; default: all'),
+    'environments': OwnFlag(str, None, "folder of the libraries' environments; default: uv's cache"),
     **command.MEASURING,
+    'repeats': command.MEASURING['repeats']._replace(default=5),
 }
-# Whether a pipeline distorts colours: the kinds of its measurements.
-WITH, WITHOUT = 'with colour', 'without colour'
+# The work: whether colours are distorted, and whether batches are floats or bytes.
+KINDS = {
+    f'{"floats" if floats else "bytes"}, {"with" if colour else "without"} colour': (colour, floats)
+    for colour in (True, False)
+    for floats in (True, False)
+}
+# Of each round of a peer: the results of `meter.measure`, in the order of the kinds.
+Measured = Dict[str, List[List[Dict[str, Any]]]]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -51,31 +61,44 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    names = command.chosen('peers', own['peers'], [*PEERS])
-    environments.check_flags(command_line, _ALLOWED)
+    chosen = command.chosen('peers', own['peers'], OURS + LIBRARIES)
+    # Ratios are to the first that is measured: this program, if it is.
+    names = [name for name in OURS + LIBRARIES if name in chosen]
+    for flag in [*(['preset'] if command_line.preset else []), *sorted(command_line.given - _ALLOWED)]:
+        raise ConfigError(
+            f'--{flag}: the other libraries cannot follow it. Omit it. Allowed here: {", ".join(sorted(_ALLOWED))}.'
+        )
     screen.update('generating the photographs')
     config = command.input_config(command_line, ['train'])
-    files, shards = f'{os.path.abspath(config.data_dir)}-files', os.path.abspath(comparison.tar_dir(config))
-    command.make_tar_shards(config, shards)
+    files = f'{os.path.abspath(config.data_dir)}-files'
+    command.make_tar_shards(config, tar_dir(config))
     if not os.path.exists(files):
         write_files(str(config.data_dir), files)
-    specification = {
-        'task': 'input',
-        'files': files,
-        'shards': shards,
-        'size': [config.height, config.width],
-        'area': [config.crop_area_min, 1.0],
-        'aspect': [1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max],
-        'brightness': _BRIGHTNESS,
-        'saturation': _SATURATION,
-        'batch_size': config.train_batch_size,
-        'images': own['images'],
-        'workers': len(os.sched_getaffinity(0)),
-    }
-    measured, problems, failed = environments.measure_installed(
-        names, [WITH, WITHOUT], PEERS, own, lambda each, python: measure(each, python, config, specification), screen
-    )
-    show(names, measured, problems, own['json'], config.train_batch_size)
+    pythons: Dict[str, str] = {}
+    problems: Dict[str, str] = {}
+    for name in names:
+        screen.update(f'making the environment of {name}')
+        try:
+            pythons[name] = python_of(name, own['environments'])
+        except MeasurementError as error:
+            problems[name] = f'not measured: {error}'
+    measured: Measured = {}
+    failed: Dict[str, str] = {}
+    try:
+        measurement.interleave(
+            [*pythons],
+            own['repeats'],
+            lambda name: measure(name, pythons[name], config, files, own['images']),
+            screen.update,
+            measured,
+            failed,
+        )
+    finally:
+        # Also after an interruption.
+        screen.clear()
+        problems.update({name: f'failed: {reason}' for name, reason in failed.items()})
+        complete = {name: rounds for name, rounds in measured.items() if name not in failed}
+        show(complete, problems, own['json'], config.train_batch_size)
     return RETRY if failed else DONE
 
 
@@ -88,70 +111,120 @@ def write_files(data_dir: str, folder: str) -> None:
     for shard, path in enumerate(records.find_shards(data_dir, records.TRAIN)):
         for number, serialized in enumerate(tfrecord_files.serialized_in(path)):
             features = tf.train.Example.FromString(serialized).features.feature
-            label = features['image/class/label'].int64_list.value[0]
-            place = pathlib.Path(unfinished, f'{label:04d}')
+            place = pathlib.Path(unfinished, f'{features["image/class/label"].int64_list.value[0]:04d}')
             place.mkdir(parents=True, exist_ok=True)
             (place / f'{shard:05d}-{number:05d}.jpg').write_bytes(features['image/encoded'].bytes_list.value[0])
     os.replace(unfinished, folder)
 
 
-def measure(subject: Subject, python: str, config: Config, specification: Dict[str, Any]) -> Measurement:
-    """Measures a pipeline in a process of its own.
+def python_of(name: str, environments: Any = None) -> str:
+    """The interpreter that has what a peer needs; uv makes the environment of a library unless it exists.
+
+    Args:
+      name: of the peer.
+      environments: the folder of the environments; None means uv's cache.
+
+    Raises:
+      MeasurementError: there is none; the message gives the reason.
+    """
+    if name in OURS:
+        from console.tensorflow_versions import tf
+
+        version = name.rpartition('_')[2]
+        if tf.__version__.startswith(version):
+            return sys.executable
+        python = str(ROOT / _TENSORFLOW[version] / 'bin' / 'python')
+        if not os.path.exists(python):
+            raise MeasurementError(f'not installed: ./run --tf={version} true')
+        return python
+    uv = shutil.which('uv', path=os.pathsep.join([str(ROOT / '.tools' / 'bin'), os.environ.get('PATH', '')]))
+    if uv is None:
+        raise MeasurementError('needs uv: pip install uv')
+    environment = {**_environment(), **({'UV_CACHE_DIR': os.path.abspath(environments)} if environments else {})}
+    output = ''
+    for task in (('sync', '--quiet'), ('python', 'find')):
+        line = [uv, *task, '--script', str(FOLDER / f'{name}.py')]
+        done = subprocess.run(line, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            raise MeasurementError(f'not installed: {" ".join(done.stderr.split())[:_LONGEST]}')
+        output = done.stdout
+    return output.strip()
+
+
+def _environment() -> Dict[str, str]:
+    """The environment variables of another Python, for which this one's packages are of no use."""
+    return {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
+
+
+def measure(name: str, python: str, config: Config, files: str, images: int) -> List[Dict[str, Any]]:
+    """Measures a peer in a process of its own: the result of `meter.measure` for each kind of work.
 
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
-    peer, has_colour = PEERS[subject.name], subject.kind == WITH
-    if peer.script:
-        content = {**specification, 'library': subject.name, 'colour': has_colour}
-        found = environments.call(python, peer.script, json.dumps(content))
-        return Measurement(*(found[field] for field in Measurement._fields))
-    changes = {'transfer': 'float' if has_colour else 'uint8'}
-    if subject.name.startswith('ours_tar'):
-        changes.update(data_dir=specification['shards'], data_format='tar')
-    run = Run(False, True, TRANSFER, dataclasses.replace(config, **changes), specification['images'])
-    return measurement.measure(run, python)
-
-
-def show(
-    names: Sequence[str],
-    measured: Dict[Subject, List[Measurement]],
-    problems: Dict[Subject, str],
-    as_json: bool,
-    batch_size: int,
-) -> None:
-    """Prints a row for each pipeline with and without colour; the ratios are to the first measured pipeline of ours."""
-    rows: List[Dict[str, Any]] = []
-    for kind in (WITH, WITHOUT):
-        ours = next((found for (name, its), found in measured.items() if its == kind and name.startswith('ours')), None)
-        for name in names:
-            rows.append({'pipeline': name, 'colour': kind == WITH})
-            found = measured.get(Subject(name, kind), [])
-            if found:
-                for field in Measurement._fields[1:]:
-                    rows[-1][field] = spread([getattr(each, field) for each in found])._asdict()
-                ratios = [a.cpu_ms / b.cpu_ms for a, b in zip(found, ours or [])]
-                rows[-1]['over_ours'] = spread(ratios)._asdict() if ratios else None
-            else:
-                rows[-1]['problem'] = problems[Subject(name, kind)]
-    if as_json:
-        print(json.dumps({'host': tables.machine(), 'batch_size': batch_size, 'rows': rows}))
-        return
-    print(f'batches of {batch_size} training images; on {tables.machine()}')
-    print('medians (least–greatest); with colour: float32, without: bytes; CPU time of all threads and processes\n')
-    digits = {'cpu_ms': 2, 'images_per_second': 0, 'peak_mb': 0, 'over_ours': 2}
-    cells = [
-        [
-            row['pipeline'],
-            'with' if row['colour'] else 'without',
-            *(Spread(**row[field]).text(number) if row[field] else '-' for field, number in digits.items()),
-        ]
-        for row in rows
-        if 'problem' not in row
+    if name in OURS:
+        config = dataclasses.replace(config, data_format='tar', data_dir=tar_dir(config)) if '_tar_' in name else config
+        runs = []
+        for colour, floats in KINDS.values():
+            changes: Dict[str, Any] = {} if colour else dict.fromkeys(_COLOURS, 0.0)
+            changed = dataclasses.replace(config, transfer='float' if floats else 'uint8', **changes)
+            runs.append(Run(False, True, TRANSFER, changed, images))
+        return [found._asdict() for found in measurement.measure(runs, python)]
+    tasks = [
+        Task(
+            files=files,
+            shards=os.path.abspath(tar_dir(config)),
+            size=[config.height, config.width],
+            area=[config.crop_area_min, 1.0],
+            aspect=[1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max],
+            colour=[getattr(config, field) for field in _COLOURS] if colour else None,
+            floats=floats,
+            batch_size=config.train_batch_size,
+            images=images,
+            workers=len(os.sched_getaffinity(0)),
+        )._asdict()
+        for colour, floats in KINDS.values()
     ]
-    tables.show(('pipeline', 'colour', 'CPU-ms / image', 'images/s', 'peak MB', 'this / ours'), cells, names=2)
-    for text in dict.fromkeys(f'{row["pipeline"]}: {row["problem"]}' for row in rows if 'problem' in row):
-        print(text)
+    line = [python, '-W', 'ignore', *processes.module(f'benchmarks.peers.{name}')[1:]]
+    return measurement.answer_of(line, json.dumps(tasks), _environment(), _TIMEOUT)
+
+
+def versions_of(name: str) -> str:
+    """The packages that a peer runs on."""
+    if name in OURS:
+        return f'TensorFlow {name.rpartition("_")[2]}'
+    return ', '.join(re.findall(r'"([\w.-]+==[\w.]+)"', (FOLDER / f'{name}.py').read_text())).replace('==', ' ')
+
+
+def show(measured: Measured, problems: Dict[str, str], as_json: bool, batch_size: int) -> None:
+    """Prints a row for each kind of work and peer; the ratios are to the first peer, round by round."""
+    rows = []
+    first = next(iter(measured.values())) if measured else []
+    for number, kind in enumerate(KINDS):
+        for name, rounds in measured.items():
+            results = [each[number] for each in rounds]
+            values = {field: [each[field] for each in results] for field in ('cpu_ms', 'images_per_second')}
+            values['cpu_over_first'] = [a['cpu_ms'] / b[number]['cpu_ms'] for a, b in zip(results, first)]
+            rows.append((name, kind, {field: spread(numbers) for field, numbers in values.items()}))
+    versions = {name: versions_of(name) for name in measured}
+    date = datetime.date.today().isoformat()
+    if as_json:
+        content = [
+            {'name': name, 'work': kind, **{field: value._asdict() for field, value in spreads.items()}}
+            for name, kind, spreads in rows
+        ]
+        head = {'date': date, 'host': tables.machine(), 'batch_size': batch_size, 'versions': versions}
+        print(json.dumps({**head, 'rounds': len(first), 'rows': content, 'problems': problems}))
+        return
+    print(f'{date}; batches of {batch_size} training images; rounds: {len(first)}; on {tables.machine()}')
+    print('medians (least–greatest) of the rounds; CPU time of all threads and processes\n')
+    digits = {'cpu_ms': 2, 'images_per_second': 0, 'cpu_over_first': 2}
+    cells = [
+        [name, kind, *(spreads[field].text(number) for field, number in digits.items())] for name, kind, spreads in rows
+    ]
+    tables.show(('pipeline', 'work', 'CPU-ms / image', 'images/s', 'this / first'), cells, names=2)
+    for name, text in {**versions, **problems}.items():
+        print(f'{name}: {text}')
 
 
 if __name__ == '__main__':

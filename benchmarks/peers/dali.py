@@ -1,51 +1,45 @@
-"""NVIDIA DALI on the CPU, with its usual or its fast decoding: see `meter`."""
+"""NVIDIA DALI on the CPU."""
+
+# /// script
+# requires-python = "==3.11.*"
+# dependencies = ["numpy==2.4.6", "nvidia-dali-cuda120==2.4.0"]
+# ///
 
 from typing import Any, Iterator
 
 from benchmarks.peers import meter
 
-_HALF = [127.5, 127.5, 127.5]
 
-
-def pipeline(spec: meter.Spec) -> meter.Pipeline:
-    """The pipeline `dali` or `dali_fast`."""
+def pipeline(task: meter.Task) -> Iterator[Any]:
+    """Batches without end."""
     import numpy as np
     import nvidia.dali
-    from nvidia.dali import fn, types
+    from nvidia.dali import fn, math, types
 
-    @nvidia.dali.pipeline_def(batch_size=spec['batch_size'], num_threads=spec['workers'], device_id=None)
+    @nvidia.dali.pipeline_def(batch_size=task.batch_size, num_threads=task.workers, device_id=None)
     def graph() -> Any:
-        encoded, labels = fn.readers.file(file_root=spec['files'], random_shuffle=True)
-        images = fn.decoders.image_random_crop(
-            encoded,
-            random_area=spec['area'],
-            random_aspect_ratio=spec['aspect'],
-            use_fast_idct=spec['library'] == 'dali_fast',
-        )
-        height, width = spec['size']
+        encoded, _ = fn.readers.file(file_root=task.files, random_shuffle=True)
+        images = fn.decoders.image_random_crop(encoded, random_area=task.area, random_aspect_ratio=task.aspect)
+        height, width = task.size
         images = fn.resize(images, resize_x=width, resize_y=height, interp_type=types.INTERP_LINEAR, antialias=False)
-        mirror = fn.random.coin_flip()
-        if not spec['colour']:
-            return fn.flip(images, horizontal=mirror), labels
-        brightness, saturation = (
-            fn.random.uniform(range=[1 - spec[name], 1 + spec[name]]) for name in ('brightness', 'saturation')
+        # Flipped, the mean taken away, and divided, in one step.
+        center, scale = (127.5, 127.5) if task.floats else (0.0, 1.0)
+        mean: Any = [center] * 3
+        if task.colour:
+            y, cb, cr = (fn.random.uniform(range=[-255 * largest, 255 * largest]) for largest in task.colour)
+            shifts = y + 1.402 * cr, y - 0.344136 * cb - 0.714136 * cr, y + 1.772 * cb
+            mean = fn.stack(*(center - shift for shift in shifts))
+        kind = types.FLOAT if task.floats else types.UINT8
+        images = fn.crop_mirror_normalize(
+            images, mirror=fn.random.coin_flip(), mean=mean, std=[scale] * 3, dtype=kind, output_layout='HWC'
         )
-        images = fn.color_twist(images, brightness=brightness, saturation=saturation)
-        return (
-            fn.crop_mirror_normalize(
-                images, mirror=mirror, mean=_HALF, std=_HALF, dtype=types.FLOAT, output_layout='HWC'
-            ),
-            labels,
-        )
+        return math.clamp(images, -1, 1) if task.colour and task.floats else images
 
-    def batches() -> Iterator[Any]:
-        built = graph()
-        built.build()
-        while True:
-            images, _ = built.run()
-            yield np.asarray(images.as_tensor())
-
-    return batches(), f'DALI {nvidia.dali.__version__}'
+    built = graph()
+    built.build()
+    while True:
+        (images,) = built.run()
+        yield np.asarray(images.as_tensor())
 
 
 if __name__ == '__main__':

@@ -1,163 +1,142 @@
-"""Measures another library in a process that has little but this library; every script of a library begins it.
+"""Measures the input pipeline of a library in a process that has little but this library.
 
-Standard input is a JSON object:
-
-    task: input or steps; library: the name of the pipeline, of those that the script has.
-    batch_size: images of a batch; size: height and width of the prepared images.
-
-For the task input also:
-
-    files: folder with a folder of JPEG files per class; shards: the same images as tar shards.
-    colour: whether brightness and saturation are distorted and the batch is float32 in [-1, 1]; else it is bytes.
-    area, aspect: ranges of the random crops' share of the image and of their width / height.
-    brightness, saturation: largest change of the brightness, of 1, and of the factor of the saturation.
-    images: the least number to read after the warm-up; workers: threads or processes that prepare images.
-
-For the task steps:
-
-    warm_up, steps: steps before the measurement, and measured ones; classes: outputs of the network.
-
-A script prints a JSON object as the last line: see `measure` and `timed`. Python 3.7 must be able to run it.
+Standard input has a list of `Task`s as JSON; the last line that a script prints has the results of `measure`, as JSON.
 """
 
+import collections
+import concurrent.futures
 import glob
 import json
+import math
 import os
-import resource
+import pathlib
+import random
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-# As in benchmarks.measurement: batches before the measurement starts, and the fewest that are measured.
-_WARM_UP_BATCHES, _LEAST_BATCHES = 2, 4
-# Batches after the measurement, after each of which the memory in use is read.
-_MEMORY_BATCHES = 3
-
-Spec = Dict[str, Any]
-# Batches without end, and the libraries with their versions.
-Pipeline = Tuple[Iterator[Any], str]
-# A training step, the number of trained parameters, and the library with its version.
-Training = Tuple[Callable[[], Any], int, str]
+# Batches before the measurement starts: they fill the buffers and start all threads and processes. With fewer measured
+# batches, one that is partly prepared at the start or the end would distort the result.
+WARM_UP_BATCHES, LEAST_BATCHES = 2, 4
 
 
-def family() -> List[int]:
-    """The PIDs of this process and all its descendants."""
-    parents: Dict[int, int] = {}
+class Task(NamedTuple):
+    """Images to prepare for training.
+
+    Attributes:
+      files: folder with a folder of JPEG files for each class.
+      shards: folder with the same images as tar shards.
+      size: height and width of a prepared image.
+      area: range of a random crop's share of the image.
+      aspect: range of its width / height.
+      colour: largest shifts of brightness, Cb and Cr, for pixels in [0, 1]; None leaves the colours as they are.
+      floats: whether batches are float32 in [-1, 1]; else they are bytes.
+      batch_size: images in a batch.
+      images: least number of images to measure.
+      workers: threads or processes that prepare images.
+    """
+
+    files: str
+    shards: str
+    size: List[int]
+    area: List[float]
+    aspect: List[float]
+    colour: Optional[List[float]]
+    floats: bool
+    batch_size: int
+    images: int
+    workers: int
+
+    def window(self, height: int, width: int) -> Tuple[int, int, int, int]:
+        """Draws a crop: its top, left, height and width."""
+        for _ in range(10):
+            area = height * width * random.uniform(*self.area)
+            aspect = math.exp(random.uniform(*map(math.log, self.aspect)))
+            rows, columns = round(math.sqrt(area / aspect)), round(math.sqrt(area * aspect))
+            if 0 < rows <= height and 0 < columns <= width:
+                return random.randint(0, height - rows), random.randint(0, width - columns), rows, columns
+        return 0, 0, height, width
+
+    def shift(self) -> List[float]:
+        """Draws the shifts of red, green and blue, from those of brightness, Cb and Cr (JFIF, page 3)."""
+        y, cb, cr = (random.uniform(-largest, largest) for largest in self.colour or [0, 0, 0])
+        return [y + 1.402 * cr, y - 0.344136 * cb - 0.714136 * cr, y + 1.772 * cb]
+
+    def paths(self) -> Iterator[str]:
+        """The files in random order, again and again."""
+        found = sorted(map(str, pathlib.Path(self.files).glob('*/*.jpg')))
+        while True:
+            yield from random.sample(found, len(found))
+
+    def finish(self, image: Any) -> Any:
+        """Flips an array of bytes [height, width, 3] at random, distorts its colour, and converts it."""
+        import numpy as np
+
+        image = image[:, ::-1] if random.random() < 0.5 else image
+        shift = np.array(self.shift(), np.float32)
+        if self.floats:
+            floats = image * np.float32(2 / 255) + (2 * shift - 1)
+            return np.clip(floats, -1, 1, out=floats) if self.colour else floats
+        return np.clip(image + np.rint(255 * shift).astype(np.int16), 0, 255).astype(np.uint8) if self.colour else image
+
+    def batches(self, prepare: Callable[[str], Any]) -> Iterator[Any]:
+        """Batches of what `prepare` makes of files, in threads that work two batches ahead."""
+        import numpy as np
+
+        paths = self.paths()
+        with concurrent.futures.ThreadPoolExecutor(self.workers) as pool:
+            ahead = collections.deque(pool.submit(prepare, next(paths)) for _ in range(2 * self.batch_size))
+            while True:
+                images = []
+                for _ in range(self.batch_size):
+                    images.append(ahead.popleft().result())
+                    ahead.append(pool.submit(prepare, next(paths)))
+                yield np.stack(images)
+
+
+def cpu_seconds() -> float:
+    """The CPU time of this process and its descendants: all threads, user and system."""
+    stats: Dict[int, List[str]] = {}
     for path in glob.glob('/proc/[0-9]*/stat'):
         try:
             with open(path) as file:
-                parents[int(path.split('/')[2])] = int(_fields(file.read())[1])
+                # The second field is the name, which may contain spaces.
+                stats[int(path.split('/')[2])] = file.read().rpartition(')')[2].split()
         except OSError:
             continue  # It has ended.
-    found = [os.getpid()]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
+    family = [os.getpid()]
+    for pid in family:
+        family += [child for child, stat in stats.items() if int(stat[1]) == pid]
+    # Four numbers of each: its own, and those of its children that have ended. Ticks are too coarse for this process.
+    ticks = sum(int(ticks) for pid in family[1:] for ticks in stats[pid][11:15])
+    return time.process_time() + ticks / os.sysconf('SC_CLK_TCK')
 
 
-def _fields(stat: str) -> List[str]:
-    """The fields of a /proc/PID/stat from the third on; the second may contain spaces."""
-    return stat.rpartition(')')[2].split()
-
-
-def cpu_seconds(pids: List[int]) -> float:
-    """The CPU time of processes and of their children that have ended: all threads, user and system."""
-    total = 0
-    for pid in pids:
-        with open(f'/proc/{pid}/stat') as file:
-            total += sum(int(ticks) for ticks in _fields(file.read())[11:15])
-    return total / os.sysconf('SC_CLK_TCK')
-
-
-def memory_bytes(pids: List[int]) -> int:
-    """The memory of processes: pages that several of them share count once, and so do batches on their way."""
-    total, shared = 0, {}
-    for pid in pids:
-        with open(f'/proc/{pid}/smaps_rollup') as file:
-            sizes = {line.split()[0]: int(line.split()[1]) for line in file if line.rstrip().endswith(' kB')}
-        total += (sizes['Pss:'] - sizes.get('Pss_Shmem:', 0)) << 10
-        # PyTorch's workers hand over batches in shared memory, which no process maps while they wait in a queue.
-        for descriptor in glob.glob(f'/proc/{pid}/fd/*'):
-            try:
-                if os.readlink(descriptor).startswith('/dev/shm/'):
-                    status = os.stat(descriptor)
-                    shared[status.st_ino] = status.st_blocks * 512
-            except OSError:
-                continue  # It has been closed.
-    return total + sum(shared.values())
-
-
-def _peak_bytes() -> int:
-    with open('/proc/self/status') as status:
-        (line,) = (line for line in status if line.startswith('VmHWM:'))
-    return int(line.split()[1]) << 10
-
-
-def measure(batches: Iterator[Any], spec: Spec) -> Dict[str, Any]:
-    """Reads batches.
-
-    Returns:
-      `images`, `cpu_ms`, `images_per_second` and `peak_mb`, as in `benchmarks.measurement.Measurement`; and of the last
-      batch its shape, dtype, least and greatest.
-    """
-    count = max(_LEAST_BATCHES, -(-spec['images'] // spec['batch_size']))
-    for _ in range(_WARM_UP_BATCHES):
-        next(batches)
-    # The processes that prepare images exist now, and until the end.
-    pids = family()
-    cpu, clock = cpu_seconds(pids), time.perf_counter()
-    images = sum(len(next(batches)) for _ in range(count))
-    cpu, clock = cpu_seconds(pids) - cpu, time.perf_counter() - clock
-    peak = _peak_bytes()
-    for _ in range(_MEMORY_BATCHES):
-        last = next(batches)
-        peak = max(peak, memory_bytes(pids))
-    return {
-        'images': images,
-        'cpu_ms': 1000 * cpu / images,
-        'images_per_second': images / clock,
-        'peak_mb': peak / 1e6,
-        'shape': [*last.shape],
-        'dtype': str(last.dtype).rpartition('.')[2],
-        'least': float(last.min()),
-        'greatest': float(last.max()),
-    }
-
-
-def timed(step: Callable[[], Any], warm_up: int, steps: int) -> Dict[str, Any]:
-    """Takes steps.
-
-    Returns:
-      `step_ms` and `cpu_ms`: the milliseconds of each measured step, by the clock and of all threads' CPU time.
-    """
-    readings = []
-    for _ in range(warm_up + steps):
-        step()
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        readings.append((1000 * time.perf_counter(), 1000 * (usage.ru_utime + usage.ru_stime)))
-    readings = readings[warm_up - 1 :]
-    times = [[after - before for before, after in zip(each, each[1:])] for each in zip(*readings)]
-    return dict(zip(('step_ms', 'cpu_ms'), times))
-
-
-def answer(
-    pipeline: Optional[Callable[[Spec], Pipeline]] = None, training: Optional[Callable[[Spec], Training]] = None
-) -> None:
-    """Measures what standard input asks for, and prints the result with `library`, its version.
+def measure(batches: Iterator[Any], batch_size: int, images: int, count: Callable[[Any], int] = len) -> Dict[str, Any]:
+    """Reads batches, and measures those after the warm-up.
 
     Args:
-      pipeline: the input pipeline of a specification.
-      training: the training of a specification; the result has `parameters`, the number of trained ones, too.
+      batches: batches without end.
+      batch_size: images in a batch.
+      images: least number of images to measure.
+      count: the number of images in a batch.
+
+    Returns:
+      `images`, the number that was measured; `cpu_ms`, CPU-ms per image; and `images_per_second`.
     """
-    spec = json.loads(sys.stdin.read())
-    if spec['task'] == 'steps':
-        assert training
-        step, parameters, library = training(spec)
-        result = {**timed(step, spec['warm_up'], spec['steps']), 'parameters': parameters, 'library': library}
-    else:
-        assert pipeline
-        batches, library = pipeline(spec)
-        result = {**measure(batches, spec), 'library': library}
-    print(json.dumps(result), flush=True)
-    # Worker processes would otherwise prepare what nobody reads, until their parent has unloaded its libraries.
+    for _ in range(WARM_UP_BATCHES):
+        next(batches)
+    cpu, clock = cpu_seconds(), time.perf_counter()
+    read = sum(count(next(batches)) for _ in range(max(LEAST_BATCHES, -(-images // batch_size))))
+    cpu, clock = cpu_seconds() - cpu, time.perf_counter() - clock
+    return {'images': read, 'cpu_ms': 1000 * cpu / read, 'images_per_second': read / clock}
+
+
+def answer(pipeline: Callable[[Task], Iterator[Any]]) -> None:
+    """Measures the pipeline of a script for each task, and prints the results."""
+    results = []
+    for task in (Task(**fields) for fields in json.load(sys.stdin)):
+        results.append(measure(pipeline(task), task.batch_size, task.images))
+    print(json.dumps(results), flush=True)
+    # Workers would otherwise prepare what nobody reads, until the libraries are unloaded.
     os._exit(0)

@@ -1,29 +1,25 @@
-"""Webdataset, with torchvision's preprocessing, on tar shards: see `meter`."""
+"""Webdataset on tar shards, with torchvision's transforms and worker processes of PyTorch."""
 
-import glob
-import os
-from typing import Any
+# /// script
+# requires-python = "==3.11.*"
+# dependencies = ["numpy==2.4.6", "pillow==13.0.0", "torch==2.15.0", "torchvision==0.29.2", "webdataset==1.0.2"]
+# ///
+
+import pathlib
+from typing import Any, Iterator
 
 from benchmarks.peers import meter
 from benchmarks.peers.torchvision import batches_of, transform
 
 
-def _same(label: Any) -> Any:
-    return label
-
-
-def pipeline(spec: meter.Spec) -> meter.Pipeline:
-    """The pipeline `webdataset`."""
-    import PIL
+def pipeline(task: meter.Task) -> Iterator[Any]:
+    """Batches without end."""
     import webdataset
 
-    shards = sorted(glob.glob(os.path.join(spec['shards'], 'train-*.tar')))
+    shards = sorted(map(str, pathlib.Path(task.shards).glob('train-*.tar')))
     dataset = webdataset.WebDataset(shards, resampled=True).shuffle(1000).decode('pil').to_tuple('jpg', 'cls')
-    dataset = dataset.map_tuple(transform(spec, is_pil=True), _same).batched(spec['batch_size'], partial=False)
-    return (
-        batches_of(dataset, spec, batch_size=None),
-        f'webdataset {webdataset.__version__}, PIL {PIL.__version__}',
-    )
+    dataset = dataset.map_tuple(transform(task), int).batched(task.batch_size, partial=False)
+    return batches_of(dataset, task, batch_size=None)
 
 
 if __name__ == '__main__':

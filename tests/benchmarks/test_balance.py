@@ -19,14 +19,14 @@ def test_balance__slow_host_by_hand() -> None:
     assert found['images_per_second'] == pytest.approx(1000)
 
 
-@pytest.mark.parametrize(('cores', 'host_bound'), [(20, False), (5, False), (4, True)])
-def test_balance__slow_device_by_hand(cores: int, host_bound: bool) -> None:
+def test_balance__slow_device_by_hand() -> None:
     # 4,000 ms of work in 800 ms: 5 cores, exactly.
-    found = balance.balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=cores, hosts=4)
-    assert (found['host_ms'], found['host_bound'], found['balancing_cores']) == (4000 / cores, host_bound, 5)
-    if cores == 20:
-        assert (found['period_ms'], found['device_idle'], found['host_idle']) == (800, 0, 0.75)
-        assert found['images_per_second'] == 5000
+    for cores in (20, 5, 4):
+        found = balance.balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=cores, hosts=4)
+        assert (found['host_ms'], found['host_bound'], found['balancing_cores']) == (4000 / cores, cores < 5, 5)
+    found = balance.balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)
+    assert (found['period_ms'], found['device_idle'], found['host_idle']) == (800, 0, 0.75)
+    assert found['images_per_second'] == 5000
 
 
 def run(capsys: Any, *arguments: str) -> Any:
@@ -38,13 +38,10 @@ def test_command__prints_the_balance(capsys: Any) -> None:
     code, out, err = run(capsys, '--step_ms=815', '--cores=2', '--cpu_ms_per_image=2')
     assert code == 0 and not err
     assert out.startswith('host-bound: a step takes 1,024 ms instead of 815; the device waits 20% of the time\n')
-    assert '1,024 ms per step: 1,024 images with 2.00 CPU-ms on 2 cores' in out
+    assert '1,024 ms per step: 1,024 images of 2.00 CPU-ms on 2 cores' in out
     assert '1,000 images/s' in out and 'with 3 cores per host' in out
     code, out, _ = run(capsys, '--step_ms=1000', '--cores=4', '--cpu_ms_per_image=2')
     assert code == 0 and out.startswith("device-bound: the host's cores wait 49% of the time\n")
-
-
-def test_command__hosts_share_the_batch(capsys: Any) -> None:
     given = ['--json', '--step_ms=100', '--cores=8', '--cpu_ms_per_image=1.5']
     code, out, _ = run(capsys, *given, '--num_shards=32', '--train_batch_size=4096')
     result = json.loads(out)
@@ -57,7 +54,7 @@ def test_command__hosts_share_the_batch(capsys: Any) -> None:
 @pytest.mark.program
 @pytest.mark.both
 def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(measurement, 'measure', pipelines.perform)
+    monkeypatch.setattr(measurement, 'measure', lambda runs: [pipelines.perform(run) for run in runs])
     sizes = ['--train_batch_size=64', '--height=75', '--width=75', '--followup_shuffle_buffer_size=8']
     given = [f'--data_dir={photo_dir}', '--images=16', '--repeats=1', *sizes]
     code, out, err = run(capsys, '--json', '--step_ms=50', *given)
@@ -111,15 +108,12 @@ def test_command__refuses_a_profile_with_other_numbers_or_without_any(
     ('arguments', 'message'),
     [
         ([], '--step_ms: is required'),
-        (['--step_ms=fast'], '--step_ms=fast: must be a number above 0.'),
-        (['--step_ms=0'], '--step_ms=0: must be a number above 0.'),
-        (['--step_ms=1e-320', '--cpu_ms_per_image=1'], '--step_ms=1e-320: must be a number, 1e-09 to 1,000,000,000.'),
-        (['--step_ms=1', '--cores=1.5'], '--cores=1.5: must be a whole number above 0.'),
+        (['--step_ms=fast'], 'flag --step_ms=fast: must be a number'),
+        (['--step_ms=nan'], '--step_ms=nan: must be above 0, and at most 1,000,000,000.'),
+        (['--step_ms=1e-320', '--cpu_ms_per_image=1'], '--step_ms=1e-320: must be above 0'),
+        (['--step_ms=1', '--cores=1.5'], 'flag --cores=1.5: must be a whole number'),
         (['--step_ms=1', '--hosts=3'], '--hosts=3: must divide --train_batch_size=1024'),
-        (['--step_ms=1', '--speed=2'], "Unknown command line flag 'speed'"),
         (['--step_ms=1', '--train_batch_size=12'], '--train_batch_size=12: must be a multiple'),
-        (['--step_ms=1', '--use_data=fake'], '--use_data=fake: this benchmark measures reading records'),
-        (['--step_ms=1', '--data_dir=/no/such'], '--data_dir=/no/such: no such folder'),
     ],
 )
 def test_command__refuses_wrong_arguments(capsys: Any, arguments: List[str], message: str) -> None:

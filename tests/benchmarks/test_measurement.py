@@ -8,22 +8,14 @@ from typing import Any, Dict, List
 import pytest
 
 from benchmarks import measurement, pipelines
-from benchmarks.measurement import DECODING, STORAGE, TRANSFER, Measured, MeasurementError, Run, interleave
+from benchmarks.measurement import DECODING, STORAGE, TRANSFER, MeasurementError, Run, interleave
 from inception_v3.config import Config
 
 
 @pytest.fixture
 def config(photo_dir: str) -> Config:
-    return Config(
-        use_tpu=False,
-        data_dir=photo_dir,
-        num_classes=6,
-        height=75,
-        width=75,
-        eval_batch_size=4,
-        train_batch_size=4,
-        followup_shuffle_buffer_size=8,
-    )
+    sizes: Dict[str, Any] = {'height': 75, 'width': 75, 'eval_batch_size': 4, 'train_batch_size': 4}
+    return Config(use_tpu=False, data_dir=photo_dir, num_classes=6, followup_shuffle_buffer_size=8, **sizes)
 
 
 def test_perform__does_not_count_padding(config: Config) -> None:
@@ -35,41 +27,21 @@ def test_perform__does_not_count_padding(config: Config) -> None:
 
 
 @pytest.mark.program
-def test_interleave__measures_in_turn_and_decoding_costs_more_than_reading(config: Config) -> None:
+def test_measure__decoding_costs_more_than_reading_and_failures_have_a_reason(config: Config, monkeypatch: Any) -> None:
     reading, decoding = Run(True, True, STORAGE, config, 400), Run(True, True, DECODING, config, 100)
-    missing = dataclasses.replace(reading, config=dataclasses.replace(config, data_dir='/no/such/folder'))
-    measured: Measured = {}
-    failed: Dict[Run, str] = {}
-    lines: List[str] = []
-    interleave([reading, missing, decoding], 1, measurement.measure, lines.append, measured, failed)
-    assert lines[0] == 'round 1 of 1, 1 of 3: naive, train, until storage, batches of 4' and len(lines) == 3
-    assert [*measured] == [reading, decoding] and [*failed] == [missing]
-    assert '/no/such/folder' in failed[missing]
-    (read,), (decoded,) = measured[reading], measured[decoding]
+    read, decoded = measurement.measure([reading, decoding])
     assert (read.images, decoded.images) == (400, 100)
     # A photograph of 400 x 600 takes a millisecond or more.
     assert decoded.cpu_ms > 0.3 and decoded.cpu_ms > read.cpu_ms > 0
     # A core provides one second of CPU time per second.
     assert decoded.cpu_ms / 1000 * decoded.images_per_second < 1.1 * len(os.sched_getaffinity(0))
     assert 100 < read.peak_mb < 5000
-
-
-@pytest.mark.program
-def test_measure__ends_what_takes_too_much_time_or_memory(config: Config, monkeypatch: Any) -> None:
-    run = Run(False, True, TRANSFER, config, 1000000)
+    missing = dataclasses.replace(reading, config=dataclasses.replace(config, data_dir='/no/such/folder'))
+    with pytest.raises(MeasurementError, match=r'^--data_dir=/no/such/folder: no such folder'):
+        measurement.measure([missing])
     monkeypatch.setattr(measurement, '_TIMEOUT', 1)
     with pytest.raises(MeasurementError, match='not done after 1 seconds'):
-        measurement.measure(run)
-    monkeypatch.setattr(measurement, '_LEAST_AVAILABLE', 1.0)
-    with pytest.raises(MeasurementError, match='less than 100% of the memory'):
-        measurement.measure(run)
-
-
-@pytest.mark.program
-def test_measure__gives_the_reason_of_a_failure_on_one_line(config: Config) -> None:
-    run = Run(False, True, TRANSFER, dataclasses.replace(config, data_dir='/no/such/folder'), 1)
-    with pytest.raises(MeasurementError, match=r'^--data_dir=/no/such/folder: no such folder'):
-        measurement.measure(run)
+        measurement.measure([reading])
 
 
 def test_interleave__keeps_rounds_together_and_leaves_out_what_failed() -> None:

