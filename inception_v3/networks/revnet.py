@@ -5,7 +5,7 @@ and appendix A.
 """
 
 import functools
-from typing import NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3.networks import layers, reversible
@@ -118,6 +118,7 @@ def revnet(
     depth_multiplier: float = 1.0,
     rebuild_activations: bool = True,
     layout: layers.Layout = layers.NHWC,
+    chain: Callable[..., Tuple[tf.Tensor, tf.Tensor]] = reversible.chain,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
@@ -133,6 +134,7 @@ def revnet(
       rebuild_activations: see `reversible.chain`. A stage's first unit always stores its activations if it changes
         height and width or channels, because it is not reversible then.
       layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
+      chain: applies the reversible units of a stage, like `reversible.chain`.
 
     Returns:
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
@@ -150,7 +152,7 @@ def revnet(
                 if stride > 1 or builder.width(depth) != x1.shape[layout.channels]:
                     x1, x2 = builder.changing(blocks.pop(0), x1, x2, depth, stride)
                 chained = [builder.block(name, depth) for name in blocks]
-                x1, x2 = reversible.chain(chained, x1, x2, rebuild_activations and is_training)
+                x1, x2 = chain(chained, x1, x2, rebuild_activations and is_training)
         with tf.variable_scope('last'):
             net = builder.activated(tf.concat([x1, x2], axis=layout.channels))
         net = tf.reduce_mean(net, layout.pixels, keepdims=True)

@@ -2,7 +2,8 @@
 
 import contextlib
 import itertools
-import multiprocessing.connection
+import multiprocessing
+import os
 import tempfile
 import time
 from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
@@ -25,46 +26,33 @@ from inception_v3.weights import sources
 from inception_v3.weights.sources import Source
 
 _NAMED_AT_MOST = 3
-# TensorFlow retries requests for many minutes if a store does not answer.
-_ANSWER_SECONDS = 20
-# A new process has to load TensorFlow first.
-_START_SECONDS = 120
+# TensorFlow retries requests for many minutes if a store does not answer. A new process loads TensorFlow first.
+_ANSWER_SECONDS = 60
 
 
 def unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]:
     """Reports remote folders, by flag, that do not answer in time, not even with an error, and returns their flags."""
-    processes, connections = {}, []
     # The only way to cancel a request of TensorFlow is to end its process.
     context = multiprocessing.get_context('spawn')
-    for flag, folder in folders.items():
-        if folder and '://' in folder:
-            receiver, sender = context.Pipe(duplex=False)
-            processes[flag] = context.Process(target=_request, args=(folder, sender), daemon=True)
-            processes[flag].start()
-            # With the sender closed here, `poll` returns at once if the process ends early.
-            sender.close()
-            connections.append(receiver)
-    latest_start = time.monotonic() + _START_SECONDS
-    for receiver in connections:
-        receiver.poll(max(0, latest_start - time.monotonic()))
-        receiver.close()
+    remotes = {flag: folder for flag, folder in folders.items() if folder and '://' in folder}
+    looks = {flag: context.Process(target=_look_up, args=(folder,), daemon=True) for flag, folder in remotes.items()}
+    for look in looks.values():
+        look.start()
     deadline = time.monotonic() + _ANSWER_SECONDS
     silent = set()
-    for flag, process in processes.items():
-        process.join(max(0, deadline - time.monotonic()))
-        if process.is_alive():
-            process.terminate()
+    for flag, look in looks.items():
+        look.join(max(0, deadline - time.monotonic()))
+        if look.is_alive():
+            look.terminate()
             silent.add(flag)
             report.error(
-                f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network '
-                'and the credentials.'
+                f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network and the '
+                'credentials.'
             )
     return silent
 
 
-def _request(folder: str, started: multiprocessing.connection.Connection) -> None:
-    """Signals that TensorFlow is loaded, then looks up a folder."""
-    started.send(None)
+def _look_up(folder: str) -> None:
     with contextlib.suppress(tf.errors.OpError):
         tf.io.gfile.exists(folder)
 
@@ -148,13 +136,15 @@ def stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Ite
     the `train_images` among the hosts.
     """
     with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
+        counted = {}
         for split, count in counts.items():
             for shard in range(count):
-                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'wb') as file:
-                    # All records are in the first file: only their sum counts. A record has at least a byte.
-                    file.truncate(0 if shard or split != records.TRAIN else train_images)
-        files = counts.get(records.TRAIN, 0)
-        names = [FORMATS[data_format].shard_path('', records.TRAIN, number, files) for number in range(files)]
-        each = [train_images, *[0] * files]
-        record_counts.write(f'{data_dir}/', {name: FileRecords(n, n) for name, n in zip(names, each)})
+                # All records are in the first file: only their sum counts. A record has at least a byte.
+                images = 0 if shard or split != records.TRAIN else train_images
+                path = FORMATS[data_format].shard_path(data_dir, split, shard, count)
+                with open(path, 'wb') as file:
+                    file.truncate(images)
+                if split == records.TRAIN:
+                    counted[os.path.basename(path)] = FileRecords(images, images)
+        record_counts.write(f'{data_dir}/', counted)
         yield data_dir, model_dir
