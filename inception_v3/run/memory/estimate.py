@@ -17,9 +17,9 @@ from inception_v3.tpu import accelerator, topology
 _FLOAT, _STEP = 4, 8
 # Values per weight that the optimizer keeps.
 _SLOTS = {'sgd': 0, 'momentum': 1, 'RMS': 2}
-# Copies of the weights that a step on the CPU adds: the gradients of the loss and of the weight decay, their updates,
-# and the initial values, whose memory the allocator keeps.
-_UPDATES = 4
+# Memory of the optimizer's values and of averages in training on the CPU, measured: twice their size, with the tensors
+# that initialize and update them. The gradients of the weights take memory that activations have freed.
+_UPDATED = 2
 # Gradients of activations, beside the activations: most of these are freed before the largest gradients are computed.
 _GRADIENTS = 0.15
 # Batches of images in memory: one in use, two ahead, one being filled (see `InputPipeline.transfer`).
@@ -87,7 +87,8 @@ def training_memory(config: Config) -> StepMemory:
     recomputes its activations needs more.
     """
     sizes = sizes_for(config)
-    variables = _variables(config) + _UPDATES * sizes.parameters * _FLOAT
+    # The gradients of the weight decay do not wait for the forward pass.
+    variables = _variables(config, _UPDATED) + bool(config.weight_decay) * sizes.parameters * _FLOAT
     kept = int((1 + _GRADIENTS) * sizes.kept) * tf.as_dtype(config.precision).size
     if config.seed is not None and config.max_bad_records:
         group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)
@@ -146,10 +147,10 @@ def _padded(images: int, height: int, width: int, depth: int) -> int:
     return height * width * min(in_lanes)
 
 
-def _variables(config: Config) -> int:
-    """Bytes of all variables of a training."""
+def _variables(config: Config, each: int = 1) -> int:
+    """Bytes of all variables of a training, with the optimizer's and the averages `each` times."""
     sizes = sizes_for(config)
-    copies = 1 + _SLOTS[config.optimizer] + int(config.moving_average)
+    copies = 1 + each * (_SLOTS[config.optimizer] + int(config.moving_average))
     return (copies * sizes.parameters + sizes.statistics) * _FLOAT
 
 

@@ -48,9 +48,9 @@ def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
     inception_model_fn(images, labels, tf.estimator.ModeKeys.TRAIN, {'config': config})
     trainable = sum(map(size, tf.trainable_variables()))
     step = 8
-    # Every variable, and the gradients, their updates and the initial values of each parameter.
+    # Every variable, those of optimizer and averages twice, and the gradients of the weight decay.
     need = training_memory(config).variables
-    assert need == sum(map(size, tf.global_variables())) - step + 4 * trainable
+    assert need == sum(map(size, tf.global_variables())) - step + (3 + 1) * trainable
     # The same variables on a TPU core, by purpose.
     core = core_memory(config, 2, is_training=True)
     assert sum(core[:4]) == sum(map(size, tf.global_variables()))
@@ -65,7 +65,7 @@ def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
     # The root mean square of the gradients, then their momentum.
     for optimizer, fewer in (('momentum', 1), ('sgd', 2)):
         other = training_memory(dataclasses.replace(config, optimizer=optimizer)).variables
-        assert need - other == fewer * trainable
+        assert need - other == 2 * fewer * trainable
     # Tensors of the forward pass that the backward pass reads.
     read = {
         tensor
