@@ -84,7 +84,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
             graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated, weights)
-        report.add('estimate', 'of_activations', _OF_ACTIVATIONS, _OF_ACTIVATIONS)
+        report.add('estimate', of_activations=_OF_ACTIVATIONS)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
             _try_xla(built, report)
@@ -94,24 +94,24 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
 def _describe(tpu: Topology, report: Report) -> None:
     """Reports the cores and hosts, what one can rent today, and how the run is started there."""
     memory = f'{tpu.memory // _GIB} GiB each' if tpu.memory else "emulated, sharing this machine's memory"
-    report.add('cluster', 'topology', tpu.name, tpu.name)
-    report.add('cluster', 'cores', tpu.cores, f'{tpu.cores:,}, {memory}')
-    report.add('cluster', 'hosts', tpu.hosts, f'{tpu.hosts:,}, each with {tpu.cores_per_host} cores')
+    report.add('cluster', topology=tpu.name)
+    report.add('cluster', memory, cores=tpu.cores)
+    report.add('cluster', f'each with {tpu.cores_per_host} cores', hosts=tpu.hosts)
     if not tpu.memory:
         return
-    built_with, of_image = '.'.join(tf.__version__.split('.')[:2]), f'{_TENSORFLOW}, that of the image'
+    built_with, of_image = '.'.join(tf.__version__.split('.')[:2]), 'that of the image'
     if built_with != _TENSORFLOW:
         of_image += f'; {built_with} built the graphs below, and no TPU has it: check again with ./run --tf=2.15'
     machines = '1 TPU VM' if tpu.hosts == 1 else f'{tpu.hosts} TPU VMs'
-    report.add('software', 'architecture', 'TPU VM', f'{machines}; TPU nodes ended in April 2025')
-    report.add('software', 'software_version', topology.software_version(tpu), topology.software_version(tpu))
-    report.add('software', 'tensorflow', _TENSORFLOW, of_image, 'TensorFlow')
+    report.add('software', f'{machines}; TPU nodes ended in April 2025', architecture='TPU VM')
+    report.add('software', software_version=topology.software_version(tpu))
+    report.add('software', of_image, tensorflow=_TENSORFLOW)
     command, where = './run --tf=image python -m inception_v3.main --tpu=local', 'on the TPU VM'
     if tpu.hosts > 1:
         # A program on a slice leaves the TPU of its own machine to the TensorFlow server there.
         run = 'TPU_LOAD_LIBRARY=0 ./run --tf=image python -m inception_v3.main'
         command, where = f'{run} --tpu=NAME --num_shards={tpu.cores}', 'on the first TPU VM only'
-    report.add('software', 'command', command, f'{where}: {command}')
+    report.add('software', where, command=command)
 
 
 def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Optional[Config]:
@@ -181,17 +181,17 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
     """Returns the configuration, fitted to its data set, and the number of record files per split."""
     config = command_line.config
     if config.use_data == 'fake':
-        report.add('storage', 'data_dir', None, 'synthetic images (--use_data=fake)')
+        report.add('storage', 'synthetic images (--use_data=fake)', data_dir=None)
         return config, {}
     if makes_digits(command_line):
-        report.add('storage', 'data_dir', config.data_dir, f'{config.data_dir}: the run creates the digits there')
+        report.add('storage', 'the run creates the digits there', data_dir=config.data_dir)
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
         if not source_of(config).is_named(splits_of(config)):
             report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
-        report.add('storage', 'data_dir', None, f'{source_of(config) if _places(config) else "not given"}: {words}')
+        report.add('storage', f'{source_of(config) if _places(config) else "not given"}: {words}', data_dir=None)
         return config, records.DOCUMENTED_SHARDS
     try:
         config = fit_to_data_set(command_line)
@@ -200,14 +200,14 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.error(str(error))
     else:
         sizes = f'{config.num_train_images:,} training and {config.num_eval_images:,} validation images'
-        words = f'{described.name if described else f"no {FILE_NAME}"}'
-        words += f'{":" if described else ";"} {sizes}, {config.num_classes:,} classes'
-        report.add('storage', 'data_set', described.name if described else None, words)
+        missing = '' if described else f'no {FILE_NAME}; '
+        note = f'{missing}{sizes}, {config.num_classes:,} classes'
+        report.add('storage', note, data_set=described.name if described else None)
         if not described:
             _check_assumed_sizes(command_line, config, sizes, report)
     counts = storage.count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
-    report.add('storage', 'data_dir', str(source_of(config)), f'{source_of(config)}: {found}')
+    report.add('storage', found, data_dir=str(source_of(config)))
     return config, counts
 
 
@@ -299,8 +299,6 @@ def _try_xla(config: Config, report: Report) -> None:
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
         report.error(f'XLA cannot compile the training step: {" ".join(message.split())[:_LONGEST_MESSAGE]}')
         return
-    words = f'{step.batch_size} random images, a training step of one core, on this CPU'
-    report.add('xla_step', 'batch', step.batch_size, words)
-    report.add('xla_step', 'size', [config.height, config.width], f'{config.height} x {config.width} pixels')
-    report.add('xla_step', 'seconds', step.seconds, f'{step.seconds:.1f} to compile and run once')
-    report.add('xla_step', 'loss', step.loss, f'{step.loss:.4f}')
+    report.add('xla_step', 'random images, a training step of one core, on this CPU', batch=step.batch_size)
+    report.add('xla_step', size=[config.height, config.width], loss=step.loss)
+    report.add('xla_step', 'to compile and run once', seconds=step.seconds)

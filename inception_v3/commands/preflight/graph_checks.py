@@ -21,7 +21,7 @@ from inception_v3.tpu.topology import Topology
 from inception_v3.weights import beginning
 from inception_v3.weights.sources import Source, WeightsError
 
-_MIB, _GIB = 1 << 20, 1 << 30
+_GIB = 1 << 30
 _NAMED_AT_MOST = 10
 
 
@@ -51,8 +51,7 @@ def check(
     """
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
-    for key, images in (('', batch), ('_per_host', batch // tpu.hosts), ('_per_core', batch // tpu.cores)):
-        report.add(section, f'batch{key}', images, f'{images:,} images')
+    report.add(section, batch=batch, batch_per_host=batch // tpu.hosts, batch_per_core=batch // tpu.cores)
     steps = add_training_steps(config, report) if is_training else add_evaluation_steps(evaluated, batch, report)
     if files is not None:
         check_files(section, split, config, files, tpu.hosts, report)
@@ -71,8 +70,8 @@ def check(
         check_loop(config, tpu, report)
         variables = len(graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES))
         check_collectives(graphs.collectives(core), variables, report)
-    add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph, core)], f'none of {len(core):,} on a core', report)
-    add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], 'none on a core', report)
+    add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph, core)], report)
+    add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], report)
     check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
     try:
         with graph.as_default():
@@ -91,9 +90,9 @@ def check_weights(config: Config, graph: tf.Graph, weights: Source, report: Repo
     except WeightsError as error:
         report.error(str(error))
         return
-    report.add('weights', 'init_from', weights.path, beginning.origin_text(begun, weights, config))
+    report.add('weights', beginning.origin_text(begun, weights, config), init_from=weights.path)
     for fate, text in beginning.account(begun).items():
-        report.add('weights', fate.replace(' ', '_'), [row.name for row in begun.of(fate)], text)
+        report.add('weights', text, **{fate.replace(' ', '_'): [row.name for row in begun.of(fate)]})
     for text in [*beginning.unmatched(begun, config), *beginning.other_settings(weights, config)]:
         report.warn(f'{text}.')
 
@@ -101,20 +100,15 @@ def check_weights(config: Config, graph: tf.Graph, weights: Source, report: Repo
 def add_training_steps(config: Config, report: Report) -> int:
     """Reports the steps and epochs of training; returns the steps of a loop."""
     estimate = Estimate(config)
-    words = f'{estimate.steps_per_epoch:,.2f} for {config.num_train_images:,} images'
-    report.add('training', 'steps', config.train_steps)
-    report.add('training', 'steps_per_epoch', estimate.steps_per_epoch, words)
-    report.add('training', 'epochs', estimate.epochs, f'{estimate.epochs:,.2f}')
+    report.add('training', steps=config.train_steps, steps_per_epoch=estimate.steps_per_epoch, epochs=estimate.epochs)
     return config.iterations
 
 
 def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> int:
     """Reports the steps of an evaluation with these images on each host, and returns them."""
     steps, total = slices.steps_for(images, batch), sum(images)
-    words = f'{steps:,} for {total:,} images and {steps * batch - total:,} of padding'
-    report.add('evaluation', 'steps', steps, words)
-    words = f'{_range(min(images), max(images))}; the steps are those of the largest share'
-    report.add('evaluation', 'images_per_host', [min(images), max(images)], words)
+    report.add('evaluation', f'{total:,} images and {steps * batch - total:,} of padding', steps=steps)
+    report.add('evaluation', 'the largest share gives the steps', images_per_host=[min(images), max(images)])
     least = -(-total // batch)
     if steps > least:
         report.warn(
@@ -131,8 +125,8 @@ def check_loop(config: Config, tpu: Topology, report: Report) -> None:
     # A multiplication and an addition, forwards and for the gradients of inputs and of weights.
     operations = 6 * sizes_for(config).products * config.train_batch_size // tpu.cores
     seconds = operations / tpu.peak
-    words = f"at least {seconds:.3g} s: {operations:.3g} operations at a core's peak; expect a multiple"
-    report.add('training', 'least_seconds_per_step', seconds, words)
+    note = f"{operations:.3g} operations at a core's peak; expect a multiple"
+    report.add('training', note, least_seconds_per_step=seconds)
     steps = min(config.iterations, config.train_steps)
     if config.mode == 'train_and_eval':
         steps = min(steps, config.train_steps_per_eval)
@@ -150,11 +144,10 @@ def check_files(section: str, split: str, config: Config, files: int, hosts: int
     """Checks that every host has files, or records, and as many as the others."""
     if split == records.TRAIN and config.seed is not None:
         lanes = order.lanes_for(config.train_batch_size, hosts, config.num_train_images)
-        words = f'{lanes // hosts:,} of {lanes:,}, of the records in {files:,} files'
-        report.add(section, 'lanes_per_host', lanes // hosts, words)
+        report.add(section, f'of {lanes:,}, of the records in {files:,} files', lanes_per_host=lanes // hosts)
         return
     fewest, most = files // hosts, -(-files // hosts)
-    report.add(section, 'files_per_host', [fewest, most], f'{_range(fewest, most)} of {files:,}')
+    report.add(section, f'of {files:,}', files_per_host=[fewest, most])
     flag = source_of(config).flag(split)
     if split != records.TRAIN:
         if not fewest:
@@ -179,8 +172,7 @@ def check_infeed(
     section: str, tpu: Topology, pipelines: int, fed: Mapping[graphs.Infeed, int], steps: int, report: Report
 ) -> None:
     """Checks that each host has an input pipeline, that every core is fed, and that the batches fit a host's memory."""
-    words = '1, on one host' if pipelines == 1 else f'{pipelines:,}, each on a host of its own'
-    report.add(section, 'input_pipelines', pipelines, words)
+    report.add(section, 'each on a host of its own', input_pipelines=pipelines)
     if pipelines != tpu.hosts:
         report.error(f'{section} has {pipelines} input pipelines, but {tpu.hosts} hosts feed the cores.')
     if len(fed) != 1 or sum(fed.values()) != tpu.cores:
@@ -191,15 +183,14 @@ def check_infeed(
     if size is None:
         report.error(f'{section} feeds the cores {", ".join(tensors)}: XLA needs static shapes.')
         return
-    report.add(section, 'infeed_bytes', size, f'{size:,} bytes per step: {", ".join(tensors)}', 'infeed of a core')
     of_host = size * tpu.cores_per_host
-    report.add(section, 'infeed_bytes_per_host', of_host, f'{of_host:,} bytes per step', 'infeed of a host')
+    report.add(section, f'for a core and step: {", ".join(tensors)}', infeed_bytes=size)
+    report.add(section, infeed_bytes_per_host=of_host)
     if section == 'evaluation':
-        words = f'{steps * of_host:,} bytes, from its own memory'
-        report.add(section, 'infeed_bytes_per_evaluation', steps * of_host, words, 'infeed of a host in all')
+        report.add(section, infeed_bytes_per_evaluation=steps * of_host)
     # A batch for each core, and those of the pipeline: prefetched ones, and one that is being filled.
     held = (tpu.cores_per_host + BATCHES_AHEAD + 1) * size
-    report.add(section, 'batch_bytes_of_host', held, f'{_bytes(held)} at least', 'batches in the memory of a host')
+    report.add(section, 'at least', batch_bytes_of_host=held)
     if tpu.host_memory and held > tpu.host_memory:
         flag = _batch_flag(section)
         report.error(
@@ -211,9 +202,8 @@ def check_infeed(
 def check_collectives(sums: Tuple[int, int], variables: int, report: Report) -> None:
     """Checks that the gradient of each variable is summed over the cores once; `sums` is from `graphs.collectives`."""
     gradients, batch_norm = sums
-    report.add('training', 'collectives', gradients, f'{gradients:,} per step for {variables:,} trainable variables')
-    words = f'{batch_norm:,} per step (--batch_norm)'
-    report.add('training', 'batch_norm_collectives', batch_norm, words, 'of batch norm')
+    report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
+    report.add('training', '--batch_norm', batch_norm_collectives=batch_norm)
     if gradients != variables:
         report.error(
             f'{gradients} sums over the cores for {variables} trainable variables: some gradients are not summed, or '
@@ -221,10 +211,9 @@ def check_collectives(sums: Tuple[int, int], variables: int, report: Report) -> 
         )
 
 
-def add_flaws(section: str, key: str, found: List[Flaw], words_for_none: str, report: Report) -> None:
+def add_flaws(section: str, kind: str, found: List[Flaw], report: Report) -> None:
     """Reports operations that a TPU cannot run as errors; the first ten by name."""
-    words = f'{len(found):,}, see the findings' if found else words_for_none
-    report.add(section, key, [flaw._asdict() for flaw in found], words)
+    report.add(section, '', **{kind: [flaw._asdict() for flaw in found]})
     for flaw in found[:_NAMED_AT_MOST]:
         report.error(f'{section}: {flaw}.')
     if len(found) > _NAMED_AT_MOST:
@@ -234,22 +223,16 @@ def add_flaws(section: str, key: str, found: List[Flaw], words_for_none: str, re
 def check_memory(section: str, batch: int, tpu: Topology, memory: CoreMemory, report: Report) -> None:
     """Checks that a step's variables and activations fit the memory of a core."""
     place = f'{section}_memory_of_a_core'
-    report.add(place, 'parameter_count', memory.parameter_count)
-    words = f'{_bytes(memory.activations)}; without padding {_bytes(memory.unpadded)}'
-    for key, size, text, label in (
-        ('parameter_bytes', memory.parameters, '', 'parameters'),
-        ('optimizer_bytes', memory.optimizer, '', "optimizer's state"),
-        ('average_bytes', memory.averages, '', 'averages of weights'),
-        ('other_bytes', memory.others, '', 'moving statistics'),
-        ('activation_bytes', memory.activations, words, 'activations, estimated'),
-    ):
-        if section == 'training' or key not in ('optimizer_bytes', 'average_bytes'):
-            report.add(place, key, size, text or _bytes(size), label)
-    of_core = f', {memory.total / tpu.memory:.0%} of the memory' if tpu.memory else ''
-    report.add(place, 'total_bytes', memory.total, f'{_bytes(memory.total)}{of_core}', 'total')
+    report.add(place, parameter_count=memory.parameter_count, parameter_bytes=memory.parameters)
+    if section == 'training':
+        report.add(place, optimizer_bytes=memory.optimizer, average_bytes=memory.averages)
+    report.add(place, 'moving statistics', other_bytes=memory.others)
+    report.add(place, f'estimated; {memory.unpadded:,} without padding', activation_bytes=memory.activations)
     if not tpu.memory:
+        report.add(place, total_bytes=memory.total)
         return
-    report.add(place, 'memory_bytes', tpu.memory, _bytes(tpu.memory), 'memory')
+    report.add(place, f'{memory.total / tpu.memory:.0%} of the memory', total_bytes=memory.total)
+    report.add(place, memory_bytes=tpu.memory)
     if memory.total > tpu.memory:
         flag = _batch_flag(section)
         report.error(
@@ -261,11 +244,3 @@ def check_memory(section: str, batch: int, tpu: Topology, memory: CoreMemory, re
 
 def _batch_flag(section: str) -> str:
     return '--train_batch_size' if section == 'training' else '--eval_batch_size'
-
-
-def _range(fewest: int, most: int) -> str:
-    return f'{most:,}' if fewest == most else f'{fewest:,} to {most:,}'
-
-
-def _bytes(size: int) -> str:
-    return f'{size:,} bytes' + (f' ({size / _MIB:,.1f} MiB)' if size >= _MIB else '')

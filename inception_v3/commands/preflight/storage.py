@@ -85,7 +85,7 @@ def check_folders(config: Config, unchecked: Container[str], report: Report) -> 
         if folder and flag not in unchecked:
             try:
                 check_writable(flag, folder)
-                report.add('storage', flag, folder, f'{folder}: written, read and deleted')
+                report.add('storage', 'written, read and deleted', **{flag: folder})
             except (app.UsageError, tf.errors.OpError) as error:
                 report.error(_message(error))
 
@@ -98,7 +98,7 @@ def find_checkpoint(config: Config, report: Report) -> Optional[str]:
         report.error(_message(error))
         return None
     if checkpoint:
-        report.add('storage', 'checkpoint', checkpoint, f'{checkpoint}: the run resumes from it')
+        report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
     return checkpoint
 
 
@@ -110,7 +110,7 @@ def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> O
     if not config.init_from or config.mode == 'eval':
         return None
     if checkpoint:
-        report.add('weights', 'init_from', config.init_from, f'{config.init_from}: not read, because the run resumes')
+        report.add('weights', 'not read, because the run resumes', init_from=config.init_from)
         return None
     is_remote = remote.is_remote(config.init_from)
     if is_remote:

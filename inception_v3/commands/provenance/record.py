@@ -51,7 +51,7 @@ class Checkpoint(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """A run: its folder, the configuration of its last start, its starts and evaluations, and its checkpoints by step."""
+    """A run: its folder, the configuration of its last start, its starts, its evaluations and its checkpoints."""
 
     model_dir: str
     config: Config
@@ -159,19 +159,20 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
     """
     last = [*old.starts[-1:], *new.starts[-1:]]
     ignored = {*_WITHOUT_EFFECT, *(_PATHS if all(start.fingerprint for start in last) else ())}
-    results = _results(old), _results(new)
-    of_starts: Dict[str, List[Difference]] = {'data': [], 'surroundings': []}
-    commands = []
+    old_results, new_results = _results(old), _results(new)
+    data: List[Difference] = []
+    surroundings = _compared({'starts': [s.step for s in old.starts]}, {'starts': [s.step for s in new.starts]})
     if old.starts and new.starts:
         of_starts = differences_of_starts(*last)
-        commands = _compared(*({'command': start.command} for start in last))
-    steps = _compared(*({'starts': [start.step for start in run.starts]} for run in (old, new)))
+        data = of_starts['data']
+        commands = _compared({'command': last[0].command}, {'command': last[1].command})
+        surroundings = [*of_starts['surroundings'], *surroundings, *commands]
     return {
         'configuration': _compared(dataclasses.asdict(old.config), dataclasses.asdict(new.config), ignored),
-        'data': of_starts['data'],
+        'data': data,
         # Results that only one of the runs has are no difference.
-        'results': _compared(*results, {*results[0]} ^ {*results[1]}),
-        'surroundings': [*of_starts['surroundings'], *steps, *commands],
+        'results': _compared(old_results, new_results, {*old_results} ^ {*new_results}),
+        'surroundings': surroundings,
     }
 
 

@@ -37,16 +37,16 @@ def test_estimate__of_the_documented_default() -> None:
 
 def test_estimate__curves_are_the_documented_formula() -> None:
     plan = Estimate(LARGE_BATCH)
-    steps = np.array(plan.curve.steps)
+    steps = np.array(plan.steps)
     assert steps[0] == 0 and steps[-1] == 53249 and np.all(np.diff(steps) > 0)
     base = 0.165 * 4096 / 256
     plain = np.maximum(base * 0.94 ** (steps // (3 * 1281167 // 4096)), 1e-4 * base)
     adjusted = base * 0.94 ** (9 / 3)
     epoch = steps * 4096 // 1281167
     rising = np.where(epoch < 2, 0.1 * adjusted, 0.1 * adjusted + (epoch - 1) * 0.9 * adjusted / 9)
-    np.testing.assert_allclose(plan.curve.documented, plain)
-    np.testing.assert_allclose(plan.curve.rates, np.where(epoch < 12, rising, plain))
-    assert max(plan.curve.rates) == pytest.approx(1.1 * adjusted)
+    np.testing.assert_allclose(plan.documented, plain)
+    np.testing.assert_allclose(plan.rates, np.where(epoch < 12, rising, plain))
+    assert max(plan.rates) == pytest.approx(1.1 * adjusted)
     assert plan.images_per_second == pytest.approx(4096 / 4 / 0.815), 'of each of four hosts'
 
 

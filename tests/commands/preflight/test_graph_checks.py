@@ -122,7 +122,7 @@ def test_infeed__must_be_the_same_for_every_core(pipelines: int, fed: Any, part:
         assert part in error
     else:
         # Each of four hosts feeds eight cores.
-        assert not report.errors and [row.value for row in report.sections['training']] == [4, 8, 64, 88]
+        assert not report.errors and [value for value, _ in report.sections['training'].values()] == [4, 8, 64, 88]
 
 
 @pytest.mark.parametrize('sums', [2, 1, 3])
@@ -130,17 +130,16 @@ def test_gradients__must_be_summed_once_each(sums: int) -> None:
     report = Report('sums')
     graph_checks.check_collectives((sums, 7), 2, report)
     assert [error.startswith(f'{sums} sums over the cores for 2') for error in report.errors] == [True] * (sums != 2)
-    assert [row.value for row in report.sections['training']] == [sums, 7]
+    assert [value for value, _ in report.sections['training'].values()] == [sums, 7]
 
 
 def test_many_flaws__ten_are_named_and_the_others_counted() -> None:
     report = Report('flaws')
     flaws = [Flaw(f'op{number}', 'Unique', 'file:1', 'problem') for number in range(12)]
-    graph_checks.add_flaws('training', 'unsupported_ops', flaws, 'none', report)
+    graph_checks.add_flaws('training', 'unsupported_ops', flaws, report)
     assert report.errors[0] == 'training: op0 (Unique), created at file:1: problem.'
     assert report.errors[10:] == ['training: and 2 more of the same kind.']
-    (row,) = report.sections['training']
-    assert len(row.value) == 12 and row.text == '12, see the findings'
+    assert len(report.sections['training']['unsupported_ops'][0]) == 12
 
 
 def test_transfer_uint8__infeed_of_words(capsys: Any, one_layer: None) -> None:

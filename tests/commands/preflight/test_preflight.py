@@ -207,8 +207,6 @@ def test_system_error__one_message_and_exit_code_1(capsys: Any, monkeypatch: Any
     ('arguments', 'parts'),
     [
         (['--topology=w2-8'], ['--topology=w2-8', 'no such Cloud TPU', 'v2-8', 'v3-2048']),
-        (['--topology=v3-4096'], ['--topology=v3-4096: the largest v3 has 2,048 cores. Choose from v2-8, ']),
-        (['--topology=v3-16'], ['--topology=v3-16: Cloud TPU has no v3 of this size.']),
         (['--topology=v5litepod-16'], ['--topology=v5litepod-16: this program runs on v2 and v3 only; ', '(PJRT)']),
         (['--tpu=node'], ['--topology', 'name the TPU', 'v2-8', '--tpu=emulated:CORES']),
         (['--tpu=emulated:8x3'], ['--tpu=emulated:8x3', '3 hosts']),
