@@ -83,7 +83,7 @@ def test_estimate__bytes_of_an_image_follow_the_flags(changes: Any, bytes_sent: 
         ({'num_shards': 32, 'batch_norm_decay': 0.9}, '--batch_norm_decay=0.9 is not alpha ** 32 = 0.9904'),
     ],
 )
-def test_warnings__of_a_decay_that_is_not_alpha_to_the_power_of_the_cores(changes: Any, part: str) -> None:
+def test_decay_warning__names_alpha_to_the_power_of_the_cores(changes: Any, part: str) -> None:
     warnings = Estimate(Config(**changes)).warnings
     assert len(warnings) == bool(part) and all(part in warning for warning in warnings)
 
