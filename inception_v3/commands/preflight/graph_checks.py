@@ -3,8 +3,6 @@
 import traceback
 from typing import List, Mapping, Optional, Sequence, Tuple
 
-from absl import app
-
 from console.tensorflow_versions import tf
 from data import order, records
 from data.sources import source_of
@@ -19,7 +17,7 @@ from inception_v3.tpu import slices
 from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology
 from inception_v3.weights import beginning
-from inception_v3.weights.sources import Source, WeightsError
+from inception_v3.weights.sources import Source
 
 _GIB = 1 << 30
 _NAMED_AT_MOST = 10
@@ -73,28 +71,22 @@ def check(
     add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph, core)], report)
     add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], report)
     check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
-    try:
-        with graph.as_default():
-            if checkpoint:
-                check_fits(checkpoint)
-    except app.UsageError as error:
-        report.error(str(error))
+    with graph.as_default(), report.noting_errors():
+        if checkpoint:
+            check_fits(checkpoint)
 
 
 def check_weights(config: Config, graph: tf.Graph, weights: Source, report: Report) -> None:
     """Checks that the weights to begin from fit the network, and reports what would be left new."""
     network = {v.op.name: v.shape.as_list() for v in graph.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
     names = {variable.op.name for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
-    try:
+    with report.noting_errors():
         begun = beginning.plan(network, names - network.keys(), weights, config)
-    except WeightsError as error:
-        report.error(str(error))
-        return
-    report.add('weights', beginning.origin_text(begun, weights, config), init_from=weights.path)
-    for fate, text in beginning.account(begun).items():
-        report.add('weights', text, **{fate.replace(' ', '_'): [row.name for row in begun.of(fate)]})
-    for text in [*beginning.unmatched(begun, config), *beginning.other_settings(weights, config)]:
-        report.warn(f'{text}.')
+        report.add('weights', beginning.origin_text(begun, weights, config), init_from=weights.path)
+        for fate, text in beginning.account(begun).items():
+            report.add('weights', text, **{fate.replace(' ', '_'): [row.name for row in begun.of(fate)]})
+        for text in [*beginning.unmatched(begun, config), *beginning.other_settings(weights, config)]:
+            report.warn(f'{text}.')
 
 
 def add_training_steps(config: Config, report: Report) -> int:
@@ -156,16 +148,13 @@ def check_files(section: str, split: str, config: Config, files: int, hosts: int
                 'and feed padding.'
             )
         return
-    try:
+    with report.noting_errors():
         records.check_enough_for(hosts, flag, split, files)
-    except app.UsageError as error:
-        report.error(str(error))
-        return
-    if fewest != most:
-        report.warn(
-            f'{flag}: {files} {split} files cannot be divided equally among {hosts} hosts; the images of hosts with '
-            'fewer files are used more often.'
-        )
+        if fewest != most:
+            report.warn(
+                f'{flag}: {files} {split} files cannot be divided equally among {hosts} hosts; the images of hosts '
+                'with fewer files are used more often.'
+            )
 
 
 def check_infeed(

@@ -1,10 +1,14 @@
 """The report of a preflight: values in sections, findings and a verdict, as text or as JSON."""
 
+import contextlib
 import json
 import textwrap
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
+
+from absl import app
 
 from console.messages import counted
+from console.tensorflow_versions import tf
 
 _WIDTH = 110
 _MIB = 1 << 20
@@ -39,6 +43,14 @@ class Report:
         """Adds a flag that the run needs and the command line lacks, with a warning."""
         self.missing.append(flag)
         self.warn(text)
+
+    @contextlib.contextmanager
+    def noting_errors(self) -> Iterator[None]:
+        """Ends its body at an error of the user's flags or files, and adds its message."""
+        try:
+            yield
+        except (app.UsageError, tf.errors.OpError) as error:
+            self.error(str(getattr(error, 'message', error)))
 
     @property
     def verdict(self) -> str:

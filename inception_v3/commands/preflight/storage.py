@@ -8,8 +8,6 @@ import tempfile
 import time
 from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
 
-from absl import app
-
 from console.tensorflow_versions import tf
 from data import record_counts, records, remote
 from data.formats import FORMATS
@@ -61,21 +59,18 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
     """Reads the first file of each split, and returns the number of files per split that can be listed."""
     counts = {}
     for split in splits_of(config):
-        try:
+        with report.noting_errors():
             paths = source_of(config).find(split)
             counts[split] = len(paths)
-            for note in notes_on_files(config, split, paths):
-                report.warn(note)
+            report.warnings += notes_on_files(config, split, paths)
             check_files(config, split, paths)
             with contextlib.closing(checker_of(config, split)) as checker:
                 at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
                 bad = [*itertools.islice(checker.search(paths[:1], lambda text: None), at_most)]
-        except (app.UsageError, tf.errors.OpError) as error:
-            report.error(_message(error))
-            continue
-        add = report.error if len(bad) > config.max_bad_records else report.warn
-        for record in bad[:_NAMED_AT_MOST]:
-            add(f'{record} Repair the data. A run skips at most {config.max_bad_records} records (--max_bad_records).')
+            add = report.error if len(bad) > config.max_bad_records else report.warn
+            skips = f'A run skips at most {config.max_bad_records} records (--max_bad_records).'
+            for record in bad[:_NAMED_AT_MOST]:
+                add(f'{record} Repair the data. {skips}')
     return counts
 
 
@@ -83,23 +78,19 @@ def check_folders(config: Config, unchecked: Container[str], report: Report) -> 
     """Writes, reads and deletes a test file in each folder for results, but for the flags in `unchecked`."""
     for flag, folder in (('model_dir', config.model_dir), ('export_dir', config.export_dir)):
         if folder and flag not in unchecked:
-            try:
+            with report.noting_errors():
                 check_writable(flag, folder)
                 report.add('storage', 'written, read and deleted', **{flag: folder})
-            except (app.UsageError, tf.errors.OpError) as error:
-                report.error(_message(error))
 
 
 def find_checkpoint(config: Config, report: Report) -> Optional[str]:
     """Returns the path of the checkpoint from which the run would resume; None if there is none."""
-    try:
+    with report.noting_errors():
         checkpoint = latest_checkpoint(config.model_dir) if config.model_dir else None
-    except (app.UsageError, tf.errors.OpError) as error:
-        report.error(_message(error))
-        return None
-    if checkpoint:
-        report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
-    return checkpoint
+        if checkpoint:
+            report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
+        return checkpoint
+    return None
 
 
 def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> Optional[Source]:
@@ -117,15 +108,9 @@ def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> O
         report.not_checked.append(
             'the values of the weights of --init_from, which are remote; their names and shapes were'
         )
-    try:
+    with report.noting_errors():
         return sources.read(config.init_from, outline=is_remote)
-    except (app.UsageError, tf.errors.OpError) as error:
-        report.error(_message(error))
-        return None
-
-
-def _message(error: Exception) -> str:
-    return str(error.message if isinstance(error, tf.errors.OpError) else error)
+    return None
 
 
 @contextlib.contextmanager
