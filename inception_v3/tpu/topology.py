@@ -25,7 +25,6 @@ class Topology(NamedTuple):
       cores: the number of cores on all hosts together.
       hosts: the number of host machines, each with the same number of cores.
       memory: the memory of each core in bytes; None for an emulated TPU, which uses the machine's memory.
-      host_memory: the memory of each host in bytes; None for an emulated TPU.
       peak: the operations of a core per second, at most; None for an emulated TPU.
     """
 
@@ -33,7 +32,6 @@ class Topology(NamedTuple):
     cores: int
     hosts: int
     memory: Optional[int] = None
-    host_memory: Optional[int] = None
     peak: Optional[float] = None
 
     @property
@@ -47,9 +45,9 @@ class Topology(NamedTuple):
         return self.hosts + self.cores
 
 
-# Memory of a core and of a host, and operations of a core per second:
+# Memory of a core, and operations of a core per second:
 # https://cloud.google.com/tpu/docs/system-architecture. A chip has two cores; 45 TFLOPS per chip of v2, 123 of v3.
-_GENERATIONS = {'v2': (8 * _GIB, 334 * 10**9, 22.5e12), 'v3': (16 * _GIB, 340 * 10**9, 61.5e12)}
+_GENERATIONS = {'v2': (8 * _GIB, 22.5e12), 'v3': (16 * _GIB, 61.5e12)}
 # Types: https://cloud.google.com/tpu/docs/regions-zones, read on 2026-11-23. A machine has 4 chips.
 CLOUD_TPUS: Dict[str, Topology] = {
     f'{generation}-{cores}': Topology(

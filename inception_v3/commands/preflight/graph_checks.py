@@ -160,7 +160,7 @@ def check_files(section: str, split: str, config: Config, files: int, hosts: int
 def check_infeed(
     section: str, tpu: Topology, pipelines: int, fed: Mapping[graphs.Infeed, int], steps: int, report: Report
 ) -> None:
-    """Checks that each host has an input pipeline, that every core is fed, and that the batches fit a host's memory."""
+    """Checks that each host has an input pipeline, and that every core is fed the same tensors."""
     report.add(section, 'each on a host of its own', input_pipelines=pipelines)
     if pipelines != tpu.hosts:
         report.error(f'{section} has {pipelines} input pipelines, but {tpu.hosts} hosts feed the cores.')
@@ -178,14 +178,7 @@ def check_infeed(
     if section == 'evaluation':
         report.add(section, infeed_bytes_per_evaluation=steps * of_host)
     # A batch for each core, and those of the pipeline: prefetched ones, and one that is being filled.
-    held = (tpu.cores_per_host + BATCHES_AHEAD + 1) * size
-    report.add(section, 'at least', batch_bytes_of_host=held)
-    if tpu.host_memory and held > tpu.host_memory:
-        flag = _batch_flag(section)
-        report.error(
-            f'{flag}: the batches take {held / 1e9:,.1f} GB of each host, which has {tpu.host_memory / 1e9:,.0f} GB. '
-            f'Decrease {flag}, or use more hosts.'
-        )
+    report.add(section, 'at least', batch_bytes_of_host=(tpu.cores_per_host + BATCHES_AHEAD + 1) * size)
 
 
 def check_collectives(sums: Tuple[int, int], variables: int, report: Report) -> None:
@@ -223,13 +216,9 @@ def check_memory(section: str, batch: int, tpu: Topology, memory: CoreMemory, re
     report.add(place, f'{memory.total / tpu.memory:.0%} of the memory', total_bytes=memory.total)
     report.add(place, memory_bytes=tpu.memory)
     if memory.total > tpu.memory:
-        flag = _batch_flag(section)
+        flag = f'--{"train" if section == "training" else "eval"}_batch_size'
         report.error(
             f'{flag}={batch}: {section} takes an estimated {memory.total / _GIB:.1f} of the {tpu.memory // _GIB} GiB '
             f'of a core, {memory.total / tpu.memory:.0%}. To use less memory, decrease {flag}, use more cores, or set '
             '--precision=bfloat16.'
         )
-
-
-def _batch_flag(section: str) -> str:
-    return '--train_batch_size' if section == 'training' else '--eval_batch_size'
