@@ -173,7 +173,7 @@ def check_infeed(
         report.error(f'{section} feeds the cores {", ".join(tensors)}: XLA needs static shapes.')
         return
     of_host = size * tpu.cores_per_host
-    report.add(section, f'for a core and step: {", ".join(tensors)}', infeed_bytes=size)
+    report.add(section, f'each step: {", ".join(tensors)}', infeed_bytes=size)
     report.add(section, infeed_bytes_per_host=of_host)
     if section == 'evaluation':
         report.add(section, infeed_bytes_per_evaluation=steps * of_host)

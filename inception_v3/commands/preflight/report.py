@@ -104,9 +104,9 @@ def _text(name: str, value: Any, note: str) -> str:
         are_numbers = any(isinstance(each, int) for each in value)
         text = ' to '.join(f'{each:,}' for each in dict.fromkeys(value)) if are_numbers else f'{len(value):,}'
     elif isinstance(value, (int, float)):
-        text = f'{value:,}' if isinstance(value, int) else f'{value:,.4g}'
+        text = f'{value:,}' if isinstance(value, int) else f'{value:,.2f}' if value >= 1 else f'{value:.4g}'
         if 'bytes' in name and value >= _MIB:
             text += f' ({value / _MIB:,.1f} MiB)'
     elif value not in (None, note):
         text = str(value)
-    return ': '.join(filter(None, [text, note]))
+    return ', '.join(filter(None, [text, note]))

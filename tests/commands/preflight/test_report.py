@@ -21,7 +21,7 @@ def test_report__has_sections_findings_and_the_verdict() -> None:
         'of a core',
         '  key bytes  3,145,728 (3.0 MiB)',
         '  hosts      3 to 1,200',
-        '  k          3.142: three',
+        '  k          3.14, three',
     ]
     assert f'           {path}:' in lines, 'long paths are not broken'
     assert lines[-6:] == ['  warning  careful', '', 'not checked', '  the weather', '', 'may not start: 1 problem']
