@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import gc
 from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
@@ -53,19 +52,14 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     stop = _Stop()
     # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
     arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
-    # A graph that is being built is no garbage: to look for some would take a fifth of the time.
-    gc.disable()
-    try:
-        with fixed_topology(topology), contextlib.suppress(_BuiltError):
-            estimator = tf.estimator.tpu.TPUEstimator(**arguments)
-            slices.evaluate_on_all_hosts(estimator)
-            input_fn = _input_fn(InputPipeline(is_training, config))
-            if is_training:
-                estimator.train(input_fn, hooks=[stop], max_steps=1)
-            else:
-                estimator.evaluate(input_fn, hooks=[stop], steps=1)
-    finally:
-        gc.enable()
+    with fixed_topology(topology), contextlib.suppress(_BuiltError):
+        estimator = tf.estimator.tpu.TPUEstimator(**arguments)
+        slices.evaluate_on_all_hosts(estimator)
+        input_fn = _input_fn(InputPipeline(is_training, config))
+        if is_training:
+            estimator.train(input_fn, hooks=[stop], max_steps=1)
+        else:
+            estimator.evaluate(input_fn, hooks=[stop], steps=1)
     return stop.graph
 
 
