@@ -1,7 +1,7 @@
 """The estimate of a run from its configuration, which `plan` draws and `preflight` judges."""
 
 import dataclasses
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional
 
 import numpy as np
 
@@ -39,14 +39,6 @@ class Overshoot(NamedTuple):
     plain: float
 
 
-class Curve(NamedTuple):
-    """Learning rates over the steps of a run: the run's own and the documented ones, without warm-up."""
-
-    steps: Sequence[int]
-    rates: Sequence[float]
-    documented: Sequence[float]
-
-
 class Average(NamedTuple):
     """An exponential average: its decay, its window of 1 / (1 - decay) steps, its initial values' share at the end."""
 
@@ -60,13 +52,13 @@ class Estimate:
     """The schedules and sizes of a run, computed without a TensorFlow session.
 
     Attributes:
-      config: of the run.
       steps_per_epoch: may be a fraction.
-      epochs: of the whole run.
       hours: of training, at the published time of a step.
       images_per_second: of each host, at the published time of a step.
       bytes_per_image: sent to a core for a training image and its label.
-      curve: the learning rates.
+      steps: the steps at which the curves have points.
+      rates: the learning rates.
+      documented: the documented learning rates, without warm-up.
       overshoot: of the documented warm-up; None if there is none.
       averages: of the weights; None without them.
       statistics: of batch normalization.
@@ -80,7 +72,11 @@ class Estimate:
         self.hours = config.train_steps * PUBLISHED_STEP / 3600
         self.images_per_second = config.train_batch_size / topology.hosts_of(config) / PUBLISHED_STEP
         self.bytes_per_image = _bytes_per_image(config)
-        self.curve = _curve(config)
+        last = config.train_steps - 1
+        self.steps = [int(step) for step in np.unique(np.linspace(0, last, min(_POINTS, last + 1)).astype(np.int64))]
+        schedule = {name: getattr(Config, name) for name in _SCHEDULE}
+        plain = dataclasses.replace(config, **schedule, use_learning_rate_warmup=False)
+        self.rates, self.documented = ([float(learning_rate(n, c)) for n in self.steps] for c in (config, plain))
         self.overshoot = _overshoot(config)
         weights, statistics = config.moving_average_decay, config.batch_norm_decay
         averages = self._average(weights, initial_share_of_averages(weights, config.train_steps))
@@ -95,25 +91,17 @@ class Estimate:
     @property
     def warnings(self) -> List[str]:
         """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
+        found = decay_warnings(self.config)
         over = self.overshoot
-        if not over:
-            return decay_warnings(self.config)
-        epochs = f'epoch {over.first}' if over.first == over.last else f'epochs {over.first} to {over.last}'
-        return [
-            f'the warm-up overshoots in {epochs}: {over.rate:.4g} in epoch {over.epoch}, '
-            f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use this '
-            'formula',
-            *decay_warnings(self.config),
-        ]
-
-
-def _curve(config: Config) -> Curve:
-    schedule = {name: getattr(Config, name) for name in _SCHEDULE}
-    documented = dataclasses.replace(config, **schedule, use_learning_rate_warmup=False)
-    last = config.train_steps - 1
-    steps = [int(step) for step in np.unique(np.linspace(0, last, min(_POINTS, last + 1)).astype(np.int64))]
-    rates, plain = ([float(learning_rate(step, each)) for step in steps] for each in (config, documented))
-    return Curve(steps, rates, plain)
+        if over:
+            epochs = f'epoch {over.first}' if over.first == over.last else f'epochs {over.first} to {over.last}'
+            found.insert(
+                0,
+                f'the warm-up overshoots in {epochs}: {over.rate:.4g} in epoch {over.epoch}, '
+                f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use '
+                'this formula',
+            )
+        return found
 
 
 def _overshoot(config: Config) -> Optional[Overshoot]:

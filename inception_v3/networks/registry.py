@@ -1,9 +1,10 @@
 """The networks that `--network` names."""
 
 import functools
-from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from console.tensorflow_versions import tf
+from inception_v3.networks import reversible
 from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, inception_v3
 from inception_v3.networks.limits import LIMITS
 from inception_v3.networks.resnet import resnet50
@@ -47,13 +48,19 @@ def has_auxiliary_head(config: Any) -> bool:
     return config.auxiliary_head and 0 < smallest <= min(config.height, config.width)
 
 
+# Height, width and channels of a tensor, without its batch.
+Shape = Tuple[int, int, int]
+
+
 class Sizes(NamedTuple):
     """The numbers of values in a network, from the shapes of its layers.
 
     Attributes:
       parameters: trainable parameters.
       statistics: moving means and variances of batch normalization.
-      kept: values per image that stay in memory from the forward to the backward pass of a training step, at least.
+      kept: values per image that TensorFlow stores from the forward to the backward pass of a training step.
+      kept_by_xla: the shapes of those that XLA stores. It recomputes the results of ReLU and of concatenations, but for
+        inputs of max pooling, so that it stores about half.
       largest: values per image in the inputs and outputs of the largest layer.
       products: multiplications per image in the convolutions of the forward pass.
     """
@@ -61,29 +68,33 @@ class Sizes(NamedTuple):
     parameters: int
     statistics: int
     kept: int
+    kept_by_xla: Tuple[Shape, ...]
     largest: int
     products: int
 
 
-# Operations whose outputs the backward pass reads, besides convolutions. A ReLU replaces its input: a normalized value
-# or a sum.
-_KEPT = frozenset(['AvgPool', 'ConcatV2', 'MaxPool', 'Pad', 'PadV2', 'Relu'])
+# Operations whose outputs the backward pass reads, besides what is normalized. A ReLU replaces its input: a normalized
+# value or a sum.
+_WINDOWED = frozenset(['AvgPool', 'MaxPool', 'Pad', 'PadV2'])
+_KEPT = _WINDOWED | {'ConcatV2', 'Relu'}
 
 
 def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:
     """The sizes of a network with the options that `build` is called with, in a fraction of a second."""
-    parameters = statistics = kept = largest = products = 0
+    parameters = statistics = largest = products = 0
+    # What the gradient of a normalization reads: results of convolutions and sums.
+    normalized: List[tf.Tensor] = []
+    rebuilt: Set[tf.Operation] = set()
 
     def conv(
         inputs: tf.Tensor, depth: int, kernel: Tuple[int, int], stride: int = 1, padding: str = 'SAME', **_: Any
     ) -> tf.Tensor:
-        nonlocal parameters, kept, largest, products
+        nonlocal parameters, largest, products
         batch, height, width, channels = inputs.shape.as_list()
         parameters += kernel[0] * kernel[1] * channels * depth
         if padding == 'VALID':
             height, width = height - kernel[0] + 1, width - kernel[1] + 1
         outputs = tf.zeros([batch, -(-height // stride), -(-width // stride), depth])
-        kept += outputs.shape.num_elements()
         products += kernel[0] * kernel[1] * channels * outputs.shape.num_elements()
         largest = max(largest, inputs.shape.num_elements() + outputs.shape.num_elements())
         return outputs
@@ -92,15 +103,28 @@ def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapp
         nonlocal parameters, statistics
         parameters += int(inputs.shape[-1]) * (1 if scale_initializer is None else 2)
         statistics += int(inputs.shape[-1]) * 2
+        normalized.append(inputs)
         return inputs
 
-    # Reversible blocks would need their variables, which are not created here.
-    without_blocks = {**options, 'rebuild_activations': False} if 'rebuild_activations' in options else options
+    def chain(blocks: Any, x1: tf.Tensor, x2: tf.Tensor, rebuild_activations: bool) -> Tuple[tf.Tensor, tf.Tensor]:
+        # Reversible blocks would need their variables, which are not created here.
+        before = len(graph.get_operations())
+        outputs = reversible.chain(blocks, x1, x2, rebuild_activations=False)
+        if rebuild_activations and blocks:
+            rebuilt.update(o for o in graph.get_operations()[before:] if o not in [each.op for each in outputs])
+            normalized.extend(outputs)
+        return outputs
+
+    further = {'chain': chain} if 'rebuild_activations' in options else {}
     with tf.Graph().as_default() as graph:
         images = tf.zeros([1, height, width, 3])
-        NETWORKS[name].build(images, num_classes, True, conv=conv, norm=norm, **without_blocks)
+        NETWORKS[name].build(images, num_classes, True, conv=conv, norm=norm, **options, **further)
         parameters += sum(int(v.shape.num_elements()) for v in tf.trainable_variables())
+        kept = {o.outputs[0] for o in graph.get_operations() if o.type in _KEPT}.union(normalized)
+        by_xla = {o.outputs[0] for o in graph.get_operations() if o.type in _WINDOWED}.union(normalized)
+        by_xla |= {o.inputs[0] for o in graph.get_operations() if o.type == 'MaxPool'}
         # Constants of paddings and shapes are small.
-        kept += sum(o.outputs[0].shape.num_elements() for o in graph.get_operations() if o.type in _KEPT)
-    kept = largest if options.get('rebuild_activations') else kept
-    return Sizes(parameters, statistics, kept, largest, products)
+        kept, by_xla = ({t for t in each if t.op not in rebuilt and t.shape.rank == 4} for each in (kept, by_xla))
+        values = sum(t.shape.num_elements() for t in kept)
+        shapes = tuple(sorted((h, w, depth) for _, h, w, depth in (t.shape.as_list() for t in by_xla)))
+    return Sizes(parameters, statistics, values, shapes, largest, products)

@@ -5,7 +5,7 @@ and appendix A.
 """
 
 import functools
-from typing import NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3.networks import layers, reversible
@@ -118,12 +118,14 @@ def revnet(
     depth_multiplier: float = 1.0,
     rebuild_activations: bool = True,
     layout: layers.Layout = layers.NHWC,
+    chain: Callable[..., Tuple[tf.Tensor, tf.Tensor]] = reversible.chain,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network of a row of the table, such as `REVNET_38`, as `registry.Network.build` describes it.
 
     Images may also be float64. Values between units are at least float32. For `rebuild_activations`, see
     `reversible.chain`. A stage's first unit always stores its activations if it changes height and width or channels,
     because it is not reversible then.
+    `chain` applies the reversible units of a stage, like `reversible.chain`.
     """
     builder = _Builder(architecture.is_bottleneck, images.dtype, conv, norm, layout)
     halves = [layers.scaled_depth(depth // 2, depth_multiplier) for depth in architecture.depths]
@@ -138,7 +140,7 @@ def revnet(
                 if stride > 1 or builder.width(depth) != x1.shape[layout.channels]:
                     x1, x2 = builder.changing(blocks.pop(0), x1, x2, depth, stride)
                 chained = [builder.block(name, depth) for name in blocks]
-                x1, x2 = reversible.chain(chained, x1, x2, rebuild_activations and is_training)
+                x1, x2 = chain(chained, x1, x2, rebuild_activations and is_training)
         with tf.variable_scope('last'):
             net = builder.activated(tf.concat([x1, x2], axis=layout.channels))
         net = tf.reduce_mean(net, layout.pixels, keepdims=True)

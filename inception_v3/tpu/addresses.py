@@ -20,10 +20,10 @@ _DEVICES = '/dev/accel[0-9]*'
 _STARTS_TPU = '_ConfigureDistributedTPU'
 # Keeps TensorFlow from loading its library for TPUs.
 _LOAD_LIBRARY = 'TPU_LOAD_LIBRARY'
-# Of a TPU's server; how long it may take to accept a connection, and the pause before the next attempt, in seconds.
+# Of a TPU's server; how long it may take to accept a connection, and the pauses before each attempt, in seconds.
 _PORT = 8470
 _CONNECTS_WITHIN = 10
-_PAUSE = 5
+_PAUSES = (0, 5, 5)
 _IMAGES = f'{topology.software_version(topology.CLOUD_TPUS["v2-8"])}, or -pod-se for a slice'
 
 
@@ -50,42 +50,35 @@ def resolver_of(
     Raises:
       TpuError: there is no such TPU, or this TensorFlow cannot use it.
     """
-    if tpu == topology.LOCAL:
-        check_local(cores, session_config)
-        return tf.distribute.cluster_resolver.TPUClusterResolver(tpu)
-    resolver = _look_up(tpu, zone, project)
-    if tpu.startswith('grpc://') or not knows_tpu_vms():
-        return resolver
-    machines = resolver.cluster_spec().as_dict()['worker']
-    if len(machines) == 1 and _is_this_machine(machines[0]):
+    if tpu != topology.LOCAL:
+        resolver = _look_up(tpu, zone, project)
+        if tpu.startswith('grpc://') or not knows_tpu_vms():
+            return resolver
+        machines = resolver.cluster_spec().as_dict()['worker']
+        if len(machines) > 1 and _devices() and os.environ.get(_LOAD_LIBRARY) != '0':
+            raise TpuError(
+                f'--tpu={tpu}: a slice of {len(machines)} machines, of which this is one: start the run with '
+                f"{_LOAD_LIBRARY}=0 in the environment, so that it leaves this machine's TPU to its TensorFlow server."
+            )
         # The machine of a v2-8 or v3-8 runs no server; its TPU is reached from a process on it only.
-        check_local(cores, session_config)
-        return tf.distribute.cluster_resolver.TPUClusterResolver(topology.LOCAL)
-    if len(machines) > 1 and _devices() and os.environ.get(_LOAD_LIBRARY) != '0':
-        raise TpuError(
-            f'--tpu={tpu}: a slice of {len(machines)} machines, of which this is one: start the run with '
-            f"{_LOAD_LIBRARY}=0 in the environment, so that it leaves this machine's TPU to its TensorFlow server."
-        )
-    return resolver
+        if len(machines) > 1 or not _is_this_machine(machines[0]):
+            return resolver
+    check_local(cores, session_config)
+    return tf.distribute.cluster_resolver.TPUClusterResolver(topology.LOCAL)
 
 
 def check_local(cores: int, session_config: tf.ConfigProto) -> None:
-    """Checks that this process can run on the TPU of this machine.
-
-    Args:
-      cores: the number of cores that the run expects.
-      session_config: as for `resolver_of`.
+    """Checks that this process can run on the `cores` cores of this machine's TPU; see `resolver_of`.
 
     Raises:
       TpuError: it cannot; the message says why.
     """
-    version = tf.__version__
+    version, devices = tf.__version__, _devices()
     if not knows_tpu_vms():
         raise TpuError(
-            f'--tpu=local: TensorFlow {version} cannot use the TPU of its own machine, and no TPU VM has this version. '
-            'On a TPU VM, run the same command with ./run --tf=image, on its TensorFlow 2.15.'
+            f'--tpu=local: TensorFlow {version} cannot use the TPU of its own machine. On a TPU VM, run the same '
+            'command with ./run --tf=image, on its TensorFlow 2.15.'
         )
-    devices = _devices()
     if not devices:
         raise TpuError(
             f'--tpu=local: this machine has no TPU: there is no {_DEVICES}. Run this on a TPU VM of a v2 or v3, name a '
@@ -103,8 +96,8 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
     if not kernels.get_registered_kernels_for_op(_STARTS_TPU).kernel:
         raise TpuError(
             f'--tpu=local: TensorFlow {version} in {os.path.dirname(tf.__file__)} is built without TPU support, as all '
-            f"from PyPI are. Run the same command with ./run --tf=image, which uses that of the machine's image; the "
-            f'image must be of the version {_IMAGES}. Build a container with deploy/Dockerfile and HARDWARE=tpu.'
+            f"from PyPI are. Use ./run --tf=image, which has that of the machine's image, of the version {_IMAGES}; "
+            'build a container with deploy/Dockerfile and HARDWARE=tpu.'
         )
     if os.environ.get(_LOAD_LIBRARY) == '0':
         raise TpuError(
@@ -113,8 +106,8 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
         )
     raise UnavailableTpuError(
         f'--tpu=local: TensorFlow {version} finds no cores of the TPU at {devices[0]}. Another process may be using it '
-        f'(sudo fuser -v {devices[0]}); in a slice, name the TPU with --tpu=NAME instead. Otherwise the software '
-        f'version of the TPU VM is of another kind than {_IMAGES}.'
+        f'(sudo fuser -v {devices[0]}); in a slice, name the TPU with --tpu=NAME. Otherwise the software version of '
+        f'the TPU VM is not {_IMAGES}.'
     )
 
 
@@ -129,20 +122,19 @@ def check_answers(master: str) -> None:
     """
     if not master:
         return
-    url = urllib.parse.urlsplit(master)
-    address = (str(url.hostname), url.port or _PORT)
-    for last in (False, False, True):
+    url, problem = urllib.parse.urlsplit(master), ''
+    for pause in _PAUSES:
+        time.sleep(pause)
         try:
-            socket.create_connection(address, timeout=_CONNECTS_WITHIN).close()
+            socket.create_connection((str(url.hostname), url.port or _PORT), timeout=_CONNECTS_WITHIN).close()
             return
         except OSError as error:
-            if last:
-                raise UnavailableTpuError(
-                    f'{master}: no TensorFlow server of a TPU answers: {error.strerror or error}. A TPU VM of one '
-                    'machine has none: on that machine, run the same command with --tpu=local. A slice has one if its '
-                    'software version ends in -pod-se, and answers its own machines: run the same command on the first.'
-                )
-            time.sleep(_PAUSE)
+            problem = error.strerror or str(error)
+    raise UnavailableTpuError(
+        f'{master}: no TensorFlow server of a TPU answers: {problem}. A TPU VM of one machine has none: on that '
+        'machine, run the same command with --tpu=local. A slice has one if its software version ends in -pod-se, and '
+        'answers its own machines: run the same command on the first.'
+    )
 
 
 def _look_up(tpu: str, zone: Optional[str], project: Optional[str]) -> Any:

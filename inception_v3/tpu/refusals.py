@@ -19,11 +19,7 @@ _ABOUT_TPU = (
 
 @contextlib.contextmanager
 def refusals_explained() -> Iterator[None]:
-    """Turns TPUEstimator's error about a TPU that does not fit the run into a message.
-
-    Raises:
-      ConfigError: in place of the error.
-    """
+    """Raises a ConfigError instead of TPUEstimator's error about a TPU that does not fit the run."""
     try:
         yield
     except (RuntimeError, ValueError) as error:
@@ -35,11 +31,7 @@ def refusals_explained() -> Iterator[None]:
 
 @contextlib.contextmanager
 def tf_config_explained() -> Iterator[None]:
-    """Names the environment variable TF_CONFIG if TensorFlow reads it and cannot use it.
-
-    Raises:
-      ConfigError: in place of TensorFlow's error, which may be of any type.
-    """
+    """Raises a ConfigError that names the environment variable TF_CONFIG if TensorFlow cannot use it."""
     try:
         yield
     except Exception as error:

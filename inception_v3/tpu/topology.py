@@ -25,7 +25,6 @@ class Topology(NamedTuple):
       cores: the number of cores on all hosts together.
       hosts: the number of host machines, each with the same number of cores.
       memory: the memory of each core in bytes; None for an emulated TPU, which uses the machine's memory.
-      host_memory: the memory of each host in bytes; None for an emulated TPU.
       peak: the operations of a core per second, at most; None for an emulated TPU.
     """
 
@@ -33,7 +32,6 @@ class Topology(NamedTuple):
     cores: int
     hosts: int
     memory: Optional[int] = None
-    host_memory: Optional[int] = None
     peak: Optional[float] = None
 
     @property
@@ -47,33 +45,22 @@ class Topology(NamedTuple):
         return self.hosts + self.cores
 
 
-def _cloud(generation: str, cores: int) -> Topology:
-    hosts = max(1, cores // CORES_PER_HOST)
-    return Topology(f'{generation}-{cores}', cores, hosts, *_GENERATIONS[generation])
-
-
-# Memory of a core and of a host, and operations of a core per second:
+# Memory of a core, and operations of a core per second:
 # https://cloud.google.com/tpu/docs/system-architecture. A chip has two cores; 45 TFLOPS per chip of v2, 123 of v3.
-_GENERATIONS = {'v2': (8 * _GIB, 334 * 10**9, 22.5e12), 'v3': (16 * _GIB, 340 * 10**9, 61.5e12)}
+_GENERATIONS = {'v2': (8 * _GIB, 22.5e12), 'v3': (16 * _GIB, 61.5e12)}
 # Types: https://cloud.google.com/tpu/docs/regions-zones, read on 2026-11-23. A machine has 4 chips.
 CLOUD_TPUS: Dict[str, Topology] = {
-    topology.name: topology
-    for topology in (
-        *(_cloud('v2', cores) for cores in (8, 32, 128, 256, 512)),
-        *(_cloud('v3', cores) for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)),
+    f'{generation}-{cores}': Topology(
+        f'{generation}-{cores}', cores, cores // CORES_PER_HOST, *_GENERATIONS[generation]
     )
+    for generation, sizes in (('v2', (8, 32, 128, 256, 512)), ('v3', (8, 32, 64, 128, 256, 512, 1024, 2048)))
+    for cores in sizes
 }
 
 
 def why_not(name: str) -> str:
     """Returns the reason why a type that Cloud TPU may have is not among `CLOUD_TPUS`."""
-    generation, _, size = name.partition('-')
-    if generation in _GENERATIONS:
-        largest = max(tpu.cores for tpu in CLOUD_TPUS.values() if tpu.name.startswith(f'{generation}-'))
-        if size.isdigit() and int(size) > largest:
-            return f'the largest {generation} has {largest:,} cores'
-        return f'Cloud TPU has no {generation} of this size'
-    if re.match(r'v[4-9]|tpu\d', generation):
+    if re.match(r'v[4-9]|tpu\d', name):
         # v5: https://github.com/tensorflow/tensorflow/issues/90807
         return (
             'this program runs on v2 and v3 only; TPUEstimator does not run on the runtime of v5 and later (PJRT), and '

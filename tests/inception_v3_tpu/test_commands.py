@@ -20,7 +20,7 @@ INTERNAL = {
     'data.convert.imagenet.beam',
     'examples.eager_revnet',
     'examples.guide',
-    'inception_v3.commands.provenance.repetition',
+    'inception_v3.commands.provenance.verification',
     'inception_v3.commands.weights.torch_forward',
     'inception_v3_tpu',
     'studies.revnet_memory.training',

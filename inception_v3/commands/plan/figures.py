@@ -31,10 +31,12 @@ def draw(estimate: Estimate, look: Look) -> bytes:
 
 
 def _draw_rates(axes: Any, estimate: Estimate, look: Look) -> None:
-    curve, over = estimate.curve, estimate.overshoot
-    epochs = np.array(curve.steps) / estimate.steps_per_epoch
-    axes.step(epochs, curve.documented, where='post', color=look.faint, linestyle='--', label='documented, no warm-up')
-    axes.step(epochs, curve.rates, where='post', color=look.good, linewidth=2, label='this run')
+    over = estimate.overshoot
+    epochs = np.array(estimate.steps) / estimate.steps_per_epoch
+    axes.step(
+        epochs, estimate.documented, where='post', color=look.faint, linestyle='--', label='documented, no warm-up'
+    )
+    axes.step(epochs, estimate.rates, where='post', color=look.good, linewidth=2, label='this run')
     if over:
         axes.axvspan(over.first, over.last + 1, color=look.bad, alpha=0.3, label='overshoot of the warm-up')
         axes.annotate(
@@ -46,7 +48,7 @@ def _draw_rates(axes: Any, estimate: Estimate, look: Look) -> None:
             fontsize=9,
         )
     axes.set_xlim(0, estimate.epochs)
-    axes.set_ylim(0, 1.12 * max(*curve.rates, *curve.documented))
+    axes.set_ylim(0, 1.12 * max(*estimate.rates, *estimate.documented))
     axes.set_title('learning rate', loc='left', color=look.ink, fontsize=10)
     axes.set_xlabel('epoch', color=look.ink)
     _legend(axes, look, 'upper right')

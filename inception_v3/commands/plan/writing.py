@@ -96,12 +96,12 @@ def _weights(config: Config) -> Tuple[List[Tuple[str, str]], List[str]]:
 
 
 def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
-    config, curve, averages, size = estimate.config, estimate.curve, estimate.averages, estimate.bytes_per_image
+    config, rates, averages, size = estimate.config, estimate.rates, estimate.averages, estimate.bytes_per_image
     hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
     cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
-    peak = max(curve.rates)
-    peak_epoch = curve.steps[curve.rates.index(peak)] / estimate.steps_per_epoch
-    rate = f'{curve.rates[0]:.4g} at first, at most {peak:.4g} (from epoch {peak_epoch:.1f})'
+    peak = max(rates)
+    peak_epoch = estimate.steps[rates.index(peak)] / estimate.steps_per_epoch
+    rate = f'{rates[0]:.4g} at first, at most {peak:.4g} (from epoch {peak_epoch:.1f})'
     return [
         ('network', f'{config.network}, {config.height} x {config.width} pixels, {config.precision}'),
         ('epochs', f'{estimate.epochs:,.1f} of {config.num_train_images:,} images'),
@@ -111,7 +111,7 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
         ),
         ('devices', f'{cores}, {config.train_batch_size // config.replicas:,} images each'),
         ('hours', f'{estimate.hours:,.1f} if a step takes the published {_MILLISECONDS} ms'),
-        ('learning rate', f'{rate}, {curve.rates[-1]:.4g} at last'),
+        ('learning rate', f'{rate}, {rates[-1]:.4g} at last'),
         ('averages', _described(averages) if averages else 'none'),
         ('batch normalization', _described(estimate.statistics)),
         (

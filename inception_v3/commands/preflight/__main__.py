@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         report = checks.check(tpu, line, line.own['xla'], screen)
         screen.clear()
         print(report.json() if line.own['json'] else report.text())
-        return DONE if report.may_start else FIX
+        return FIX if report.errors else DONE
 
     return program.run(command)
 

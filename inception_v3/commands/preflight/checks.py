@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Container, Dict, List, Optional, Tuple
+from typing import Container, Dict, Iterator, List, Optional, Tuple
 
 from absl import app
 
@@ -13,7 +13,7 @@ from data.convert import digits
 from data.dataset_info import FILE_NAME
 from data.sources import source_of
 from inception_v3 import data_set, flags, rules
-from inception_v3.commands.preflight import graph_checks, memory, storage, xla_step
+from inception_v3.commands.preflight import graph_checks, storage, xla_step
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
@@ -34,10 +34,13 @@ _NOT_CHECKED = (
     'data beyond the first file of each split; inception-v3 audit reads all files',
     "the layouts and the memory that the TPU's compiler chooses, and the speed of the run",
 )
+_OF_ACTIVATIONS = (
+    'the tensors that the backward pass reads, padded as a TPU stores them, without those that XLA fuses and '
+    'recomputes; for evaluation, input and output of the largest layer; without gradients and scratch space, which '
+    'reuse freed memory. An estimate above the memory is an error; one below it is no promise that the step fits.'
+)
 # The TensorFlow of TPU VMs with which this program runs.
 _TENSORFLOW = '2.15'
-# A program on a slice leaves the TPU of its own machine to the TensorFlow server there.
-_FOR_SLICES = 'TPU_LOAD_LIBRARY=0'
 # The smallest batch that the learning rate warm-up is documented for.
 _LARGE_BATCH = 4096
 _LONGEST_MESSAGE = 1000
@@ -68,7 +71,8 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     storage.check_folders(config, unchecked, report)
     checkpoint = None if 'model_dir' in unchecked else storage.find_checkpoint(config, report)
     weights = None if 'init_from' in unchecked else storage.read_weights(config, checkpoint, report)
-    _check_schedule(config, report)
+    for warning in _of_schedule(config):
+        report.warn(warning)
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED
     stand_ins: Dict[str, int] = {}
@@ -80,7 +84,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
             graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated, weights)
-        report.add('estimate', 'of_activations', memory.ESTIMATE, memory.ESTIMATE)
+        report.add('estimate', of_activations=_OF_ACTIVATIONS)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
             _try_xla(built, report)
@@ -90,26 +94,24 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
 def _describe(tpu: Topology, report: Report) -> None:
     """Reports the cores and hosts, what one can rent today, and how the run is started there."""
     memory = f'{tpu.memory // _GIB} GiB each' if tpu.memory else "emulated, sharing this machine's memory"
-    report.add('cluster', 'topology', tpu.name, tpu.name)
-    report.add('cluster', 'cores', tpu.cores, f'{tpu.cores:,}, {memory}')
-    report.add('cluster', 'hosts', tpu.hosts, f'{tpu.hosts:,}, each with {tpu.cores_per_host} cores')
+    report.add('cluster', topology=tpu.name)
+    report.add('cluster', memory, cores=tpu.cores)
+    report.add('cluster', f'each with {tpu.cores_per_host} cores', hosts=tpu.hosts)
     if not tpu.memory:
         return
-    version = '.'.join(tf.__version__.split('.')[:2])
-    words = f'{_TENSORFLOW}, that of the image'
-    if version != _TENSORFLOW:
-        words += (
-            f'; no TPU that can be rented has {version}, which built the graphs below: check again with ./run --tf=2.15'
-        )
+    built_with, of_image = '.'.join(tf.__version__.split('.')[:2]), 'that of the image'
+    if built_with != _TENSORFLOW:
+        of_image += f'; {built_with} built the graphs below, and no TPU has it: check again with ./run --tf=2.15'
     machines = '1 TPU VM' if tpu.hosts == 1 else f'{tpu.hosts} TPU VMs'
-    report.add('software', 'architecture', 'TPU VM', f'{machines}; TPU nodes ended in April 2025')
-    report.add('software', 'software_version', topology.software_version(tpu), topology.software_version(tpu))
-    report.add('software', 'tensorflow', _TENSORFLOW, words, 'TensorFlow')
+    report.add('software', f'{machines}; TPU nodes ended in April 2025', architecture='TPU VM')
+    report.add('software', software_version=topology.software_version(tpu))
+    report.add('software', of_image, tensorflow=_TENSORFLOW)
     command, where = './run --tf=image python -m inception_v3.main --tpu=local', 'on the TPU VM'
     if tpu.hosts > 1:
-        command = f'{_FOR_SLICES} ./run --tf=image python -m inception_v3.main --tpu=NAME --num_shards={tpu.cores}'
-        where = 'on the first TPU VM only'
-    report.add('software', 'command', command, f'{where}: {command}')
+        # A program on a slice leaves the TPU of its own machine to the TensorFlow server there.
+        run = 'TPU_LOAD_LIBRARY=0 ./run --tf=image python -m inception_v3.main'
+        command, where = f'{run} --tpu=NAME --num_shards={tpu.cores}', 'on the first TPU VM only'
+    report.add('software', where, command=command)
 
 
 def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Optional[Config]:
@@ -138,8 +140,7 @@ def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Op
         config = None if contradictions else config
     except ConfigError as error:
         contradictions = str(error).splitlines()
-    for problem in [*problems, *contradictions]:
-        report.error(problem)
+    report.errors += [*problems, *contradictions]
     return config
 
 
@@ -180,17 +181,17 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
     """Returns the configuration, fitted to its data set, and the number of record files per split."""
     config = command_line.config
     if config.use_data == 'fake':
-        report.add('storage', 'data_dir', None, 'synthetic images (--use_data=fake)')
+        report.add('storage', 'synthetic images (--use_data=fake)', data_dir=None)
         return config, {}
     if makes_digits(command_line):
-        report.add('storage', 'data_dir', config.data_dir, f'{config.data_dir}: the run creates the digits there')
+        report.add('storage', 'the run creates the digits there', data_dir=config.data_dir)
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
         if not source_of(config).is_named(splits_of(config)):
             report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
-        report.add('storage', 'data_dir', None, f'{source_of(config) if _places(config) else "not given"}: {words}')
+        report.add('storage', f'{source_of(config) if _places(config) else "not given"}: {words}', data_dir=None)
         return config, records.DOCUMENTED_SHARDS
     try:
         config = fit_to_data_set(command_line)
@@ -199,14 +200,14 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.error(str(error))
     else:
         sizes = f'{config.num_train_images:,} training and {config.num_eval_images:,} validation images'
-        words = f'{described.name if described else f"no {FILE_NAME}"}'
-        words += f'{":" if described else ";"} {sizes}, {config.num_classes:,} classes'
-        report.add('storage', 'data_set', described.name if described else None, words)
+        missing = '' if described else f'no {FILE_NAME}; '
+        note = f'{missing}{sizes}, {config.num_classes:,} classes'
+        report.add('storage', note, data_set=described.name if described else None)
         if not described:
             _check_assumed_sizes(command_line, config, sizes, report)
     counts = storage.count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
-    report.add('storage', 'data_dir', str(source_of(config)), f'{source_of(config)}: {found}')
+    report.add('storage', found, data_dir=str(source_of(config)))
     return config, counts
 
 
@@ -227,30 +228,24 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
     """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
     if config.mode == 'train':
         return []
-    if config.use_data == 'fake' or _are_checked(config, unchecked):
-        try:
-            if _counts_are_near(config):
-                counted = images_of_hosts(config, hosts)
-                if sum(counted):
-                    return counted
-            else:
+    try:
+        if config.use_data == 'fake' or _are_checked(config, unchecked):
+            described = data_set.description_of(config)
+            is_remote = config.use_data == 'real' and remote.is_remote(source_of(config).place(records.VALIDATION))
+            if is_remote and not (described and described.validation_records_per_file):
                 report.not_checked.append(
                     f'the images of each host: {FILE_NAME} lacks validation_records_per_file, so every command that '
                     'evaluates reads all validation files once to count them'
                 )
-        except app.UsageError:
-            # Reported where the files are checked.
-            pass
+            else:
+                counted = images_of_hosts(config, hosts)
+                if sum(counted):
+                    return counted
+    except app.UsageError:
+        # Reported where the files are checked.
+        pass
     total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
     return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
-
-
-def _counts_are_near(config: Config) -> bool:
-    """Whether the records of the validation files can be counted without reading all of a remote data set."""
-    if config.use_data == 'fake' or not remote.is_remote(source_of(config).place(records.VALIDATION)):
-        return True
-    described = data_set.description_of(config)
-    return bool(described and described.validation_records_per_file)
 
 
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
@@ -266,38 +261,37 @@ def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
         )
 
 
-def _check_schedule(config: Config, report: Report) -> None:
-    """Warns about values that are allowed but rarely intended."""
+def _of_schedule(config: Config) -> Iterator[str]:
+    """Warnings about values that are allowed but rarely intended."""
     trains, evaluates = config.mode != 'eval', config.mode != 'train'
-    for warning in decay_warnings(config) if trains else ():
-        report.warn(f'{warning}.')
-    epochs = config.train_steps * config.train_batch_size / config.num_train_images
-    if trains and config.use_learning_rate_warmup and epochs <= config.cold_epochs + config.warmup_epochs:
-        report.warn(
-            f'--train_steps={config.train_steps}: {epochs:.1f} epochs end before the warm-up does (--cold_epochs='
-            f'{config.cold_epochs}, --warmup_epochs={config.warmup_epochs}).'
-        )
-    if trains and not config.use_learning_rate_warmup and config.train_batch_size >= _LARGE_BATCH:
-        report.warn(
-            f'--train_batch_size={config.train_batch_size}: batches of {_LARGE_BATCH} images or more are documented '
-            'with --use_learning_rate_warmup.'
-        )
+    if trains:
+        yield from (f'{warning}.' for warning in decay_warnings(config))
+        epochs = config.train_steps * config.train_batch_size / config.num_train_images
+        if config.use_learning_rate_warmup and epochs <= config.cold_epochs + config.warmup_epochs:
+            yield (
+                f'--train_steps={config.train_steps}: {epochs:.1f} epochs end before the warm-up does (--cold_epochs='
+                f'{config.cold_epochs}, --warmup_epochs={config.warmup_epochs}).'
+            )
+        if not config.use_learning_rate_warmup and config.train_batch_size >= _LARGE_BATCH:
+            yield (
+                f'--train_batch_size={config.train_batch_size}: batches of {_LARGE_BATCH} images or more are '
+                'documented with --use_learning_rate_warmup.'
+            )
     for name, is_used in (('train_batch_size', trains), ('eval_batch_size', evaluates)):
         share = getattr(config, name) // config.num_shards
         if is_used and share % _SUBLANES:
-            report.warn(
-                f'--{name}={getattr(config, name)}: {share} images per core; a TPU pads them to a multiple '
-                f'of {_SUBLANES}, and the padding is wasted.'
+            yield (
+                f'--{name}={getattr(config, name)}: {share} images per core; a TPU pads them to a multiple of '
+                f'{_SUBLANES}, and the padding is wasted.'
             )
     if evaluates and config.eval_total_size > config.num_eval_images:
-        report.warn(
+        yield (
             f'--eval_total_size={config.eval_total_size}: exceeds the {config.num_eval_images} validation images '
             '(--num_eval_images).'
         )
 
 
 def _try_xla(config: Config, report: Report) -> None:
-    section = 'xla_step'
     try:
         step = xla_step.run_once(config)
     except Exception as error:
@@ -305,8 +299,6 @@ def _try_xla(config: Config, report: Report) -> None:
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
         report.error(f'XLA cannot compile the training step: {" ".join(message.split())[:_LONGEST_MESSAGE]}')
         return
-    words = f'{step.batch_size} random images, a training step of one core, on this CPU'
-    report.add(section, 'batch', step.batch_size, words)
-    report.add(section, 'size', [config.height, config.width], f'{config.height} x {config.width} pixels')
-    report.add(section, 'seconds', step.seconds, f'{step.seconds:.1f} to compile and run once')
-    report.add(section, 'loss', step.loss, f'{step.loss:.4f}')
+    report.add('xla_step', 'random images, a training step of one core, on this CPU', batch=step.batch_size)
+    report.add('xla_step', size=[config.height, config.width], loss=step.loss)
+    report.add('xla_step', 'to compile and run once', seconds=step.seconds)

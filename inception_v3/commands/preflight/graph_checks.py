@@ -1,26 +1,24 @@
 """Checks the graphs of a run: that they build, feed every core, sum every gradient, run on a TPU and fit its memory."""
 
 import traceback
-from typing import List, Optional, Sequence
-
-from absl import app
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from data import order, records
 from data.sources import source_of
 from inception_v3.commands.estimate import Estimate
-from inception_v3.commands.preflight import graphs, memory
+from inception_v3.commands.preflight import graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
 from inception_v3.run.checkpoints import check_fits
+from inception_v3.run.memory.estimate import CoreMemory, core_memory, sizes_for
 from inception_v3.tpu import slices
 from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology
 from inception_v3.weights import beginning
-from inception_v3.weights.sources import Source, WeightsError
+from inception_v3.weights.sources import Source
 
-_MIB = 1 << 20
 _GIB = 1 << 30
 _NAMED_AT_MOST = 10
 
@@ -33,8 +31,8 @@ def check(
     split: str,
     files: Optional[int],
     checkpoint: Optional[str],
-    evaluated: Sequence[int] = (),
-    weights: Optional[Source] = None,
+    evaluated: Sequence[int],
+    weights: Optional[Source],
 ) -> None:
     """Builds the graph of a run's training or evaluation, and reports on it.
 
@@ -50,18 +48,11 @@ def check(
       weights: those that the training begins from.
     """
     is_training = split == records.TRAIN
-    section = 'training' if is_training else 'evaluation'
-    batch = config.train_batch_size if is_training else config.eval_batch_size
-    report.add(section, 'batch', batch, f'{batch:,} images')
-    report.add(section, 'batch_per_host', batch // tpu.hosts, f'{batch // tpu.hosts:,} images')
-    report.add(section, 'batch_per_core', batch // tpu.cores, f'{batch // tpu.cores:,} images')
-    steps = config.iterations
-    if is_training:
-        _add_steps(config, report)
-    else:
-        steps = _add_evaluation_steps(evaluated, batch, report)
+    section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
+    report.add(section, batch=batch, batch_per_host=batch // tpu.hosts, batch_per_core=batch // tpu.cores)
+    steps = add_training_steps(config, report) if is_training else add_evaluation_steps(evaluated, batch, report)
     if files is not None:
-        _check_files(section, split, config, files, tpu.hosts, report)
+        check_files(section, split, config, files, tpu.hosts, report)
     try:
         graph = graphs.build(built, tpu, is_training)
     except Exception as error:
@@ -70,54 +61,46 @@ def check(
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
     if is_training and weights:
-        _check_weights(config, graph, weights, report)
+        check_weights(config, graph, weights, report)
     core = graphs.on_core(graph)
-    _check_infeed(section, graph, tpu, steps, report)
+    check_infeed(section, tpu, graphs.input_pipelines(graph), graphs.infeeds(graph), steps, report)
     if is_training:
-        _check_loop(config, tpu, graphs.operations_per_step(core), report)
-        _check_collectives(section, graph, core, report)
-    _add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph)], f'none of {len(core):,} on a core', report)
-    _add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], 'none on a core', report)
-    _check_memory(section, batch, tpu, memory.variable_bytes(graph), memory.activations(core, is_training), report)
-    try:
-        with graph.as_default():
-            if checkpoint:
-                check_fits(checkpoint)
-    except app.UsageError as error:
-        report.error(str(error))
+        check_loop(config, tpu, report)
+        variables = len(graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES))
+        check_collectives(graphs.collectives(core), variables, report)
+    add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph, core)], report)
+    add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], report)
+    check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
+    with graph.as_default(), report.noting_errors():
+        if checkpoint:
+            check_fits(checkpoint)
 
 
-def _check_weights(config: Config, graph: tf.Graph, weights: Source, report: Report) -> None:
+def check_weights(config: Config, graph: tf.Graph, weights: Source, report: Report) -> None:
     """Checks that the weights to begin from fit the network, and reports what would be left new."""
     network = {v.op.name: v.shape.as_list() for v in graph.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
     names = {variable.op.name for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
-    try:
+    with report.noting_errors():
         begun = beginning.plan(network, names - network.keys(), weights, config)
-    except WeightsError as error:
-        report.error(str(error))
-        return
-    report.add('weights', 'init_from', weights.path, beginning.origin_text(begun, weights, config))
-    for fate, text in beginning.account(begun).items():
-        report.add('weights', fate.replace(' ', '_'), [row.name for row in begun.of(fate)], text)
-    for text in beginning.warnings_of(begun, weights, config):
-        report.warn(f'{text}.')
+        report.add('weights', beginning.origin_text(begun, weights, config), init_from=weights.path)
+        for fate, text in beginning.account(begun).items():
+            report.add('weights', text, **{fate.replace(' ', '_'): [row.name for row in begun.of(fate)]})
+        for text in beginning.warnings_of(begun, weights, config):
+            report.warn(f'{text}.')
 
 
-def _add_steps(config: Config, report: Report) -> None:
+def add_training_steps(config: Config, report: Report) -> int:
+    """Reports the steps and epochs of training; returns the steps of a loop."""
     estimate = Estimate(config)
-    words = f'{estimate.steps_per_epoch:,.2f} for {config.num_train_images:,} images'
-    report.add('training', 'steps', config.train_steps)
-    report.add('training', 'steps_per_epoch', estimate.steps_per_epoch, words)
-    report.add('training', 'epochs', estimate.epochs, f'{estimate.epochs:,.2f}')
+    report.add('training', steps=config.train_steps, steps_per_epoch=estimate.steps_per_epoch, epochs=estimate.epochs)
+    return config.iterations
 
 
-def _add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> int:
+def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> int:
+    """Reports the steps of an evaluation with these images on each host, and returns them."""
     steps, total = slices.steps_for(images, batch), sum(images)
-    words = f'{steps:,} for {total:,} images and {steps * batch - total:,} of padding'
-    report.add('evaluation', 'steps', steps, words)
-    fewest, most = min(images), max(images)
-    words = f'{most:,}' if fewest == most else f'{fewest:,} to {most:,}'
-    report.add('evaluation', 'images_per_host', [fewest, most], f'{words}; the steps are those of the largest share')
+    report.add('evaluation', f'{total:,} images and {steps * batch - total:,} of padding', steps=steps)
+    report.add('evaluation', 'the largest share gives the steps', images_per_host=[min(images), max(images)])
     least = -(-total // batch)
     if steps > least:
         report.warn(
@@ -127,13 +110,15 @@ def _add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> 
     return steps
 
 
-def _check_loop(config: Config, tpu: Topology, operations: int, report: Report) -> None:
+def check_loop(config: Config, tpu: Topology, report: Report) -> None:
     """Checks that checkpoints can be as frequent as `save_checkpoints_secs`: none is written inside a loop."""
-    if not tpu.peak or not operations:
+    if not tpu.peak:
         return
+    # A multiplication and an addition, forwards and for the gradients of inputs and of weights.
+    operations = 6 * sizes_for(config).products * config.train_batch_size // tpu.cores
     seconds = operations / tpu.peak
-    words = f"at least {seconds:.3g} s: {operations:.3g} operations at a core's peak; expect a multiple"
-    report.add('training', 'least_seconds_per_step', seconds, words)
+    note = f"{operations:.3g} operations at a core's peak; expect a multiple"
+    report.add('training', note, least_seconds_per_step=seconds)
     steps = min(config.iterations, config.train_steps)
     if config.mode == 'train_and_eval':
         steps = min(steps, config.train_steps_per_eval)
@@ -147,121 +132,93 @@ def _check_loop(config: Config, tpu: Topology, operations: int, report: Report) 
         )
 
 
-def _check_files(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
+def check_files(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
+    """Checks that every host has files, or records, and as many as the others."""
     if split == records.TRAIN and config.seed is not None:
         lanes = order.lanes_for(config.train_batch_size, hosts, config.num_train_images)
-        words = f'{lanes // hosts:,} of {lanes:,}, of the records in {files:,} files'
-        report.add(section, 'lanes_per_host', lanes // hosts, words)
+        report.add(section, f'of {lanes:,}, of the records in {files:,} files', lanes_per_host=lanes // hosts)
         return
     fewest, most = files // hosts, -(-files // hosts)
-    words = f'{most:,}' if fewest == most else f'{fewest:,} or {most:,}'
-    report.add(section, 'files_per_host', [fewest, most], f'{words} of {files:,}')
+    report.add(section, f'of {files:,}', files_per_host=[fewest, most])
+    flag = source_of(config).flag(split)
     if split != records.TRAIN:
         if not fewest:
             report.warn(
-                f'{source_of(config).flag(split)}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have '
-                'no images to evaluate, and feed padding.'
+                f'{flag}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have no images to evaluate, '
+                'and feed padding.'
             )
         return
-    try:
-        records.check_enough_for(hosts, source_of(config).flag(split), split, files)
-    except app.UsageError as error:
-        report.error(str(error))
-        return
-    if fewest != most:
-        report.warn(
-            f'{source_of(config).flag(split)}: {files} {split} files cannot be divided equally among {hosts} hosts; '
-            'the images of hosts with fewer files are used more often.'
-        )
+    with report.noting_errors():
+        records.check_enough_for(hosts, flag, split, files)
+        if fewest != most:
+            report.warn(
+                f'{flag}: {files} {split} files cannot be divided equally among {hosts} hosts; the images of hosts '
+                'with fewer files are used more often.'
+            )
 
 
-def _check_infeed(section: str, graph: tf.Graph, tpu: Topology, steps: int, report: Report) -> None:
-    pipelines = graphs.input_pipelines(graph)
-    words = '1, on one host' if pipelines == 1 else f'{pipelines:,}, each on a host of its own'
-    report.add(section, 'input_pipelines', pipelines, words)
+def check_infeed(
+    section: str, tpu: Topology, pipelines: int, fed: Mapping[graphs.Infeed, int], steps: int, report: Report
+) -> None:
+    """Checks that each host has an input pipeline, and that every core is fed the same tensors."""
+    report.add(section, 'each on a host of its own', input_pipelines=pipelines)
     if pipelines != tpu.hosts:
         report.error(f'{section} has {pipelines} input pipelines, but {tpu.hosts} hosts feed the cores.')
-    fed = graphs.infeeds(graph)
     if len(fed) != 1 or sum(fed.values()) != tpu.cores:
         kinds = '; '.join(f'{", ".join(infeed.tensors)} to {cores} cores' for infeed, cores in fed.items())
         report.error(f'{section} does not feed every core the same tensors: {kinds or "nothing"}.')
         return
-    (infeed,) = fed
-    words = ', '.join(infeed.tensors)
-    if infeed.bytes is None:
-        report.error(f'{section} feeds the cores {words}: XLA needs static shapes.')
+    ((tensors, size),) = fed
+    if size is None:
+        report.error(f'{section} feeds the cores {", ".join(tensors)}: XLA needs static shapes.')
         return
-    report.add(section, 'infeed_bytes', infeed.bytes, f'{infeed.bytes:,} bytes per step: {words}', 'infeed of a core')
-    of_host = infeed.bytes * tpu.cores_per_host
-    report.add(section, 'infeed_bytes_per_host', of_host, f'{of_host:,} bytes per step', 'infeed of a host')
+    of_host = size * tpu.cores_per_host
+    report.add(section, f'each step: {", ".join(tensors)}', infeed_bytes=size)
+    report.add(section, infeed_bytes_per_host=of_host)
     if section == 'evaluation':
-        words = f'{steps * of_host:,} bytes, from its own memory'
-        report.add(section, 'infeed_bytes_per_evaluation', steps * of_host, words, 'infeed of a host in all')
+        report.add(section, infeed_bytes_per_evaluation=steps * of_host)
     # A batch for each core, and those of the pipeline: prefetched ones, and one that is being filled.
-    held = (tpu.cores_per_host + BATCHES_AHEAD + 1) * infeed.bytes
-    report.add(section, 'batch_bytes_of_host', held, f'{_bytes(held)} at least', 'batches in the memory of a host')
-    if tpu.host_memory and held > tpu.host_memory:
-        flag = f'--{"train" if section == "training" else "eval"}_batch_size'
+    report.add(section, 'at least', batch_bytes_of_host=(tpu.cores_per_host + BATCHES_AHEAD + 1) * size)
+
+
+def check_collectives(sums: Tuple[int, int], variables: int, report: Report) -> None:
+    """Checks that the gradient of each variable is summed over the cores once; `sums` is from `graphs.collectives`."""
+    gradients, batch_norm = sums
+    report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
+    report.add('training', '--batch_norm', batch_norm_collectives=batch_norm)
+    if gradients != variables:
         report.error(
-            f'{flag}: the batches take {held / 1e9:,.1f} GB of each host, which has {tpu.host_memory / 1e9:,.0f} GB. '
-            f'Decrease {flag}, or use more hosts.'
+            f'{gradients} sums over the cores for {variables} trainable variables: some gradients are not summed, or '
+            'are summed twice, so the weights of the cores would diverge.'
         )
 
 
-def _check_collectives(section: str, graph: tf.Graph, core: List[tf.Operation], report: Report) -> None:
-    sums = graphs.collectives(core)
-    variables = len(graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES))
-    words = f'{sums.gradients:,} per step for {variables:,} trainable variables'
-    report.add(section, 'collectives', sums.gradients, words)
-    words = f'{sums.batch_norm:,} per step (--batch_norm)'
-    report.add(section, 'batch_norm_collectives', sums.batch_norm, words, 'of batch norm')
-    if sums.gradients != variables:
-        report.error(
-            f'{sums.gradients} sums over the cores for {variables} trainable variables: some gradients are not summed, '
-            'or are summed twice, so the weights of the cores would diverge.'
-        )
-
-
-def _add_flaws(section: str, key: str, found: List[Flaw], words_for_none: str, report: Report) -> None:
-    values = [flaw._asdict() for flaw in found]
-    report.add(section, key, values, f'{len(found):,}, see the findings' if found else words_for_none)
+def add_flaws(section: str, kind: str, found: List[Flaw], report: Report) -> None:
+    """Reports operations that a TPU cannot run as errors; the first ten by name."""
+    report.add(section, '', **{kind: [flaw._asdict() for flaw in found]})
     for flaw in found[:_NAMED_AT_MOST]:
         report.error(f'{section}: {flaw}.')
     if len(found) > _NAMED_AT_MOST:
         report.error(f'{section}: and {len(found) - _NAMED_AT_MOST} more of the same kind.')
 
 
-def _check_memory(
-    section: str,
-    batch: int,
-    tpu: Topology,
-    variables: memory.VariableBytes,
-    activations: memory.Activations,
-    report: Report,
-) -> None:
+def check_memory(section: str, batch: int, tpu: Topology, memory: CoreMemory, report: Report) -> None:
+    """Checks that a step's variables and activations fit the memory of a core."""
     place = f'{section}_memory_of_a_core'
-    report.add(place, 'parameter_count', variables.parameter_count)
-    report.add(place, 'parameter_bytes', variables.parameters, _bytes(variables.parameters), 'parameters')
+    report.add(place, parameter_count=memory.parameter_count, parameter_bytes=memory.parameters)
     if section == 'training':
-        report.add(place, 'optimizer_bytes', variables.optimizer, _bytes(variables.optimizer), "optimizer's state")
-        report.add(place, 'average_bytes', variables.averages, _bytes(variables.averages), 'averages of weights')
-    report.add(place, 'other_bytes', variables.others, _bytes(variables.others), 'moving statistics')
-    words = f'{_bytes(activations.padded)}; without padding {_bytes(activations.unpadded)}'
-    report.add(place, 'activation_bytes', activations.padded, words, 'activations, estimated')
-    total = variables.total + activations.padded
+        report.add(place, optimizer_bytes=memory.optimizer, average_bytes=memory.averages)
+    report.add(place, 'moving statistics', other_bytes=memory.others)
+    report.add(place, f'estimated; {memory.unpadded:,} without padding', activation_bytes=memory.activations)
     if not tpu.memory:
-        report.add(place, 'total_bytes', total, _bytes(total), 'total')
+        report.add(place, total_bytes=memory.total)
         return
-    report.add(place, 'total_bytes', total, f'{_bytes(total)}, {total / tpu.memory:.0%} of the memory', 'total')
-    report.add(place, 'memory_bytes', tpu.memory, _bytes(tpu.memory), 'memory')
-    if total > tpu.memory:
+    report.add(place, f'{memory.total / tpu.memory:.0%} of the memory', total_bytes=memory.total)
+    report.add(place, memory_bytes=tpu.memory)
+    if memory.total > tpu.memory:
         flag = f'--{"train" if section == "training" else "eval"}_batch_size'
         report.error(
-            f'{flag}={batch}: {section} takes an estimated {total / _GIB:.1f} of the {tpu.memory // _GIB} GiB of a core'
-            f', {total / tpu.memory:.0%}. To use less memory, decrease {flag}, use more cores, or set '
+            f'{flag}={batch}: {section} takes an estimated {memory.total / _GIB:.1f} of the {tpu.memory // _GIB} GiB '
+            f'of a core, {memory.total / tpu.memory:.0%}. To use less memory, decrease {flag}, use more cores, or set '
             '--precision=bfloat16.'
         )
-
-
-def _bytes(size: int) -> str:
-    return f'{size:,} bytes' + (f' ({size / _MIB:,.1f} MiB)' if size >= _MIB else '')

@@ -2,7 +2,7 @@
 
 import collections
 import contextlib
-from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
@@ -23,26 +23,15 @@ _SHAPE_LEFT_TO_XLA = frozenset([('FusedBatchNormV3', 5), ('BroadcastGradientArgs
 # A placeholder for the address of the TPU; nothing connects to it.
 _ANY_ADDRESS = 'grpc://127.0.0.1:8470'
 
-# The inputs that hold the filters and the results of a convolution; None: its output.
-_FILTERS_AND_RESULTS = {
-    'Conv2D': (1, None),
-    'Conv2DBackpropInput': (1, 2),
-    'Conv2DBackpropFilter': (None, 2),
-}
-
 
 class Infeed(NamedTuple):
-    """The tensors that one core receives in a step, `described`, and their bytes; None if a shape is unknown."""
+    """The tensors that one core receives in a step, such as 'float32 [128, 299, 299, 3]', and their bytes.
+
+    `bytes` is None if a shape is unknown.
+    """
 
     tensors: Tuple[str, ...]
     bytes: Optional[int]
-
-
-class Collectives(NamedTuple):
-    """The numbers of sums over the cores in a step: of gradients, and of batch normalization."""
-
-    gradients: int
-    batch_norm: int
 
 
 class _BuiltError(Exception):
@@ -114,10 +103,10 @@ def infeeds(graph: tf.Graph) -> Counter[Infeed]:
     found: Counter[Infeed] = collections.Counter()
     for operation in graph.get_operations():
         if operation.type == 'InfeedEnqueueTuple':
-            sizes = [size_of(tensor) for tensor in operation.inputs]
-            tensors = tuple(described(tensor) for tensor in operation.inputs)
-            known = [size for size in sizes if size is not None]
-            found[Infeed(tensors, sum(known) if len(known) == len(sizes) else None)] += 1
+            inputs = [*operation.inputs]
+            is_known = all(tensor.shape.is_fully_defined() for tensor in inputs)
+            size = sum(t.shape.num_elements() * t.dtype.size for t in inputs) if is_known else None
+            found[Infeed(tuple(map(_described, inputs)), size)] += 1
     return found
 
 
@@ -126,61 +115,37 @@ def input_pipelines(graph: tf.Graph) -> int:
     return sum(operation.type == 'IteratorV2' for operation in graph.get_operations())
 
 
-def described(tensor: tf.Tensor) -> str:
-    """Returns the dtype and shape of a tensor, such as 'float32 [128, 299, 299, 3]'."""
+def _described(tensor: tf.Tensor) -> str:
     return f'{tensor.dtype.name} {"of any shape" if tensor.shape.rank is None else tensor.shape.as_list()}'
 
 
-def size_of(tensor: tf.Tensor) -> Optional[int]:
-    """Returns the bytes of a tensor's values without padding; None if its shape is unknown."""
-    count = tensor.shape.num_elements()
-    return None if count is None else count * tensor.dtype.size
-
-
-def collectives(operations: Iterable[tf.Operation]) -> Collectives:
-    """Counts the sums over the cores among operations."""
-    names = [operation.name for operation in operations if operation.type == 'CrossReplicaSum']
+def collectives(core: Iterable[tf.Operation]) -> Tuple[int, int]:
+    """Counts the sums over the cores in a step: of gradients, and of batch normalization."""
+    names = [operation.name for operation in core if operation.type == 'CrossReplicaSum']
     batch_norm = sum('/BatchNorm' in name for name in names)
-    return Collectives(len(names) - batch_norm, batch_norm)
+    return len(names) - batch_norm, batch_norm
 
 
-def flaws(graph: tf.Graph) -> Iterator[Flaw]:
+def flaws(graph: tf.Graph, core: Sequence[tf.Operation]) -> Iterator[Flaw]:
     """Yields the operations that a TPU's cores or hosts cannot run, including those in the functions of pipelines."""
-    core = on_core(graph)
     yield from unsupported(core)
     yield from python_flaws(graph, besides=core)
 
 
-def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
+def dynamic_shapes(core: Iterable[tf.Operation]) -> Iterator[Flaw]:
     """Yields the operations with an output whose shape is unknown at compile time."""
-    for operation in operations:
+    for operation in core:
         for index, tensor in enumerate(operation.outputs):
             known = tensor.shape.is_fully_defined() or (operation.type, index) in _SHAPE_LEFT_TO_XLA
             # Not every tensor is used: gradients of unused outputs, and the zeros for them, have unknown shapes, too.
-            if not known and is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
-                yield flaw(operation, f'output {index} is {described(tensor)}: XLA needs static shapes')
+            if not known and _is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
+                yield flaw(operation, f'output {index} is {_described(tensor)}: XLA needs static shapes')
                 break
 
 
-def is_used(tensor: tf.Tensor) -> bool:
+def _is_used(tensor: tf.Tensor) -> bool:
     """Whether a consumer of the tensor has an effect, or has outputs that are consumed in turn."""
     return any(
         not operation.outputs or any(output.consumers() for output in operation.outputs)
         for operation in tensor.consumers()
     )
-
-
-def operations_per_step(core: Iterable[tf.Operation]) -> int:
-    """Counts the multiplications and additions in the convolutions of a step, given the operations of a core."""
-    total = 0
-    for operation in core:
-        # Gradients of the images are built, but used by nothing.
-        if operation.type in _FILTERS_AND_RESULTS and is_used(operation.outputs[0]):
-            filters, results = (
-                operation.outputs[0] if index is None else operation.inputs[index]
-                for index in _FILTERS_AND_RESULTS[operation.type]
-            )
-            if filters.shape.is_fully_defined() and results.shape.is_fully_defined():
-                # Each result is a sum over the window and the input channels.
-                total += 2 * results.shape.num_elements() * filters.shape[:3].num_elements()
-    return total

@@ -1,22 +1,17 @@
 """The report of a preflight: values in sections, findings and a verdict, as text or as JSON."""
 
+import contextlib
 import json
 import textwrap
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, Tuple
+
+from absl import app
 
 from console.messages import counted
+from console.tensorflow_versions import tf
 
 _WIDTH = 110
-_INDENT = ' ' * 2
-
-
-class Row(NamedTuple):
-    """A value: key and value for JSON, label and text for people."""
-
-    key: str
-    value: Any
-    label: str
-    text: str
+_MIB = 1 << 20
 
 
 class Report:
@@ -24,7 +19,7 @@ class Report:
 
     Attributes:
       title: first line of the text.
-      sections: the rows of each section; its title in the text has spaces instead of underscores.
+      sections: the values of each section by name, with a note for people; the text has spaces instead of underscores.
       errors: problems that keep the run from starting.
       warnings: other findings; the run may start in spite of them.
       missing: flags that the command line lacks and the run needs.
@@ -33,34 +28,29 @@ class Report:
 
     def __init__(self, title: str):
         self.title = title
-        self.sections: Dict[str, List[Row]] = {}
+        self.sections: Dict[str, Dict[str, Tuple[Any, str]]] = {}
         self.errors: List[str] = []
         self.warnings: List[str] = []
         self.missing: List[str] = []
         self.not_checked: List[str] = []
+        self.error, self.warn = self.errors.append, self.warnings.append
 
-    def add(self, section: str, key: str, value: Any, text: Optional[str] = None, label: Optional[str] = None) -> None:
-        """Adds a value to a section; without a text a number with commas, without a label the key as words."""
-        words = f'{value:,}' if text is None else text
-        self.sections.setdefault(section, []).append(Row(key, value, label or key.replace('_', ' '), words))
-
-    def error(self, text: str) -> None:
-        """Adds a problem that keeps the run from starting."""
-        self.errors.append(text)
-
-    def warn(self, text: str) -> None:
-        """Adds a finding that the user may have intended."""
-        self.warnings.append(text)
+    def add(self, section: str, note: str = '', **values: Any) -> None:
+        """Adds values to a section, with a note that the text shows beside each of them."""
+        self.sections.setdefault(section, {}).update({name: (value, note) for name, value in values.items()})
 
     def need(self, flag: str, text: str) -> None:
         """Adds a flag that the run needs and the command line lacks, with a warning."""
         self.missing.append(flag)
         self.warn(text)
 
-    @property
-    def may_start(self) -> bool:
-        """Whether the report has no errors."""
-        return not self.errors
+    @contextlib.contextmanager
+    def noting_errors(self) -> Iterator[None]:
+        """Ends its body at an error of the user's flags or files, and adds its message."""
+        try:
+            yield
+        except (app.UsageError, tf.errors.OpError) as error:
+            self.error(str(getattr(error, 'message', error)))
 
     @property
     def verdict(self) -> str:
@@ -72,36 +62,51 @@ class Report:
 
     def text(self) -> str:
         """Formats the report as text."""
-        width = max(len(row.label) for rows in self.sections.values() for row in rows)
+        width = max(len(name) for rows in self.sections.values() for name in rows)
+        blocks = [
+            (
+                section.replace('_', ' '),
+                [(f'{name.replace("_", " "):<{width}}  ', _text(name, *row)) for name, row in rows.items()],
+            )
+            for section, rows in self.sections.items()
+        ]
+        findings = [('error    ', text) for text in self.errors] + [('warning  ', text) for text in self.warnings]
+        blocks += [('findings', findings), ('not checked', [('', text) for text in self.not_checked])]
         lines = [self.title]
-        for section, rows in self.sections.items():
-            lines += ['', section.replace('_', ' ')]
-            for row in rows:
-                lines += _wrapped(f'{_INDENT}{row.label:<{width}}  ', row.text)
-        findings = [*(('error', text) for text in self.errors), *(('warning', text) for text in self.warnings)]
-        lines += ['', 'findings'] if findings else []
-        for kind, text in findings:
-            lines += _wrapped(f'{_INDENT}{kind:<7}  ', text)
-        lines += ['', 'not checked'] if self.not_checked else []
-        for what in self.not_checked:
-            lines += _wrapped(_INDENT, what)
+        for title, rows in blocks:
+            lines += ['', title] if rows else []
+            for start, text in rows:
+                lines += textwrap.wrap(
+                    text,
+                    _WIDTH,
+                    initial_indent=f'  {start}',
+                    subsequent_indent=' ' * max(len(start) + 2, 4),
+                    # Long paths are not broken, so that they can be copied.
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
         return '\n'.join([*lines, '', self.verdict])
 
     def json(self) -> str:
         """Formats the report as a JSON object of the sections, the findings and the verdict."""
-        content: Dict[str, Any] = {name: {row.key: row.value for row in rows} for name, rows in self.sections.items()}
+        content: Dict[str, Any] = {
+            section: {name: value for name, (value, _) in rows.items()} for section, rows in self.sections.items()
+        }
         content.update(errors=self.errors, warnings=self.warnings, missing_flags=self.missing)
-        content.update(not_checked=self.not_checked, may_start=self.may_start)
+        content.update(not_checked=self.not_checked, may_start=not self.errors)
         return json.dumps(content, indent=2)
 
 
-def _wrapped(start: str, text: str) -> List[str]:
-    """Lines of a text; long paths are not broken, so that they can be copied."""
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=start,
-        subsequent_indent=' ' * max(len(start), 2 * len(_INDENT)),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _text(name: str, value: Any, note: str) -> str:
+    text = ''
+    if isinstance(value, list):
+        # The least and the most of the hosts, or names and flaws.
+        are_numbers = any(isinstance(each, int) for each in value)
+        text = ' to '.join(f'{each:,}' for each in dict.fromkeys(value)) if are_numbers else f'{len(value):,}'
+    elif isinstance(value, (int, float)):
+        text = f'{value:,}' if isinstance(value, int) else f'{value:,.2f}' if value >= 1 else f'{value:.4g}'
+        if 'bytes' in name and value >= _MIB:
+            text += f' ({value / _MIB:,.1f} MiB)'
+    elif value not in (None, note):
+        text = str(value)
+    return ', '.join(filter(None, [text, note]))

@@ -2,12 +2,11 @@
 
 import contextlib
 import itertools
-import multiprocessing.connection
+import multiprocessing
+import os
 import tempfile
 import time
 from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
-
-from absl import app
 
 from console.tensorflow_versions import tf
 from data import record_counts, records, remote
@@ -25,46 +24,33 @@ from inception_v3.weights import sources
 from inception_v3.weights.sources import Source
 
 _NAMED_AT_MOST = 3
-# TensorFlow retries requests for many minutes if a store does not answer.
-_ANSWER_SECONDS = 20
-# A new process has to load TensorFlow first.
-_START_SECONDS = 120
+# TensorFlow retries requests for many minutes if a store does not answer. A new process loads TensorFlow first.
+_ANSWER_SECONDS = 60
 
 
 def unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]:
     """Reports remote folders, by flag, that do not answer in time, not even with an error, and returns their flags."""
-    processes, connections = {}, []
     # The only way to cancel a request of TensorFlow is to end its process.
     context = multiprocessing.get_context('spawn')
-    for flag, folder in folders.items():
-        if folder and '://' in folder:
-            receiver, sender = context.Pipe(duplex=False)
-            processes[flag] = context.Process(target=_request, args=(folder, sender), daemon=True)
-            processes[flag].start()
-            # With the sender closed here, `poll` returns at once if the process ends early.
-            sender.close()
-            connections.append(receiver)
-    latest_start = time.monotonic() + _START_SECONDS
-    for receiver in connections:
-        receiver.poll(max(0, latest_start - time.monotonic()))
-        receiver.close()
+    remotes = {flag: folder for flag, folder in folders.items() if folder and '://' in folder}
+    looks = {flag: context.Process(target=_look_up, args=(folder,), daemon=True) for flag, folder in remotes.items()}
+    for look in looks.values():
+        look.start()
     deadline = time.monotonic() + _ANSWER_SECONDS
     silent = set()
-    for flag, process in processes.items():
-        process.join(max(0, deadline - time.monotonic()))
-        if process.is_alive():
-            process.terminate()
+    for flag, look in looks.items():
+        look.join(max(0, deadline - time.monotonic()))
+        if look.is_alive():
+            look.terminate()
             silent.add(flag)
             report.error(
-                f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network '
-                'and the credentials.'
+                f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network and the '
+                'credentials.'
             )
     return silent
 
 
-def _request(folder: str, started: multiprocessing.connection.Connection) -> None:
-    """Signals that TensorFlow is loaded, then looks up a folder."""
-    started.send(None)
+def _look_up(folder: str) -> None:
     with contextlib.suppress(tf.errors.OpError):
         tf.io.gfile.exists(folder)
 
@@ -73,21 +59,18 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
     """Reads the first file of each split, and returns the number of files per split that can be listed."""
     counts = {}
     for split in splits_of(config):
-        try:
+        with report.noting_errors():
             paths = source_of(config).find(split)
             counts[split] = len(paths)
-            for note in notes_on_files(config, split, paths):
-                report.warn(note)
+            report.warnings += notes_on_files(config, split, paths)
             check_files(config, split, paths)
             with contextlib.closing(checker_of(config, split)) as checker:
                 at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
                 bad = [*itertools.islice(checker.search(paths[:1], lambda text: None), at_most)]
-        except (app.UsageError, tf.errors.OpError) as error:
-            report.error(_message(error))
-            continue
-        add = report.error if len(bad) > config.max_bad_records else report.warn
-        for record in bad[:_NAMED_AT_MOST]:
-            add(f'{record} Repair the data. A run skips at most {config.max_bad_records} records (--max_bad_records).')
+            add = report.error if len(bad) > config.max_bad_records else report.warn
+            skips = f'A run skips at most {config.max_bad_records} records (--max_bad_records).'
+            for record in bad[:_NAMED_AT_MOST]:
+                add(f'{record} Repair the data. {skips}')
     return counts
 
 
@@ -95,23 +78,19 @@ def check_folders(config: Config, unchecked: Container[str], report: Report) -> 
     """Writes, reads and deletes a test file in each folder for results, but for the flags in `unchecked`."""
     for flag, folder in (('model_dir', config.model_dir), ('export_dir', config.export_dir)):
         if folder and flag not in unchecked:
-            try:
+            with report.noting_errors():
                 check_writable(flag, folder)
-                report.add('storage', flag, folder, f'{folder}: written, read and deleted')
-            except (app.UsageError, tf.errors.OpError) as error:
-                report.error(_message(error))
+                report.add('storage', 'written, read and deleted', **{flag: folder})
 
 
 def find_checkpoint(config: Config, report: Report) -> Optional[str]:
     """Returns the path of the checkpoint from which the run would resume; None if there is none."""
-    try:
+    with report.noting_errors():
         checkpoint = latest_checkpoint(config.model_dir) if config.model_dir else None
-    except (app.UsageError, tf.errors.OpError) as error:
-        report.error(_message(error))
-        return None
-    if checkpoint:
-        report.add('storage', 'checkpoint', checkpoint, f'{checkpoint}: the run resumes from it')
-    return checkpoint
+        if checkpoint:
+            report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
+        return checkpoint
+    return None
 
 
 def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> Optional[Source]:
@@ -122,22 +101,16 @@ def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> O
     if not config.init_from or config.mode == 'eval':
         return None
     if checkpoint:
-        report.add('weights', 'init_from', config.init_from, f'{config.init_from}: not read, because the run resumes')
+        report.add('weights', 'not read, because the run resumes', init_from=config.init_from)
         return None
     is_remote = remote.is_remote(config.init_from)
     if is_remote:
         report.not_checked.append(
             'the values of the weights of --init_from, which are remote; their names and shapes were'
         )
-    try:
+    with report.noting_errors():
         return sources.read(config.init_from, outline=is_remote)
-    except (app.UsageError, tf.errors.OpError) as error:
-        report.error(_message(error))
-        return None
-
-
-def _message(error: Exception) -> str:
-    return str(error.message if isinstance(error, tf.errors.OpError) else error)
+    return None
 
 
 @contextlib.contextmanager
@@ -148,13 +121,15 @@ def stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Ite
     the `train_images` among the hosts.
     """
     with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
+        counted = {}
         for split, count in counts.items():
             for shard in range(count):
-                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'wb') as file:
-                    # All records are in the first file: only their sum counts. A record has at least a byte.
-                    file.truncate(0 if shard or split != records.TRAIN else train_images)
-        files = counts.get(records.TRAIN, 0)
-        names = [FORMATS[data_format].shard_path('', records.TRAIN, number, files) for number in range(files)]
-        each = [train_images, *[0] * files]
-        record_counts.write(f'{data_dir}/', {name: FileRecords(n, n) for name, n in zip(names, each)})
+                # All records are in the first file: only their sum counts. A record has at least a byte.
+                images = 0 if shard or split != records.TRAIN else train_images
+                path = FORMATS[data_format].shard_path(data_dir, split, shard, count)
+                with open(path, 'wb') as file:
+                    file.truncate(images)
+                if split == records.TRAIN:
+                    counted[os.path.basename(path)] = FileRecords(images, images)
+        record_counts.write(f'{data_dir}/', counted)
         yield data_dir, model_dir

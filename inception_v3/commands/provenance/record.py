@@ -50,15 +50,7 @@ class Checkpoint(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """The record of a run.
-
-    Attributes:
-      model_dir: the folder.
-      config: the configuration of the last start of training.
-      starts: the starts of training, oldest first.
-      evaluations: the evaluations, oldest first.
-      checkpoints: the existing checkpoints, in the order of their steps.
-    """
+    """A run: its folder, the configuration of its last start, its starts, its evaluations and its checkpoints."""
 
     model_dir: str
     config: Config
@@ -164,26 +156,22 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
       The differences by section. Two runs are equal if `configuration`, `data` and `results` (evaluations and
       checkpoints of the same steps) are empty; `surroundings` are the versions, hosts and commands of the last starts.
     """
-    last = [*zip(old.starts[-1:], new.starts[-1:])]
-    of_starts = [differences_of_starts(*pair) for pair in last]
-    fingerprinted = all(start.fingerprint for start in (*old.starts[-1:], *new.starts[-1:]))
-    ignored = {*_WITHOUT_EFFECT, *(_PATHS if fingerprinted else ())}
-    results = _results(old), _results(new)
-    # Results that only one of the runs has are no difference.
-    of_one = {*results[0]} ^ {*results[1]}
+    last = [*old.starts[-1:], *new.starts[-1:]]
+    ignored = {*_WITHOUT_EFFECT, *(_PATHS if all(start.fingerprint for start in last) else ())}
+    old_results, new_results = _results(old), _results(new)
+    data: List[Difference] = []
+    surroundings = _compared({'starts': [s.step for s in old.starts]}, {'starts': [s.step for s in new.starts]})
+    if old.starts and new.starts:
+        of_starts = differences_of_starts(*last)
+        data = of_starts['data']
+        commands = _compared({'command': last[0].command}, {'command': last[1].command})
+        surroundings = [*of_starts['surroundings'], *surroundings, *commands]
     return {
         'configuration': _compared(dataclasses.asdict(old.config), dataclasses.asdict(new.config), ignored),
-        'data': [each for found in of_starts for each in found['data']],
-        'results': _compared(results[0], results[1], of_one),
-        'surroundings': [
-            *(each for found in of_starts for each in found['surroundings']),
-            *_compared({'starts': [s.step for s in old.starts]}, {'starts': [s.step for s in new.starts]}),
-            *(
-                each
-                for before, now in last
-                for each in _compared({'command': before.command}, {'command': now.command})
-            ),
-        ],
+        'data': data,
+        # Results that only one of the runs has are no difference.
+        'results': _compared(old_results, new_results, {*old_results} ^ {*new_results}),
+        'surroundings': surroundings,
     }
 
 

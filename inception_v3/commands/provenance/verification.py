@@ -3,11 +3,13 @@
 import dataclasses
 import os
 import subprocess
+import sys
 import tempfile
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from console import processes
+from console import processes, program
 from console.errors import CommandError
+from console.screen import Screen, set_up_logging
 from data import remote
 from inception_v3.config import Config
 from inception_v3.run import history
@@ -49,23 +51,19 @@ def verify(model_dir: str, steps: Optional[int]) -> Verification:
         path = os.path.join(model_dir, history.STARTS_FILE)
         raise CannotVerifyError(f'{path}: contains no start of training; name the model_dir of a run.')
     # A run that was killed before its first checkpoint starts at step 0 again.
-    from_zero = [start for start in all_starts if start.step == 0]
-    start = from_zero[-1] if from_zero else all_starts[0]
+    start = ([start for start in all_starts if start.step == 0] or all_starts[:1])[-1]
     config = Config(**start.config)
-    reason = None
-    if start.step:
-        reason = f'the run began at step {start.step}, from {start.checkpoint} of another run. Verify that run instead.'
-    elif config.seed is None:
-        reason = 'the run had no --seed, so its first steps cannot be repeated. Only runs with --seed can be verified.'
-    elif config.use_tpu and not config.is_emulated:
-        reason = 'the run was on a TPU. Only runs on the CPU and on emulated cores can be verified.'
-    elif not recorded:
-        reason = f'{history.FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'
-    elif steps and steps > recorded[-1].step:
-        reason = f'--steps={steps}: the run recorded only its first {recorded[-1].step} steps.'
-    if reason:
-        raise CannotVerifyError(f'{model_dir}: {reason}')
-    last = next(step.step for step in recorded if step.step >= (steps or recorded[-1].step))
+    last_recorded = recorded[-1].step if recorded else 0
+    for is_so, reason in (
+        (start.step, f'the run began at step {start.step}, from {start.checkpoint} of another run. Verify that run.'),
+        (config.seed is None, 'the run had no --seed, so its first steps cannot be repeated.'),
+        (config.use_tpu and not config.is_emulated, 'the run was on a TPU, where steps cannot be repeated.'),
+        (not recorded, f'{history.FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'),
+        (steps and steps > last_recorded, f'--steps={steps}: the run recorded only its first {last_recorded} steps.'),
+    ):
+        if is_so:
+            raise CannotVerifyError(f'{model_dir}: {reason}')
+    last = next(step.step for step in recorded if step.step >= (steps or last_recorded))
     with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
         _run(_repetition_of(config, start.directory, folder, last))
         repeated = {step.step: step for step in history.read_first_steps(folder)}
@@ -97,7 +95,26 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
 
 
 def _run(config: Config) -> None:
-    repetition = processes.module('inception_v3.commands.provenance.repetition', config.to_json())
-    code = subprocess.run(repetition, stdout=subprocess.DEVNULL).returncode
+    code = subprocess.run(processes.module(__name__, config.to_json()), stdout=subprocess.DEVNULL).returncode
     if code:
         raise CannotVerifyError(f'Repeating the first steps failed: the program ended with exit code {code}.')
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the configuration that `argv` has as JSON, and returns the exit code.
+
+    It is a run's final configuration, not a command line: its settings do not follow from a data set or a preset, and
+    are not judged as flags that a user gave.
+    """
+
+    def command(screen: Screen) -> None:
+        from inception_v3.train_and_evaluate import Run
+
+        set_up_logging(screen, False)
+        Run(Config.from_json(argv[1]), screen).execute()
+
+    return program.run(command)
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -14,19 +14,26 @@ from inception_v3.networks.registry import Sizes, sizes_of
 from inception_v3.run.memory.machine import available_memory
 from inception_v3.tpu import accelerator, topology
 
-_FLOAT = 4
-# Copies of the weights: the weights themselves, and the optimizer's state; their gradients come in addition.
-_COPIES = {'sgd': 1, 'momentum': 2, 'RMS': 3}
+_FLOAT, _STEP = 4, 8
+# Values per weight that the optimizer keeps.
+_SLOTS = {'sgd': 0, 'momentum': 1, 'RMS': 2}
+# Memory of the optimizer's values and of averages in training on the CPU, measured: twice their size, with the tensors
+# that initialize and update them. The gradients of the weights take memory that activations have freed.
+_UPDATED = 2
+# Gradients of activations, beside the activations: most of these are freed before the largest gradients are computed.
+_GRADIENTS = 0.15
 # Batches of images in memory: one in use, two ahead, one being filled (see `InputPipeline.transfer`).
 _BATCHES = 4
 # Groups of images in memory that are tried together, with a seed and `max_bad_records`.
 _GROUPS = 3
-# Share of the activations that are certainly in memory at the same time.
-_HELD = 0.85
 # Bytes of a place in TensorFlow's shuffle buffers, which are allocated at once.
 _PLACE = 24
-# The largest measured ratio of a training step's peak to its estimate (docs/known-behaviour.md).
-_PEAK = 1.6
+# Bytes of a training process before its variables and its first batch: the program, TensorFlow and the graph.
+PROGRAM = 690 * 10**6
+# Measured peaks differ from the estimate by less than this share of them (docs/known-behaviour.md).
+ERROR = 0.2
+# A TPU stores the first and the last axis of a tensor in tiles; the compiler chooses which of them is in the lanes.
+_SUBLANES, _LANES = 8, 128
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
 
 
@@ -41,6 +48,30 @@ class StepMemory(NamedTuple):
         return self.variables + self.per_image * batch_size
 
 
+class CoreMemory(NamedTuple):
+    """Bytes of a step on a TPU core: variables by purpose, and activations as a TPU pads them and without padding.
+
+    `others` are the moving statistics of batch normalization and the step.
+    """
+
+    parameters: int
+    optimizer: int
+    averages: int
+    others: int
+    activations: int
+    unpadded: int
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of trainable parameters."""
+        return self.parameters // _FLOAT
+
+    @property
+    def total(self) -> int:
+        """Bytes of all variables and of the padded activations."""
+        return sum(self) - self.unpadded
+
+
 @functools.lru_cache(maxsize=4)
 def sizes_for(config: Config) -> Sizes:
     """The sizes of a run's network."""
@@ -48,17 +79,17 @@ def sizes_for(config: Config) -> Sizes:
 
 
 def training_memory(config: Config) -> StepMemory:
-    """The memory of a training step, at least: weights, optimizer, averages, activations kept and images read ahead.
+    """The memory of a training step on this machine's CPU at its peak, beside `PROGRAM`.
 
-    With a seed and `max_bad_records`, the images that are tried together are counted with the variables.
-
-    Scratch space and the initialization of variables are not counted, so that what is refused does not fit. Measured
-    peaks are 1.1 to 1.6 times this, and more for a RevNet that recomputes its activations.
+    TensorFlow stores the results of convolutions and those of ReLU, pooling and concatenation: for Inception v3 at 299
+    pixels 93 MB per image, of which XLA recomputes a third. To these come gradients and the images read ahead. With a
+    seed and `max_bad_records`, the images that are tried together are counted with the variables. A RevNet that
+    recomputes its activations needs more.
     """
     sizes = sizes_for(config)
-    copies = _COPIES[config.optimizer] + int(config.moving_average) + 1
-    variables = (copies * sizes.parameters + sizes.statistics) * _FLOAT
-    kept = int(_HELD * sizes.kept) * tf.as_dtype(config.precision).size
+    # The gradients of the weight decay do not wait for the forward pass.
+    variables = _variables(config, _UPDATED) + bool(config.weight_decay) * sizes.parameters * _FLOAT
+    kept = int((1 + _GRADIENTS) * sizes.kept) * tf.as_dtype(config.precision).size
     if config.seed is not None and config.max_bad_records:
         group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)
         variables += _GROUPS * group.records * _image(config) * topology.hosts_of(config)
@@ -71,12 +102,56 @@ def evaluation_memory(config: Config) -> StepMemory:
     Without a TPU, training's variables stay in memory for its next cycle; its gradients do not.
     """
     sizes = sizes_for(config)
-    waits = config.mode == 'train_and_eval' and not config.use_tpu
-    waiting = training_memory(config).variables - sizes.parameters * _FLOAT if waits else 0
+    weights = (sizes.parameters + sizes.statistics) * _FLOAT
+    waiting = _variables(config) if config.mode == 'train_and_eval' and not config.use_tpu else 0
     batches = min(_ahead(config), -(-config.eval_images // config.eval_batch_size))
     largest = sizes.largest * tf.as_dtype(config.precision).size
-    per_image = largest + config.num_classes * _FLOAT + _image(config) * batches
-    return StepMemory(waiting + (sizes.parameters + sizes.statistics) * _FLOAT, per_image)
+    return StepMemory(waiting + weights, largest + config.num_classes * _FLOAT + _image(config) * batches)
+
+
+def core_memory(config: Config, images: int, is_training: bool) -> CoreMemory:
+    """The memory of a step of `images` images on a TPU core.
+
+    The activations are what XLA stores for the backward pass: without padding, those of Inception v3 at 299 pixels have
+    59.6 MB per image, and XLA's own temporaries of this step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per image
+    between batches of 8 and 24. In evaluation, they are the input and the output of the largest layer. Gradients and
+    scratch space reuse the memory of freed activations.
+    """
+    sizes, size = sizes_for(config), tf.as_dtype(config.precision).size
+    weights = sizes.parameters * _FLOAT
+    stored = [size * _padded(images, *shape) for shape in sizes.kept_by_xla]
+    unpadded = [size * images * height * width * depth for height, width, depth in sizes.kept_by_xla]
+    if not is_training:
+        stored, unpadded = [2 * max(stored)], [2 * max(unpadded)]
+    image_size = 1 if config.transfer == 'uint8' else size
+    return CoreMemory(
+        weights,
+        weights * _SLOTS[config.optimizer] if is_training else 0,
+        weights if is_training and config.moving_average else 0,
+        sizes.statistics * _FLOAT + _STEP,
+        sum(stored) + image_size * _padded(images, config.height, config.width, 3),
+        sum(unpadded) + image_size * images * config.height * config.width * 3,
+    )
+
+
+def _padded(images: int, height: int, width: int, depth: int) -> int:
+    """Values of a tensor [images, height, width, depth] with those that fill its tiles.
+
+    https://cloud.google.com/tpu/docs/performance-guide: one axis is padded to 128, the other to 8.
+    """
+
+    def up(count: int, multiple: int) -> int:
+        return -(-count // multiple) * multiple
+
+    in_lanes = up(images, _LANES) * up(depth, _SUBLANES), up(images, _SUBLANES) * up(depth, _LANES)
+    return height * width * min(in_lanes)
+
+
+def _variables(config: Config, each: int = 1) -> int:
+    """Bytes of all variables of a training, with the optimizer's and the averages `each` times."""
+    sizes = sizes_for(config)
+    copies = 1 + each * (_SLOTS[config.optimizer] + int(config.moving_average))
+    return (copies * sizes.parameters + sizes.statistics) * _FLOAT
 
 
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:
@@ -98,16 +173,17 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
     if config.mode != 'eval':
         training = training_memory(config)
         needed = training.of(config.train_batch_size)
-        problems += [*_buffer_problems(config, available), *_problem(config, training, 'train_batch_size', available)]
+        problems += _buffer_problems(config, available)
+        problems += _problem(config, training, 'train_batch_size', available, int(available / (1 - ERROR)))
     if config.mode != 'train':
-        problems += _problem(config, evaluation_memory(config), eval_flag, available)
+        problems += _problem(config, evaluation_memory(config), eval_flag, available, available)
     if problems:
         raise ConfigError('\n'.join(problems))
-    if _PEAK * needed > available:
+    if (1 + ERROR) * needed > available:
         logger.info(
-            'warning: training needs at least %s of memory, and may need %g times as much; %s are available. If it is '
-            'killed, decrease --train_batch_size=%d',
-            *(_shown(needed), _PEAK, _shown(available), config.train_batch_size),
+            'warning: training needs an estimated %s of memory; %s are available. If it is killed, decrease '
+            '--train_batch_size=%d',
+            *(_shown(needed), _shown(available), config.train_batch_size),
         )
 
 
@@ -167,20 +243,20 @@ def _buffer_problems(config: Config, available: int) -> Iterator[str]:
             )
 
 
-def _problem(config: Config, memory: StepMemory, flag: str, available: int) -> Iterator[str]:
-    """A message about a step that does not fit; `flag` sets its batch size."""
-    task, batch = ('evaluation', config.eval_batch_size)
-    if flag == 'train_batch_size':
-        task, batch = ('training', config.train_batch_size)
-    if memory.variables > available:
+def _problem(config: Config, memory: StepMemory, flag: str, available: int, limit: int) -> Iterator[str]:
+    """A message about a step of more than `limit` bytes; `flag` sets its batch size."""
+    task, batch = (
+        ('training', config.train_batch_size) if flag == 'train_batch_size' else ('evaluation', config.eval_batch_size)
+    )
+    if memory.variables > limit:
         width = f', --depth_multiplier={config.depth_multiplier:g}' if config.depth_multiplier != 1 else ''
         yield (
             f"--network={config.network}{width}, --num_classes={config.num_classes}: {task}: the network's variables "
             f'need an estimated {_shown(memory.variables)} of memory; {_shown(available)} are available on this '
             'machine. Use a smaller network.'
         )
-    elif memory.of(batch) > available:
-        most = (available - memory.variables) // memory.per_image // config.replicas * config.replicas
+    elif memory.of(batch) > limit:
+        most = (limit - memory.variables) // memory.per_image // config.replicas * config.replicas
         remedy = f'At most --{flag}={most} fits' if most else f'Images of this size do not fit, for any --{flag}'
         yield (
             f'--{flag}={batch}, --height={config.height}, --width={config.width}: {task} needs an estimated '

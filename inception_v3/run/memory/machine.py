@@ -26,23 +26,22 @@ def available_memory(root: pathlib.Path = _ROOT) -> Optional[int]:
 
 def _left_in_cgroups(root: pathlib.Path) -> Iterator[int]:
     """Yields what is left of each limit of the process's cgroups, and of those around them, without swap."""
-    with_limits = root / 'sys/fs/cgroup'
     for line in _text(root / 'proc/self/cgroup').splitlines():
         _, controllers, path = line.split(':', 2)
-        if controllers and 'memory' not in controllers.split(','):
-            continue
-        version_1 = bool(controllers)
-        top = with_limits / 'memory' if version_1 else with_limits
-        names = ('memory.limit_in_bytes', 'memory.usage_in_bytes') if version_1 else ('memory.max', 'memory.current')
+        top, limits, cached = root / 'sys/fs/cgroup', ('memory.max', 'memory.current'), 'inactive_file'
+        if controllers:
+            # Version 1.
+            top, limits = top / 'memory', ('memory.limit_in_bytes', 'memory.usage_in_bytes')
+            cached = 'total_inactive_file'
+            if 'memory' not in controllers.split(','):
+                continue
         # In a container, the path may be that of the host, and the limit is at the top.
         folder = top / path.lstrip('/')
         for place in {top, folder, *(each for each in folder.parents if top in each.parents)}:
-            limit, used = (_text(place / name).strip() for name in names)
+            limit, used = (_text(place / name).strip() for name in limits)
             if limit.isdigit() and used.isdigit() and int(limit) < _UNLIMITED:
                 # Cached files count as used, and are dropped when memory is needed.
-                statistics = dict(_pairs(place / 'memory.stat'))
-                cached = int(statistics.get('total_inactive_file' if version_1 else 'inactive_file', 0))
-                yield int(limit) - int(used) + cached
+                yield int(limit) - int(used) + int(dict(_pairs(place / 'memory.stat')).get(cached, 0))
 
 
 def _pairs(path: pathlib.Path) -> Iterator[Tuple[str, str]]:

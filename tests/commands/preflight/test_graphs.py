@@ -44,7 +44,7 @@ def test_build__infeed_of_each_core_and_sums_of_gradients(
     # Kernels and shifts of the layer and of the logits.
     assert graphs.collectives(core) == (4 if is_training else 0, 0)
     assert {o.inputs[0].dtype.base_dtype for o in of_type(core, 'Conv2D')} == {tf.bfloat16}
-    assert not [*graphs.flaws(graph)] and not [*graphs.dynamic_shapes(core)]
+    assert not [*graphs.flaws(graph, core)] and not [*graphs.dynamic_shapes(core)]
 
 
 @pytest.mark.parametrize(('batch_norm', 'sums'), [('local', 0), ('averaged', 1), ('synchronized', 2)])
@@ -93,5 +93,5 @@ def test_flaws__kernel_must_support_the_types(on_tpu: Config, one_layer: None, m
 
     monkeypatch.setattr(model_fn, 'total_loss', loss_with_complex_sums)
     graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
-    flaws = {flaw.operation: flaw.problem for flaw in graphs.flaws(graph)}
+    flaws = {flaw.operation: flaw.problem for flaw in graphs.flaws(graph, graphs.on_core(graph))}
     assert 'complex64' in flaws['sums']

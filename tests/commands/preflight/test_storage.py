@@ -11,7 +11,6 @@ import pytest
 from console.tensorflow_versions import tf
 from data import records
 from inception_v3.commands.preflight import graphs, storage
-from inception_v3.commands.preflight.report import Report
 from tests.support.photos import Photo, photo_example
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
 
@@ -143,15 +142,6 @@ def test_bucket_without_an_answer__reported_in_time(capsys: Any, without_graphs:
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', *folders)
     assert ['no answer within 1 seconds' in error for error in errors] == [True, True]
-
-
-@pytest.mark.program
-def test_timeout__does_not_count_loading_tensorflow(tmp_path: Any, monkeypatch: Any) -> None:
-    (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(6)')
-    monkeypatch.setenv('PYTHONPATH', str(tmp_path))
-    monkeypatch.setattr(storage, '_ANSWER_SECONDS', 5)
-    report = Report('storage')
-    assert storage.unanswered({'model_dir': f'file://{tmp_path}'}, report) == set() and report.may_start
 
 
 def test_temporary_folders__removed(capsys: Any, one_layer: None, tmp_path: Any, monkeypatch: Any) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, List
+from typing import Any
 
 import pytest
 
@@ -54,31 +54,10 @@ def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypa
     assert any('XLA cannot compile' in error and 'AsString' in error for error in errors)
 
 
-@pytest.mark.parametrize(
-    ('changes', 'shape', 'dtype'),
-    [
-        ({'transpose_enabled': True}, (75, 80, 3, 2), 'float32'),
-        ({'precision': 'bfloat16'}, (2, 75, 80, 3), 'bfloat16'),
-    ],
-)
-def test_xla__runs_a_training_step_on_two_random_images(
-    one_layer: None, monkeypatch: Any, changes: Any, shape: Any, dtype: str
-) -> None:
-    calls: List[Any] = []
-    build = model_fn.inception_model_fn
-
-    def recorded(images: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
-        spec = build(images, labels, mode, params)
-        calls.append((spec, images.shape, images.dtype.name, labels.shape, mode, params['config'].use_tpu))
-        return spec
-
-    monkeypatch.setattr(xla_step, 'inception_model_fn', recorded)
+@pytest.mark.parametrize('changes', [{'transpose_enabled': True}, {'precision': 'bfloat16'}])
+def test_xla__runs_a_training_step_on_two_random_images(one_layer: None, changes: Any) -> None:
     # A run on a TPU: its folder and its groups of cores do not matter for one core.
     config = Config(height=75, width=80, num_classes=11, seed=1, model_dir='gs://bucket/run', **changes)
     step = xla_step.run_once(dataclasses.replace(config, batch_norm='synchronized', batch_norm_group_size=4))
-    ((spec, *others),) = calls
-    assert others == [shape, dtype, (2,), 'train', False]
-    # The loss is read after the update of the variables, which XLA compiles with it.
-    assert any(spec.train_op in operation.control_inputs for operation in spec.train_op.graph.get_operations())
     # The cross-entropy of two random images is about -log(1/11) = 2.4, and the weight decay adds to it.
     assert step.batch_size == 2 and step.seconds > 0 and 0.5 < step.loss < 8

@@ -12,7 +12,7 @@ import pytest
 
 from data import dataset_info
 from inception_v3.commands.provenance import __main__ as provenance
-from inception_v3.commands.provenance import repetition, verification
+from inception_v3.commands.provenance import verification
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
@@ -225,7 +225,7 @@ def test_repetition__trains_the_configuration_that_it_is_given(
     config = dataclasses.replace(
         small_config, mode='train', model_dir=str(tmp_path / 'm'), train_steps=2, min_eval_interval=7, warmup_epochs=9
     )
-    assert repetition.main(['repetition', config.to_json()]) == 0
+    assert verification.main(['verification', config.to_json()]) == 0
     assert 'step 2 of 2' in capsys.readouterr().err
 
 

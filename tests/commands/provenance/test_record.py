@@ -107,14 +107,13 @@ def test_text__of_starts_evaluations_and_checkpoints() -> None:
     config = Config(num_classes=11, seed=3)
     text = run_of(config, starts=starts, evaluations=evaluations, checkpoints=checkpoints).text()
     rows = [' '.join(line.split()) for line in text.splitlines()]
+    scores = 'top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now'
     for row in (
-        *('runs/1', 'seed 3', 'num_classes 11', 'started at step 0, now', 'from model.ckpt-7', 'command main --seed=1'),
-        *('in /here', 'host host: 2 cores, p', 'data set digits', f'fingerprint {"12" * 32}', f'revision {"cd" * 20}'),
-        *('data set synthetic images', 'model.ckpt-1 is damaged', 'model.ckpt-2 step 2, digest ab'),
-        'step 1,000 top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now',
-        'step 1 top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now; a: 1 -> 2; b: 3 -> 4',
+        *('seed 3', 'num_classes 11', 'started at step 0, now', 'from model.ckpt-7', 'command main --seed=1'),
+        *('host host: 2 cores, p', 'data set digits', f'revision {"cd" * 20}', 'data set synthetic images'),
+        *('model.ckpt-1 is damaged', 'model.ckpt-2 step 2, digest ab'),
+        *(f'step 1,000 {scores}', f'step 1 {scores}; a: 1 -> 2; b: 3 -> 4'),
     ):
         assert row in rows
     text = run_of(Config(num_classes=4), starts=[], evaluations=evaluations).text()
     assert 'top-5' not in text and 'none: the run cannot be repeated' in text
-    assert text.endswith('checkpoints\n    none') and 'started at' not in text
