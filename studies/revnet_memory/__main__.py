@@ -79,12 +79,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Makes the measurements that a command line asks for, and returns the exit code."""
     parser = new_parser('revnet-memory', __doc__)
     parser.add_argument('--out', type=folder, default=OUT, help=f'folder for JSON, Markdown and figure (default {OUT})')
-    network_help = 'the network (default revnet38; published: revnet104)'
-    parser.add_argument('--network', choices=[*PUBLISHED], help=network_help)
+    parser.add_argument('--network', choices=[*PUBLISHED], help='default revnet38; as published: revnet104')
     architecture_help = 'stages of varied depth, or the network as published (default varied)'
     parser.add_argument('--architecture', default=VARIED, choices=[*_FLAGS], help=architecture_help)
-    size_help = "height and width of the images, in pixels (default: the paper's)"
-    parser.add_argument('--size', type=_NUMBER, help=size_help)
+    parser.add_argument('--size', type=_NUMBER, help="height and width of the images, in pixels (default: the paper's)")
     for flags in _FLAGS.values():
         for name, (kind, _, text) in flags.items():
             parser.add_argument(f'--{name}', type=kind, help=text)
