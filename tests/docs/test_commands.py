@@ -13,7 +13,8 @@ from typing import Dict, List, Sequence
 import pytest
 
 from inception_v3 import flags
-from tests.docs.pages import ROOT, Command, commands
+from inception_v3_tpu import commands as program
+from tests.docs.pages import PAGES, ROOT, Command, commands, read
 
 COMMANDS = [command for command in commands() if '…' not in command.line and '[' not in command.line]
 # Arguments that stand for something of the user's.
@@ -65,6 +66,14 @@ def help_texts() -> Dict[str, str]:
     command = [sys.executable, '-c', _HELP, *PROGRAMS, *_TASKS]
     done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=300, check=True)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_page__names_commands_as_users_type_them(page: str) -> None:
+    modules = {command.module for command in program.COMMANDS.values()} - {'inception_v3.main'}
+    names = modules | {module.rpartition('.')[2] for module in modules if '_' in module.rpartition('.')[2]}
+    # The shipped study of this name is another thing than the command `batch-norm`.
+    assert not (names - {'batch_norm'}).intersection(re.findall(r'`([\w.]+)(?: [^`]*)?`', read(page)))
 
 
 def test_commands__are_found_on_the_pages() -> None:
