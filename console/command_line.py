@@ -43,7 +43,7 @@ def number_of(number_type: type, least: float, most: float = float('inf')) -> Ca
         except ValueError:
             value = None
         if value is None or not least <= value <= most or value == float('inf'):
-            bounds = f'from {least:g} to {most:g}' if most < float('inf') else f'at least {least:g}'
+            bounds = f'from {least} to {most}' if most < float('inf') else f'at least {least}'
             raise argparse.ArgumentTypeError(f'{shown(text)}: must be {_KINDS[number_type]}, {bounds}')
         return value
 

@@ -10,7 +10,7 @@ from console.errors import EXIT_CODES
 
 def parsed(*argv: str) -> Any:
     parser = new_parser('example', 'Makes an example.\n\nIt has two paragraphs.')
-    parser.add_argument('--images', type=number_of(int, 1, 9), default=3)
+    parser.add_argument('--images', type=number_of(int, 1, 2**32), default=3)
     parser.add_argument('--sizes', type=numbers_of(float, 0.5))
     parser.add_argument('--out', type=folder)
     commands = parser.add_subparsers(dest='command')
@@ -38,8 +38,8 @@ def test_help__ends_with_the_exit_codes(command: List[str], capsys: Any) -> None
     [
         (['--image=3'], 'unrecognized arguments: --image=3'),
         (['write', '--max=3'], 'unrecognized arguments: --max=3'),
-        (['--images=10'], 'argument --images: 10: must be a whole number, from 1 to 9'),
-        (['--images=x'], 'argument --images: x: must be a whole number, from 1 to 9'),
+        (['--images=0'], 'argument --images: 0: must be a whole number, from 1 to 4294967296'),
+        (['--images=x'], 'argument --images: x: must be a whole number, from 1 to 4294967296'),
         (['--sizes=1,inf'], 'argument --sizes: inf: must be a number, at least 0.5'),
         (['--out='], 'argument --out: must be the path of a folder'),
     ],

@@ -185,7 +185,7 @@ def check_collectives(sums: Tuple[int, int], variables: int, report: Report) -> 
     """Checks that the gradient of each variable is summed over the cores once; `sums` is from `graphs.collectives`."""
     gradients, batch_norm = sums
     report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
-    report.add('training', '--batch_norm', batch_norm_collectives=batch_norm)
+    report.add('training', 'for --batch_norm', batch_norm_collectives=batch_norm)
     if gradients != variables:
         report.error(
             f'{gradients} sums over the cores for {variables} trainable variables: some gradients are not summed, or '
