@@ -128,7 +128,7 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
             f'2. The experiment by its equations, other settings: minimum and maximum of {settings["draws"]} draws',
             ('decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'),
             readings,
-            notes=('* the range contains the published figure. The published decay is 0.99, the default of Keras.',),
+            notes=('*: the range contains the published figure. The published decay is 0.99, the default of Keras.',),
         ),
         Table(
             '3. Unequal replicas: the rows of replica r have the mean r',

@@ -99,11 +99,14 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
             if getattr(arguments, name) is None:
                 setattr(arguments, name, default)
             elif architecture != arguments.architecture:
-                raise ConfigError(f'--{name}: only with --architecture={architecture}. Leave one of the two out.')
+                raise ConfigError(f'--{name}: only with --architecture={architecture}. Leave it out, or choose that.')
     arguments.network = arguments.network or ('revnet104' if is_published else 'revnet38')
     arguments.size = arguments.size or PUBLISHED[arguments.network][0]
     # Refuses what the program refuses, before anything is built or measured.
-    config_of(Training(arguments.network, 1, 1, arguments.size, is_reversible=False), arguments.out)
+    try:
+        config_of(Training(arguments.network, 1, 1, arguments.size, is_reversible=False), arguments.out)
+    except ConfigError as error:  # A line for each side of the images.
+        raise ConfigError(str(error).splitlines()[0].replace('--height', '--size'))
     prepare(arguments.out)
     return (measure_iterations if is_published else measure_depths)(arguments, screen)
 

@@ -218,6 +218,7 @@ def test_command__prints_and_writes_measured_and_published_figures(
             assert (mark == '*') == (limits['least'] <= figure <= limits['greatest'])
     markdown = (out / 'batch_norm.md').read_text(encoding='utf-8')
     assert '| published: per replica | 1.4629 | 0.0932 | 3.1e-9 | 0.0199 |' in markdown
+    assert not re.search(r'^- [*-] ', markdown, re.MULTILINE)  # A list within the list of notes.
     assert (out / 'batch_norm.png').read_bytes().startswith(b'\x89PNG')
 
 

@@ -240,9 +240,8 @@ LARGEST = {'fits': 3, 'too_many': 4, 'tries': [[3, 8.0]]}
         ('--batch_sizes=', '--batch_sizes'),
         ('--memory_gb=-1', '--memory_gb'),
         ('--seed=3', '--seed'),
-        # The program's configuration refuses the size.
-        ('--size=3', '--height=3'),
-        ('--iterations=3', '--iterations: only with --architecture=published'),
+        ('--size=3', 'error: --size=3: must be at least 4 with --network=revnet38.\n'),
+        ('--iterations=3', '--iterations: only with --architecture=published. Leave it out, or choose that.'),
         ('--architecture=published --units=1', '--units: only with --architecture=varied'),
     ],
 )
