@@ -444,12 +444,7 @@ class Run:
     def _prepare_folder(self) -> None:
         """Removes the leftovers of a killed run from model_dir, and checks that the newest checkpoint is undamaged.
 
-        Without a checkpoint, it reads the weights that `--init_from` names.
-
-        Raises:
-          ConfigError: the checkpoint has learned another data set, and `--allow_other_data_set` is not given.
-          CheckpointError: the newest checkpoint is damaged; with `--skip_damaged_checkpoints`, all of them are; or the
-            weights to begin from cannot be read.
+        The checkpoint must have learned the same data set. Without one, the weights that `--init_from` names are read.
         """
         config = self._config
         checkpoints.remove_leftovers(self._model_dir)
