@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 import zlib
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import h5py
 import numpy as np
@@ -175,7 +175,8 @@ def test_npz__of_too_many_arrays_is_refused_before_they_are_read(tmp_path: Any, 
     with zipfile.ZipFile(file, 'w') as archive:
         for number in range(3):
             archive.writestr(f'{number}.npy', b'')
-    for read in (sources.read, foreign.read):
+    readers: List[Callable[[str], Any]] = [sources.read, foreign.read]
+    for read in readers:
         check_refused(read, tmp_path / 'a.npz', file.getvalue(), 'it holds 3 arrays; weights are at most 2')
 
 
