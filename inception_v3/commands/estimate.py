@@ -10,6 +10,7 @@ from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
+from inception_v3.run.memory.estimate import FLOAT_BYTES, SLOTS, sizes_for
 from inception_v3.run.slow_averages import decay_warnings, initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
 from preprocessing.inception_preprocessing import whole_image_box
@@ -22,6 +23,9 @@ _POINTS = 4000
 # A float32 error is smaller, an overshoot larger.
 _ROUNDING = 1e-6
 _LABEL_BYTES = 4
+# A TPU stores the first and the last axis of a tensor in tiles; the compiler chooses which of them is in the lanes.
+_SUBLANES, _LANES = 8, 128
+_STEP_BYTES = 8
 # The fields that make the documented curve.
 _SCHEDULE = ('learning_rate', 'schedule', 'learning_rate_decay', 'learning_rate_decay_epochs')
 
@@ -130,3 +134,65 @@ def _bytes_per_image(config: Config) -> int:
         drawn = preprocessing_for(config).draw(tf.shape(image), whole_image_box(), tf.random.uniform)
         sent = tf.nest.flatten(infeed.for_training(image, drawn, config))
         return sum(t.shape.num_elements() * t.dtype.size for t in sent) + _LABEL_BYTES
+
+
+class CoreMemory(NamedTuple):
+    """Bytes of a step on a TPU core: variables by purpose, and activations as a TPU pads them and without padding.
+
+    `others` are the moving statistics of batch normalization and the step.
+    """
+
+    parameters: int
+    optimizer: int
+    averages: int
+    others: int
+    activations: int
+    unpadded: int
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of trainable parameters."""
+        return self.parameters // FLOAT_BYTES
+
+    @property
+    def total(self) -> int:
+        """Bytes of all variables and of the padded activations."""
+        return sum(self) - self.unpadded
+
+
+def core_memory(config: Config, images: int, is_training: bool) -> CoreMemory:
+    """The memory of a step of `images` images on a TPU core.
+
+    The activations are what XLA stores for the backward pass: without padding, those of Inception v3 at 299 pixels have
+    59.6 MB per image, and XLA's own temporaries of this step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per image
+    between batches of 8 and 24. In evaluation, they are the input and the output of the largest layer. Gradients and
+    scratch space reuse the memory of freed activations.
+    """
+    sizes, size = sizes_for(config), tf.as_dtype(config.precision).size
+    weights = sizes.parameters * FLOAT_BYTES
+    stored = [size * _padded(images, *shape) for shape in sizes.kept_by_xla]
+    unpadded = [size * images * height * width * depth for height, width, depth in sizes.kept_by_xla]
+    if not is_training:
+        stored, unpadded = [2 * max(stored)], [2 * max(unpadded)]
+    image_size = 1 if config.transfer == 'uint8' else size
+    return CoreMemory(
+        weights,
+        weights * SLOTS[config.optimizer] if is_training else 0,
+        weights if is_training and config.moving_average else 0,
+        sizes.statistics * FLOAT_BYTES + _STEP_BYTES,
+        sum(stored) + image_size * _padded(images, config.height, config.width, 3),
+        sum(unpadded) + image_size * images * config.height * config.width * 3,
+    )
+
+
+def _padded(images: int, height: int, width: int, depth: int) -> int:
+    """Values of a tensor [images, height, width, depth] with those that fill its tiles.
+
+    https://cloud.google.com/tpu/docs/performance-guide: one axis is padded to 128, the other to 8.
+    """
+
+    def up(count: int, multiple: int) -> int:
+        return -(-count // multiple) * multiple
+
+    in_lanes = up(images, _LANES) * up(depth, _SUBLANES), up(images, _SUBLANES) * up(depth, _LANES)
+    return height * width * min(in_lanes)
