@@ -26,9 +26,7 @@ from inception_v3.moving_average import LoadEMAHook
 from inception_v3.run import checkpoints, failures, history
 from inception_v3.run.failures import DivergedError, InterruptedTrainingError, TrainingError
 from inception_v3.run.files import check_writable, now
-from inception_v3.run.history import (
-    Evaluation,
-)
+from inception_v3.run.history import Evaluation
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
