@@ -16,8 +16,8 @@ from inception_v3.tpu import topology
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
-# Seconds of a training step in the published trace: batches of 1,024 on a v2-8.
-PUBLISHED_STEP = 0.815
+# The guide's sample trace has 815 ms of TPU time; it names no TPU, no batch, and does not say whether this is a step.
+ASSUMED_STEP_MS = 815.0
 # The most points of a curve; more than a figure has columns of pixels.
 _POINTS = 4000
 # A float32 error is smaller, an overshoot larger.
@@ -56,9 +56,10 @@ class Estimate:
     """The schedules and sizes of a run, computed without a TensorFlow session.
 
     Attributes:
+      step_ms: the assumed time of a training step, in milliseconds.
       steps_per_epoch: may be a fraction.
-      hours: of training, at the published time of a step.
-      images_per_second: of each host, at the published time of a step.
+      hours: of training, at `step_ms`.
+      images_per_second: of each host, at `step_ms`.
       bytes_per_image: sent to a core for a training image and its label.
       steps: the steps at which the curves have points.
       rates: the learning rates.
@@ -69,12 +70,13 @@ class Estimate:
       fitting_decay: alpha ** N, the documented decay of batch normalization for this number of cores.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, step_ms: float = ASSUMED_STEP_MS):
         self.config = config
+        self.step_ms = step_ms
         self.steps_per_epoch = config.num_train_images / config.train_batch_size
         self.epochs = config.train_steps / self.steps_per_epoch
-        self.hours = config.train_steps * PUBLISHED_STEP / 3600
-        self.images_per_second = config.train_batch_size / topology.hosts_of(config) / PUBLISHED_STEP
+        self.hours = config.train_steps * step_ms / 3.6e6
+        self.images_per_second = 1000 * config.train_batch_size / topology.hosts_of(config) / step_ms
         self.bytes_per_image = _bytes_per_image(config)
         last = config.train_steps - 1
         self.steps = [int(step) for step in np.unique(np.linspace(0, last, min(_POINTS, last + 1)).astype(np.int64))]
