@@ -22,7 +22,7 @@ os.environ.setdefault('TF_XLA_FLAGS', '--tf_xla_clustering_fuel=0')
 # memory instead.
 os.environ.setdefault('TF_CPU_ALLOCATOR_USE_BFC', '1')
 
-# TensorFlow loads TensorBoard, which loads boto3 if it is installed, for files that this program does not open. This takes
-# a tenth of the time to load TensorFlow. `tensorflow_versions` ends it.
+# TensorFlow loads TensorBoard, which loads boto3 if it is installed, for files that this program does not open: a tenth
+# of the time to load TensorFlow. `tensorflow_versions` lifts this again.
 if 'boto3' not in sys.modules:
     sys.modules['boto3'] = None  # type: ignore[assignment]
