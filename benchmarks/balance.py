@@ -33,7 +33,7 @@ balance           with {balancing_cores:,} cores per host or more, the device do
 assumed           the host's cores share the work evenly, are as fast as the measured ones, and do nothing else"""
 _PURPOSE = (
     'Computes whether a training run waits for its host or for its device, for how long, and how many cores of the\n'
-    'host would balance it. The published trace of a v2-8 with batches of 1,024 has steps of 815 ms.'
+    "host would balance it. The guide's sample trace has 815 ms of TPU time; it names no TPU and no batch."
 )
 
 
@@ -95,8 +95,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         step_ms, batch_size = own['step_ms'], command_line.config.train_batch_size
         if step_ms is None:
             raise ConfigError(
-                '--step_ms: is required: the time of a training step on the device, in ms. The published trace has 815 '
-                'for 1,024 images on a v2-8. --profile=MODEL_DIR reads it from a profile.'
+                '--step_ms: is required: the time of a training step on the device, in ms, such as the 815 ms of TPU '
+                "time in the guide's sample trace. --profile=MODEL_DIR reads it from a profile."
             )
         if batch_size % hosts:
             raise ConfigError(

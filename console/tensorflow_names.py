@@ -52,9 +52,6 @@ def make_servable_by_both(saved_model: str) -> None:
 
     2.15 copies the name of each variable into `debug_name` of its operation. Attributes with their default values are
     not exported, so that those that later versions have added do not matter.
-
-    Args:
-      saved_model: the folder of the SavedModel, at any storage that TensorFlow writes to.
     """
     from tensorflow.core.protobuf import saved_model_pb2
 

@@ -1,6 +1,5 @@
 """Settings that TensorFlow 1.15 reads at import. The packages import this module first."""
 
-import contextlib
 import logging
 import os
 import sys
@@ -23,11 +22,7 @@ os.environ.setdefault('TF_XLA_FLAGS', '--tf_xla_clustering_fuel=0')
 # memory instead.
 os.environ.setdefault('TF_CPU_ALLOCATOR_USE_BFC', '1')
 
-# TensorFlow loads TensorBoard, which loads boto3 if it is installed, for files that this program does not open; and
-# `distutils`, in whose place setuptools puts its own. Together they are a fifth of the time to load TensorFlow.
+# TensorFlow loads TensorBoard, which loads boto3 if it is installed, for files that this program does not open: a tenth
+# of the time to load TensorFlow. `tensorflow_versions` lifts this again.
 if 'boto3' not in sys.modules:
     sys.modules['boto3'] = None  # type: ignore[assignment]
-with contextlib.suppress(ImportError):
-    import _distutils_hack
-
-    _distutils_hack.remove_shim()

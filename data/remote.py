@@ -6,7 +6,9 @@ s3://, a file that may not be read appears to be missing or empty. The functions
 a second, different request.
 """
 
+import configparser
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -192,12 +194,16 @@ def _refused_by_gs(path: str, action: str, message: str) -> str:
 
 
 def _gs_credentials() -> str:
-    """The source of TensorFlow's credentials, for messages."""
-    gcloud = os.environ.get('CLOUDSDK_CONFIG', os.path.expanduser('~/.config/gcloud'))
-    default = os.path.join(gcloud, 'application_default_credentials.json')
-    for path in (os.environ.get('GOOGLE_APPLICATION_CREDENTIALS'), default):
+    """The account of TensorFlow's credentials and their source, for messages."""
+    if os.environ.get('GOOGLE_AUTH_TOKEN_FOR_TESTING'):
+        return 'the token in GOOGLE_AUTH_TOKEN_FOR_TESTING'
+    gcloud = os.path.join(os.environ.get('CLOUDSDK_CONFIG', os.path.expanduser('~/.config/gcloud')), '')
+    for path in (os.environ.get('GOOGLE_APPLICATION_CREDENTIALS'), f'{gcloud}application_default_credentials.json'):
         if path and os.path.isfile(path):
-            return f'credentials in {path}'
+            with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError), open(path) as file:
+                whose = json.load(file).get('client_email', 'a user account')
+                return f'{whose}, from {path}'
+            return f'credentials in {path}, which cannot be read'
     return "the machine's own service account, if it has one: GOOGLE_APPLICATION_CREDENTIALS names no file"
 
 
@@ -217,10 +223,14 @@ def _s3_advice(path: str, action: str) -> str:
 
 
 def _s3_credentials() -> str:
-    """The access key or its source, for messages."""
+    """The access key and its source, without the secret, for messages."""
     if os.environ.get('AWS_ACCESS_KEY_ID'):
         return f'the access key {os.environ["AWS_ACCESS_KEY_ID"]} (AWS_ACCESS_KEY_ID)'
     path = os.environ.get('AWS_SHARED_CREDENTIALS_FILE', os.path.expanduser('~/.aws/credentials'))
-    if os.path.isfile(path):
-        return f'the access key of profile {os.environ.get("AWS_DEFAULT_PROFILE", "default")} in {path}'
+    profile = os.environ.get('AWS_DEFAULT_PROFILE', 'default')
+    profiles = configparser.ConfigParser(interpolation=None)
+    with contextlib.suppress(configparser.Error, UnicodeDecodeError):
+        profiles.read(path)
+        key = profiles.get(profile, 'aws_access_key_id')
+        return f'the access key {key} (profile {profile} of {path})'
     return "the machine's own role, if it has one (AWS_ACCESS_KEY_ID is not set)"

@@ -14,7 +14,6 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import splits_of
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.tpu import accelerator, addresses, slices, topology
-from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 from inception_v3.tpu.refusals import refusals_explained, tf_config_explained
 
 
@@ -56,6 +55,8 @@ def make_estimator(
     arguments = arguments_of(config, master, cluster, class_names, writes)
     with refusals_explained():
         if config.is_emulated:
+            from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+
             estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
         elif not (config.use_tpu or writes):
             estimator = LocalEstimator(**arguments)

@@ -139,8 +139,7 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
       own_flags: the command's own flags, by name.
 
     Raises:
-      ConfigError: an unknown flag or preset, a stray argument, a value that is not of its flag's type, or a flag file
-        that cannot be read.
+      ConfigError: an unknown flag or preset, a stray argument, a value of another type, or an unreadable flag file.
       PatternError: a flag that names files is given several times.
     """
     values = _defined(own_flags)

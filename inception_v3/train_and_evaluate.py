@@ -26,9 +26,7 @@ from inception_v3.moving_average import LoadEMAHook
 from inception_v3.run import checkpoints, failures, history
 from inception_v3.run.failures import DivergedError, InterruptedTrainingError, TrainingError
 from inception_v3.run.files import check_writable, now
-from inception_v3.run.history import (
-    Evaluation,
-)
+from inception_v3.run.history import Evaluation
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
@@ -444,12 +442,7 @@ class Run:
     def _prepare_folder(self) -> None:
         """Removes the leftovers of a killed run from model_dir, and checks that the newest checkpoint is undamaged.
 
-        Without a checkpoint, it reads the weights that `--init_from` names.
-
-        Raises:
-          ConfigError: the checkpoint has learned another data set, and `--allow_other_data_set` is not given.
-          CheckpointError: the newest checkpoint is damaged; with `--skip_damaged_checkpoints`, all of them are; or the
-            weights to begin from cannot be read.
+        The checkpoint must have learned the same data set. Without one, the weights that `--init_from` names are read.
         """
         config = self._config
         checkpoints.remove_leftovers(self._model_dir)

@@ -175,7 +175,7 @@ class Study:
       axes: what varies; several axes are multiplied. Without axes there is one case.
       seeds: the number of seeds, which then are 1, 2, …; or a list of seeds.
       report: the metrics to report, the most important first: keys of `runs.METRICS`.
-      step_ms: milliseconds of a training step of 1,024 images on a v2-8, for the cost; None: unknown.
+      step_ms: assumed milliseconds of a training step of 1,024 images on 8 cores, for the cost; None: unknown.
       digits: the short version, to try a study out, if there is one: less than a minute a trial.
       digits_whole: the small version with runs that are long enough to answer the question, if there is one.
       question: the question that the study answers; by default the docstring of a Python file.

@@ -89,7 +89,7 @@ def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
             {'action': 'Ignore', 'onExitCodes': {**codes, 'values': [RESUME]}},
         ]
     }
-    # Enough time for a loop of 100 steps at the published 815 ms, and for a checkpoint of half a gigabyte.
+    # Enough time for a loop of 100 steps of an assumed 815 ms, and for a checkpoint of half a gigabyte.
     assert spec['template']['spec']['terminationGracePeriodSeconds'] > 2 * 100 * 0.815
 
 

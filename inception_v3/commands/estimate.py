@@ -10,18 +10,22 @@ from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
+from inception_v3.run.memory.estimate import FLOAT_BYTES, SLOTS, sizes_for
 from inception_v3.run.slow_averages import decay_warnings, initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
-# Seconds of a training step in the published trace: batches of 1,024 on a v2-8.
-PUBLISHED_STEP = 0.815
+# The guide's sample trace has 815 ms of TPU time; it names no TPU, no batch, and does not say whether this is a step.
+ASSUMED_STEP_MS = 815.0
 # The most points of a curve; more than a figure has columns of pixels.
 _POINTS = 4000
 # A float32 error is smaller, an overshoot larger.
 _ROUNDING = 1e-6
 _LABEL_BYTES = 4
+# A TPU stores the first and the last axis of a tensor in tiles; the compiler chooses which of them is in the lanes.
+_SUBLANES, _LANES = 8, 128
+_STEP_BYTES = 8
 # The fields that make the documented curve.
 _SCHEDULE = ('learning_rate', 'schedule', 'learning_rate_decay', 'learning_rate_decay_epochs')
 
@@ -52,9 +56,10 @@ class Estimate:
     """The schedules and sizes of a run, computed without a TensorFlow session.
 
     Attributes:
+      step_ms: the assumed time of a training step, in milliseconds.
       steps_per_epoch: may be a fraction.
-      hours: of training, at the published time of a step.
-      images_per_second: of each host, at the published time of a step.
+      hours: of training, at `step_ms`.
+      images_per_second: of each host, at `step_ms`.
       bytes_per_image: sent to a core for a training image and its label.
       steps: the steps at which the curves have points.
       rates: the learning rates.
@@ -65,12 +70,13 @@ class Estimate:
       fitting_decay: alpha ** N, the documented decay of batch normalization for this number of cores.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, step_ms: float = ASSUMED_STEP_MS):
         self.config = config
+        self.step_ms = step_ms
         self.steps_per_epoch = config.num_train_images / config.train_batch_size
         self.epochs = config.train_steps / self.steps_per_epoch
-        self.hours = config.train_steps * PUBLISHED_STEP / 3600
-        self.images_per_second = config.train_batch_size / topology.hosts_of(config) / PUBLISHED_STEP
+        self.hours = config.train_steps * step_ms / 3.6e6
+        self.images_per_second = 1000 * config.train_batch_size / topology.hosts_of(config) / step_ms
         self.bytes_per_image = _bytes_per_image(config)
         last = config.train_steps - 1
         self.steps = [int(step) for step in np.unique(np.linspace(0, last, min(_POINTS, last + 1)).astype(np.int64))]
@@ -130,3 +136,65 @@ def _bytes_per_image(config: Config) -> int:
         drawn = preprocessing_for(config).draw(tf.shape(image), whole_image_box(), tf.random.uniform)
         sent = tf.nest.flatten(infeed.for_training(image, drawn, config))
         return sum(t.shape.num_elements() * t.dtype.size for t in sent) + _LABEL_BYTES
+
+
+class CoreMemory(NamedTuple):
+    """Bytes of a step on a TPU core: variables by purpose, and activations as a TPU pads them and without padding.
+
+    `others` are the moving statistics of batch normalization and the step.
+    """
+
+    parameters: int
+    optimizer: int
+    averages: int
+    others: int
+    activations: int
+    unpadded: int
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of trainable parameters."""
+        return self.parameters // FLOAT_BYTES
+
+    @property
+    def total(self) -> int:
+        """Bytes of all variables and of the padded activations."""
+        return sum(self) - self.unpadded
+
+
+def core_memory(config: Config, images: int, is_training: bool) -> CoreMemory:
+    """The memory of a step of `images` images on a TPU core.
+
+    The activations are what XLA stores for the backward pass: without padding, those of Inception v3 at 299 pixels have
+    59.6 MB per image, and XLA's own temporaries of this step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per image
+    between batches of 8 and 24. In evaluation, they are the input and the output of the largest layer. Gradients and
+    scratch space reuse the memory of freed activations.
+    """
+    sizes, size = sizes_for(config), tf.as_dtype(config.precision).size
+    weights = sizes.parameters * FLOAT_BYTES
+    stored = [size * _padded(images, *shape) for shape in sizes.kept_by_xla]
+    unpadded = [size * images * height * width * depth for height, width, depth in sizes.kept_by_xla]
+    if not is_training:
+        stored, unpadded = [2 * max(stored)], [2 * max(unpadded)]
+    image_size = 1 if config.transfer == 'uint8' else size
+    return CoreMemory(
+        weights,
+        weights * SLOTS[config.optimizer] if is_training else 0,
+        weights if is_training and config.moving_average else 0,
+        sizes.statistics * FLOAT_BYTES + _STEP_BYTES,
+        sum(stored) + image_size * _padded(images, config.height, config.width, 3),
+        sum(unpadded) + image_size * images * config.height * config.width * 3,
+    )
+
+
+def _padded(images: int, height: int, width: int, depth: int) -> int:
+    """Values of a tensor [images, height, width, depth] with those that fill its tiles.
+
+    https://cloud.google.com/tpu/docs/performance-guide: one axis is padded to 128, the other to 8.
+    """
+
+    def up(count: int, multiple: int) -> int:
+        return -(-count // multiple) * multiple
+
+    in_lanes = up(images, _LANES) * up(depth, _SUBLANES), up(images, _SUBLANES) * up(depth, _LANES)
+    return height * width * min(in_lanes)

@@ -139,12 +139,9 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
 
 @contextlib.contextmanager
 def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[None]:
-    """Names the record that made the input pipeline fail.
+    """Raises a DataError that names the record which made the input pipeline fail.
 
     The failed operation does not say which record it read, so the files of the splits are searched for it.
-
-    Raises:
-      DataError: in place of the failure.
     """
     try:
         yield

@@ -19,11 +19,8 @@ def now() -> str:
 def check_writable(flag: str, folder: str) -> None:
     """Creates the folder that a flag names, and checks that files in it can be written, read and removed.
 
-    A run calls this before it spends hours on results for this folder.
-
-    Raises:
-      ConfigError: a file cannot be written, read or removed there.
-      UnreachableError: the store cannot be reached.
+    A run calls this before it spends hours on results for this folder. If it fails, a ConfigError names the flag, or an
+    UnreachableError if the store cannot be reached.
     """
     probe = os.path.join(folder, f'.probe-{os.getpid()}')
     try:

@@ -7,7 +7,7 @@ preset's network and 750 steps, half of the preset's, with which the reference c
 of CPU time.
 """
 
-# Milliseconds of TPU time of a training step with 1,024 images on a v2-8, from the published trace.
+# An assumption for the cost: the TPU time in the guide's sample trace, as that of a step of 1,024 images on 8 cores.
 STEP_MS = 815
 
 # Flags of every short version, with evaluations at the middle and at the end. One thread gives the same bits on any

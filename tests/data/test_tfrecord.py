@@ -157,6 +157,7 @@ def test_compressed_file__with_another_end_is_refused(
 @pytest.mark.parametrize(
     ('content', 'program'),
     [(gzip.compress(b'text'), 'gunzip'), (bz2.compress(b'text'), 'bunzip2'), (lzma.compress(b'text'), 'unxz')],
+    ids=['gzip', 'bzip2', 'xz'],  # The bytes of gzip have the time.
 )
 def test_check_not_empty__names_other_compressed_files(content: bytes, program: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'file').write_bytes(content)

@@ -45,6 +45,8 @@ def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_
     assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
     assert (second.config['train_steps'], second.data_set, second.fingerprint) == (9, '', '')
     assert 'train_steps: 7 -> 9' in caplog.text
+    # The second start has not led to the checkpoint that it resumed.
+    assert history.starts_before(str(tmp_path / 'model.ckpt-3')) == [start]
     path = tmp_path / 'config.json'
     assert Config.from_json(path.read_text()) == changed
     path.write_text('{broken')

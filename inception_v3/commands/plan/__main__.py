@@ -16,7 +16,12 @@ them with figures to {PAGE_FILE}, a self-contained page, and {PICTURE_FILE}. Not
 is written to model_dir.
 
 {EXIT_CODES}"""
-_OWN_FLAGS = {'out': flags.OwnFlag(str, 'plan', f'folder for {PAGE_FILE} and {PICTURE_FILE}')}
+_OWN_FLAGS = {
+    'out': flags.OwnFlag(str, 'plan', f'folder for {PAGE_FILE} and {PICTURE_FILE}'),
+    'step_ms': flags.OwnFlag(
+        float, 815.0, "milliseconds of a training step, for hours and rates; 815 is the TPU time in the guide's trace"
+    ),
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -31,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         # TensorFlow and matplotlib take seconds to load; --help and a wrong flag answer at once.
         from inception_v3.commands.plan import writing
 
-        print(writing.write(command_line, command_line.own['out']))
+        print(writing.write(command_line))
 
     return program.run(command)
 

@@ -1,5 +1,6 @@
 """The rows, warnings and files of a plan."""
 
+import math
 import os
 import pathlib
 from typing import List, Tuple
@@ -11,7 +12,7 @@ from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
-from inception_v3.commands.estimate import PUBLISHED_STEP, Average, Estimate
+from inception_v3.commands.estimate import Average, Estimate
 from inception_v3.commands.plan import PAGE_FILE, PICTURE_FILE
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
@@ -23,14 +24,13 @@ from inception_v3.run.slow_averages import warnings_of
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 
-_MILLISECONDS = round(PUBLISHED_STEP * 1000)
 
-
-def write(command_line: CommandLine, out: str) -> str:
-    """Writes the page and the picture of a plan to the folder `out`, logs its warnings, and returns its rows as text.
+def write(command_line: CommandLine) -> str:
+    """Writes the page and the picture of a plan to the folder `--out`, logs its warnings, and returns its rows as text.
 
     Raises:
-      ConfigError: the run does not train, its data or weights do not fit, or `out` is no folder for a plan.
+      ConfigError: --step_ms is not a time; the run does not train, its data or weights do not fit, or `--out` is no
+        folder for a plan.
       RemoteError: a file cannot be read or written.
     """
     try:
@@ -38,6 +38,9 @@ def write(command_line: CommandLine, out: str) -> str:
         from inception_v3.commands.plan import figures
     except ImportError as error:
         raise ConfigError(f'The plan needs {error.name}, which is not installed: {extras.command("studies")}.')
+    out, step_ms = command_line.own['out'], command_line.own['step_ms']
+    if not 0 < step_ms < math.inf:
+        raise ConfigError(f'--step_ms={step_ms:g}: must be the milliseconds of a training step, above 0.')
     config = _configuration(command_line)
     begins, notes = _weights(config)
     if not out:
@@ -47,7 +50,7 @@ def write(command_line: CommandLine, out: str) -> str:
         raise ConfigError(f'--out={out}: is the folder of a run. Name another folder for the plan.')
     check_writable('out', out)
 
-    estimate = Estimate(config)
+    estimate = Estimate(config, step_ms)
     rows = [*_rows(estimate), *begins]
     warnings = [*estimate.warnings, *warnings_of(config), *notes]
     light, dark = (figures.draw(estimate, look) for look in (drawing.LIGHT, drawing.DARK))
@@ -59,7 +62,7 @@ def write(command_line: CommandLine, out: str) -> str:
         dark=html.data_uri(dark, 'image/png'),
         width=drawing.width_on_page(int.from_bytes(light[16:20], 'big')),
         rows=rows,
-        milliseconds=_MILLISECONDS,
+        milliseconds=f'{step_ms:g}',
     )
     write_whole(os.path.join(out, PAGE_FILE), page)
     for warning in warnings:
@@ -110,7 +113,7 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
             f'{config.train_steps:,} of {config.train_batch_size:,} images, {estimate.steps_per_epoch:,.1f} per epoch',
         ),
         ('devices', f'{cores}, {config.train_batch_size // config.replicas:,} images each'),
-        ('hours', f'{estimate.hours:,.1f} if a step takes the published {_MILLISECONDS} ms'),
+        ('hours', f'{estimate.hours:,.1f} if a step takes {estimate.step_ms:g} ms (--step_ms)'),
         ('learning rate', f'{rate}, {rates[-1]:.4g} at last'),
         ('averages', _described(averages) if averages else 'none'),
         ('batch normalization', _described(estimate.statistics)),
@@ -122,7 +125,7 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
         (
             'input',
             f'{hosts}: {estimate.images_per_second:,.0f} images/s, {estimate.images_per_second * size / 1e6:,.1f} MB/s '
-            f'to the devices at {_MILLISECONDS} ms; {size:,} bytes per image',
+            f'to the devices at {estimate.step_ms:g} ms; {size:,} bytes per image',
         ),
     ]
 

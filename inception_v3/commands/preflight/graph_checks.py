@@ -6,13 +6,13 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 from console.tensorflow_versions import tf
 from data import order, records
 from data.sources import source_of
-from inception_v3.commands.estimate import Estimate
+from inception_v3.commands.estimate import CoreMemory, Estimate, core_memory
 from inception_v3.commands.preflight import graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
 from inception_v3.run.checkpoints import check_fits
-from inception_v3.run.memory.estimate import CoreMemory, core_memory, sizes_for
+from inception_v3.run.memory.estimate import sizes_for
 from inception_v3.tpu import slices
 from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology

@@ -14,9 +14,9 @@ from inception_v3.networks.registry import Sizes, sizes_of
 from inception_v3.run.memory.machine import available_memory
 from inception_v3.tpu import accelerator, topology
 
-_FLOAT, _STEP = 4, 8
+FLOAT_BYTES = 4
 # Values per weight that the optimizer keeps.
-_SLOTS = {'sgd': 0, 'momentum': 1, 'RMS': 2}
+SLOTS = {'sgd': 0, 'momentum': 1, 'RMS': 2}
 # Memory of the optimizer's values and of averages in training on the CPU, measured: twice their size, with the tensors
 # that initialize and update them. The gradients of the weights take memory that activations have freed.
 _UPDATED = 2
@@ -32,8 +32,6 @@ _PLACE = 24
 PROGRAM = 690 * 10**6
 # Measured peaks differ from the estimate by less than this share of them (docs/known-behaviour.md).
 ERROR = 0.2
-# A TPU stores the first and the last axis of a tensor in tiles; the compiler chooses which of them is in the lanes.
-_SUBLANES, _LANES = 8, 128
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
 
 
@@ -46,30 +44,6 @@ class StepMemory(NamedTuple):
     def of(self, batch_size: int) -> int:
         """Bytes of a step of `batch_size` images."""
         return self.variables + self.per_image * batch_size
-
-
-class CoreMemory(NamedTuple):
-    """Bytes of a step on a TPU core: variables by purpose, and activations as a TPU pads them and without padding.
-
-    `others` are the moving statistics of batch normalization and the step.
-    """
-
-    parameters: int
-    optimizer: int
-    averages: int
-    others: int
-    activations: int
-    unpadded: int
-
-    @property
-    def parameter_count(self) -> int:
-        """The number of trainable parameters."""
-        return self.parameters // _FLOAT
-
-    @property
-    def total(self) -> int:
-        """Bytes of all variables and of the padded activations."""
-        return sum(self) - self.unpadded
 
 
 @functools.lru_cache(maxsize=4)
@@ -88,12 +62,12 @@ def training_memory(config: Config) -> StepMemory:
     """
     sizes = sizes_for(config)
     # The gradients of the weight decay do not wait for the forward pass.
-    variables = _variables(config, _UPDATED) + bool(config.weight_decay) * sizes.parameters * _FLOAT
+    variables = _variables(config, _UPDATED) + bool(config.weight_decay) * sizes.parameters * FLOAT_BYTES
     kept = int((1 + _GRADIENTS) * sizes.kept) * tf.as_dtype(config.precision).size
     if config.seed is not None and config.max_bad_records:
         group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)
         variables += _GROUPS * group.records * _image(config) * topology.hosts_of(config)
-    return StepMemory(variables, kept + 2 * config.num_classes * _FLOAT + _image(config) * _ahead(config))
+    return StepMemory(variables, kept + 2 * config.num_classes * FLOAT_BYTES + _image(config) * _ahead(config))
 
 
 def evaluation_memory(config: Config) -> StepMemory:
@@ -102,56 +76,18 @@ def evaluation_memory(config: Config) -> StepMemory:
     Without a TPU, training's variables stay in memory for its next cycle; its gradients do not.
     """
     sizes = sizes_for(config)
-    weights = (sizes.parameters + sizes.statistics) * _FLOAT
+    weights = (sizes.parameters + sizes.statistics) * FLOAT_BYTES
     waiting = _variables(config) if config.mode == 'train_and_eval' and not config.use_tpu else 0
     batches = min(_ahead(config), -(-config.eval_images // config.eval_batch_size))
     largest = sizes.largest * tf.as_dtype(config.precision).size
-    return StepMemory(waiting + weights, largest + config.num_classes * _FLOAT + _image(config) * batches)
-
-
-def core_memory(config: Config, images: int, is_training: bool) -> CoreMemory:
-    """The memory of a step of `images` images on a TPU core.
-
-    The activations are what XLA stores for the backward pass: without padding, those of Inception v3 at 299 pixels have
-    59.6 MB per image, and XLA's own temporaries of this step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per image
-    between batches of 8 and 24. In evaluation, they are the input and the output of the largest layer. Gradients and
-    scratch space reuse the memory of freed activations.
-    """
-    sizes, size = sizes_for(config), tf.as_dtype(config.precision).size
-    weights = sizes.parameters * _FLOAT
-    stored = [size * _padded(images, *shape) for shape in sizes.kept_by_xla]
-    unpadded = [size * images * height * width * depth for height, width, depth in sizes.kept_by_xla]
-    if not is_training:
-        stored, unpadded = [2 * max(stored)], [2 * max(unpadded)]
-    image_size = 1 if config.transfer == 'uint8' else size
-    return CoreMemory(
-        weights,
-        weights * _SLOTS[config.optimizer] if is_training else 0,
-        weights if is_training and config.moving_average else 0,
-        sizes.statistics * _FLOAT + _STEP,
-        sum(stored) + image_size * _padded(images, config.height, config.width, 3),
-        sum(unpadded) + image_size * images * config.height * config.width * 3,
-    )
-
-
-def _padded(images: int, height: int, width: int, depth: int) -> int:
-    """Values of a tensor [images, height, width, depth] with those that fill its tiles.
-
-    https://cloud.google.com/tpu/docs/performance-guide: one axis is padded to 128, the other to 8.
-    """
-
-    def up(count: int, multiple: int) -> int:
-        return -(-count // multiple) * multiple
-
-    in_lanes = up(images, _LANES) * up(depth, _SUBLANES), up(images, _SUBLANES) * up(depth, _LANES)
-    return height * width * min(in_lanes)
+    return StepMemory(waiting + weights, largest + config.num_classes * FLOAT_BYTES + _image(config) * batches)
 
 
 def _variables(config: Config, each: int = 1) -> int:
     """Bytes of all variables of a training, with the optimizer's and the averages `each` times."""
     sizes = sizes_for(config)
-    copies = 1 + each * (_SLOTS[config.optimizer] + int(config.moving_average))
-    return (copies * sizes.parameters + sizes.statistics) * _FLOAT
+    copies = 1 + each * (SLOTS[config.optimizer] + int(config.moving_average))
+    return (copies * sizes.parameters + sizes.statistics) * FLOAT_BYTES
 
 
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:
@@ -212,7 +148,7 @@ def check_batch(flag: str, batch_size: int, per_image: int) -> None:
 
 
 def _image(config: Config) -> int:
-    return config.height * config.width * 3 * (1 if config.transfer == 'uint8' else _FLOAT)
+    return config.height * config.width * 3 * (1 if config.transfer == 'uint8' else FLOAT_BYTES)
 
 
 def _ahead(config: Config) -> int:

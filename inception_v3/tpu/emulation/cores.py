@@ -262,9 +262,7 @@ def _check_step(session_config: Optional[tf.ConfigProto]) -> None:
 class _VariablesOfCores:
     """Variables for each core. Only the first core's are the model's variables, which keep their values after a loop.
 
-    Args:
-      graph: the graph of the variables.
-      start: an operation that runs before each loop. Copies of the first core's values to the other cores precede it.
+    Before each loop, and before the operation `start`, the first core's values are copied to the other cores.
     """
 
     def __init__(self, graph: tf.Graph, start: tf.Operation):

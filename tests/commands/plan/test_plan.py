@@ -31,6 +31,8 @@ def test_estimate__of_the_documented_default() -> None:
     assert plan.averages.window_epochs == pytest.approx(200 * 1024 / 1281167)
     assert plan.statistics.window == pytest.approx(1 / 0.0024)
     assert plan.images_per_second == pytest.approx(1024 / 0.815)
+    faster = Estimate(Config(), step_ms=200.0)
+    assert (faster.hours, faster.images_per_second) == pytest.approx((213000 * 0.2 / 3600, 1024 / 0.2))
     assert plan.bytes_per_image == 299 * 299 * 3 * 4 + 4
 
 
@@ -93,10 +95,19 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
 ) -> None:
     monkeypatch.setattr(tf, 'Session', None)
     model_dir = tmp_path / 'run'
-    assert run(tmp_path, '--preset=imagenet_large_batch', '--train_steps=4000', f'--model_dir={model_dir}') == 0
+    assert (
+        run(
+            tmp_path,
+            '--preset=imagenet_large_batch',
+            '--train_steps=4000',
+            f'--model_dir={model_dir}',
+            '--step_ms=1630',
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     rows = dict(line.split('  ', 1) for line in out.splitlines())
-    assert rows['epochs'].split()[0] == '12.8' and rows['hours'].split()[0] == '0.9'
+    assert rows['epochs'].split()[0] == '12.8' and rows['hours'].split()[0] == '1.8'
     assert 'beta = alpha ** 32 = 0.9904' in rows['its documented decay']
     assert 'warning: the warm-up overshoots in epoch 11' in err
     assert not model_dir.exists()
@@ -117,6 +128,7 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
         (['--data_dir=/none/here'], '/none/here'),
         (['--use_data=fake', '--init_from=/none/here'], '--init_from=/none/here: does not exist'),
         (['--out='], '--out: must be the path'),
+        (['--step_ms=0'], '--step_ms=0: must be the milliseconds'),
         (['--out=plan', '--model_dir=plan'], 'is the folder of a run'),
     ],
 )

@@ -6,13 +6,13 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import model_fn
+from inception_v3.commands.estimate import CoreMemory
 from inception_v3.commands.preflight import graph_checks, graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input import record_preprocessing
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run.memory.estimate import CoreMemory
 from inception_v3.tpu.supported import Flaw
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.preflights import FAKE, errors_of, run

@@ -257,8 +257,9 @@ def pax(**said: str) -> bytes:
         (pax(size='9' * 18), '1.jpg'),
         (pax(path='9.cls', comment='x', size='700').replace(b'path=9.cls', b'path=1.jpg'), '?'),
         (pax(**{f'comment{i:02}': '' for i in range(99)}, path='1.jpg'), '?'),
+        (header('x', b'%011o\0' % 14, b'99 path=9.jpg\n', tarfile.XHDTYPE), '1.jpg'),
     ],
-    ids=['record as a value', 'value without a length', 'size', 'several records', '100 records'],
+    ids=['record as a value', 'value without a length', 'size', 'several records', '100 records', 'wrong length'],
 )
 def test_pax_records__are_parsed_in_order(reader: Reader, extension: bytes, name: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'

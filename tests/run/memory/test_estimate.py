@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from console.tensorflow_versions import tf
+from inception_v3.commands.estimate import _padded, core_memory
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
@@ -20,11 +21,9 @@ from inception_v3.presets import PRESETS
 from inception_v3.run.memory.estimate import (
     ERROR,
     PROGRAM,
-    _padded,
     bytes_per_image,
     check_batch,
     check_fits,
-    core_memory,
     evaluation_memory,
     sizes_for,
     training_memory,
