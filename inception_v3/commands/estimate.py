@@ -167,8 +167,8 @@ def core_memory(config: Config, images: int, is_training: bool) -> CoreMemory:
 
     The activations are what XLA stores for the backward pass: without padding, those of Inception v3 at 299 pixels have
     59.6 MB per image, and XLA's own temporaries of this step on a CPU (from `--xla_dump_to`) grow by 59.8 MB per image
-    between batches of 8 and 24. In evaluation, they are the input and the output of the largest layer. Gradients and
-    scratch space reuse the memory of freed activations.
+    between batches of 8 and 24. In evaluation, they are at most twice the largest: the input and the output of a layer.
+    Gradients and scratch space reuse the memory of freed activations.
     """
     sizes, size = sizes_for(config), tf.as_dtype(config.precision).size
     weights = sizes.parameters * FLOAT_BYTES
