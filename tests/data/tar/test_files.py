@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import tarfile
 from typing import Any, List
 
 import pytest
@@ -98,6 +99,18 @@ def test_check_keys__names_the_cause(
     notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
     notes = [f'{path}: left out 1 file of no sample, such as '] if '' in files else notes
     assert caplog.messages == (notes if {'', 'README'} & {*files} else [])
+
+
+def test_sizes_in_pax_headers_alone__are_refused(tmp_path: pathlib.Path) -> None:
+    # The size in the header becomes 0.
+    files = [('1.jpg', b'image'), ('1.cls', b'1')]
+    path = write_tar(tmp_path / 'train-00000.tar', files, tarfile.PAX_FORMAT, pax_headers={'size': '5'})
+    with pytest.raises(records.DataError, match=r'no image: .* A size that a pax header alone gives'):
+        shard.check_keys(path, Fields())
+    found = entries.of_tar(path, 11)
+    assert 'no image' in (next(found).problem or '')
+    with pytest.raises(records.DataError, match='or sizes in pax headers alone'):
+        next(found)
 
 
 def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:
