@@ -17,6 +17,7 @@ from data.sources import Source
 from data.tar import files as tar_files
 from data.tar import shard
 from data.tf_example import Fields
+from tests.data.tar.readers import END, header
 from tests.support.tar_files import write_tar
 
 
@@ -102,9 +103,9 @@ def test_check_keys__names_the_cause(
 
 
 def test_sizes_in_pax_headers_alone__are_refused(tmp_path: pathlib.Path) -> None:
-    # The size in the header becomes 0.
-    files = [('1.jpg', b'image'), ('1.cls', b'1')]
-    path = write_tar(tmp_path / 'train-00000.tar', files, tarfile.PAX_FORMAT, pax_headers={'size': '5'})
+    path, zero = str(tmp_path / 'train-00000.tar'), b'%011o\0' % 0
+    extension = header('pax', b'%011o\0' % 9, b'9 size=5\n', tarfile.XHDTYPE)
+    pathlib.Path(path).write_bytes(extension + header('1.jpg', zero, b'image') + header('1.cls', zero, b'1') + END)
     with pytest.raises(records.DataError, match=r'no image: .* A size that a pax header alone gives'):
         shard.check_keys(path, Fields())
     found = entries.of_tar(path, 11)
