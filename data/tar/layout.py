@@ -85,7 +85,10 @@ _DESCRIPTIONS = {
     Problem.NO_LABEL: f'no label: there must be a file with the extension {LABEL_EXTENSION}, or that of --label_key.',
     Problem.LABELS: 'several labels.',
     Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION}, or --label_key, must hold one whole number in ASCII.',
-    Problem.DAMAGED: 'the shard is damaged, or has sparse files: no valid header is here. The rest cannot be used.',
+    Problem.DAMAGED: (
+        'the shard is damaged, or has sparse files, or sizes in pax headers alone, as files of 8 GiB have: no valid '
+        'header is here. The rest cannot be used.'
+    ),
     Problem.NO_END: 'the shard is truncated: the zeros that end a tar file are missing.',
     Problem.AFTER_END: 'there is data after the zeros that end a tar file. It cannot be used.',
 }

@@ -124,6 +124,8 @@ class Sample(NamedTuple):
             )
         elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
             cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
+        elif self.problem is Problem.NO_IMAGE and {*IMAGE_EXTENSIONS} & {*extensions}:
+            cause = ' A size that a pax header alone gives, as files of 8 GiB need, is not read.'
         elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
             cause = ' The files of a sample must follow each other: pack them with tar --sort=name --dereference.'
         return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''

@@ -157,15 +157,15 @@ def content_of(path: str, flag: str) -> bytes:
 
 
 @contextlib.contextmanager
-def damage_explained(flag: str, kind: str) -> Iterator[None]:
-    """Turns the errors of libraries about a damaged file, which are many, into one message."""
+def damage_explained(flag: str, kind: str, advice: str = '') -> Iterator[None]:
+    """Turns the errors of libraries about a damaged file, which are many, into one message, with advice at its end."""
     try:
         yield
     except CommandError:
         raise
     except Exception as error:
         reason = shown(str(error).partition('\n')[0] or type(error).__name__, 300)
-        raise WeightsError(f'{flag}: is no {kind}, or is damaged ({reason}).')
+        raise WeightsError(f'{flag}: is no {kind}, or is damaged ({reason}).{advice}')
 
 
 def check_memory(needed: int, size: int) -> None:

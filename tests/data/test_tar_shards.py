@@ -125,12 +125,13 @@ def test_labels_without_description__have_a_bound(photos: List[Photo], tmp_path:
         with tf.io.TFRecordWriter(str(tmp_path / 'records' / f'{split}-00000-of-00001')) as writer:
             writer.write(encoding.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
     for source, where in (
-        ('tar', 'train-00000.tar, record 1: b: label 1000000 is not in 0 to 999999'),
-        ('records', 'train-00000-of-00001, record 0: label 1000000 is not in 0 to 999999'),
+        ('tar', 'train-00000.tar, record 1: b: label 1000000 is not in 0 to 999,999, the labels of the classes'),
+        ('records', 'train-00000-of-00001, record 0: label 1000000 is not in 0 to 999,999, the labels of the classes'),
     ):
         done = tar_shards('write', tmp_path / source, tmp_path / 'target')
         assert done.returncode == 2
         assert f'{tmp_path / source / where}' in done.stderr and 'Nothing was written.' in done.stderr
+        assert '--num_classes' not in done.stderr and '--label_offset' not in done.stderr
         assert not (tmp_path / 'target').exists()
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target', '--max_bad_records=2')
     assert done.returncode == 0, done.stderr

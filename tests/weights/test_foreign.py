@@ -47,12 +47,20 @@ def read(path: str, **options: Any) -> foreign.Weights:
 def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -> None:
     path = str(tmp_path / f'weights{ending}')
     if ending in ('.ckpt', '.npz'):
-        writing.export(narrow(), path, 'slim' if ending == '.ckpt' else 'npz')
+        kind = 'slim' if ending == '.ckpt' else 'npz'
+        writing.export(narrow(), path, kind)
+        with pytest.raises(WeightsError, match=r'exists\. Remove it'):
+            writing.export(narrow(), path, kind)
     else:
         write = state_dicts.write if ending == '.pth' else state_dicts.write_safetensors
         write_file(tmp_path / f'weights{ending}', write(torch_arrays()))
     weights = read(path)
     np.testing.assert_equal(weights.values, narrow().values)
+    if ending == '.npz':
+        np.savez(str(tmp_path / 'torch.npz'), **torch_arrays())
+        of_torch_names = read(str(tmp_path / 'torch.npz'))
+        assert of_torch_names.origin == foreign.TORCH
+        np.testing.assert_equal(of_torch_names.values, narrow().values)
     assert not weights.notes and weights.images == 'inception'
     assert (weights.num_classes, weights.has_auxiliary_head) == (CLASSES, True)
     if ending == '.ckpt':
@@ -227,7 +235,10 @@ BAD: Dict[str, Any] = {
         lambda path: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
         'different numbers of classes, 5 and 9.*--no_auxiliary_head',
     ),
-    'text.safetensors': (lambda path: b'hello, hello, hello', 'is no file of weights, or is damaged'),
+    'text.safetensors': (
+        lambda path: b'hello, hello, hello',
+        'is no file of weights, or is damaged .*Name a checkpoint, a model_dir',
+    ),
     'short.safetensors': (
         lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
         'is no file of weights, or is damaged .it ends before the values of',

@@ -36,7 +36,7 @@ from data.dataset_info import DatasetInfo
 from data.encoding import Box
 from data.files import write_whole
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.image_files import listed
+from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
 from preprocessing.decoding import decode_image
 
@@ -469,29 +469,28 @@ def _finish(
         split: sum((reports[shard].fingerprint for shard in shards), SplitFingerprint())
         for split, shards in of_split.items()
     }
+    unreadable = [name for report in reports.values() for name in report.unreadable]
+    undecodable = f'{len(unreadable):,} images cannot be decoded, and are left out: '
+    for split, total in totals.items():
+        if total.images != expected[split]:
+            # All of them: the report that lists them is not written.
+            raise DataError(
+                f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected. '
+                + (f'{undecodable}{", ".join(map(show, unreadable))}. ' if unreadable else '')
+                + 'Repair them and run the same command again, which keeps finished files, or accept this number with '
+                f'--{split}_images={total.images}.'
+            )
     converted: Dict[str, List[str]] = collections.defaultdict(list)
     notes: Dict[str, List[str]] = collections.defaultdict(list)
     for report in reports.values():
         for joined, part in ((converted, report.converted), (notes, report.notes)):
             for key, images in part.items():
                 joined[key] += images
-    unreadable = [name for report in reports.values() for name in report.unreadable]
     changed = {f'converted from {kind} to RGB JPEG files': images for kind, images in converted.items()}
     conversion.say_notes({**changed, **notes}, say, conversion.REPORT_NAME)
     say('bounding boxes: ' + (', '.join(f'{count:,} {what}' for what, count in plan.boxes.items() if count) or 'none'))
-    undecodable = (
-        f'{len(unreadable):,} images cannot be decoded, and are left out: {listed(unreadable, conversion.REPORT_NAME)}'
-    )
-    for split, total in totals.items():
-        if total.images != expected[split]:
-            raise DataError(
-                f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected. '
-                + (f'{undecodable}. ' if unreadable else '')
-                + 'Repair them and run the same command again, which keeps finished files, or accept this number with '
-                f'--{split}_images={total.images}.'
-            )
     if unreadable:
-        say(undecodable)
+        say(undecodable + listed(unreadable, conversion.REPORT_NAME))
     info = DatasetInfo(
         name='imagenet',
         source='ImageNet-2012 (ILSVRC2012), classification and localization',

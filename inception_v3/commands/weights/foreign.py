@@ -152,13 +152,20 @@ def read(path: str, options: Options = WHOLE) -> Weights:
         models.append(_choose(names_of, options.which, path))
         return models[0].key
 
-    with sources.damage_explained(path, 'file of weights'):
+    with sources.damage_explained(path, 'file of weights', f' Name {_KINDS}.'):
         found = None if content is None else _contained(content, path, choose)
     if isinstance(found, dict):
         return _of_torch(found, models[0], path, options)
     if options.which:
         raise WeightsError(f'--which={shown(options.which)}: is for files of PyTorch with several models.')
-    return _of_keras(found, path, options) if found else _of_ours(sources.read(path, shown(path)), options)
+    if found:
+        return _of_keras(found, path, options)
+    source = sources.read(path, shown(path))
+    if source.kind == 'npz' and any(
+        f'.{name}'.endswith((f'.{_OF_INCEPTION}', f'.{_OF_RESNET}')) for name in source.values
+    ):
+        return _of_torch(source.values, _choose({'': [*source.values]}, '', path), path, options)
+    return _of_ours(source, options)
 
 
 def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[KerasFile, Values, None]:

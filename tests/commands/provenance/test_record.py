@@ -68,6 +68,9 @@ def test_differences__of_the_last_starts() -> None:
         'data': ['data_set', 'fingerprint'],
         'surroundings': ['numpy', 'host name', 'host cores', 'host processor', 'command'],
     }
+    weights = [{'path': digest, 'step': 1, 'values': 9, 'digest': digest} for digest in 'ab']
+    names = compared(*(run_of(starts=[start(weights=each)]) for each in weights))
+    assert names == {'data': ['weights']}
 
 
 def test_differences__of_results_of_the_same_steps() -> None:

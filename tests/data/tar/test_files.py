@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import tarfile
 from typing import Any, List
 
 import pytest
@@ -16,6 +17,7 @@ from data.sources import Source
 from data.tar import files as tar_files
 from data.tar import shard
 from data.tf_example import Fields
+from tests.data.tar.readers import END, header
 from tests.support.tar_files import write_tar
 
 
@@ -98,6 +100,18 @@ def test_check_keys__names_the_cause(
     notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
     notes = [f'{path}: left out 1 file of no sample, such as '] if '' in files else notes
     assert caplog.messages == (notes if {'', 'README'} & {*files} else [])
+
+
+def test_sizes_in_pax_headers_alone__are_refused(tmp_path: pathlib.Path) -> None:
+    path, zero = str(tmp_path / 'train-00000.tar'), b'%011o\0' % 0
+    extension = header('pax', b'%011o\0' % 9, b'9 size=5\n', tarfile.XHDTYPE)
+    pathlib.Path(path).write_bytes(extension + header('1.jpg', zero, b'image') + header('1.cls', zero, b'1') + END)
+    with pytest.raises(records.DataError, match=r'no image: .* A size that a pax header alone gives'):
+        shard.check_keys(path, Fields())
+    found = entries.of_tar(path, 11)
+    assert 'no image' in (next(found).problem or '')
+    with pytest.raises(records.DataError, match='or sizes in pax headers alone'):
+        next(found)
 
 
 def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:

@@ -85,10 +85,17 @@ def test_resuming__refuses_other_settings(archives: Archives, tmp_path: pathlib.
 
 def test_unreadable_images__named_and_repairable(archives: Archives, tmp_path: pathlib.Path) -> None:
     archives.extract(archives.folder)
+    options: Dict[str, Any] = {'train': 'train', 'validation': 'val'}
+    images = {archives.folder / 'train' / 'n07920052' / name: content for name, content in archives.train['n07920052']}
+    for each, content in images.items():
+        each.write_bytes(content[: len(content) // 2])
+    message = refusal(archives, tmp_path / 'all', **options)
+    assert all(str(each) in message for each in images) and 'conversion.json' not in message
+    for each, content in images.items():
+        each.write_bytes(content)
     name, content = archives.train['n07920052'][0]
     path = archives.folder / 'train' / 'n07920052' / name
     path.write_bytes(content[: len(content) // 2])
-    options: Dict[str, Any] = {'train': 'train', 'validation': 'val'}
     message = refusal(archives, tmp_path / 'out', **options)
     assert '23 train images were written; 24 are expected. ' in message and '--train_images=23' in message
     assert f'1 images cannot be decoded, and are left out: {path}. Repair' in message
