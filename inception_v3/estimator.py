@@ -221,13 +221,7 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     ) -> Any:
         # Hooks look for the training loss here.
         tf.add_to_collection(tf.GraphKeys.LOSSES, estimator_spec.loss)
-        config = tf.ConfigProto()
-        config.CopyFrom(self._session_config)
-        if not config.device_count.get('GPU'):
-            # On a CPU, TensorFlow's graph optimizer makes no training step faster (docs/measurements.md). It works
-            # through the whole graph for each different request to the session: to initialize, save, train, …
-            config.graph_options.rewrite_options.disable_meta_optimizer = True
-        session = _Session(estimator_spec.scaffold, config, checkpoint_dir=self.model_dir)
+        session = _Session(estimator_spec.scaffold, self._session_config, checkpoint_dir=self.model_dir)
         self._training = _Graph(
             tf.get_default_graph(), session, [*estimator_spec.training_hooks], estimator_spec.train_op
         )
@@ -239,7 +233,11 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     ) -> Any:
         if not self._evaluation:
             scaffold, update_op, metrics, own_hooks = super()._evaluate_build_graph(input_fn, [], checkpoint_path)
-            session = _Session(scaffold, self._session_config)
+            config = tf.ConfigProto()
+            config.CopyFrom(self._session_config)
+            # Unlike a training step, an evaluation becomes faster, by 3 to 8 %.
+            config.graph_options.rewrite_options.disable_meta_optimizer = False
+            session = _Session(scaffold, config)
             self._evaluation = _Graph(tf.get_default_graph(), session, own_hooks, update_op, metrics)
         # Of these, which Estimator hands on to the method below, only the hooks are new in each evaluation.
         return None, None, None, hooks

@@ -20,9 +20,12 @@ def session_config(config: Config) -> tf.ConfigProto:
         intra_op_parallelism_threads=config.intra_op_threads,
     )
     accelerator.set_devices(session, config)
+    rewriting = session.graph_options.rewrite_options
+    # On a CPU, TensorFlow's graph optimizer makes no training step faster (docs/measurements.md). It works through the
+    # whole graph for each different request to a session: to initialize, save, train, …
+    rewriting.disable_meta_optimizer = not (config.use_tpu or accelerator.on_gpu(config))
     if config.seed is not None:
         # This optimization merges additions into one AddN, whose order of additions varies.
-        rewriting = session.graph_options.rewrite_options
         rewriting.arithmetic_optimization = rewriting.OFF
     return session
 

@@ -1,7 +1,7 @@
 """Tests of the arguments of a run's TPUEstimator, without a run."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
@@ -69,6 +69,11 @@ def test_estimator__has_the_threads_of_the_run() -> None:
     for seed, is_off in ((None, False), (0, True)):
         rewriting = session_config(Config(seed=seed)).graph_options.rewrite_options
         assert (rewriting.arithmetic_optimization == rewriting.OFF) == is_off
+    # On a CPU, graphs are not optimized at all.
+    devices: Dict[str, Any] = {'CPU': {'use_tpu': False}, 'TPU': {}, 'GPU': {'use_tpu': False, 'accelerator': 'gpu'}}
+    for device, flags in devices.items():
+        rewriting = session_config(Config(**flags)).graph_options.rewrite_options
+        assert rewriting.disable_meta_optimizer == (device == 'CPU'), device
 
 
 def test_estimator__connects_to_the_master() -> None:
