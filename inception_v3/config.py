@@ -203,7 +203,7 @@ class Config:
     initial_shuffle_buffer_size: int = _data(1024, 'shuffle buffer of training files, in files; 0: off', lower=0)
     followup_shuffle_buffer_size: int = _data(1000, 'shuffle buffer of training records, in records; 0: off', lower=0)
     prefetch_dataset_buffer_size: int = _data(
-        8 << 20, 'read-ahead buffer of each record file, in bytes; all of them together use 256 MiB at most', lower=1
+        8 << 20, 'read-ahead buffer of each record file, in bytes; 0: none; all together use 256 MiB at most', lower=0
     )
     prefetch_enabled: bool = _data(True, 'prepare the next batches while a step runs')
     num_parallel_calls: int = _data(
@@ -331,7 +331,7 @@ class Config:
     epochs_per_eval: Optional[float] = _run(None, 'epochs per evaluation; replaces --train_steps_per_eval', above=0)
     min_eval_interval: int = _run(180, 'minimum time between evaluations, in seconds (eval)', lower=0)
     eval_timeout: Optional[int] = _run(None, 'maximum wait for a checkpoint, in seconds (eval); default: none', lower=0)
-    save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
+    save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints; 0: only at the end of a cycle', lower=0)
     keep_best: bool = _run(False, 'keep the checkpoint with the best top-1 in model_dir/best (eval, train_and_eval)')
     skip_damaged_checkpoints: bool = _run(
         False, 'resume from the newest intact checkpoint and list the damaged ones; False: fail if one is damaged'

@@ -150,7 +150,7 @@ class InputPipeline:
     ) -> tf.data.Dataset:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
-        ahead = max(1, min(buffer, limit // at_a_time))
+        ahead = min(buffer, max(1, limit // at_a_time))
         source = source_of(self._config)
         read = self._format.reader(source.place(self._split), ahead, paths, source.fields)
         if not self._config.max_bad_records and not self._with_places:

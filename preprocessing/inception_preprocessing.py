@@ -188,41 +188,50 @@ def distorted_bounding_box_crop(
     aspect_ratio_range: Tuple[float, float] = (1 / CROP_ASPECT_RATIO_MAX, CROP_ASPECT_RATIO_MAX),
     area_range: Tuple[float, float] = (CROP_AREA_MIN, 1.0),
     max_attempts: int = CROP_MAX_ATTEMPTS,
+    scope: Optional[str] = None,
 ) -> Tuple[tf.Tensor, tf.Tensor]:
-    """Cuts out a random box; the arguments are those of `draw_crop`.
+    """Cuts out a random box; the arguments are those of `draw_crop`, and a name scope for the operations.
 
     The results are the crop, [crop height, crop width, channels], and its box, float32 [1, 1, 4]: ymin, xmin, ymax,
     xmax, as fractions of the image.
     """
-    shape = tf.shape(image)
-    crop = draw_crop(shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts)
-    corners = tf.stack([crop.top, crop.left, crop.top + crop.height, crop.left + crop.width])
-    size = tf.stack([shape[0], shape[1], shape[0], shape[1]])
-    box = tf.cast(corners, tf.float32) / tf.cast(size, tf.float32)
-    return apply_crop(image, crop), tf.reshape(box, [1, 1, 4])
+    with tf.name_scope(scope, 'distorted_bounding_box_crop'):
+        shape = tf.shape(image)
+        crop = draw_crop(shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts)
+        corners = tf.stack([crop.top, crop.left, crop.top + crop.height, crop.left + crop.width])
+        size = tf.stack([shape[0], shape[1], shape[0], shape[1]])
+        box = tf.cast(corners, tf.float32) / tf.cast(size, tf.float32)
+        return apply_crop(image, crop), tf.reshape(box, [1, 1, 4])
 
 
 def distort_color_fast(
-    image: tf.Tensor, cb_distortion_range: float = 0.1, cr_distortion_range: float = 0.1
+    image: tf.Tensor,
+    cb_distortion_range: float = 0.1,
+    cr_distortion_range: float = 0.1,
+    scope: Optional[str] = None,
 ) -> tf.Tensor:
     """Shifts brightness and chroma of an image with pixels in [0, 1] at random, in YCbCr, up to these ranges."""
-    return apply_fast_color(image, draw_fast_color(cb_distortion_range, cr_distortion_range))
+    with tf.name_scope(scope, 'distort_color'):
+        return apply_fast_color(image, draw_fast_color(cb_distortion_range, cr_distortion_range))
 
 
-def distort_color(image: tf.Tensor, color_ordering: int = 0, fast_mode: bool = True) -> tf.Tensor:
+def distort_color(
+    image: tf.Tensor, color_ordering: int = 0, fast_mode: bool = True, scope: Optional[str] = None
+) -> tf.Tensor:
     """Distorts brightness and saturation of an image in [0, 1], and outside fast mode hue and contrast too.
 
     In fast mode, the ordering 0 applies brightness first and any other number saturation first. Otherwise it is an
     index into `FULL_ORDERINGS`, 0 to 3; ValueError is raised for others.
     """
-    return apply_full_color(image, draw_full_color(), operations_of(color_ordering, fast_mode))
+    with tf.name_scope(scope, 'distort_color'):
+        return apply_full_color(image, draw_full_color(), operations_of(color_ordering, fast_mode))
 
 
 def preprocess_for_train(
     image: tf.Tensor,
     height: int,
     width: int,
-    bbox: tf.Tensor,
+    bbox: Optional[tf.Tensor],
     fast_mode: bool = True,
     use_fast_color_distort: bool = True,
     cb_distortion_range: float = 0.1,
@@ -231,12 +240,14 @@ def preprocess_for_train(
     random_flip: bool = True,
     crop_area_min: float = CROP_AREA_MIN,
     crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX,
+    scope: Optional[str] = None,
 ) -> tf.Tensor:
     """Distorts an image for training: random crop, resize, flip and colour.
 
     The image is [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1]. The
     boxes are float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. The crop covers a tenth of
-    at least one box; if there are no boxes, a tenth of the image. `Settings` describes the other arguments.
+    at least one box; without boxes, and with None, a tenth of the image. `scope` is a name scope for the operations.
+    `Settings` describes the other arguments.
 
     Returns:
       float32 [height, width, 3], in [-1, 1].
@@ -244,24 +255,29 @@ def preprocess_for_train(
     ranges = (cb_distortion_range, cr_distortion_range, brightness_distortion_range, crop_area_min)
     settings = Settings(height, width, random_flip, fast_mode, use_fast_color_distort, *ranges, crop_aspect_ratio_max)
     preprocessing = InceptionPreprocessing(settings._replace(use_annotated_bbox=True))
-    distortion = preprocessing.draw(tf.shape(image), bbox)
-    return preprocessing.of_image(_in_bytes(image), distortion)
+    with tf.name_scope(scope, 'distort_image'):
+        distortion = preprocessing.draw(tf.shape(image), whole_image_box() if bbox is None else bbox)
+        return preprocessing.of_image(_in_bytes(image), distortion)
 
 
 def preprocess_for_eval(
-    image: tf.Tensor, height: int, width: int, central_fraction: float = CENTRAL_FRACTION
+    image: tf.Tensor,
+    height: int,
+    width: int,
+    central_fraction: float = CENTRAL_FRACTION,
+    scope: Optional[str] = None,
 ) -> tf.Tensor:
     """Prepares an image for evaluation: central crop and bilinear resize.
 
     The image is [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1]. The
-    crop keeps `central_fraction` of height and of width. The result is float32 [height, width, 3], in [-1, 1].
+    crop keeps `central_fraction` of height and of width. The result is float32 [height, width, 3], in [-1, 1]. `scope`
+    is a name scope for the operations.
     """
-    preprocessing, crop = (
-        InceptionPreprocessing(Settings(height, width)),
-        central_crop(tf.shape(image), central_fraction),
-    )
-    pixels = apply_crop(_in_bytes(image), crop)
-    return preprocessing.finish(preprocessing.resize(pixels, Window(crop, BILINEAR)))
+    preprocessing = InceptionPreprocessing(Settings(height, width))
+    with tf.name_scope(scope, 'eval_image'):
+        crop = central_crop(tf.shape(image), central_fraction)
+        pixels = apply_crop(_in_bytes(image), crop)
+        return preprocessing.finish(preprocessing.resize(pixels, Window(crop, BILINEAR)))
 
 
 def _in_bytes(image: tf.Tensor) -> tf.Tensor:

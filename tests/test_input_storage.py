@@ -248,6 +248,7 @@ def test_storage__limits_the_bytes_of_files_that_are_read_whole(
         (16, {}, 0, 4 << 20),
         (4, {}, 0, 8 << 20),
         (64, {'prefetch_dataset_buffer_size': 1}, 0, 1),
+        (8, {'prefetch_dataset_buffer_size': 0}, 1234, 0),
     ],
 )
 def test_storage__reads_at_most_256_mib_ahead(

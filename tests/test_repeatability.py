@@ -158,7 +158,7 @@ def batches(config: Config, count: int, batch_size: int = 3) -> Tuple[np.ndarray
     'changes',
     [
         {'num_parallel_calls': 1, 'num_files_infeed': 64, 'prefetch_enabled': False},
-        {'num_parallel_calls': 16, 'num_files_infeed': 1, 'prefetch_dataset_buffer_size': 1},
+        {'num_parallel_calls': 16, 'num_files_infeed': 1, 'prefetch_dataset_buffer_size': 0},
     ],
     ids=str,
 )

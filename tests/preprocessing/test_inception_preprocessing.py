@@ -1,5 +1,6 @@
 """Tests of the Inception preprocessing against NumPy: steps by hand, draws against their documented ranges."""
 
+import re
 from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
@@ -166,6 +167,29 @@ def test_preprocess_for_train__returns_values_from_minus_1_to_1(pixels: np.ndarr
     assert values.min() >= -1
     assert values.max() <= 1
     assert values.std() > 0
+
+
+def test_preprocess_for_train__without_boxes_takes_the_whole_image() -> None:
+    def build(is_given: bool) -> tf.Tensor:
+        # In both cases, one constant, and so the same seeds of operations.
+        return inception.preprocess_for_train(tf.constant(CAT), 40, 30, tf.constant(WHOLE) if is_given else None)
+
+    without, whole = (in_new_graph(build, 4, is_given) for is_given in (False, True))
+    np.testing.assert_array_equal(without, whole)
+
+
+def test_documented_functions__have_the_documented_name_scopes() -> None:
+    image, pixels = tf.constant(CAT / 255.0, tf.float32), (tf.constant(CAT), 40, 30)
+    for scope in (None, 'mine'):
+        outputs = {
+            'distort_image': inception.preprocess_for_train(*pixels, None, scope=scope),
+            'eval_image': inception.preprocess_for_eval(*pixels, scope=scope),
+            'distort_color': inception.distort_color(image, scope=scope),
+            'distort_color_1': inception.distort_color_fast(image, scope=scope),
+            'distorted_bounding_box_crop': inception.distorted_bounding_box_crop(image, WHOLE, scope=scope)[1],
+        }
+        for default, output in outputs.items():
+            assert re.match(f'{scope}(_[1-9])?/' if scope else f'{default}/', output.op.name), output.op.name
 
 
 def test_preprocess_for_train__is_equal_for_bytes_and_floats() -> None:

@@ -123,7 +123,8 @@ def check_loop(config: Config, tpu: Topology, report: Report) -> None:
     if config.mode == 'train_and_eval':
         steps = min(steps, config.train_steps_per_eval)
     at_most = max(1, int(config.save_checkpoints_secs / seconds))
-    if steps * seconds > config.save_checkpoints_secs:
+    # With 0, none is written by time.
+    if 0 < config.save_checkpoints_secs < steps * seconds:
         report.error(
             f'--iterations={config.iterations}: a loop of {steps:,} steps takes at least {steps * seconds:,.0f} s, and '
             f'no checkpoint is written inside a loop, so --save_checkpoints_secs={config.save_checkpoints_secs} is '

@@ -1,5 +1,7 @@
 """Hooks that check and save checkpoints."""
 
+import math
+
 from console.tensorflow_versions import tf
 from inception_v3.run import checkpoints
 from inception_v3.run.failures import DivergedError
@@ -20,11 +22,12 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
     """Saves checkpoints, and lists each only after reading it back, so that a kill leaves an intact newest checkpoint.
 
     Unlike TensorFlow's own hook, it does not save a restored checkpoint again. TensorFlow empties the index of that
-    checkpoint before rewriting it, and a kill in between would lose the checkpoint.
+    checkpoint before rewriting it, and a kill in between would lose the checkpoint. With 0 seconds, it saves at the
+    beginning and at the end of training alone.
     """
 
     def __init__(self, model_dir: str, save_secs: int, steps_per_run: int):
-        super().__init__(model_dir, save_secs=save_secs, checkpoint_basename=checkpoints.PREFIX)
+        super().__init__(model_dir, save_secs=save_secs or math.inf, checkpoint_basename=checkpoints.PREFIX)
         self._set_steps_per_run(steps_per_run)
         self._model_dir = model_dir
 

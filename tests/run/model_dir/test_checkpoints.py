@@ -63,6 +63,14 @@ def index_of(model_dir: Any, step: int) -> str:
     return os.path.join(str(model_dir), f'{NAME.format(step)}.index')
 
 
+@pytest.mark.parametrize(('seconds', 'saves'), [(1, True), (0, False)])
+def test_hook__with_0_seconds_does_not_save_by_time(seconds: int, saves: bool, tmp_path: Any) -> None:
+    timer = saving.CheckpointHook(str(tmp_path), seconds, 1)._timer
+    timer.update_last_triggered_step(1)
+    timer._last_triggered_time -= 1e6
+    assert timer.should_trigger_for_step(2) == saves
+
+
 def test_save__keeps_and_lists_the_newest_five_and_does_not_write_a_listed_step_again(tmp_path: Any) -> None:
     save(tmp_path, *range(1, 8))
     assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
