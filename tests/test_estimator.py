@@ -103,6 +103,17 @@ def test_guide__its_calls_train_and_evaluate(
     assert weights['cross_entropy'] != averages['cross_entropy']
 
 
+def test_model_fn__alone_has_the_documented_defaults(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+    run_config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path))
+    sizes = {'train_batch_size': 1, 'eval_batch_size': 1}
+    inception = tf.estimator.tpu.TPUEstimator(inception_model_fn, use_tpu=False, config=run_config, params={}, **sizes)
+    inception.train(InputPipeline(True, Config(use_data='fake', use_tpu=False)), max_steps=1)
+    shapes = dict(tf.train.list_variables(str(tmp_path)))
+    assert shapes['Logits/biases'] == [1001]
+    assert {'Logits/biases/ExponentialMovingAverage', 'Logits/biases/RMSProp'} <= {*shapes}
+
+
 def test_input_pipeline__alone_has_the_documented_defaults() -> None:
     with pytest.raises(DataError, match='--data_dir='):
         InputPipeline(True)({'batch_size': 1})
