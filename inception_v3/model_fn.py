@@ -34,8 +34,8 @@ def inception_model_fn(
       features: a batch from the input pipeline; for prediction, images as `device_images.received` returns them.
       labels: int32 [batch], in evaluation `metrics.PADDING_LABEL` for padding; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
-      params: `config` is the run's `Config`, without which the documented defaults hold, on the device that TPUEstimator
-        adds as `use_tpu`; `class_names`, optional, are the names of the classes by label.
+      params: `config` is the run's `Config`; without it, the documented defaults hold, on the device that TPUEstimator
+        names by `use_tpu`. `class_names`, optional, are the names of the classes by label.
     """
     config: Config = params.get('config') or Config(use_tpu=params.get('use_tpu', True))
     class_names: Sequence[str] = params.get('class_names', ())

@@ -107,7 +107,8 @@ def test_model_fn__alone_has_the_documented_defaults(tmp_path: Any, monkeypatch:
     monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
     run_config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path))
     sizes = {'train_batch_size': 1, 'eval_batch_size': 1}
-    inception = tf.estimator.tpu.TPUEstimator(inception_model_fn, use_tpu=False, config=run_config, params={}, **sizes)
+    options = {'use_tpu': False, 'config': run_config, 'params': {}, **sizes}
+    inception = tf.estimator.tpu.TPUEstimator(inception_model_fn, **options)
     inception.train(InputPipeline(True, Config(use_data='fake', use_tpu=False)), max_steps=1)
     shapes = dict(tf.train.list_variables(str(tmp_path)))
     assert shapes['Logits/biases'] == [1001]
