@@ -4,6 +4,7 @@ import collections
 from typing import Any, Optional
 
 from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from tensorflow.python.framework import ops
 from tensorflow.python.training import slot_creator
 
 from console.errors import CheckpointError
@@ -12,8 +13,9 @@ from inception_v3.weights.selection import FROZEN
 
 # The end of the name of a variable's average in a checkpoint.
 SUFFIX = '/ExponentialMovingAverage'
-# The collection of a graph's saver that restores averages.
+# The collection of a graph's saver that restores averages. TensorFlow warns about collections that it cannot write.
 _SAVERS = 'averaging_savers'
+ops.register_proto_function(_SAVERS, tf.train.SaverDef, tf.train.Saver.to_proto, tf.train.Saver.from_proto)
 
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
