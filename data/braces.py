@@ -37,10 +37,14 @@ def expand(patterns: str, flag: str) -> List[str]:
     """The patterns without commas and braces, in order; wildcards stay.
 
     Raises:
-      PatternError: a brace is not closed, its content is neither a range nor a list, there are too many, or a pattern
-        is empty.
+      PatternError: a brace is not closed, its content is neither a range nor a list, there are too many, a pattern is
+        empty, or it is a command.
     """
     try:
+        # As in webdataset: `pipe:gsutil cat gs://bucket/{000..639}.tar`.
+        if patterns.startswith('pipe:'):
+            read = [word for word in patterns.split() if '://' in word or word.endswith('.tar')]
+            raise ValueError(f'commands are not run. Name the files: {",".join(read) or "gs://bucket/{000..639}.tar"}')
         expanded = [each for part in _split(patterns) for each in _expanded(part.strip())]
         if not all(expanded):
             raise ValueError('one of the names is empty.')

@@ -52,6 +52,8 @@ def test_expand__separates_by_commas_outside_of_braces() -> None:
         ('a,,b', 'one of the names is empty'),
         ('{0..999999999}', 'names more than 1,000,000 files'),
         ('{0..2000}{0..2000}', 'names more than 1,000,000 files'),
+        ('pipe:gsutil cat gs://b/{0..9}.tar', r'commands are not run. Name the files: gs://b/\{0..9\}.tar$'),
+        ('pipe:', 'commands are not run. Name the files: gs://bucket/'),
     ],
 )
 def test_expand__refuses(pattern: str, message: str) -> None:
