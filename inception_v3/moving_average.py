@@ -38,7 +38,7 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
     # A variable may be in both collections.
     for variable in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
         average = _create_average(variable)
-        updates.append(tf.assign_sub(average, (average - variable) * share))
+        updates.append(tf.assign_sub(average, (average - variable) * tf.cast(share, average.dtype)))
     return tf.group(*updates)
 
 
