@@ -174,7 +174,7 @@ with tf.Session() as session:
     try:
         print(session.run(taken).mean())
     except tf.errors.InvalidArgumentError as error:
-        print(error.message.splitlines()[0])
+        print(' '.join(error.message.split()))
     print(peak_bytes() - before)
 """
 
