@@ -10,7 +10,7 @@ pytestmark = pytest.mark.program
 
 
 class Course(NamedTuple):
-    """What a call of the script does.
+    """The expected course of a call of the script.
 
     Attributes:
       code: the exit code.

@@ -51,7 +51,7 @@ _KINDS = (
 
 
 class Options(NamedTuple):
-    """What is read of a file.
+    """The choice of what to read from a file of weights.
 
     Attributes:
       averages: take the moving averages of a run's weights, if there are any.

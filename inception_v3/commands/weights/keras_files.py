@@ -366,7 +366,7 @@ def _front(layers: Sequence[Mapping[str, Any]]) -> Form:
 
 
 def _computed(layer: Mapping[str, Any], pixels: np.ndarray) -> np.ndarray:
-    """What a layer before the network computes of pixels [..., 3]. Raises `FORM_ERRORS` for other layers."""
+    """Applies a layer before the network to pixels [..., 3]. Raises `FORM_ERRORS` for other layers."""
     kind, own = layer['class_name'], layer['config']
     if kind == 'Rescaling':
         return pixels * _of_channels(own['scale']) + _of_channels(own['offset'])
