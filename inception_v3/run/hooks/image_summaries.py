@@ -41,6 +41,8 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
     # The first session of a process fixes the number of threads for all sessions. This one uses the training's number,
     # so that the results of a training that starts later keep their bits.
     session_config = seeding.session_config(config)
+    # Optimizing a graph takes longer than running it a few times, on a TPU's host and beside a GPU, too.
+    session_config.graph_options.rewrite_options.disable_meta_optimizer = True
     split, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
     with tf.Graph().as_default(), tf.Session(config=session_config) as session:
         global_step = tf.train.create_global_step()
