@@ -144,38 +144,59 @@ def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archiv
     assert len(stored(tmp_path / 'out', records.TRAIN)) == 24
 
 
-def wait_for_reports(work_dir: pathlib.Path, count: int, process: 'subprocess.Popen[str]') -> None:
-    deadline = time.monotonic() + 120
-    while len([*work_dir.glob('*.report')]) < count:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+class Held:
+    """A conversion by the command that cannot end: an image is a pipe that nobody writes to.
+
+    Attributes:
+      archives: the images.
+      arguments: the arguments of the command; with them it can be run again after `release`.
+      data_dir: the folder that it writes to.
+      process: the command, which has written five of its 42 files.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.archives = imagenet_archives.make(folder / 'in', per_class=40)
+        self.archives.extract(self.archives.folder)
+        self._name, self._content = self.archives.validation[0]
+        self._image = self.archives.folder / 'val' / self._name
+        self._image.unlink()
+        os.mkfifo(self._image)
+        self.data_dir = folder / 'out'
+        self.arguments = [*self.archives.arguments(), '--train_shards=40', '--validation_shards=2', '--processes=2']
+        self.arguments += [f'--train={self._image.parent.parent / "train"}', f'--validation={self._image.parent}']
+        command = [sys.executable, '-m', 'data.convert.imagenet', str(self.data_dir), *self.arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while len([*(self.data_dir / 'conversion').glob('*.report')]) < 5:
+            assert self.process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def release(self) -> None:
+        self._image.unlink()
+        self._image.write_bytes(self._content)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('sent', [signal.SIGKILL, signal.SIGTERM])
 def test_killed_command__leaves_no_process_and_resumes(tmp_path: pathlib.Path, sent: signal.Signals) -> None:
-    archives = imagenet_archives.make(tmp_path / 'in', per_class=250)
-    arguments = [*archives.arguments(), '--train_shards=100', '--validation_shards=2', '--processes=2']
-    data_dir = tmp_path / 'out'
-    command = [sys.executable, '-m', 'data.convert.imagenet', str(data_dir), *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_for_reports(data_dir / 'conversion', 5, process)
-    process.send_signal(sent)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == (75 if sent == signal.SIGTERM else -signal.SIGKILL)
+    held = Held(tmp_path)
+    held.process.send_signal(sent)
+    _, said = held.process.communicate(timeout=60)
+    assert held.process.returncode == (75 if sent == signal.SIGTERM else -signal.SIGKILL)
     assert 'Traceback' not in said
     time.sleep(1)
-    finished = {name: (data_dir / name).stat().st_mtime_ns for name in files_of(data_dir)}
-    assert 4 <= len(finished) < 102
+    finished = {name: (held.data_dir / name).stat().st_mtime_ns for name in files_of(held.data_dir)}
+    assert 5 <= len(finished) < 42
+    held.release()
     time.sleep(1)
-    assert len(files_of(data_dir)) == len(finished), 'something still runs'
-    done = run_imagenet(data_dir, *arguments)
+    assert len(files_of(held.data_dir)) == len(finished), 'something still runs'
+    done = run_imagenet(held.data_dir, *held.arguments)
     assert done.returncode == 0, done.stderr
-    assert re.search(r'^\d+ of 102 record files are already finished$', done.stderr, re.MULTILINE)
-    kept = [name for name, when in finished.items() if (data_dir / name).stat().st_mtime_ns == when]
+    assert re.search(r'^\d+ of 42 record files are already finished$', done.stderr, re.MULTILINE)
+    kept = [name for name, when in finished.items() if (held.data_dir / name).stat().st_mtime_ns == when]
     # The last files may have been renamed before their reports were written.
     assert len(kept) >= len(finished) - 2
-    assert {name for split in SPLITS for name in stored(data_dir, split)} == {*archives.images}
+    assert {name for split in SPLITS for name in stored(held.data_dir, split)} == {*held.archives.images}
 
 
 def children(pid: int) -> List[int]:
@@ -184,18 +205,14 @@ def children(pid: int) -> List[int]:
 
 @pytest.mark.slow
 def test_killed_worker_of_beam__ends_the_command(tmp_path: pathlib.Path) -> None:
-    archives = imagenet_archives.make(tmp_path / 'in', per_class=250)
-    arguments = [*archives.arguments(), '--train_shards=100', '--validation_shards=2', '--processes=2']
-    command = [sys.executable, '-m', 'data.convert.imagenet', str(tmp_path / 'out'), *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_for_reports(tmp_path / 'out' / 'conversion', 3, process)
-    (beam,) = children(process.pid)
+    held = Held(tmp_path)
+    (beam,) = children(held.process.pid)
     # Of two workers, the other may not have started yet.
     shells = children(beam)
     # The shell may have replaced itself with the worker.
     os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 1
+    _, said = held.process.communicate(timeout=30)
+    assert held.process.returncode == 1
     assert 'Apache Beam failed: one of its processes was killed' in said
     assert 'Traceback' not in said
     assert not children(beam)
