@@ -41,7 +41,13 @@ class Metric:
     difference_unit: str
     decimals: int
     scale: float = 1
-    is_better_lower: bool = False
+    # The value of a perfect run, which none exceeds.
+    best: float = 0
+
+    @property
+    def is_better_lower(self) -> bool:
+        """Whether a lower value is better."""
+        return self.best == 0
 
     @property
     def heading(self) -> str:
@@ -72,9 +78,9 @@ class Metric:
 
 # By their names in `results.jsonl`.
 METRICS = {
-    'top_1': Metric('top-1', '%', 'points', 2, 100),
-    'top_5': Metric('top-5', '%', 'points', 2, 100),
-    'cross_entropy': Metric('cross-entropy', 'nats', 'nats', 4, is_better_lower=True),
+    'top_1': Metric('top-1', '%', 'points', 2, 100, best=100),
+    'top_5': Metric('top-5', '%', 'points', 2, 100, best=100),
+    'cross_entropy': Metric('cross-entropy', 'nats', 'nats', 4),
 }
 LOSS = Metric('training loss', '', '', 4)
 THROUGHPUT = Metric('training', 'images/s', 'images/s', 1)

@@ -4,8 +4,9 @@ Intervals are Student's t of the runs, or of the differences by seed if two case
 Welch's, which assumes independent runs. A seed fixes initial weights, order of the images, crops and dropout, so that
 runs of one seed are not independent; pairing also narrows the interval if they are correlated. For normal values, an
 interval contains the true value in 95 % of all studies, whatever the number of runs (Welch's of three in 96 to 97 %).
-Accuracies near 100 % are skewed: with those of the digits, the interval of a mean contains it in 93 % of all studies,
-that of a difference in 95 to 97 %.
+Accuracies near 100 % are skewed, and Student's interval of the digits' mean contains it in 93 % of all studies. That of
+the square roots of the errors, whose distribution is more symmetric, contains it in 94 %; intervals of differences in
+95 to 97 %.
 """
 
 import math
@@ -44,10 +45,25 @@ def summarize(values: Iterable[float]) -> Summary:
         return Summary(len(values), float(np.mean(values)) if values else math.nan, deviation)
 
 
-def mean(values: Iterable[float]) -> Estimate:
-    """The mean, with Student's interval from `FEWEST_RUNS` values on."""
+def mean(values: Iterable[float], best: Optional[float] = None) -> Estimate:
+    """The mean, with Student's interval from `FEWEST_RUNS` values on.
+
+    Args:
+      values: of the runs.
+      best: the bound of all values that a perfect run reaches; the interval is then that of the square roots of the
+        distances to it, and does not exceed it.
+    """
+    values = [*values]
     n, value, deviation = summarize(values)
-    return Estimate(value) if n < FEWEST_RUNS else _estimate(value, deviation / math.sqrt(n), n - 1)
+    if n < FEWEST_RUNS:
+        return Estimate(value)
+    if best is None:
+        return _estimate(value, deviation / math.sqrt(n), n - 1)
+    roots = np.sqrt(np.abs(np.subtract(values, best)))
+    # The mean of squares is the square of the mean plus the variance.
+    distances = np.maximum(mean(roots)[1:], 0) ** 2 + summarize(roots).deviation ** 2
+    low, high = best + distances if best <= min(values) else best - distances[::-1]
+    return Estimate(value, float(low), float(high))
 
 
 def difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Optional[Estimate]:

@@ -59,7 +59,10 @@ def means(comparison: Comparison) -> Table:
             ]
             rows.append((f'{case.name}: one run', *texts))
         if runs >= FEWEST_RUNS:
-            texts = [metric.estimate(statistics.mean(values[name])) for name, metric in comparison.metrics.items()]
+            texts = [
+                metric.estimate(statistics.mean(values[name], metric.best))
+                for name, metric in comparison.metrics.items()
+            ]
             rows.append((f'{case.name}: mean', *texts))
         if runs > FEWEST_RUNS:
             middles = [
@@ -132,7 +135,8 @@ HOW_TO_READ = (
     'difference contains zero. Among many intervals, some exclude zero by chance. The accuracy of a single run has '
     "Wilson's interval, of its images alone: another seed may differ by more.",
     'For normal values, an interval of 3 runs contains the true value in 95 % of all studies, as one of 10 does. '
-    'Accuracies near 100 % are skewed: the interval of a mean then contains it in about 93 %.',
+    'Accuracies near 100 % are skewed: the interval of a mean, taken on the scale of the square roots of the errors, then '
+    'contains it in about 94 %.',
     'The interquartile mean is the mean of the middle half of the runs of a case. The probability that one case is '
     'better counts pairs of their runs; a tie counts half. Both are defined by Agarwal et al. (2021).',
 )

@@ -38,7 +38,7 @@ def test_report__tables_have_the_numbers() -> None:
     # cross-entropy 4 − 3 of a hundredth, where lower is better.
     for row in (
         '| 3 of 3 | 63.33 ± 15.28 | 81.67 ± 7.64 | 2.1000 ± 0.4583 | 115.0 ± 0.0 |',
-        '| sgd: mean | 63.33 [25.39, 101.28] | 81.67 [62.69, 100.64] | 2.1000 [0.9616, 3.2384] |',
+        '| sgd: mean | 63.33 X |',
         '| RMS − sgd | 3 pairs | +16.67 [−12.02, +45.35] | +8.33 [−6.01, +22.68] | −0.5000 [−1.3605, +0.3605] |',
         # Better in seven of nine pairs, equal in one.
         '| RMS better than sgd: probability | 3 pairs | 0.83 | 0.83 | 0.83 |',
