@@ -13,6 +13,8 @@ import numpy as np
 
 from console.tensorflow_versions import tf
 from data import remote
+from inception_v3.commands.evaluate_report import predictions
+from inception_v3.commands.evaluate_report.predictions import Predictions
 from inception_v3.config import Config, ConfigError
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run import history
@@ -112,6 +114,8 @@ class Run:
     environment: Mapping[str, str]
     # The reason, if the run has failed.
     failure: Optional[str] = None
+    # Of the last evaluation, if an evaluation report of it is in the model_dir.
+    predictions: Optional[Predictions] = None
 
     @property
     def seed(self) -> Optional[int]:
@@ -248,15 +252,24 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
     """Reads a run, which may not have started, with its name in the report, and the command that will start it."""
     config = recorded_config(model_dir)
     started = history.read_starts(model_dir)
+    evaluations = tuple(read_unchanged(model_dir))
     return Run(
         name=name,
         command=_command_line(started[-1]) if started else planned,
         config=config,
-        evaluations=tuple(read_unchanged(model_dir)),
+        evaluations=evaluations,
         training=_training(model_dir, config.train_batch_size if config else None),
         environment=_environment(started),
         failure=failure,
+        predictions=_predictions(model_dir, evaluations[-1]) if evaluations else None,
     )
+
+
+def _predictions(model_dir: str, last: Evaluation) -> Optional[Predictions]:
+    with contextlib.suppress(ConfigError):
+        found = predictions.read(model_dir)
+        return found if found.evaluation.identity == last.identity else None
+    return None
 
 
 def _command_line(start: Start) -> str:

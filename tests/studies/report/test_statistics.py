@@ -86,6 +86,34 @@ def test_mean__of_bounded_values_stays_within_the_bound() -> None:
     assert np.isnan(statistics.mean([1, 4, math.nan], best=0)).all()
 
 
+def test_seeds_needed__are_those_of_tables() -> None:
+    # Of G*Power 3.1 for a t test of pairs, two-sided, 5 %, power 80 %, for effects of 0.2, 0.5 and 0.8 deviations.
+    assert [statistics.seeds_needed(effect, 1) for effect in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    assert statistics.seeds_needed(1, 0) == statistics.seeds_needed(100, 1) == 3
+    # The quantiles of χ² with 9 degrees of freedom are 19.023 and 2.700.
+    expected = 2 * math.sqrt(9 / 19.0228), 2 * math.sqrt(9 / 2.70039)
+    assert statistics.deviation_interval(2, 10) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize('are_paired', [True, False])
+def test_detectable__is_found_in_80_percent_of_studies(are_paired: bool) -> None:
+    ours, theirs = OURS[:5], THEIRS[:5]
+    found = statistics.detectable(dict(enumerate(ours)), dict(enumerate(theirs, 0 if are_paired else 9)))
+    deviations = (
+        [np.std(ours - theirs, ddof=1), 0.0] if are_paired else [np.std(each, ddof=1) for each in (ours, theirs)]
+    )
+    drawn = [np.random.RandomState(seed).normal(0, scale, (20000, 5)) for seed, scale in enumerate(deviations)]
+    test = stats.ttest_rel if are_paired else stats.ttest_ind
+    options = {} if are_paired else {'equal_var': False}
+    assert np.mean(test(drawn[0] + found, drawn[1], axis=1, **options).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
+    assert math.isnan(statistics.detectable({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.7}))
+
+
+def test_deviation_of_images__is_that_of_the_binomial_distribution() -> None:
+    assert statistics.deviation_of_images(0.9691, 359) == pytest.approx(stats.binom(359, 0.9691).std() / 359)
+    assert statistics.deviation_of_images(1.0, 359) == 0
+
+
 def test_share__has_the_interval_of_wilson() -> None:
     """Of Newcombe, "Two-Sided Confidence Intervals for the Single Proportion" (1998), table I: 81 of 263."""
     assert statistics.share(81 / 263, 263) == pytest.approx((0.3080, 0.2553, 0.3662), abs=5e-5)
