@@ -87,7 +87,7 @@ def _spread(values: Sequence[float], metric: Metric, images: int) -> str:
     if not metric.best:
         return metric.text(deviation)
     alone = metric.scale * statistics.deviation_of_images(mean / metric.scale, images)
-    part = 'all' if alone >= deviation else f'{(alone / deviation) ** 2:.0%}'
+    part = '100%' if alone >= deviation else f'{(alone / deviation) ** 2:.0%}'
     return f'{metric.text(deviation)}; {metric.text(alone)} (at most {part} of the variance)'
 
 

@@ -104,8 +104,12 @@ def test_detectable__is_found_in_80_percent_of_studies(are_paired: bool) -> None
     )
     drawn = [np.random.RandomState(seed).normal(0, scale, (20000, 5)) for seed, scale in enumerate(deviations)]
     test = stats.ttest_rel if are_paired else stats.ttest_ind
+    # The degrees of freedom of Welch's test vary with the deviations that are drawn.
+    tolerance = 0.01 if are_paired else 0.03
     options = {} if are_paired else {'equal_var': False}
-    assert np.mean(test(drawn[0] + found, drawn[1], axis=1, **options).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(test(drawn[0] + found, drawn[1], axis=1, **options).pvalue < 0.05) == pytest.approx(
+        0.8, abs=tolerance
+    )
     assert math.isnan(statistics.detectable({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.7}))
 
 
