@@ -151,7 +151,8 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     assert (compared['images'], compared['ours_alone'], compared['theirs_alone']) == (359, *alone) != (359, 0, 0)
     before_last = read_evaluations(model_dir)[-2]
     assert compared['top_1_difference'] == pytest.approx(before_last.top_1 - evaluation.top_1)
-    assert f'Against {model_dir}: ' in out and f'Against {model_dir}: ' in read_page(f'{folder}/4/report.html').text
+    for text in (out, ' '.join(read_page(f'{folder}/4/report.html').text)):
+        assert f'Against {model_dir}: ' in text and f'{alone[0]:,} are right only here, {alone[1]:,} only there' in text
 
 
 @pytest.mark.program

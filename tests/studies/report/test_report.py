@@ -78,6 +78,13 @@ def test_report__tables_of_one_four_and_other_runs() -> None:
     assert '| four − one | 4 and 1 | +0.00 |' in markdown and 'probability |' not in markdown
 
 
+def test_differences__tell_cases_apart_in_either_direction() -> None:
+    cases = recorded.case('worse', [0.5, 0.51, 0.52]), recorded.case('better', [0.9, 0.91, 0.93])
+    for pair in (cases, cases[::-1]):
+        rows = tables.differences(comparison_of(*pair)).rows
+        assert rows[1] == (f'{pair[1].name} − {pair[0].name}: verdict', '3 pairs', *['told apart'] * 3)
+
+
 def test_report__compares_single_runs_on_the_same_images() -> None:
     last = recorded.evaluation(300, 0.5, images=48)
 

@@ -89,6 +89,10 @@ def test_mean__of_bounded_values_stays_within_the_bound() -> None:
 def test_seeds_needed__are_those_of_tables() -> None:
     # Of G*Power 3.1 for a t test of pairs, two-sided, 5 %, power 80 %, for effects of 0.2, 0.5 and 0.8 deviations.
     assert [statistics.seeds_needed(effect, 1) for effect in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    for effect in (0.9, 1.5, 2.0, 2.5):
+        n = statistics.seeds_needed(effect, 1)
+        fewer, enough = (stats.nct.sf(stats.t.ppf(0.975, m - 1), m - 1, effect * math.sqrt(m)) for m in (n - 1, n))
+        assert fewer < 0.8 <= enough, (effect, n)
     assert statistics.seeds_needed(1, 0) == statistics.seeds_needed(100, 1) == 3
     # The quantiles of χ² with 9 degrees of freedom are 19.023 and 2.700.
     expected = 2 * math.sqrt(9 / 19.0228), 2 * math.sqrt(9 / 2.70039)
