@@ -27,6 +27,9 @@ pytest.register_assert_rewrite('tests.support', 'tests.remote')
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import ONE_LAYER, FinishedRun, make_small_config, one_layer_run
 from tests.support.shared import once
+from tests.support.tiers import OF_TEXT
+
+collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
 # Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
