@@ -67,19 +67,20 @@ def best(store: Store) -> Dict[str, bytes]:
 @pytest.mark.slow
 def test_remote_model_dir__is_locked_repaired_and_cleaned(store: Store, digits_dir: str) -> None:
     data_dir = store.upload(digits_dir, 'data')
-    program = ['--preset=digits', f'--data_dir={data_dir}', '--eval_total_size=64']
+    program = ['-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={data_dir}']
+    program += ['--eval_total_size=64']
     program += [f'--model_dir={store.url}/run', f'--export_dir={store.url}/export', '--train_steps_per_eval=2']
     claim = {'host': 'far', 'process': 7, 'since': 'noon', 'machine': 'other', 'birth': '1'}
 
     store.put('run/trainer.json', json.dumps({**claim, 'renewed': time.time()}).encode())
-    refused = store.quick_main(*program, '--train_steps=3')
+    refused = store.python(*program, '--train_steps=3')
     assert refused.returncode == 1, refused.stderr
     assert 'in use by process 7 on far, since noon.' in refused.stderr
     assert [name for name in store.objects('run/') if not name.endswith('/')] == ['run/trainer.json']
 
     # A claim that is not renewed expires.
     store.put('run/trainer.json', json.dumps({**claim, 'renewed': time.time() - STALE_AFTER - 1}).encode())
-    first = store.quick_main(*program, '--train_steps=3')
+    first = store.python(*program, '--train_steps=3')
     assert first.returncode == 0, first.stderr
     assert 'run/trainer.json' not in store.objects()
     assert not [name for name in store.objects() if 'unfinished' in name or 'tmp' in name or '_temp_' in name]
@@ -91,7 +92,7 @@ def test_remote_model_dir__is_locked_repaired_and_cleaned(store: Store, digits_d
     store.put(newest, bytes(content))
     store.put('run/model.ckpt-9.data-00000-of-00001', b'half')
     store.put('run/saving.unfinished', b'model.ckpt-9')
-    again = store.quick_main(*program, '--train_steps=3', '--skip_damaged_checkpoints')
+    again = store.python(*program, '--train_steps=3', '--skip_damaged_checkpoints')
     assert again.returncode == 0, again.stderr
     assert f'skipped, and moved into {store.url}/run/passed_over: {store.url}/run/model.ckpt-3' in again.stderr
     assert f'resuming from {store.url}/run/model.ckpt-2' in again.stderr
