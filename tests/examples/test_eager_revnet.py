@@ -16,7 +16,7 @@ def test_eager_loop__gives_the_same_weights_in_all_modes_and_after_a_break(tmp_p
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found['different'] == [[], [], []]
-    assert len({*found['variables']}) == 1 and found['variables'][0] > 100
+    assert len({*found['variables']}) == 1 and found['variables'][0] > 50
     assert found['resumed at'] == 1
     assert 0 <= found['accuracy'] <= 1
     assert sorted(path.name for path in (tmp_path / 'defun').glob('*.index')) == ['ckpt-1.index', 'ckpt-2.index']
