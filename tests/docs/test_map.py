@@ -81,6 +81,17 @@ def test_names__have_files_symbols_flags_and_commands_that_exist(row: List[str])
             assert not symbol or symbol in symbols_of(name)
 
 
+def test_japanese_readme__has_symbols_that_exist_and_the_published_figures() -> None:
+    text = read('README.ja.md')
+    symbols = re.findall(r'`([\w/]+\.py):(\w+)`', text)
+    assert len(symbols) >= 15
+    assert not [each for each in symbols if each[1] not in symbols_of(each[0])]
+    number = re.compile(r'\d+(?:[.,]\d+)*(?:e-\d+)?')
+    table = text.partition('## 公表値')[2].partition('\n## ')[0].partition('|---')[2]
+    assert len(number.findall(table)) >= 40
+    assert set(number.findall(table)) <= set(number.findall(read('docs/published.md')))
+
+
 def test_map__is_read_whole() -> None:
     lines = read('docs/map.md').partition('## Names in the documents')[0].splitlines()
     assert len(names_of('docs/map.md')) >= 30
