@@ -114,6 +114,11 @@ def chart(title: str, panels: Sequence[Panel], columns: int = 2, is_svg: bool = 
         axes.set(title=heading, xlabel=x, ylabel=y, yscale='log' if is_logarithmic else 'linear')
         if has_logarithmic_positions:
             axes.set_xscale('log')
+            axes.set_xticks(places)
+            axes.set_xticklabels([f'{place:,}' for place in places])
+            axes.set_xticks([], minor=True)
+            axes.yaxis.set_minor_formatter('{x:g}')
+            axes.yaxis.set_major_formatter('{x:g}')
         if not is_logarithmic:
             axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
         drawing.lay_out(axes)

@@ -78,7 +78,7 @@ def perform(arguments: argparse.Namespace, screen: Screen, photos: str) -> int:
             content = {'made': made, 'settings': vars(arguments), 'versions': source.versions(), 'shards': rows}
             write_json(os.path.join(arguments.out, 'shards.json'), content)
 
-        subjects = [Shards(*size, reading) for size in sizes for reading in readings]
+        subjects = [Shards(images, number, reading) for images, number in sizes for reading in readings]
         try:
             interleave(
                 subjects,

@@ -12,7 +12,7 @@ import yaml
 from data.convert import digits
 from studies import data_size
 from studies.study import load
-from studies.sweep import run, trials
+from studies.sweep import plan, run, trials
 
 
 def test_study__has_a_data_set_for_each_number_and_the_same_steps(tmp_path: pathlib.Path) -> None:
@@ -43,8 +43,13 @@ def test_command__writes_errors_and_law_of_its_sweep(
     tmp_path: pathlib.Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: List[Any] = []
+
+    def swept(planned: plan.Plan, workers: int) -> int:
+        written.append((planned.out, workers))
+        return 0
+
     monkeypatch.setattr(digits, 'build_if_missing', lambda *arguments: written.append(arguments))
-    monkeypatch.setattr(run, 'run', lambda planned, workers: written.append((planned.out, workers)) or 0)
+    monkeypatch.setattr(run, 'run', swept)
     # The error is 400 % · images^-0.5, without a seed's deviation.
     top_1 = {2: 1 - 4 / 20**0.5, 8: 1 - 4 / 80**0.5, 32: 1 - 4 / 320**0.5}
     evaluation = lambda trial: types.SimpleNamespace(step=9, top_1=top_1[int(trial.case)])  # noqa: E731
