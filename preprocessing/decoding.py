@@ -222,11 +222,12 @@ def cut_of(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> Cut:
     # have no effect in a data set's function.
     with tf.control_dependencies([shape]):
         is_jpeg = is_whole_jpeg(tf.identity(encoded))
+    axis = encoded.shape.ndims  # Not -1, which TensorFlow's inference of shapes does not know.
     whole = tf.zeros_like(left), tf.zeros_like(left), shape[..., 0], shape[..., 1]
     window = tf.where_v2(
         is_jpeg[..., tf.newaxis],
-        tf.stack([crop.top, left, crop.height, right - left], -1),
-        tf.stack(whole, -1),
+        tf.stack([crop.top, left, crop.height, right - left], axis),
+        tf.stack(whole, axis),
     )
     # All sides but those of the image itself are in numbers, three for each pixel of a row.
     numbers = tf.constant([1, 3])
@@ -234,9 +235,9 @@ def cut_of(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> Cut:
         is_jpeg,
         window,
         decoded=window[..., 2:] * numbers,
-        begin=(tf.stack([crop.top, crop.left], -1) - window[..., :2]) * numbers,
-        size=tf.stack([crop.height, crop.width * 3], -1),
-        shape=tf.stack([crop.height, crop.width, tf.fill(tf.shape(crop.width), 3)], -1),
+        begin=(tf.stack([crop.top, crop.left], axis) - window[..., :2]) * numbers,
+        size=tf.stack([crop.height, crop.width * 3], axis),
+        shape=tf.stack([crop.height, crop.width, tf.fill(tf.shape(crop.width), 3)], axis),
     )
 
 
