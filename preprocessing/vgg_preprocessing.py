@@ -117,7 +117,7 @@ def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
 
     Like the published program, it truncates the larger side to whole pixels, in float32.
     """
-    sides, side = tf.cast(image_shape[..., :2], tf.float32), side[..., tf.newaxis]
+    sides, side = tf.cast(image_shape[..., :2], tf.float32), tf.expand_dims(side, -1)
     smallest = tf.reduce_min(sides, -1, keepdims=True)
     scaled = tf.cast(sides * (tf.cast(side, tf.float32) / smallest), tf.int32)
     # In float32, the smaller side of 1 of 125 images would be one pixel less.
