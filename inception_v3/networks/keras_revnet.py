@@ -53,7 +53,9 @@ class Residual(tf.keras.layers.Layer):
         self._own = _Variables(self)
 
     def _block(self, x: tf.Tensor, training: bool) -> reversible.Block:
-        return Builder(False, x.dtype, layers.conv2d, self._norm(training), layers.NHWC).block('unit', self._filters // 2)
+        return Builder(False, x.dtype, layers.conv2d, self._norm(training), layers.NHWC).block(
+            'unit', self._filters // 2
+        )
 
     @tf.autograph.experimental.do_not_convert
     def call(self, x: tf.Tensor, training: bool = True) -> tf.Tensor:

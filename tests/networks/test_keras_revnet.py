@@ -36,7 +36,9 @@ def randomize(variables: List[Any]) -> None:
 def distance(found: List[Any], expected: List[Any]) -> float:
     """The largest difference, relative to the largest value of each tensor."""
     assert len(found) == len(expected) and all(np.abs(np.array(each)).max() > 0 for each in expected)
-    return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(map(np.array, found), map(np.array, expected)))
+    return max(
+        float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(map(np.array, found), map(np.array, expected))
+    )
 
 
 def half_by_hand(x: np.ndarray, weights: Dict[str, np.ndarray], scope: str) -> np.ndarray:
