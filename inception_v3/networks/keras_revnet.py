@@ -61,8 +61,8 @@ class Residual(tf.keras.layers.Layer):
     def call(self, x: tf.Tensor, training: bool = True) -> tf.Tensor:
         """Computes y."""
         with self._own.scope(x.dtype):
-            halves = tf.split(x, 2, axis=3)
-            return tf.concat(reversible.chain([self._block(x, training)], *halves, rebuild_activations=training), 3)
+            x1, x2 = tf.split(x, 2, axis=3)
+            return tf.concat(reversible.chain([self._block(x, training)], x1, x2, training), 3)
 
     def backward_grads(
         self, y: tf.Tensor, dy: tf.Tensor, training: bool = True
@@ -99,8 +99,10 @@ class RevNet(tf.keras.Model):
         """Computes the logits, and the tensors that `compute_gradients` needs: the images and each stage's output."""
         hidden: List[Any] = [images]
 
-        def chain(blocks: Sequence[reversible.Block], *arguments: Any) -> Tuple[tf.Tensor, tf.Tensor]:
-            hidden.append(reversible.chain(blocks, *arguments, self._own.of_chain()))
+        def chain(
+            blocks: Sequence[reversible.Block], x1: tf.Tensor, x2: tf.Tensor, rebuild: bool
+        ) -> Tuple[tf.Tensor, tf.Tensor]:
+            hidden.append(reversible.chain(blocks, x1, x2, rebuild, self._own.of_chain()))
             return hidden[-1]
 
         return self._logits(images, training, self._norm(training), chain), hidden

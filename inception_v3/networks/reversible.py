@@ -76,17 +76,17 @@ def chain(
     if not blocks or not rebuild_activations:
         return _forward(blocks, x1, x2)
     scope = tf.get_variable_scope()
-    found = {} if found is None else found
+    of_blocks: Dict[str, tf.Variable] = {} if found is None else found
 
     @tf.custom_gradient
     def rebuilt(x1: tf.Tensor, x2: tf.Tensor) -> Any:
         # Otherwise the tape of an eager program stores the activations.
-        with stop_recording(), _noting_variables(found):
+        with stop_recording(), _noting_variables(of_blocks):
             y1, y2 = map(tf.identity, outputs) if outputs else _forward(blocks, x1, x2)
-        tapes.variables_accessed(found.values())
+        tapes.variables_accessed(of_blocks.values())
 
         def gradient(d_y1: tf.Tensor, d_y2: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
-            with _returning_to(scope, found):
+            with _returning_to(scope, of_blocks):
                 return backward(blocks, (y1, y2), (d_y1, d_y2), variables)[1:]
 
         return (y1, y2), gradient

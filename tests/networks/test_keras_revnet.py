@@ -48,7 +48,7 @@ def half_by_hand(x: np.ndarray, weights: Dict[str, np.ndarray], scope: str) -> n
         x = (x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + 1e-3) * of['gamma'] + of['beta']
         x = np.pad(np.maximum(x, 0), [(0, 0), (1, 1), (1, 1), (0, 0)], mode='constant')
         windows = [[x[:, i : i + 3, j : j + 3] @ of['weights'][i, j] for j in range(3)] for i in range(3)]
-        x = sum(map(sum, windows))  # type: ignore[arg-type]
+        x = sum(map(sum, windows))
     return x
 
 
