@@ -57,9 +57,13 @@ class Residual(tf.keras.layers.Layer):
             'unit', self._filters // 2
         )
 
-    @tf.autograph.experimental.do_not_convert
     def call(self, x: tf.Tensor, training: bool = True) -> tf.Tensor:
         """Computes y."""
+        return self._output(x, training)
+
+    # Not on `call`: Keras would not see its argument `training` and the default.
+    @tf.autograph.experimental.do_not_convert
+    def _output(self, x: tf.Tensor, training: bool) -> tf.Tensor:
         with self._own.scope(x.dtype):
             x1, x2 = tf.split(x, 2, axis=3)
             return tf.concat(reversible.chain([self._block(x, training)], x1, x2, training), 3)
@@ -94,9 +98,12 @@ class RevNet(tf.keras.Model):
         self._rebuild_activations = rebuild_activations
         self._own = _Variables(self)
 
-    @tf.autograph.experimental.do_not_convert
     def call(self, images: tf.Tensor, training: bool = True) -> Tuple[tf.Tensor, List[Any]]:
         """Computes the logits, and the tensors that `compute_gradients` needs: the images and each stage's output."""
+        return self._outputs(images, training)
+
+    @tf.autograph.experimental.do_not_convert
+    def _outputs(self, images: tf.Tensor, training: bool) -> Tuple[tf.Tensor, List[Any]]:
         hidden: List[Any] = [images]
 
         def chain(

@@ -66,7 +66,9 @@ def observe_residual() -> Dict[str, float]:
             y1 = x1 + block.f(x2, True)
             ordinary = tf.concat([y1, x2 + block.g(y1, True)], 3)
     dx, *gradients = tape.gradient(ordinary, [x, *layer.trainable_variables], dy)
-    y = layer(x, training=True)
+    # In training by default; autograph leaves the layer alone.
+    by_default = [layer(x), tf.function(lambda x: layer(x))(x)]
+    y = layer(x, True)
     moving = [each.numpy() for each in layer.non_trainable_variables]
     rebuilt = layer.backward_grads(y, dy, True)
     weights = {variable.name.partition(':')[0]: variable.numpy() for variable in layer.variables}
@@ -74,6 +76,7 @@ def observe_residual() -> Dict[str, float]:
     y2 = X[..., 16:] + half_by_hand(y1, weights, 'G')
     return {
         'y by hand': distance([y], [np.concatenate([y1, y2], 3)]),
+        'default': distance(by_default, [y, y]),
         'x': distance([rebuilt[0]], [X]),
         'gradients': distance([rebuilt[1], *rebuilt[2]], [dx, *gradients]),
         'moved again': max(np.abs(a - b.numpy()).max() for a, b in zip(moving, layer.non_trainable_variables)),
@@ -102,9 +105,10 @@ def observe_model(compiled: bool) -> Dict[str, float]:
         expected_loss = tf.reduce_mean(losses)
     expected = tape.gradient(expected_loss, ordinary.trainable_variables)
     means = [each.numpy() for each in ordinary.non_trainable_variables]
+    by_default, _ = compiler(lambda images: model(images))(images)
     by_compute, _ = ordinary.compute_gradients([images, *hidden[1:]], labels)
     return {
-        'logits': distance([logits, loss], [expected_logits, expected_loss]),
+        'logits': distance([logits, by_default, loss], [expected_logits, expected_logits, expected_loss]),
         'gradients': distance(gradients, expected),
         'gradients with stored activations': distance(by_compute, expected),
         'moved again': float(moved),
