@@ -1,4 +1,4 @@
-"""The distributions, in a new environment, from a user's folder: the wheel with the core packages alone, and the source."""
+"""The wheel with the core packages alone, and the source distribution, in a new environment, from a user's folder."""
 
 import os
 import pathlib
@@ -163,5 +163,5 @@ def test_source__trains_on_the_digits(installed: Installed, source: pathlib.Path
     installed.install('--reinstall-package=inception-v3-tpu', f'inception-v3-tpu[demo] @ {source.as_uri()}')
     steps = ['--train_steps=4', '--train_steps_per_eval=4', '--train_batch_size=8', '--depth_multiplier=0.1']
     done = installed.run('train', '--preset=digits', *steps, '--model_dir=digits_run')
-    assert re.search(r'top-1 +\d+\.\d+ %', done.stdout)
+    assert re.search(r'top-1 +\d+\.\d+%', done.stdout)
     assert (installed.folder / 'digits_run' / 'results.json').is_file()
