@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 import h5py
 import numpy as np
 import pytest
-from safetensors import SafetensorError
+from safetensors import SafetensorError  # type: ignore[attr-defined]
 
 from inception_v3.commands.weights import foreign, keras_files, state_dicts
 from inception_v3.weights import sources
