@@ -55,7 +55,8 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
       DataError, RemoteError: as `find_shards`.
     """
     try:
-        names = remote.names_in(data_dir)
+        # The default, '', is the working folder, as paths that are joined to it are.
+        names = remote.names_in(data_dir or '.')
     except tf.errors.OpError as error:
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
     if names is None:

@@ -29,7 +29,7 @@ _POOLS = ('MaxPool', 'AvgPool')
 _READS = ('Identity', 'ReadVariableOp')
 _WIDTH, _ROW, _HEAD = 720, 30, 74
 _BAR = 150
-_STYLE = (
+STYLE = (
     'text{font:13px system-ui,sans-serif;fill:#1b1f24}.t{font-size:17px;font-weight:600}.f{fill:#5c6570}'
     '.n{text-anchor:end}rect{fill:#f6f7f9;stroke:#8a939d}.b{fill:#0072b2;stroke:none}path{stroke:#8a939d;fill:none}'
     '@media(prefers-color-scheme:dark){text{fill:#e6e9ed}.f{fill:#9aa4b0}rect{fill:#1d2127;stroke:#7b8590}'
@@ -89,7 +89,7 @@ def svg_of(name: str) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
         f'role="img" aria-label="{name}: {len(blocks)} blocks, {total:,} parameters">',
-        f'<style>{_STYLE}</style>',
+        f'<style>{STYLE}</style>',
         f'<text class="t" x="10" y="24">{name}: {total:,} parameters</text>',
         f'<text class="f" x="10" y="44">images of {size} × {size} × 3, {CLASSES:,} classes</text>',
         '<text class="f" x="10" y="66">block</text><text class="f n" x="420" y="66">output</text>'

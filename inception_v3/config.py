@@ -321,6 +321,10 @@ class Config:
     use_learning_rate_warmup: bool = _schedule(False, 'start with a low learning rate; meant for large batches')
     cold_epochs: int = _schedule(2, 'first epochs of a warm-up, at a tenth of the rate (exponential)', lower=0)
     warmup_epochs: int = _schedule(7, 'epochs in which the learning rate of a warm-up rises', lower=0)
+    cap_warmup: bool = _schedule(
+        False,
+        'end a warm-up where it meets the curve without it, which the documented formula overshoots (exponential)',
+    )
 
     mode: str = _run('train_and_eval', 'task of the run', choices=('train', 'eval', 'train_and_eval'))
     model_dir: Optional[str] = _run(None, 'folder of the checkpoints and results')

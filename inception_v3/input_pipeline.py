@@ -36,7 +36,8 @@ class InputPipeline:
 
     Args:
       is_training: training records, shuffled, repeated and distorted; False: every validation record once.
-      config: the run's configuration; None: `params['config']` of the call, else the documented defaults.
+      config: the run's configuration; None: `params['config']` of the call, else the documented defaults, with a data
+        set in the working folder and on the device of the call.
       with_places: return (labels, paths, positions) instead of labels, to locate records; for evaluation on the CPU.
     """
 
@@ -73,8 +74,10 @@ class InputPipeline:
         Raises:
           records.DataError: there are no usable files of this split.
         """
-        if not self._is_configured and 'config' in params:
-            return InputPipeline(self._is_training, params['config'], self._with_places)(params)
+        if not self._is_configured:
+            # TPUEstimator adds the context on a TPU alone.
+            config = params.get('config') or Config(use_tpu='context' in params)
+            return InputPipeline(self._is_training, config, self._with_places)(params)
         config = self._config
         host, hosts = 0, 1
         if 'context' in params:

@@ -50,6 +50,7 @@ def learning_rate(step: Any, config: Config) -> Any:
     e < warmup + cold + decay_epochs, it is 0.1 adj + (e - (cold - 1)) * 0.9 adj / (warmup + decay_epochs - 1).
     This overshoots: the last epoch of the warm-up is above adj. At the defaults and a batch of 1,024 the rate is 0.548
     in epoch 10, 0.603 in epoch 11, and the plain rate of 0.515 from epoch 12. Published results use this formula.
+    With `cap_warmup`, the rate is at most the plain one: 0.548 in epochs 10 and 11.
 
     The step schedule is base * decay ^ n from the n-th of `step_epochs` on. The cosine schedule is
     base / 2 * (1 + cos(pi * t)), where t is the fraction of `train_steps` that is done (Loshchilov & Hutter, "SGDR",
@@ -87,6 +88,8 @@ def _exponential(step: Any, base: float, config: Config, on: _Arithmetic) -> Any
     adjusted = base * decay ** ((warmup + cold) / decay_epochs)
     slope = (1 - COLD_FRACTION) * adjusted / (warmup + decay_epochs - 1)
     rising = COLD_FRACTION * adjusted + (epoch - (cold - 1)) * slope
+    if config.cap_warmup:
+        rising = on.minimum(rising, rate)
     rate = on.choose(epoch < warmup + cold + decay_epochs, rising, rate)
     return on.choose(epoch < cold, COLD_FRACTION * adjusted, rate)
 

@@ -13,6 +13,8 @@ DESCRIPTIONS: Dict[str, str] = {
     'imagenet_large_batch': ('The same 170 epochs in batches of 4,096 on 32 cores, with a learning-rate warm-up.'),
     'imagenet_batch_8192': 'The same in batches of 8,192 on 64 cores.',
     'imagenet_batch_16384': 'The same in batches of 16,384 on 128 cores.',
+    'imagenet_v2_128': 'The same in batches of 4,096 on the 128 cores of a v2-128, 32 images a core.',
+    'imagenet_v2_512': 'The same in batches of 16,384 on the 512 cores of a v2-512, 32 images a core.',
     'resnet50_imagenet': (
         'ResNet-50 on ImageNet: 90 epochs in batches of 1,024 on a v2-8 or v3-8, with the learning rate of Goyal et al.'
     ),
@@ -44,9 +46,9 @@ DESCRIPTIONS: Dict[str, str] = {
 }
 
 
-def _imagenet_in_batches_of(images: int, **changes: Any) -> Dict[str, Any]:
-    """ImageNet with 128 images a core, for as many images as the default has in its 213,000 steps of 1,024."""
-    cores = images // 128
+def _imagenet_in_batches_of(images: int, per_core: int = 128, **changes: Any) -> Dict[str, Any]:
+    """ImageNet for as many images as the default has in its 213,000 steps of 1,024."""
+    cores = images // per_core
     return {
         'num_shards': cores,
         # The documented decay of one device, to the power of the number of cores: the default is that of 8.
@@ -132,6 +134,9 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     # Fewer steps between evaluations would leave initial values in the averages of the first one.
     'imagenet_batch_8192': _imagenet_in_batches_of(8192, train_steps_per_eval=1000),
     'imagenet_batch_16384': _imagenet_in_batches_of(16384, train_steps_per_eval=1000),
+    'imagenet_v2_128': _imagenet_in_batches_of(4096, 32),
+    # A TPU pads batches of fewer than 8 images a core.
+    'imagenet_v2_512': _imagenet_in_batches_of(16384, 32, train_steps_per_eval=1000, eval_batch_size=4096),
     # The same section, plus label smoothing. Its training images are cropped at random and flipped; their colours are
     # not distorted.
     'resnet50_imagenet': {

@@ -267,13 +267,13 @@ _NEEDS: Tuple[Tuple[Tuple[str, ...], str, Callable[[Config], bool], str], ...] =
     (('learning_rate_decay_epochs',), 'schedule', lambda c: c.schedule == 'exponential', '--schedule=exponential'),
     (('learning_rate_decay',), 'schedule', lambda c: c.schedule != 'cosine', '--schedule=exponential or step'),
     (
-        ('cold_epochs',),
+        ('cold_epochs', 'cap_warmup'),
         'schedule',
         lambda c: c.schedule == 'exponential' or not c.use_learning_rate_warmup,
         '--schedule=exponential',
     ),
     (
-        ('cold_epochs', 'warmup_epochs'),
+        ('cold_epochs', 'warmup_epochs', 'cap_warmup'),
         'use_learning_rate_warmup',
         lambda c: c.use_learning_rate_warmup,
         '--use_learning_rate_warmup=True',

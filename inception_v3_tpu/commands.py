@@ -49,6 +49,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'compare': Command('studies.compare', 'compare any runs, and write their report'),
         'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
         'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
+        'data-size': Command('studies.data_size', 'measure the error by the number of training images'),
         'fine-tuning': Command('studies.fine_tuning', 'measure what weights of another task are worth'),
         'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
     },

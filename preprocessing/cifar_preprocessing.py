@@ -49,7 +49,8 @@ class CifarPreprocessing(Preprocessing):
 
     def crop(self, image_shape: tf.Tensor, distortion: Optional[Distortion] = None) -> Window:
         """The whole image, with the drawn shift, or with none."""
-        whole = Crop(tf.constant(0), tf.constant(0), image_shape[0], image_shape[1])
+        height, width = image_shape[..., 0], image_shape[..., 1]
+        whole = Crop(tf.zeros_like(height), tf.zeros_like(width), height, width)
         if distortion is None:
             unshifted = tf.constant(self.settings.crop_padding)
             return Window(whole, unshifted, unshifted)

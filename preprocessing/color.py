@@ -38,7 +38,8 @@ class FullColor(NamedTuple):
     contrast: tf.Tensor
 
 
-Color = Union[FastColor, FullColor]
+# A fast colour is the offsets of red, green and blue, for pixels in [0, 1]: float32 [3], or [images, 3].
+Color = Union[tf.Tensor, FullColor]
 
 
 def draw_fast_color(
@@ -73,10 +74,10 @@ def apply_fast_color(image: tf.Tensor, color: FastColor) -> tf.Tensor:
     All pixels get the same shift, and the transform from YCbCr to RGB (JFIF 1.02) is linear. The shift is therefore one
     offset for each of red, green and blue, and the image itself is not converted.
     """
-    return tf.clip_by_value(image + _rgb_offset(color), 0.0, 1.0)
+    return tf.clip_by_value(image + rgb_offset(color), 0.0, 1.0)
 
 
-def _rgb_offset(color: FastColor) -> tf.Tensor:
+def rgb_offset(color: FastColor) -> tf.Tensor:
     """The offsets of red, green and blue for a shift in YCbCr: [3], or [images, 3] for a batch."""
     return tf.stack(
         [
@@ -128,9 +129,9 @@ def apply_color(image: tf.Tensor, color: Color, color_ordering: tf.Tensor, fast_
       fast_mode: apply brightness and saturation only, in this order.
       white: the largest value of a pixel.
     """
-    if isinstance(color, FastColor):
+    if not isinstance(color, FullColor):
         # (clip(x / white + offset, 0, 1) - 0.5) * 2, reduced to one multiplication, one addition and one clip.
-        image = add_to_channels(image * (2.0 / white), 2.0 * _rgb_offset(color) - 1.0)
+        image = add_to_channels(image * (2.0 / white), 2.0 * color - 1.0)
         return tf.clip_by_value(image, -1.0, 1.0)
     # Pixels in [0, 2] need no factor afterwards. A power of two changes no digit, so the bits are those of [0, 1].
     distort = functools.partial(apply_full_color, image * (2.0 / white), color, white=2.0)

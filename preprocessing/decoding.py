@@ -44,6 +44,9 @@ _USUAL_BYTES = {
 }
 _USUAL_SIZE, _USUAL_HEADER_BYTES = slice(163, 167), 168
 
+# Columns of pixels that most JPEG files encode together. The decoder copies every row if a crop begins elsewhere.
+_BLOCK_COLUMNS = 16
+
 # The largest image that is decoded: a file of a few thousand bytes could otherwise expand to gigabytes.
 MAX_PIXELS = 100_000_000
 
@@ -55,6 +58,25 @@ class Crop(NamedTuple):
     left: tf.Tensor
     height: tf.Tensor
     width: tf.Tensor
+
+
+class Cut(NamedTuple):
+    """The steps to decode a crop of an image: int32 tensors; for a group of images, with a first axis of images.
+
+    Attributes:
+      is_whole_jpeg: bool, whether the file is a JPEG of which only `window` is decoded; others are decoded as a whole.
+      window: [4], top, left, height and width of the pixels to decode.
+      decoded: [2], the shape of the decoded pixels as a matrix, a row of the image in each row.
+      begin, size: each [2], the part of the matrix that is the crop.
+      shape: [3], the shape of the crop.
+    """
+
+    is_whole_jpeg: tf.Tensor
+    window: tf.Tensor
+    decoded: tf.Tensor
+    begin: tf.Tensor
+    size: tf.Tensor
+    shape: tf.Tensor
 
 
 def decode_image(encoded: tf.Tensor) -> tf.Tensor:
@@ -187,27 +209,49 @@ def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
     Raises:
       tf.errors.InvalidArgumentError: as for `decode_image`, unless the damage is below the crop.
     """
+    return decode_cut(encoded, cut_of(encoded, shape, crop))
 
-    def of_jpeg() -> tf.Tensor:
-        # Chroma is interpolated between neighbouring columns, and the outermost decoded columns lack a neighbour. One
-        # more column on each side is therefore decoded and then cut off.
-        left = tf.maximum(crop.left - 1, 0)
-        right = tf.minimum(crop.left + crop.width + 1, shape[1])
-        window = tf.stack([crop.top, left, crop.height, right - left])
-        wider = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
-        return apply_crop(wider, Crop(tf.constant(0), crop.left - left, crop.height, crop.width))
 
-    # Decode only after the check of the number of pixels in `image_shape`. A control dependency inside the branch would
+def cut_of(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> Cut:
+    """The cut of an image, a string scalar, or of each image of a group, strings [images]; see `decode_crop`."""
+    # Chroma is interpolated between neighbouring columns, and the outermost decoded columns lack a neighbour. At least
+    # one more column on each side is therefore decoded and then cut off.
+    left = tf.maximum(crop.left - 1, 0) // _BLOCK_COLUMNS * _BLOCK_COLUMNS
+    right = tf.minimum(crop.left + crop.width + 1, shape[..., 1])
+    # Decode only after the check of the number of pixels in `image_shape`. A control dependency inside a branch would
     # have no effect in a data set's function.
     with tf.control_dependencies([shape]):
-        checked = tf.identity(encoded)
+        is_jpeg = is_whole_jpeg(tf.identity(encoded))
+    axis = encoded.shape.ndims  # Not -1, which TensorFlow's inference of shapes does not know.
+    whole = tf.zeros_like(left), tf.zeros_like(left), shape[..., 0], shape[..., 1]
+    window = tf.where_v2(
+        is_jpeg[..., tf.newaxis],
+        tf.stack([crop.top, left, crop.height, right - left], axis),
+        tf.stack(whole, axis),
+    )
+    # All sides but those of the image itself are in numbers, three for each pixel of a row.
+    numbers = tf.constant([1, 3])
+    return Cut(
+        is_jpeg,
+        window,
+        decoded=window[..., 2:] * numbers,
+        begin=(tf.stack([crop.top, crop.left], axis) - window[..., :2]) * numbers,
+        size=tf.stack([crop.height, crop.width * 3], axis),
+        shape=tf.stack([crop.height, crop.width, tf.fill(tf.shape(crop.width), 3)], axis),
+    )
 
-    def of_others() -> tf.Tensor:
-        return apply_crop(_decode(checked), crop)
 
-    pixels = tf.cond(is_whole_jpeg(encoded), of_jpeg, of_others)
-    pixels.set_shape([None, None, 3])
-    return pixels
+def decode_cut(encoded: tf.Tensor, cut: Cut) -> tf.Tensor:
+    """Decodes the crop of a `cut_of` an image, a string scalar: uint8 [crop height, crop width, 3]."""
+    pixels = tf.cond(
+        cut.is_whole_jpeg,
+        lambda: tf.image.decode_and_crop_jpeg(encoded, cut.window, channels=3),
+        lambda: _decode(encoded),
+    )
+    # TensorFlow copies whole rows of a matrix, but single values of a tensor of higher rank.
+    cropped = tf.reshape(tf.slice(tf.reshape(pixels, cut.decoded), cut.begin, cut.size), cut.shape)
+    cropped.set_shape([None, None, 3])
+    return cropped
 
 
 def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
@@ -220,9 +264,9 @@ def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
 
 
 def is_whole_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    """Tells whether a file is a JPEG that ends in an end marker.
+    """Tells whether files, strings [...], of at least two bytes, are JPEGs that end in an end marker.
 
     A crop above the cut in a truncated file would decode without an error.
     """
-    end = tf.strings.substr(encoded, tf.maximum(tf.strings.length(encoded) - len(_END_OF_IMAGE), 0), len(_END_OF_IMAGE))
-    return tf.logical_and(tf.image.is_jpeg(encoded), tf.equal(end, _END_OF_IMAGE))
+    ends = tf.equal(tf.strings.substr(encoded, -len(_END_OF_IMAGE), len(_END_OF_IMAGE)), _END_OF_IMAGE)
+    return tf.logical_and(tf.image.is_jpeg(encoded), ends)

@@ -4,7 +4,7 @@ The host takes it for one image, or the device for a batch of images that were s
 """
 
 from console.tensorflow_versions import tf
-from preprocessing.color import FastColor, add_to_channels, apply_color, scale_to_network
+from preprocessing.color import add_to_channels, apply_color, scale_to_network
 
 # The largest value of a pixel.
 WHITE = 255.0
@@ -38,8 +38,7 @@ def finished(kind: str, images: tf.Tensor, numbers: tf.Tensor, fast_mode: bool) 
       numbers: float32 [batch, numbers], each row from `Preprocessing.pack`.
       fast_mode: as `--fast_mode`, for inception.
     """
-    flip, *color = tf.unstack(numbers, axis=1)
-    images = apply_flip(images, flip > 0.5)
+    images = apply_flip(images, numbers[:, 0] > 0.5)
     if kind == 'inception':
-        return apply_color(images, FastColor(*color), tf.constant(0), fast_mode, WHITE)
+        return apply_color(images, numbers[:, 1:], tf.constant(0), fast_mode, WHITE)
     return scaled(kind, images)

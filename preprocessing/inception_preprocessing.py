@@ -17,6 +17,7 @@ from preprocessing.color import (
     draw_fast_color,
     draw_full_color,
     operations_of,
+    rgb_offset,
 )
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
@@ -38,7 +39,7 @@ class Distortion(NamedTuple):
       crop: the box to cut out.
       resize_method: int32 scalar, an index into `RESIZE_METHODS`.
       flip: bool scalar, whether to mirror left to right.
-      color: the numbers of the fast or of the full colour distortion.
+      color: the offsets of red, green and blue, float32 [3], or the numbers of the full colour distortion.
       color_ordering: int32 scalar, an index into `FULL_ORDERINGS`.
     """
 
@@ -85,7 +86,9 @@ class InceptionPreprocessing(Preprocessing):
             crop=crop,
             resize_method=_draw_index(1 if fast_mode else len(RESIZE_METHODS), uniform),
             flip=uniform([]) < 0.5 if settings.random_flip else tf.constant(False),
-            color=draw_fast_color(settings.cb_distortion_range, settings.cr_distortion_range, brightness_range, uniform)
+            color=rgb_offset(
+                draw_fast_color(settings.cb_distortion_range, settings.cr_distortion_range, brightness_range, uniform)
+            )
             if settings.use_fast_color_distort
             else draw_full_color(brightness_range, uniform),
             # Fast mode always uses ordering 0.
@@ -110,8 +113,8 @@ class InceptionPreprocessing(Preprocessing):
         return apply_color(flipped, distortion.color, distortion.color_ordering, self.settings.fast_mode, WHITE)
 
     def pack(self, distortion: Distortion) -> tf.Tensor:
-        """The flip and the three numbers of a fast colour."""
-        return tf.stack([tf.cast(distortion.flip, tf.float32), *distortion.color])
+        """The flip and the three offsets of a fast colour."""
+        return tf.concat([super().pack(distortion), distortion.color], 0)
 
 
 def whole_image_box() -> tf.Tensor:
@@ -174,11 +177,11 @@ def _draw_index(count: int, uniform: Uniform) -> tf.Tensor:
 
 
 def central_crop(image_shape: tf.Tensor, central_fraction: float = CENTRAL_FRACTION) -> Crop:
-    """The box of `tf.image.central_crop`, for an image's shape [3] and the fraction of its sides to keep."""
-    sides = tf.cast(image_shape[:2], tf.float64)
+    """The box of `tf.image.central_crop`, for images' shapes [..., 3] and the fraction of their sides to keep."""
+    sides = tf.cast(image_shape[..., :2], tf.float64)
     begin = tf.cast((sides - sides * central_fraction) / 2, tf.int32)
-    size = image_shape[:2] - 2 * begin
-    return Crop(begin[0], begin[1], size[0], size[1])
+    size = image_shape[..., :2] - 2 * begin
+    return Crop(begin[..., 0], begin[..., 1], size[..., 0], size[..., 1])
 
 
 def distorted_bounding_box_crop(

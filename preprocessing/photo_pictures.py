@@ -10,7 +10,7 @@ from console.errors import CommandError
 from console.messages import printable, shown
 from console.screen import Screen, failure
 from console.tensorflow_versions import tf
-from preprocessing.color import FULL_ORDERINGS, FastColor
+from preprocessing.color import FULL_ORDERINGS
 from preprocessing.decoding import decode_crop, decode_image, image_shape
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import PREPROCESSINGS, InceptionPreprocessing
@@ -84,7 +84,7 @@ class Preprocessor:
             quick = inception(use_fast_color_distort=False)
             full = inception(use_fast_color_distort=False, fast_mode=False)
             drawn, color = draw(inception()), draw(full).color
-            unchanged = drawn._replace(color=FastColor(*[tf.constant(0.0)] * 3))
+            unchanged = drawn._replace(color=tf.zeros([3]))
             self._draw = self._panel('draw', inception(), drawn)
             self._colors = [
                 self._panel('the same crop, colours unchanged', inception(), unchanged),

@@ -86,7 +86,10 @@ class Preprocessing(abc.ABC):
 
     @abc.abstractmethod
     def crop(self, image_shape: tf.Tensor, distortion: Any = None) -> Any:
-        """The window of a distortion, or the central one of evaluation: `crop`, the pixels to decode, and more."""
+        """The window of a distortion, or the central one of evaluation: `crop`, the pixels to decode, and more.
+
+        For a group, of shapes [images, 3] and their distortions, the parts of the window are [images, …].
+        """
 
     @abc.abstractmethod
     def resize(self, pixels: tf.Tensor, window: Any) -> tf.Tensor:

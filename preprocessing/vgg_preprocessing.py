@@ -85,20 +85,21 @@ class VggPreprocessing(Preprocessing):
             return self._window(image_shape, size, (size - self._size) // 2)
         size = resized_size(image_shape, distortion.side)
         positions = size - self._size + 1
-        fractions = tf.stack([distortion.top, distortion.left])
+        fractions = tf.stack([distortion.top, distortion.left], -1)
         begin = tf.cast(tf.floor(fractions * tf.cast(positions, tf.float32)), tf.int32)
         return self._window(image_shape, size, tf.minimum(begin, positions - 1))
 
     def _window(self, image_shape: tf.Tensor, size: tf.Tensor, begin: tf.Tensor) -> Window:
         """The window of a crop that begins at `begin` in the image resized to `size`."""
         # tf.image.resize_bilinear computes pixel i of a resized side from the pixels around i * step.
-        step = tf.cast(image_shape[:2], tf.float64) / tf.cast(size, tf.float64)
+        step = tf.cast(image_shape[..., :2], tf.float64) / tf.cast(size, tf.float64)
         first = tf.cast(begin, tf.float64) * step
         last = tf.cast(begin + tf.constant(self._size) - 1, tf.float64) * step
         low = tf.cast(tf.floor(first), tf.int32)
-        count = tf.minimum(tf.cast(tf.floor(last), tf.int32) + 2, image_shape[:2]) - low
-        box = tf.concat([first, last], 0) - tf.cast(tf.tile(low, [2]), tf.float64)
-        return Window(Crop(low[0], low[1], count[0], count[1]), tf.cast(box, tf.float32), tf.reduce_any(step < 1.0))
+        count = tf.minimum(tf.cast(tf.floor(last), tf.int32) + 2, image_shape[..., :2]) - low
+        box = tf.concat([first, last], -1) - tf.cast(tf.concat([low, low], -1), tf.float64)
+        crop = Crop(low[..., 0], low[..., 1], count[..., 0], count[..., 1])
+        return Window(crop, tf.cast(box, tf.float32), tf.reduce_any(step < 1.0, -1))
 
     def resize(self, pixels: tf.Tensor, window: Window) -> tf.Tensor:
         """Resizes bilinearly, to the result of resizing the whole image and then cropping."""
@@ -112,12 +113,12 @@ class VggPreprocessing(Preprocessing):
 
 
 def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
-    """Returns height and width, int32 [2], of an image resized to the smaller side `side` at its aspect ratio.
+    """Returns height and width, int32 [..., 2], of images resized to the smaller sides [...] at their aspect ratios.
 
     Like the published program, it truncates the larger side to whole pixels, in float32.
     """
-    sides = tf.cast(image_shape[:2], tf.float32)
-    smallest = tf.reduce_min(sides)
+    sides, side = tf.cast(image_shape[..., :2], tf.float32), tf.expand_dims(side, -1)
+    smallest = tf.reduce_min(sides, -1, keepdims=True)
     scaled = tf.cast(sides * (tf.cast(side, tf.float32) / smallest), tf.int32)
     # In float32, the smaller side of 1 of 125 images would be one pixel less.
     return tf.where_v2(tf.equal(sides, smallest), side, scaled)

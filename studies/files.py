@@ -39,11 +39,15 @@ def write_json(path: str, content: Any) -> None:
 
 
 def publish(out: str, name: str, title: str, notes: Sequence[str], tables: Sequence[Table], figure: bytes) -> None:
-    """Prints the tables that have rows, and writes them as NAME.md beside their figure NAME.png; NAME.json is there."""
+    """Prints the tables that have rows, and writes them as NAME.md beside their figure, a PNG or SVG file of this name.
+
+    NAME.json is there.
+    """
     from data.files import write_whole
     from studies.report.sections import markdown_table
 
-    parts = [f'# {title}', *notes, f'![{title}]({name}.png)']
+    drawn = f'{name}.png' if figure.startswith(b'\x89PNG') else f'{name}.svg'
+    parts = [f'# {title}', *notes, f'![{title}]({drawn})']
     for table in tables:
         if table.rows:
             print(f'\n{table.title}\n')
@@ -52,15 +56,16 @@ def publish(out: str, name: str, title: str, notes: Sequence[str], tables: Seque
         if table.rows and table.notes:
             print('', *(textwrap.fill(note, _WIDTH, subsequent_indent='  ') for note in table.notes), sep='\n')
             parts.append('\n'.join(f'- {note}' for note in table.notes))
-    write_whole(os.path.join(out, f'{name}.png'), figure)
+    write_whole(os.path.join(out, drawn), figure)
     write_whole(os.path.join(out, f'{name}.md'), '\n\n'.join(parts) + '\n')
-    print(f'\nwritten: {name}.json, {name}.md and {name}.png in {out}')
+    print(f'\nwritten: {name}.json, {name}.md and {drawn} in {out}')
 
 
 class Panel(NamedTuple):
     """A panel of a figure: its title, the labels of its axes, and by series a spread at each position.
 
-    Positions are numbers, or words for kinds side by side. The vertical axis is linear from 0, or logarithmic.
+    Positions are numbers, or words for kinds side by side. The vertical axis is linear from 0, or logarithmic. The
+    horizontal one may be logarithmic.
     """
 
     title: str
@@ -68,10 +73,14 @@ class Panel(NamedTuple):
     y: str
     series: Mapping[str, Mapping[Any, Optional[Spread]]]
     is_logarithmic: bool = False
+    has_logarithmic_positions: bool = False
 
 
-def chart(title: str, panels: Sequence[Panel], columns: int = 2) -> bytes:
-    """A figure as a PNG file: medians, with bars from the least to the greatest value. A series has one sign."""
+def chart(title: str, panels: Sequence[Panel], columns: int = 2, is_svg: bool = False) -> bytes:
+    """A figure as a PNG file, or as SVG for light and dark pages. A series has one sign in all panels.
+
+    It shows medians, with bars from the least to the greatest value.
+    """
     from matplotlib.figure import Figure
 
     from studies.report import drawing
@@ -82,7 +91,8 @@ def chart(title: str, panels: Sequence[Panel], columns: int = 2) -> bytes:
     drawn.suptitle(title)
     signs = {label: sign_of(index) for index, label in enumerate({key: 0 for panel in panels for key in panel.series})}
     marks: Dict[str, Any] = {}
-    for axes, (heading, x, y, series, is_logarithmic) in zip(drawn.subplots(rows, columns, squeeze=False).flat, panels):
+    for axes, panel in zip(drawn.subplots(rows, columns, squeeze=False).flat, panels):
+        heading, x, y, series, is_logarithmic, has_logarithmic_positions = panel
         places = [*{place: 0 for values in series.values() for place in values}]
         are_words = any(isinstance(place, str) for place in places)
         for index, (label, values) in enumerate(series.items()):
@@ -102,10 +112,17 @@ def chart(title: str, panels: Sequence[Panel], columns: int = 2) -> bytes:
             axes.set_xticks(range(len(places)))
             axes.set_xticklabels([textwrap.fill(place, 12) for place in places], fontsize=8)
         axes.set(title=heading, xlabel=x, ylabel=y, yscale='log' if is_logarithmic else 'linear')
+        if has_logarithmic_positions:
+            axes.set_xscale('log')
+            axes.set_xticks(places)
+            axes.set_xticklabels([f'{place:,}' for place in places])
+            axes.set_xticks([], minor=True)
+            axes.yaxis.set_minor_formatter('{x:g}')
+            axes.yaxis.set_major_formatter('{x:g}')
         if not is_logarithmic:
             axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
         drawing.lay_out(axes)
     legend_columns = 2 * columns
     drawn.legend([*marks.values()], [*marks], loc='lower center', ncol=legend_columns, frameon=False, fontsize=9)
     drawn.tight_layout(rect=(0, 0.25 * (1 + len(marks) // legend_columns) / drawn.get_figheight(), 1, 1))
-    return drawing.png(drawn)
+    return drawing.svg(drawn) if is_svg else drawing.png(drawn)

@@ -107,12 +107,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
-    import yaml
-
     from data.convert import digits
-    from data.files import write_whole
     from inception_v3.run import source
-    from studies.sweep import plan, run
+    from studies.sweep import generated
 
     out = arguments.out
     screen.update('writing the data sets')
@@ -121,9 +118,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     screen.clear()
     planned = study(out, arguments.images, arguments.seeds, arguments.steps)
     for name, content in ((SOURCE, source_study(out)), (STUDY, planned)):
-        path = os.path.join(out, f'{name}.yaml')
-        write_whole(path, yaml.safe_dump(content, sort_keys=False))
-        code = run.run(plan.make(path, os.path.join(out, name)), arguments.workers)
+        code = generated.sweep(out, name, content, arguments.workers)
         if code != DONE:
             return code
     found = results(out, arguments.images)
@@ -134,15 +129,9 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def results(out: str, images: Sequence[int]) -> Dict[str, Dict[str, List[float]]]:
     """The accuracies in per cent, of the trials that are done: by the number of images, by what is trained, by seed."""
-    from studies.study import load
-    from studies.sweep import trials
+    from studies.sweep import generated
 
-    found: Dict[str, List[float]] = {}
-    planned = load(os.path.join(out, f'{STUDY}.yaml'))
-    for trial in trials.trials_of(planned, os.path.join(out, STUDY)):
-        evaluation = trials.last_evaluation(trial)
-        if evaluation and evaluation.step == trial.config.train_steps:
-            found.setdefault(trial.case, []).append(100 * evaluation.top_1)
+    found = generated.accuracies(out, STUDY)
     return {str(count): {way: found.get(f'{way},{count}', []) for way in _WAYS} for count in images}
 
 

@@ -17,6 +17,7 @@ from data import records
 from data.convert import digits, writing
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
+from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks.registry import NETWORKS
 
 pytest_plugins = ['tests.support.cpu_time']
@@ -26,6 +27,9 @@ pytest.register_assert_rewrite('tests.support', 'tests.remote')
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import ONE_LAYER, FinishedRun, make_small_config, one_layer_run
 from tests.support.shared import once
+from tests.support.tiers import OF_TEXT
+
+collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
 # Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
@@ -152,3 +156,10 @@ def finished_run(digits_dir: str, tmp_path_factory: Any) -> FinishedRun:
 def one_layer(monkeypatch: Any) -> None:
     """Replaces the network by one layer and the logits, in tests of the program around it."""
     monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+
+
+@pytest.fixture
+def few_blocks(monkeypatch: Any) -> None:
+    """Leaves the first block of each size of Inception v3: a quarter of its convolutions."""
+    mixed = tables._Builder.mixed
+    monkeypatch.setattr(tables._Builder, 'mixed', lambda builder, net, blocks: mixed(builder, net, blocks[:1]))

@@ -22,10 +22,13 @@ from inception_v3.train_and_evaluate import most_accurate
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute
 
-STEP = re.compile(r'device \S+, epoch \d+, step .* GlobalRate .* images/s')
+STEP = re.compile(
+    r'\| Training Device=CPU:0 Epoch=1 Step=(\d) Loss=\d\.\d{5} Rate=(\S+) GlobalRate=(\S+) Time=\S+ '
+    r'\| step (\d) of 3.*'
+)
 EPOCH = re.compile(
-    r'epoch (\d+): time ([\d.]+) s, (\d+) images \((\d+) per replica\), '
-    r'GlobalRate ([\d,.]+) images/s over (\d) replicas? .*'
+    r'Epoch 1 train end \S+, Epoch Time=0:\d\d:\d\d, Replica Train Samples=24, Reduced GlobalRate=(\S+) '
+    r'\| (\S+) s, 24 images on 1 core'
 )
 
 
@@ -71,23 +74,21 @@ def test_log__has_a_line_for_each_step_and_epoch(
     # The lines do not depend on the data. A session that reads tar shards takes three times as long.
     summary = execute(small(photo_dir, tmp_path, data_format='tfrecord', train_steps=3))
     lines = [record.getMessage() for record in caplog.records]
-    steps = [line for line in lines if STEP.match(line)]
-    # The first step of a cycle has no earlier time for a rate.
-    assert [(line.partition(', loss')[0], ', Rate ' in line) for line in steps] == [
-        (f'device CPU:0, epoch 1, step {step} of 3', step > 1) for step in (1, 2, 3)
-    ]
+    steps = [match for match in map(STEP.fullmatch, lines) if match]
+    assert [(step[1], step[4]) for step in steps] == [(number, number) for number in '123']
+    # The first step of a cycle has no earlier time for a rate of its own.
+    assert [step[2] == step[3] for step in steps] == [True, False, False]
     (epoch,) = [match for match in map(EPOCH.fullmatch, lines) if match]
-    assert (epoch[1], epoch[3], epoch[4], epoch[6]) == ('1', '24', '24', '1')
-    seconds, rate = float(epoch[2]), float(epoch[5].replace(',', ''))
-    assert f', GlobalRate {epoch[5]} images/s per core' in steps[2]
-    # Both are rounded to a tenth.
-    assert 24 / (seconds + 0.05) - 0.06 <= rate <= 24 / (seconds - 0.05) + 0.06
+    assert epoch[1] == steps[2][3]
+    # Both are rounded.
+    seconds, rate = float(epoch[2]), float(epoch[1])
+    assert 24 / (seconds + 0.05) - 0.01 <= rate <= 24 / (seconds - 0.05) + 0.01
     # There is no other line about steps.
-    assert not [line for line in lines if ', loss ' in line and not STEP.match(line)]
+    assert len([line for line in lines if re.search(r'step \d of 3', line)]) == 3
 
     (evaluation,) = read_evaluations(str(tmp_path))
-    assert f'Max Accuracy  {evaluation.top_1:.2%} at step 3\n' in summary
-    assert re.search(r'^total time    \d:\d\d$', summary, re.MULTILINE)
+    assert f'Max Accuracy      {evaluation.top_1:.2%} at step 3\n' in summary
+    assert re.search(r'^Total Train Time  0:\d\d:\d\d$', summary, re.MULTILINE)
     kept = best_checkpoint.read(str(tmp_path))
     assert kept and kept.evaluation == evaluation
 

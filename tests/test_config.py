@@ -34,7 +34,7 @@ NEW: Dict[str, Any] = {
     **{'depth_multiplier': 1.0, 'accelerator': 'auto', 'layout': 'auto', 'profile_steps': '', 'image_summaries': 0},
     **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
-    **{'brightness_distortion_range': 32 / 255},
+    **{'brightness_distortion_range': 32 / 255, 'cap_warmup': False},
     **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
     **{'rebuild_activations': True, 'schedule': 'exponential', 'step_epochs': '30,60,80'},
     **{'init_from': '', 'init_except': '', 'init_averages': True, 'freeze': '', 'freeze_batch_norm': True},

@@ -1,4 +1,4 @@
-"""Test of the README's main command in an empty folder."""
+"""Test of the README's main command in an empty folder, with a third of its steps."""
 
 import json
 import subprocess
@@ -13,21 +13,23 @@ from inception_v3.presets import PRESETS
 from tests.support.records import validation_set
 from tests.support.saved_models import classify
 
+STEPS = 500
+
 
 @pytest.mark.slow
 def test_digits__are_learned_by_the_first_command_alone(tmp_path: Any) -> None:
     def run() -> 'subprocess.CompletedProcess[str]':
-        command = [sys.executable, '-m', 'inception_v3.main', '--preset=digits']
+        command = [sys.executable, '-m', 'inception_v3.main', '--preset=digits', f'--train_steps={STEPS}']
         return subprocess.run(command, cwd=str(tmp_path), capture_output=True, text=True, timeout=1200)
 
     first = run()
     assert first.returncode == 0, first.stderr
     lines = (tmp_path / 'runs' / 'digits' / 'results.jsonl').read_text().splitlines()
     *_, last = [json.loads(line) for line in lines]
-    assert last['step'] == PRESETS['digits']['train_steps']
+    assert last['step'] == STEPS == PRESETS['digits']['train_steps'] / 3
     assert last['images'] == PRESETS['digits']['num_eval_images']
-    # Runs with different seeds reached 96.9 to 98.9 %.
-    assert last['top_1'] >= 0.95
+    # Two runs had 95.0 and 98.6 % at this step; after all steps, runs with different seeds reached 96.9 to 98.9 %.
+    assert last['top_1'] >= 0.9
     assert f'{last["top_1"]:.2%}' in first.stdout
     assert 'Traceback' not in first.stderr and 'WARNING' not in first.stderr
 

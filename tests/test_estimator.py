@@ -82,40 +82,36 @@ def test_estimator__connects_to_the_master() -> None:
     assert make_estimator(dataclasses.replace(config, use_tpu=False, model_dir='m')).config.master == ''
 
 
-def test_guide__its_calls_train_and_evaluate(
-    small_config: Config, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The calls of the guide: an input pipeline of a mode alone, and averages of the newest checkpoint."""
+@pytest.mark.program
+@pytest.mark.both
+def test_guide__its_cycles_train_and_evaluate(digits_dir: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cycles as the guide prints them: documented names and defaults, and the data set in the working folder."""
     monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-    model_dir = str(tmp_path / 'model')
-    inception = tf.estimator.tpu.TPUEstimator(
+    monkeypatch.chdir(digits_dir)
+    model_dir = str(tmp_path)
+    inception_classifier = tf.estimator.tpu.TPUEstimator(
         model_fn=inception_model_fn,
         use_tpu=False,
-        config=tf.estimator.tpu.RunConfig(model_dir=model_dir, save_checkpoints_steps=1),
-        params={'config': dataclasses.replace(small_config, moving_average_decay=0.5, learning_rate=1.0)},
-        train_batch_size=8,
+        config=tf.estimator.tpu.RunConfig(model_dir=model_dir),
+        params={},
+        train_batch_size=2,
         eval_batch_size=64,
     )
-    inception.train(InputPipeline(True), max_steps=2)
-    weights = inception.evaluate(InputPipeline(False), steps=1)
-    averages = inception.evaluate(InputPipeline(False), steps=1, hooks=[LoadEMAHook(model_dir)])
-    assert weights['images'] == averages['images'] == 64
-    assert weights['cross_entropy'] != averages['cross_entropy']
+    eval_hooks = [LoadEMAHook(model_dir)]
+    for cycle in range(2):
+        inception_classifier.train(input_fn=InputPipeline(True), steps=1)
+        eval_results = inception_classifier.evaluate(input_fn=InputPipeline(False), steps=1, hooks=eval_hooks)
+        assert (eval_results['global_step'], eval_results['images']) == (cycle + 1, 64)
 
-
-def test_model_fn__alone_has_the_documented_defaults(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-    run_config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path))
-    sizes = {'train_batch_size': 1, 'eval_batch_size': 1}
-    options = {'use_tpu': False, 'config': run_config, 'params': {}, **sizes}
-    inception = tf.estimator.tpu.TPUEstimator(inception_model_fn, **options)
-    inception.train(InputPipeline(True, Config(use_data='fake', use_tpu=False)), max_steps=1)
-    shapes = dict(tf.train.list_variables(str(tmp_path)))
+    shapes = dict(tf.train.list_variables(model_dir))
     assert shapes['Logits/biases'] == [1001]
     assert {'Logits/biases/ExponentialMovingAverage', 'Logits/biases/RMSProp'} <= {*shapes}
+    # The evaluations were those of the averages. This one has every validation image, and ends.
+    weights = inception_classifier.evaluate(input_fn=InputPipeline(False))
+    assert weights['images'] == 359 and weights['cross_entropy'] != eval_results['cross_entropy']
 
 
-def test_input_pipeline__alone_has_the_documented_defaults() -> None:
+def test_input_pipeline__without_data_set_names_the_flag(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match='--data_dir='):
         InputPipeline(True)({'batch_size': 1})
-    assert InputPipeline(True)._config == Config()

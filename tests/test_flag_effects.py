@@ -122,6 +122,7 @@ EFFECTS: Dict[str, Effect] = {
     'use_learning_rate_warmup': Effect(True, rate.first_rate, 0.0137),
     'cold_epochs': Effect(4, rate.cold_epochs, 4),
     'warmup_epochs': Effect(4, rate.highest_epoch, 8),
+    'cap_warmup': Effect(True, rate.highest_epoch, 10),
     'mode': Effect('train', course.parts, ['train until 2000']),
     'model_dir': Effect('{tmp}/other', course.written_to, True),
     'export_dir': Effect('exports', course.parts, ['train until 2000', 'evaluate', 'export to exports']),

@@ -95,14 +95,13 @@ def test_received__applies_each_images_own_flip_and_colours() -> None:
     config = dataclasses.replace(CONFIG, height=75, width=77)
     pixels = np.stack([CHESS, CHESS, CHESS[:, ::-1] * 0.5]).astype(np.uint8)
     pixels[:, :, :10] = [10, 100, 200]
-    distortions = np.array([[0, 0, 0, 0], [1, 0.1, 0, 0], [1, 0, 0.1, -0.1]], np.float32)
+    distortions = np.array([[0, 0, 0, 0], [1, 0.1, 0.1, 0.1], [1, -0.14, 0.04, 0.18]], np.float32)
     features = {device_images.IMAGES: tf.constant(pixels), device_images.DISTORTION: tf.constant(distortions)}
     with tf.Session() as session:
         received = session.run(device_images.received(features, False, config))
-    offsets = [[0, 0, 0], [0.1, 0.1, 0.1], [-0.1402, -0.0344136 + 0.0714136, 0.1772]]
-    for image, original, distortion, offset in zip(received, pixels, distortions, offsets):
-        flipped = original[:, ::-1] if distortion[0] else original
-        np.testing.assert_allclose(image, (np.clip(flipped / 255 + offset, 0, 1) - 0.5) * 2, atol=1e-6)
+    for image, original, (flip, *offsets) in zip(received, pixels, distortions):
+        flipped = original[:, ::-1] if flip else original
+        np.testing.assert_allclose(image, (np.clip(flipped / 255 + offsets, 0, 1) - 0.5) * 2, atol=1e-6)
 
 
 def test_for_evaluation__packs_bytes_into_words_for_a_tpu() -> None:

@@ -1,11 +1,11 @@
 """Test that a run killed many times resumes, and ends with the same bits as an uninterrupted run."""
 
+import multiprocessing
 import os
 import pathlib
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 from typing import Any, Dict, List, Optional, Set
@@ -15,11 +15,22 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.run.checkpoints import check_undamaged
 from inception_v3.run.history import read_evaluations
+from tests.support import one_layer_program
 
 KILLS = int(os.environ.get('KILLS', 20))
 # Seconds: the longest time from the first line of the log to a kill, and that of a process that is not killed.
 LATEST_KILL, TIMEOUT = 5.0, 240.0
 STEPS, STEPS_PER_CYCLE = 100, 50
+# Starts processes by forking one that has loaded TensorFlow, and has not used it.
+FORKING = multiprocessing.get_context('forkserver')
+FORKING.set_forkserver_preload(['tests.support.one_layer_program'])
+
+
+def _program(log: str, arguments: List[str]) -> None:
+    with open(log, 'w') as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    sys.exit(one_layer_program.run(['main', *arguments]))
 
 
 class Folder:
@@ -39,27 +50,24 @@ class Folder:
         Returns its exit code, or None if it was killed.
         """
         newest, before = self.newest(), self._names()
-        command = [sys.executable, '-m', 'tests.support.one_layer_program', *self._arguments]
-        with open(str(self._log), 'w') as log:
-            program = subprocess.Popen(command, stdout=log, stderr=log)
+        self._log.write_text('')
+        program = FORKING.Process(target=_program, args=(str(self._log), self._arguments))
+        program.start()
         end = time.monotonic() + TIMEOUT
-        while program.poll() is None and time.monotonic() < end:
-            # Loading TensorFlow leaves nothing to resume.
+        while program.is_alive() and time.monotonic() < end:
+            # Before its first line, a program leaves nothing to resume.
             if any(re.match(until, name) for name in self._names() - before) if until else self.log():
                 break
             time.sleep(0.001)
-        try:
-            program.wait(TIMEOUT if seconds is None else seconds)
-        except subprocess.TimeoutExpired:
-            assert seconds is not None, 'the program hangs'
-        finally:
-            program.kill()
-            program.wait()
+        program.join(TIMEOUT if seconds is None else seconds)
+        assert seconds is not None or not program.is_alive(), 'the program hangs'
+        program.kill()
+        program.join()
         # If the program resumed before the kill, it used the newest listed checkpoint.
         resumed = re.search(r'resuming from \S+/model\.ckpt-(\d+)', self.log())
         if resumed and newest >= 0:
             assert int(resumed.group(1)) == newest
-        return None if program.returncode == -signal.SIGKILL else program.returncode
+        return None if program.exitcode == -signal.SIGKILL else program.exitcode
 
     def _names(self) -> Set[str]:
         folders = [folder for folder in (self.model_dir, self.export_dir) if folder.exists()]

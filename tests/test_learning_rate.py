@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from typing import List
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -62,6 +62,23 @@ def test_learning_rate__has_the_published_values_with_and_without_warm_up(warmup
     config = Config(use_learning_rate_warmup=warmup)
     rates = [learning_rate(first_step(epoch, config) + 1, config) for epoch in range(16)]
     np.testing.assert_allclose(rates, published, atol=5.1e-5)
+
+
+@pytest.mark.parametrize('changes', [{}, {'warmup_epochs': 3, 'learning_rate_decay_epochs': 2}])
+def test_cap_warmup__has_the_lower_rate_of_warm_up_and_plain_curve(changes: Dict[str, Any]) -> None:
+    config = Config(use_learning_rate_warmup=True, cap_warmup=True, **changes)
+    epochs = np.arange(20)
+    warmup, every = config.warmup_epochs, config.learning_rate_decay_epochs
+    plain = 0.66 * 0.94 ** (epochs // every)
+    top = 0.66 * 0.94 ** ((warmup + 2) / every)
+    rising = np.where(epochs < 2, 0.1 * top, 0.1 * top + (epochs - 1) * 0.9 * top / (warmup + every - 1))
+    steps = [first_step(epoch, config) + 1 for epoch in range(20)]
+    expected = np.where(epochs < 2 + warmup + every, np.minimum(rising, plain), plain)
+    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
+    np.testing.assert_allclose(evaluate(learning_rate(tf.constant(steps), config)), expected, rtol=2e-6)
+    if not changes:
+        # The published rates, except where they overshoot: 0.548 instead of 0.603 in epoch 11.
+        np.testing.assert_allclose(expected[:16], [*WARMUP_1024[:11], 0.5482, *WARMUP_1024[12:]], atol=5.1e-5)
 
 
 def test_learning_rate__has_a_floor_of_a_ten_thousandth() -> None:

@@ -1,10 +1,9 @@
 """Help and refusals of every command come without TensorFlow and other packages that take seconds to load."""
 
+import json
 import subprocess
 import sys
-from typing import List
-
-import pytest
+from typing import List, Tuple
 
 from inception_v3_tpu.commands import COMMANDS
 
@@ -13,32 +12,50 @@ LARGE = ('tensorflow', 'numpy', 'scipy', 'matplotlib', 'plotly', 'jinja2', 'h5py
 HIDDEN = f'import sys; sys.modules.update(dict.fromkeys({LARGE!r})); '
 
 
-def run(code: str) -> 'subprocess.CompletedProcess[str]':
-    pipe = subprocess.PIPE
-    return subprocess.run([sys.executable, '-c', HIDDEN + code], stdout=pipe, stderr=subprocess.STDOUT, text=True)
+# Arguments of the program, its exit code, and a part of its answer.
+CASES: List[Tuple[List[str], int, str]] = [
+    *(([name, '--help'], 0, 'exit codes:') for name in sorted(COMMANDS)),
+    *(([name, '--no_such_flag=1'], 2, 'error: ') for name in sorted(COMMANDS)),
+    (['train', '--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
+    (['plan', '--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
+    (['preflight', '--topology=v4-8'], 2, '--topology=v4-8: this program runs on v2 and v3 only'),
+    (['weights', 'export', '--help'], 0, 'torchvision'),
+    (['weights', 'import', 'a', 'b', '--class_0=no'], 2, "'keep', 'add', 'drop'"),
+    (['features', 'a', '--model=b', '--batch_size=0'], 2, '--batch_size: 0: must be a whole number'),
+    (['fid', 'a'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
+]
+# Each command line in a process of its own, forked from one that has loaded nothing else.
+ANSWERS = """
+import json, os, tempfile
+from inception_v3_tpu.__main__ import main
+answers = []
+for arguments in json.loads(sys.argv[1]):
+    with tempfile.TemporaryFile('w+') as output:
+        child = os.fork()
+        if not child:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            sys.exit(main(arguments))
+        code = os.waitpid(child, 0)[1] >> 8
+        output.seek(0)
+        answers.append((code, output.read()))
+print(json.dumps(answers))
+"""
 
 
-@pytest.mark.parametrize('module', ['config', 'flags', 'presets', 'rules', 'main'])
-def test_settings__need_no_tensorflow(module: str) -> None:
-    done = run(f'import inception_v3.{module}')
+def run(code: str, *arguments: str) -> str:
+    command = [sys.executable, '-c', HIDDEN + code, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
-@pytest.mark.parametrize(
-    ('arguments', 'code', 'text'),
-    [
-        *(([name, '--help'], 0, 'exit codes:') for name in sorted(COMMANDS)),
-        *(([name, '--no_such_flag=1'], 2, 'error: ') for name in sorted(COMMANDS)),
-        (['train', '--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
-        (['plan', '--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
-        (['preflight', '--topology=v4-8'], 2, '--topology=v4-8: this program runs on v2 and v3 only'),
-        (['weights', 'export', '--help'], 0, 'torchvision'),
-        (['weights', 'import', 'a', 'b', '--class_0=no'], 2, "'keep', 'add', 'drop'"),
-        (['features', 'a', '--model=b', '--batch_size=0'], 2, '--batch_size: 0: must be a whole number'),
-        (['fid', 'a'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
-    ],
-    ids=str,
-)
-def test_command__answers_at_once(arguments: List[str], code: int, text: str) -> None:
-    done = run(f'from inception_v3_tpu.__main__ import main; sys.exit(main({arguments!r}))')
-    assert done.returncode == code and text in done.stdout, done.stdout
+def test_settings__need_no_tensorflow() -> None:
+    run('import inception_v3.config, inception_v3.flags, inception_v3.presets, inception_v3.rules, inception_v3.main')
+
+
+def test_commands__answer_at_once() -> None:
+    answers = json.loads(run(ANSWERS, json.dumps([arguments for arguments, _, _ in CASES])))
+    assert len(answers) == len(CASES)
+    for (arguments, code, text), (found, answer) in zip(CASES, answers):
+        assert found == code and text in answer, (arguments, answer)

@@ -50,11 +50,22 @@ def test_preset__default_is_imagenet() -> None:
     assert DEFAULT_PRESET == 'imagenet' and Config(**PRESETS['imagenet']) == Config()
 
 
-@pytest.mark.parametrize(('batch', 'preset'), [(4096, 'large_batch'), (8192, 'batch_8192'), (16384, 'batch_16384')])
-def test_preset_imagenet__of_large_batches_keeps_epochs_decay_and_images_per_core(batch: int, preset: str) -> None:
-    config = Config(**PRESETS[f'imagenet_{preset}'])
-    assert (config.train_batch_size, config.num_shards, config.use_learning_rate_warmup) == (batch, batch // 128, True)
-    assert config.batch_norm_decay == pytest.approx(0.9997 ** (batch // 128), abs=5e-5)
+@pytest.mark.parametrize(
+    ('preset', 'batch', 'cores', 'decay'),
+    [
+        ('imagenet_large_batch', 4096, 32, 0.9904),
+        ('imagenet_batch_8192', 8192, 64, 0.981),
+        ('imagenet_batch_16384', 16384, 128, 0.9623),
+        ('imagenet_v2_128', 4096, 128, 0.9623),
+        ('imagenet_v2_512', 16384, 512, 0.8576),
+    ],
+)
+def test_preset_imagenet__of_many_cores_keeps_epochs_and_memory(
+    preset: str, batch: int, cores: int, decay: float
+) -> None:
+    config = Config(**PRESETS[preset])
+    assert (config.train_batch_size, config.num_shards, config.use_learning_rate_warmup) == (batch, cores, True)
+    assert config.batch_norm_decay == decay == pytest.approx(0.9997**cores, abs=5e-5)
     assert config.train_steps * batch == 213000 * 1024 or batch == 16384
 
 

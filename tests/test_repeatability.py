@@ -81,7 +81,7 @@ def check_resumed(config: Config) -> None:
 
 
 @pytest.mark.slow
-def test_seed__repeats_and_resumes_inception_v3_bit_for_bit(photo_config: Config) -> None:
+def test_seed__repeats_and_resumes_inception_v3_bit_for_bit(photo_config: Config, few_blocks: None) -> None:
     check_resumed(photo_config)
 
 

@@ -116,6 +116,7 @@ def parsed(text: str) -> flags.CommandLine:
         ('--schedule=cosine --learning_rate_decay=0.5', '--learning_rate_decay=0.5', '--schedule=cosine'),
         ('--schedule=step --learning_rate_decay_epochs=2', '--learning_rate_decay_epochs=2', '--schedule=step'),
         ('--schedule=step --use_learning_rate_warmup --cold_epochs=2', '--cold_epochs=2', '--schedule=step'),
+        ('--schedule=cosine --use_learning_rate_warmup --cap_warmup', '--cap_warmup=True', '--schedule=cosine'),
         ('--use_learning_rate_warmup=False --warmup_epochs=5', '--warmup_epochs=5', '--use_learning_rate_warmup=False'),
         ('--moving_average=False --moving_average_decay=0.9', '--moving_average_decay=0.9', '--moving_average=False'),
         ('--moving_average_decay=1', '--moving_average_decay=1', 'below 1'),

@@ -105,7 +105,7 @@ class Estimate:
                 0,
                 f'the warm-up overshoots in {epochs}: {over.rate:.4g} in epoch {over.epoch}, '
                 f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use '
-                'this formula',
+                'this formula; --cap_warmup ends the warm-up at the curve',
             )
         return found
 

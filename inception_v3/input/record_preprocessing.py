@@ -6,7 +6,7 @@ from console.tensorflow_versions import tf
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
-from preprocessing.decoding import image_shape
+from preprocessing.decoding import Cut, cut_of, decode_cut, image_shape
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import decode_and_resize
 from preprocessing.stateless import Uniform, uniform_of
@@ -16,12 +16,13 @@ class DrawnRecord(NamedTuple):
     """A record that is parsed and drawn, but not decoded; for a group, each part begins with a dimension of records.
 
     The shape is int32 [3]: height, width and channels of the image. The distortion is as `Preprocessing.draw` draws it;
-    () in evaluation.
+    () in evaluation. The cut says how to decode the crop.
     """
 
     encoded: tf.Tensor
     shape: tf.Tensor
     distortion: Any
+    cut: Cut
     label: tf.Tensor
 
 
@@ -43,6 +44,7 @@ class RecordPreprocessing:
 
     def draw(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> DrawnRecord:
         """Parses a record and draws its distortion; or those of a group, strings [records] with keys [records, 2]."""
+        preprocessing = preprocessing_for(self._config)
         records = serialized.shape.as_list()[0] if serialized.shape.ndims else None
 
         def of_each(number: tf.Tensor) -> tf.Tensor:
@@ -50,19 +52,22 @@ class RecordPreprocessing:
 
         with tf.name_scope('preprocessing'):  # By which a profile finds the phase.
             encoded, bbox, label = self.parse(serialized)
-            shape = image_shape(encoded)
-            if not self._is_training:
-                return DrawnRecord(encoded, shape, (), label)
-            distortion = preprocessing_for(self._config).draw(shape, bbox, uniform_of(key, records))
-            return DrawnRecord(encoded, shape, tf.nest.map_structure(of_each, distortion), label)
+            shape, distortion = image_shape(encoded), ()
+            if self._is_training:
+                drawn = preprocessing.draw(shape, bbox, uniform_of(key, records))
+                distortion = tf.nest.map_structure(of_each, drawn)
+            window = preprocessing.crop(shape, distortion or None)
+            return DrawnRecord(encoded, shape, distortion, cut_of(encoded, shape, window.crop), label)
 
     def finish(self, drawn: DrawnRecord) -> Tuple[device_images.Features, tf.Tensor]:
         """Decodes the image of one record, and finishes it: returns what `preprocess` returns."""
-        encoded, shape, distortion, label = drawn
+        encoded, shape, distortion, cut, label = drawn
+        preprocessing = preprocessing_for(self._config)
         with tf.name_scope('preprocessing'):
+            window = preprocessing.crop(shape, distortion or None)
+            image = preprocessing.resize(decode_cut(encoded, cut), window)
             if self._is_training:
-                return distort(encoded, shape, distortion, self._config), label
-            image = decode_and_resize(encoded, shape, preprocessing_for(self._config).crop(shape), self._config)
+                return infeed.for_training(image, distortion, self._config), label
             return infeed.for_evaluation(image, self._config), label
 
     def parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -5,7 +5,7 @@ The code runs in graphs, in functions of graphs, and eagerly.
 """
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from console.tensorflow_names import stop_recording  # isort: skip  Before TensorFlow is loaded.
 from console.tensorflow_versions import tf  # isort: skip
@@ -54,7 +54,12 @@ def inverse(block: Block, y1: tf.Tensor, y2: tf.Tensor) -> Tuple[tf.Tensor, tf.T
 
 
 def chain(
-    blocks: Sequence[Block], x1: tf.Tensor, x2: tf.Tensor, rebuild_activations: bool = True
+    blocks: Sequence[Block],
+    x1: tf.Tensor,
+    x2: tf.Tensor,
+    rebuild_activations: bool = True,
+    found: Optional[Dict[str, tf.Variable]] = None,
+    outputs: Optional[Tuple[tf.Tensor, tf.Tensor]] = None,
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Applies blocks one after the other.
 
@@ -62,23 +67,27 @@ def chain(
     width, channels], in float32 or float64; bfloat16 has too few bits for exact sums. With `rebuild_activations`, the
     backward pass recomputes the input of each block from its output (algorithm 1): only the last output is stored, and
     one block at a time has activations. Ordinary backpropagation stores those of all blocks.
+
+    For a backward pass apart from the forward pass: a forward pass with `rebuild_activations` adds the variables of the
+    blocks to `found`, by name. A later call with this `found` and the `outputs` of the forward pass returns these
+    outputs without computing them.
     """
     x1, x2 = on_grid(x1), on_grid(x2)
     if not blocks or not rebuild_activations:
         return _forward(blocks, x1, x2)
     scope = tf.get_variable_scope()
-    found: Dict[str, tf.Variable] = {}
+    of_blocks: Dict[str, tf.Variable] = {} if found is None else found
 
     @tf.custom_gradient
     def rebuilt(x1: tf.Tensor, x2: tf.Tensor) -> Any:
         # Otherwise the tape of an eager program stores the activations.
-        with stop_recording(), _noting_variables(found):
-            y1, y2 = _forward(blocks, x1, x2)
-        tapes.variables_accessed(found.values())
+        with stop_recording(), _noting_variables(of_blocks):
+            y1, y2 = map(tf.identity, outputs) if outputs else _forward(blocks, x1, x2)
+        tapes.variables_accessed(of_blocks.values())
 
         def gradient(d_y1: tf.Tensor, d_y2: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
-            with _returning_to(scope, found):
-                return _backward(blocks, (y1, y2), (d_y1, d_y2), variables)
+            with _returning_to(scope, of_blocks):
+                return backward(blocks, (y1, y2), (d_y1, d_y2), variables)[1:]
 
         return (y1, y2), gradient
 
@@ -91,13 +100,13 @@ def _forward(blocks: Sequence[Block], x1: tf.Tensor, x2: tf.Tensor) -> Tuple[tf.
     return x1, x2
 
 
-def _backward(
+def backward(
     blocks: Sequence[Block],
     outputs: Tuple[tf.Tensor, tf.Tensor],
     d_outputs: Tuple[tf.Tensor, tf.Tensor],
     variables: Sequence[tf.Variable],
-) -> Tuple[List[tf.Tensor], List[tf.Tensor]]:
-    """The gradients of the inputs and of the variables, block by block from the last: algorithm 1."""
+) -> Tuple[List[tf.Tensor], List[tf.Tensor], List[tf.Tensor]]:
+    """The inputs, their gradients and those of the variables, block by block from the last: algorithm 1."""
     y1, y2 = outputs
     d_y1, d_y2 = d_outputs
     d_variables: Dict[Any, tf.Tensor] = {}
@@ -113,7 +122,7 @@ def _backward(
         d_weights.update(d_more_weights)
         d_variables.update(d_weights)
         computed = [d_y2, d_y1, *d_weights.values()]
-    return [d_y1, d_y2], [d_variables[variable.experimental_ref()] for variable in variables]
+    return [y1, y2], [d_y1, d_y2], [d_variables[variable.experimental_ref()] for variable in variables]
 
 
 def _rerun(residual: Residual, x: tf.Tensor, d_y: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, Dict[Any, tf.Tensor]]:

@@ -40,7 +40,7 @@ REVNET_104 = Architecture((2, 2, 11, 2), (128, 256, 512, 832), is_bottleneck=Tru
 REVNET_56 = REVNET_104._replace(units=(2, 2, 3, 2))
 
 
-class _Builder:
+class Builder:
     """Builds the parts of the network with a given convolution and normalization."""
 
     def __init__(
@@ -127,7 +127,7 @@ def revnet(
     because it is not reversible then.
     `chain` applies the reversible units of a stage, like `reversible.chain`.
     """
-    builder = _Builder(architecture.is_bottleneck, images.dtype, conv, norm, layout)
+    builder = Builder(architecture.is_bottleneck, images.dtype, conv, norm, layout)
     halves = [layers.scaled_depth(depth // 2, depth_multiplier) for depth in architecture.depths]
     with tf.variable_scope('RevNet'):
         with tf.variable_scope('stem'):

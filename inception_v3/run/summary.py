@@ -1,12 +1,12 @@
 """Texts about a run for its user: the notes at its start, and the summary at its end."""
 
+import datetime
 import math
 import os
 from typing import Iterator, Optional
 
 from console.messages import in_rows
 from console.processes import usable_cores
-from console.screen import duration
 from data.dataset_info import DatasetInfo
 from data.sources import source_of
 from inception_v3 import batch_norm
@@ -105,12 +105,14 @@ def summary_of(
     if best:
         folder = os.path.join(str(config.model_dir), BEST_FOLDER)
         rows.append(('best', f'{best.top_1:.2%} top-1 at step {best.step:,}, in {folder}'))
+    # With --log_steps, the names of the published log.
+    if seconds is not None:
+        rows.append(('Total Train Time', str(datetime.timedelta(seconds=int(seconds)))))
     if most_accurate:
         rows.append(('Max Accuracy', f'{most_accurate.top_1:.2%} at step {most_accurate.step:,}'))
-    if seconds is not None:
-        rows.append(('total time', duration(seconds)))
     if images_per_second:
-        rows.append(('training', f'{images_per_second:,.1f} images/s'))
+        name = 'training' if seconds is None else 'Avg. Global Rate'
+        rows.append((name, f'{images_per_second:,.1f} images/s'))
     rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]
     if export:
         rows.append(('SavedModel', export))

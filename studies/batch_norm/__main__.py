@@ -5,6 +5,7 @@ variance of the means, and the decay of one replica in eight. Writes all numbers
 figure. studies/README.md discusses the results.
 """
 
+import functools
 import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from benchmarks.comparison import spread
 from console import program
 from console.command_line import folder, new_parser
+from console.errors import CommandError
 from console.paths import expanded
 from console.screen import Screen
 from studies.files import Panel, Table, chart, prepare, publish, write_json
@@ -27,17 +29,30 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = new_parser('batch-norm', __doc__)
     text = f'folder for {NAME}.json, {NAME}.md and {NAME}.png, created if missing (default {OUT})'
     parser.add_argument('--out', type=folder, default=OUT, help=text)
-    out = parser.parse_args(expanded(argv)).out
-    return program.run(lambda screen: _perform(out, screen), 'interrupted; nothing was written')
+    text = "also measure Keras' own layers on 8 virtual CPU devices, as the document does; needs TensorFlow 2.15"
+    parser.add_argument('--keras', action='store_true', help=text)
+    arguments = parser.parse_args(expanded(argv))
+    perform = functools.partial(_perform, arguments.out, arguments.keras)
+    return program.run(perform, 'interrupted; nothing was written')
 
 
-def _perform(out: str, screen: Screen) -> None:
+def _perform(out: str, keras: bool, screen: Screen) -> None:
+    from console.tensorflow_versions import tf
+
+    if keras and tf.__version__ < '2':
+        raise CommandError(
+            f"--keras: TensorFlow {tf.__version__} lacks Keras' synchronized layer. "
+            'Use ./run --tf=2.15 inception-v3 batch-norm --keras'
+        )
     prepare(out)
     from inception_v3.run import source
-    from studies.batch_norm import experiments
+    from studies.batch_norm import experiments, keras_layers
 
     screen.update('measuring; this takes less than a minute')
-    found = experiments.measure(experiments.SETTINGS)
+    settings = experiments.SETTINGS
+    # Keras first: later, TensorFlow's devices are fixed.
+    by_keras = keras_layers.compare(experiments.normal_rows(settings['steps'] + 1, settings['seed'])) if keras else None
+    found = {**experiments.measure(settings), 'keras': by_keras}
     screen.clear()
     content = {'published': experiments.PUBLISHED, 'measured': found, 'versions': source.versions()}
     write_json(os.path.join(out, f'{NAME}.json'), content)
@@ -60,19 +75,21 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
     """All tables, of the published and the measured part of the JSON file."""
     settings, equal, unequal = found['settings'], found['equal'], found['unequal']
     modes, biased, per_replica = equal['modes'], equal['without_bessel'], published['per_replica']
+    documented = {'published': published, **({"Keras' layers": found['keras']} if found['keras'] else {})}
+    means = ', '.join(f'{name}: {number(of["mean_and_kept"])}' for name, of in documented.items())
 
     def row(label: str, *values: Optional[float]) -> List[str]:
         return [label, *map(number, values)]
 
     compared = [
-        row('published: per replica', *per_replica.values()),
+        *(row(f'{name}: per replica', *of['per_replica'].values()) for name, of in documented.items()),
         row('  local', *modes['local'].values()),
         row('  averaged', *modes['averaged'].values()),
         row('  local, biased', *biased['local'].values()),
         row('  averaged, biased', *biased['averaged'].values()),
-        row('published: synchronized', *published['synchronized'].values()),
+        *(row(f'{name}: synchronized', *of['synchronized'].values()) for name, of in documented.items()),
         row('  synchronized', *modes['synchronized'].values()),
-        row('published: same weights', None, published['same_weights'], None, None),
+        *(row(f'{name}: same weights', None, of['same_weights'], None, None) for name, of in documented.items()),
         row('  same weights', None, equal['same_weights'], None, None),
         *(row(f'  device {device} alone', None, None, *own) for device, own in enumerate(equal['own'])),
         row('  mean of the eight', None, None, *equal['mean_of_own']),
@@ -120,8 +137,7 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
                 '"local, biased". The published moving statistics are means over the replicas: compare them with '
                 '"averaged, biased".',
                 'device r alone: a device with the rows of replica r, and statistics of its own. The mean of the eight '
-                f'differs by {number(equal["mean_and_kept"])} from what "averaged" keeps (published: '
-                f'{published["mean_and_kept"]}).',
+                f'differs by {number(equal["mean_and_kept"])} from what "averaged" keeps ({means}).',
             ),
         ),
         Table(

@@ -13,6 +13,8 @@ import numpy as np
 
 from console.tensorflow_versions import tf
 from data import remote
+from inception_v3.commands.evaluate_report import predictions
+from inception_v3.commands.evaluate_report.predictions import Predictions
 from inception_v3.config import Config, ConfigError
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run import history
@@ -41,7 +43,13 @@ class Metric:
     difference_unit: str
     decimals: int
     scale: float = 1
-    is_better_lower: bool = False
+    # The value of a perfect run, which none exceeds.
+    best: float = 0
+
+    @property
+    def is_better_lower(self) -> bool:
+        """Whether a lower value is better."""
+        return self.best == 0
 
     @property
     def heading(self) -> str:
@@ -72,9 +80,9 @@ class Metric:
 
 # By their names in `results.jsonl`.
 METRICS = {
-    'top_1': Metric('top-1', '%', 'points', 2, 100),
-    'top_5': Metric('top-5', '%', 'points', 2, 100),
-    'cross_entropy': Metric('cross-entropy', 'nats', 'nats', 4, is_better_lower=True),
+    'top_1': Metric('top-1', '%', 'points', 2, 100, best=100),
+    'top_5': Metric('top-5', '%', 'points', 2, 100, best=100),
+    'cross_entropy': Metric('cross-entropy', 'nats', 'nats', 4),
 }
 LOSS = Metric('training loss', '', '', 4)
 THROUGHPUT = Metric('training', 'images/s', 'images/s', 1)
@@ -106,6 +114,8 @@ class Run:
     environment: Mapping[str, str]
     # The reason, if the run has failed.
     failure: Optional[str] = None
+    # Of the last evaluation, if an evaluation report of it is in the model_dir.
+    predictions: Optional[Predictions] = None
 
     @property
     def seed(self) -> Optional[int]:
@@ -242,15 +252,24 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
     """Reads a run, which may not have started, with its name in the report, and the command that will start it."""
     config = recorded_config(model_dir)
     started = history.read_starts(model_dir)
+    evaluations = tuple(read_unchanged(model_dir))
     return Run(
         name=name,
         command=_command_line(started[-1]) if started else planned,
         config=config,
-        evaluations=tuple(read_unchanged(model_dir)),
+        evaluations=evaluations,
         training=_training(model_dir, config.train_batch_size if config else None),
         environment=_environment(started),
         failure=failure,
+        predictions=_predictions(model_dir, evaluations[-1]) if evaluations else None,
     )
+
+
+def _predictions(model_dir: str, last: Evaluation) -> Optional[Predictions]:
+    with contextlib.suppress(ConfigError):
+        found = predictions.read(model_dir)
+        return found if found.evaluation.identity == last.identity else None
+    return None
 
 
 def _command_line(start: Start) -> str:

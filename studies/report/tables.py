@@ -1,14 +1,17 @@
 """The tables of a report, as texts; page and Markdown file show the same tables."""
 
 import itertools
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from inception_v3.commands.evaluate_report import predictions
+from inception_v3.commands.evaluate_report.predictions import Pairs
+from inception_v3.config import ConfigError
 from inception_v3.run.files import now
 from studies.report import statistics
-from studies.report.runs import LOSS_POINTS, THROUGHPUT, Comparison, Run
-from studies.report.statistics import FEWEST_RUNS, summarize
+from studies.report.runs import LOSS_POINTS, THROUGHPUT, Case, Comparison, Metric, Run
+from studies.report.statistics import FEWEST_RUNS, Estimate, summarize
 
 _NAMES_SHOWN = 3
 
@@ -46,7 +49,10 @@ def finals(comparison: Comparison) -> Table:
 
 
 def means(comparison: Comparison) -> Table:
-    """Means with their intervals, and from four runs on interquartile means, which one bad run changes little."""
+    """Means with their intervals, and from four runs on interquartile means, which one bad run changes little.
+
+    Below, the deviations between runs, and the parts of their variances that the number of images explains.
+    """
     rows = []
     for case in comparison.cases:
         values = {name: [*case.finals(name).values()] for name in comparison.metrics}
@@ -59,8 +65,14 @@ def means(comparison: Comparison) -> Table:
             ]
             rows.append((f'{case.name}: one run', *texts))
         if runs >= FEWEST_RUNS:
-            texts = [metric.estimate(statistics.mean(values[name])) for name, metric in comparison.metrics.items()]
+            texts = [
+                metric.estimate(statistics.mean(values[name], metric.best))
+                for name, metric in comparison.metrics.items()
+            ]
             rows.append((f'{case.name}: mean', *texts))
+            images = next(run.evaluations[-1].images for run in case.runs if run.is_finished)
+            spreads = [_spread(values[name], metric, images) for name, metric in comparison.metrics.items()]
+            rows.append((f'{case.name}: deviation, and that of {images:,} images alone', *spreads))
         if runs > FEWEST_RUNS:
             middles = [
                 metric.text(statistics.interquartile_mean(values[n])) for n, metric in comparison.metrics.items()
@@ -69,17 +81,33 @@ def means(comparison: Comparison) -> Table:
     return Table(('case', *(metric.heading for metric in comparison.metrics.values())), rows, numbers=1)
 
 
+def _spread(values: Sequence[float], metric: Metric, images: int) -> str:
+    """The deviation between runs, and for an accuracy the one that so many images alone would give, at most."""
+    _, mean, deviation = summarize(values)
+    if not metric.best:
+        return metric.text(deviation)
+    alone = metric.scale * statistics.deviation_of_images(mean / metric.scale, images)
+    part = '100%' if alone >= deviation else f'{(alone / deviation) ** 2:.0%}'
+    return f'{metric.text(deviation)}; {metric.text(alone)} (at most {part} of the variance)'
+
+
 def differences(comparison: Comparison) -> Table:
     """Differences of the means by pair of cases, later - earlier, with their intervals.
 
-    Below, the probabilities that a run of the later case is better than one of the earlier.
+    Below, whether they are told apart, and the probabilities that a run of the later case is better than one of the
+    earlier. Of two single runs with predictions for the same images, the interval is that of these images.
     """
     rows: List[Tuple[str, ...]] = []
     for earlier, later in itertools.combinations(comparison.cases, 2):
-        texts, probabilities, runs = [], [], ''
+        texts, verdicts, probabilities, runs = [], [], [], ''
+        pairs = _pairs(earlier, later)
         for name, metric in comparison.metrics.items():
             ours, theirs = later.finals(name), earlier.finals(name)
-            texts.append(metric.estimate(statistics.difference(ours, theirs), '+'))
+            found = statistics.difference(ours, theirs)
+            if pairs and name == 'top_1':
+                found = Estimate(*(metric.scale * each for each in pairs.difference))
+            texts.append(metric.estimate(found, '+'))
+            verdicts.append(_verdict(found, statistics.detectable(ours, theirs), metric))
             runs = f'{len(ours)} pairs' if ours.keys() == theirs.keys() else f'{len(ours)} and {len(theirs)}'
             better, worse = (theirs, ours) if metric.is_better_lower else (ours, theirs)
             values = [*ours.values(), *theirs.values()]
@@ -87,10 +115,50 @@ def differences(comparison: Comparison) -> Table:
                 probabilities.append(f'{statistics.improvement(better.values(), worse.values()):.2f}')
         if ours and theirs:
             rows.append((f'{later.name} − {earlier.name}', runs, *texts))
+        if pairs:
+            p_values = [f'{pairs.p_value:.2g}' if name == 'top_1' else '' for name in comparison.metrics]
+            rows.append((f"{later.name} − {earlier.name}: McNemar's exact test, p", runs, *p_values))
+        elif any(verdicts):
+            rows.append((f'{later.name} − {earlier.name}: verdict', runs, *verdicts))
         if len(probabilities) == len(texts):
             rows.append((f'{later.name} better than {earlier.name}: probability', runs, *probabilities))
     headings = [f'{metric.label}, {metric.difference_unit}' for metric in comparison.metrics.values()]
     return Table(('difference', 'runs', *headings), rows, numbers=1)
+
+
+def _pairs(earlier: Case, later: Case) -> Optional[Pairs]:
+    """The comparison of two single runs by the predictions in their evaluation reports, if of the same images."""
+    theirs, ours = ([run.predictions for run in case.runs] for case in (earlier, later))
+    if len(theirs) != 1 or len(ours) != 1 or not theirs[0] or not ours[0]:
+        return None
+    try:
+        return predictions.pairs(ours[0].images, theirs[0])
+    except ConfigError:
+        return None
+
+
+def _verdict(found: Optional[Estimate], detectable: float, metric: Metric) -> str:
+    """Whether the interval of a difference excludes zero; empty without an interval."""
+    if not found or not np.isfinite(found.low):
+        return ''
+    return 'told apart' if found.low > 0 or found.high < 0 else f'not told apart; detectable: {metric.text(detectable)}'
+
+
+def seeds(comparison: Comparison, sought: float) -> Table:
+    """The seeds that a difference of the first metric needs, by pair of cases with `FEWEST_RUNS` finished seeds."""
+    name, metric = next(iter(comparison.metrics.items()))
+    rows = []
+    for earlier, later in itertools.combinations(comparison.cases, 2):
+        ours, theirs = later.finals(name), earlier.finals(name)
+        n, _, deviation = summarize(value - theirs[key] for key, value in ours.items() if key in theirs)
+        if n >= FEWEST_RUNS and np.isfinite(deviation):
+            deviations = [deviation, *statistics.deviation_interval(deviation, n)]
+            needed, least, most = (f'{statistics.seeds_needed(sought, each):,}' for each in deviations)
+            rows.append(
+                (f'{later.name} − {earlier.name}', f'{n}', metric.text(deviation), needed, f'{least} to {most}')
+            )
+    deviation_of = f'deviation of {metric.label} by seed, {metric.difference_unit}'
+    return Table(('difference', 'seeds so far', deviation_of, 'seeds needed', '95 % interval'), rows, numbers=1)
 
 
 def failed(comparison: Comparison) -> Table:
@@ -131,8 +199,16 @@ HOW_TO_READ = (
     "if both cases have the same seeds, otherwise Welch's. Two cases are not told apart where the interval of their "
     'difference contains zero. Among many intervals, some exclude zero by chance. The accuracy of a single run has '
     "Wilson's interval, of its images alone: another seed may differ by more.",
+    f'Not told apart does not mean equal. Detectable is the smallest difference that {statistics.POWER:.0%} of such '
+    'studies would tell apart, if runs spread as these do. `sweep --detect` says how many seeds a smaller one needs.',
+    'Accuracies of runs also differ because they are measured on few images, on which runs make independent errors '
+    '(Jordan, 2024, arXiv 2304.01910): by the deviation of the images alone if all images are equally hard, by less if '
+    'some are harder. On other images, differences of this size may be others.',
+    "Two single runs with evaluation reports of the same images are compared by these images: McNemar's exact test "
+    'says whether these two checkpoints differ, not whether other seeds would.',
     'For normal values, an interval of 3 runs contains the true value in 95 % of all studies, as one of 10 does. '
-    'Accuracies near 100 % are skewed: the interval of a mean then contains it in about 93 %.',
+    'Accuracies near 100 % are skewed: the interval of a mean, on the scale of the square roots of the errors, then '
+    'contains it in about 94 %.',
     'The interquartile mean is the mean of the middle half of the runs of a case. The probability that one case is '
     'better counts pairs of their runs; a tie counts half. Both are defined by Agarwal et al. (2021).',
 )

@@ -1,4 +1,4 @@
-"""Do batches of 1,024 to 16,384 images reach the same top-1, with the documented warm-up and without it?
+"""Do batches of 1,024 to 16,384 images reach the same top-1, with the documented warm-up, a capped one, and none?
 
 Published, with the fast colour distortion: more than 78.1 % at global batches of 1,024 to 16,384. Every batch size
 trains for the same number of epochs, on 8 cores for every 1,024 images. The small versions have batches of 32 and 128,
@@ -10,7 +10,13 @@ from typing import Optional
 from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
 from studies.study import Flags, Small, Study, cases
 
-WARM_UP = cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}})
+WARM_UP = cases(
+    {
+        'plain': {},
+        'warm-up': {'use_learning_rate_warmup': True},
+        'capped-warm-up': {'use_learning_rate_warmup': True, 'cap_warmup': True},
+    }
+)
 
 
 def _small(flags: Flags, steps: int, seeds: Optional[int] = None) -> Small:

@@ -3,7 +3,8 @@
 Repeats a published comparison: training images are read from single files in random order (A), from local tar shards
 (B), and from tar shards in a remote store (C); also from TFRecord files. The store runs on this machine, and TensorFlow
 reads it as s3://. It can delay each request as a network does: the study measures the images per second under this
-latency, and how much reading several files at a time helps.
+latency, and how much reading several files at a time helps. With --shards it measures instead every combination of the
+size of tar shards, their number, and the workers that read them.
 
 It prints tables, and writes them as Markdown with a figure, and all numbers as JSON. studies/README.md discusses the
 results. There is no training step: the study measures what the input pipeline alone can deliver.
@@ -64,7 +65,17 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         'out': (folder, OUT, f'folder for JSON, Markdown and figure, created if missing (default {OUT})'),
         'data_dir': (str, None, 'folder of TFRecord files to take images from (default: generated photographs)'),
         'images': (number, 1024, 'number of images to store (default 1024)'),
-        'images_per_shard': (number, 32, 'images in each tar or TFRecord file (default 32)'),
+        'images_per_shard': (
+            numbers_of(int, 1),
+            '32',
+            'images in each tar or TFRecord file (default 32); with --shards, one or more numbers',
+        ),
+        'shards': (
+            numbers_of(int, 1),
+            None,
+            'numbers of tar shards: measures every combination with --images_per_shard, --latencies and --read_ahead, '
+            'which are the workers',
+        ),
         'repeats': (number, 3, 'rounds of measurements (default 3)'),
         'seconds': (number_of(float, 0.01), 1.5, 'minimum duration of each measurement, in seconds (default 1.5)'),
         'latencies': (latencies, '0,10,50,100', 'delays of each request, in ms (default 0,10,50,100)'),
@@ -77,6 +88,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     for name, (kind, default, text) in flags.items():
         parser.add_argument(f'--{name}', type=kind, default=default, help=text)
     arguments = parser.parse_args(expanded(argv))
+    if not arguments.shards:
+        if len(arguments.images_per_shard) > 1:
+            parser.error('argument --images_per_shard: several numbers need --shards')
+        (arguments.images_per_shard,) = arguments.images_per_shard
     return program.run(
         lambda screen: _perform(arguments, screen), 'interrupted; the measurements made so far were written'
     )
@@ -86,17 +101,19 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
     from benchmarks import photographs
     from inception_v3.run import source
-    from studies.streaming import pipelines
+    from studies.streaming import pipelines, shards
 
     if not arguments.data_dir:
         screen.update('looking for the photographs, or generating them')
         photographs.make(photographs.DATA_DIR)
+    photos = arguments.data_dir or photographs.DATA_DIR
+    if arguments.shards:
+        return shards.perform(arguments, screen, photos)
     readings = readings_of(arguments.latencies, arguments.read_ahead)
     measured: Measured = {}
     failed: Dict[Reading, str] = {}
     with tempfile.TemporaryDirectory(prefix='streaming-') as parent:
         screen.update(f'storing {arguments.images:,} images in three layouts')
-        photos = arguments.data_dir or photographs.DATA_DIR
         data = pipelines.write(photos, parent, arguments.images, arguments.images_per_shard)
         size = data.content_bytes[FILES] / len(data.files) / 1000
         made = (

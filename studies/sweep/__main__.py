@@ -71,6 +71,13 @@ def _parser() -> argparse.ArgumentParser:
             help=f"run the study's small version on the digits, {purpose}",
         )
     parser.add_argument('--list', action='store_true', help="print the trials' command lines and states; run nothing")
+    parser.add_argument(
+        '--detect',
+        type=number_of(float, 1e-3),
+        metavar='X',
+        help="print how many seeds a difference of X in the study's first metric (of top-1: X points) needs, from the "
+        'spread of the finished trials; run nothing',
+    )
     parser.add_argument('--filter', metavar='GLOB', help="only trials whose name (CASE/seed-N) matches: '*sgd*/seed-1'")
     parser.add_argument(
         '--limit', type=number_of(int, 1), metavar='N', help='only the first N trials that are not done'
@@ -107,6 +114,9 @@ def _perform(arguments: argparse.Namespace, flags_of_trials: Sequence[str], prog
     planned = plan.make(
         arguments.study, arguments.out, arguments.version, arguments.filter, arguments.limit, flags_of_trials
     )
+    if arguments.detect:
+        print(run.seeds_needed(planned, arguments.detect, program))
+        return DONE
     if not arguments.list:
         return run.run(planned, arguments.workers, program, arguments.ray, arguments.reuse)
     for trial in planned.selected:

@@ -16,6 +16,7 @@ from inception_v3.run.files import check_writable
 from studies import extras
 from studies.report import page, tables
 from studies.report.runs import Case, Comparison, Run, read_run
+from studies.report.statistics import FEWEST_RUNS, POWER
 from studies.study import StudyError
 from studies.sweep import plan, trials
 from studies.sweep.live import Display, Progress, counts
@@ -175,6 +176,23 @@ def comparison_of(planned: Plan, all_progress: Sequence[Progress], program: Sequ
     ]
     notes = (f'{trials.cost_of(study, planned.all_trials)}.',)
     return Comparison(study.name, study.question, tuple(cases), notes, tuple(study.report))
+
+
+def seeds_needed(planned: Plan, sought: float, program: Sequence[str] = PROGRAM) -> str:
+    """The number of seeds that a difference of the first metric needs, as text, from the spread of finished trials."""
+    all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
+    table = tables.seeds(comparison_of(planned, all_progress, program), sought)
+    if not table.rows:
+        raise StudyError(
+            f'--detect={sought:g}: needs two cases with {FEWEST_RUNS} finished seeds in {planned.out}, to see how much '
+            f"differences vary. Run them first: --filter='*seed-[1-{FEWEST_RUNS}]'."
+        )
+    assumptions = (
+        f'Seeds with which {POWER:.0%} of such studies tell a true difference of {sought:g} from 0, by a test of pairs '
+        'at 5 %, two-sided. Assumes that both cases have the same seeds, and that differences by seed are normal with '
+        'the deviation seen so far; the interval is that of this deviation.'
+    )
+    return '\n'.join([*plain(*table), '', assumptions])
 
 
 def summary(planned: Plan, all_progress: Sequence[Progress], comparison: Comparison) -> str:

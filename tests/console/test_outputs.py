@@ -19,7 +19,7 @@ from inception_v3.commands.plan import __main__ as plan
 from inception_v3.commands.predict import __main__ as predict
 from inception_v3.networks.registry import NETWORKS
 from preprocessing import show
-from studies import compare, fine_tuning
+from studies import compare, data_size, fine_tuning
 from studies.batch_norm import __main__ as batch_norm
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.streaming import __main__ as streaming
@@ -132,6 +132,7 @@ def test_every_command__refuses_a_pipe_as_its_output(
         (show.main, '--out', 'pipe', image),
         (compare.main, '--out', 'pipe', model_dir),
         (fine_tuning.main, '--out', 'pipe'),
+        (data_size.main, '--out', 'pipe'),
         (batch_norm.main, '--out', 'pipe'),
         (revnet_memory.main, '--out', 'pipe'),
         (streaming.main, '--out', 'pipe'),

@@ -52,7 +52,14 @@ def arguments_of(words: Sequence[str]) -> Sequence[str]:
 
 
 # Commands that make a file of the documentation again, and take no argument.
-_WITHOUT_HELP = {'', 'docs.flags_page', 'docs.network_diagrams', 'docs.sample_picture', 'docs.weights_table'}
+_WITHOUT_HELP = {
+    '',
+    'docs.diagrams',
+    'docs.flags_page',
+    'docs.network_diagrams',
+    'docs.sample_picture',
+    'docs.weights_table',
+}
 PROGRAMS = sorted({program_of(words_of(command)) for command in COMMANDS} - _WITHOUT_HELP)
 # Commands with a --help of their own for each task.
 _TASKS = [f'weights {task}' for task in ('import', 'export', 'compare')]

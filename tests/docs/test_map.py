@@ -1,12 +1,15 @@
 """The map from the guide to the code names files, symbols and tests that exist."""
 
 import ast
+import dataclasses
 import functools
 import re
 from typing import List, NamedTuple, Set
 
 import pytest
 
+from inception_v3.config import Config
+from inception_v3_tpu.commands import COMMANDS, PROGRAM
 from tests.docs.pages import ROOT, read
 
 _ROW = re.compile(r'\| (?P<concept>[^|]+) \| `(?P<code>[^`|]+)` \| `(?P<test>[^`|]+)` \|')
@@ -57,8 +60,41 @@ def test_map__names_code_and_a_test_that_exist(row: Row) -> None:
     assert test.startswith('test_') and test in symbols_of(test_file)
 
 
+def names_of(page: str) -> List[List[str]]:
+    """The cells of the table of names in the documents."""
+    lines = read(page).partition('## Names in the documents')[2].splitlines()
+    return [line.strip('| ').split(' | ') for line in lines if line.startswith('| ')][1:]
+
+
+@pytest.mark.parametrize('row', names_of('docs/map.md'), ids=lambda row: row[0])
+def test_names__have_files_symbols_flags_and_commands_that_exist(row: List[str]) -> None:
+    _, _, here = row
+    flags = {field.name for field in dataclasses.fields(Config)}
+    for item in re.findall('`([^`]+)`', here):
+        name, _, symbol = item.partition(':' if '/' in item else '=')
+        if item.startswith('--'):
+            assert {name[2:], name[4:] if name.startswith('--no') else ''} & flags
+        elif item.startswith(f'{PROGRAM} '):
+            assert item.split()[1] in COMMANDS
+        elif item not in ('dataset.json', 'tf.function', 'tf.switch_case'):
+            assert (ROOT / name).is_file()
+            assert not symbol or symbol in symbols_of(name)
+
+
+def test_japanese_readme__has_symbols_that_exist_and_the_published_figures() -> None:
+    text = read('README.ja.md')
+    symbols = re.findall(r'`([\w/]+\.py):(\w+)`', text)
+    assert len(symbols) >= 15
+    assert not [each for each in symbols if each[1] not in symbols_of(each[0])]
+    number = re.compile(r'\d+(?:[.,]\d+)*(?:e-\d+)?')
+    table = text.partition('## 公表値')[2].partition('\n## ')[0].partition('|---')[2]
+    assert len(number.findall(table)) >= 40
+    assert set(number.findall(table)) <= set(number.findall(read('docs/published.md')))
+
+
 def test_map__is_read_whole() -> None:
-    lines = read('docs/map.md').splitlines()
+    lines = read('docs/map.md').partition('## Names in the documents')[0].splitlines()
+    assert len(names_of('docs/map.md')) >= 30
     rows = [line for line in lines if line.startswith('|') and not line.startswith(('| concept', '|---'))]
     assert len(rows_of('docs/map.md')) == len(rows) >= 50
 

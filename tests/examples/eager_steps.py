@@ -1,4 +1,4 @@
-"""Trains in all modes of `examples.eager_revnet`, two steps each, and prints whether the weights are equal."""
+"""Trains in all modes of `examples.eager_revnet`, resumes a killed run, and prints whether the weights are equal."""
 
 import json
 import os
@@ -8,31 +8,39 @@ from typing import Dict, List
 import numpy as np
 
 from console.tensorflow_versions import tf
-from examples.eager_revnet import Trainer, batch
+from examples.eager_revnet import Trainer
+
+STEPS = 5
 
 
 def weights_of(trainer: Trainer) -> Dict[str, np.ndarray]:
-    # Each trainer of a process has a name of its own.
-    return {variable.name.partition('/')[2]: variable.numpy() for variable in trainer.net.variables}
+    # Each model of a process has a name of its own.
+    return {variable.name.partition('/')[2]: variable.numpy() for variable in trainer.model.variables}
 
 
-def main(folder: str) -> None:
+def main(folder: str, data_dir: str) -> None:
     tf.enable_eager_execution()
     found: List[Dict[str, np.ndarray]] = []
     for name, defun, rebuild in (('defun', True, True), ('operations', False, True), ('stored', True, False)):
         tf.set_random_seed(1)
-        path = os.path.join(folder, name)
-        trainer = Trainer(path, 'revnet38', defun, rebuild)
-        trainer.train(2, 4, 1)
+        trainer = Trainer(os.path.join(folder, name), 'revnet38', defun, rebuild)
+        trainer.train(data_dir, STEPS, 4, 4)
         found.append(weights_of(trainer))
+    # Other random weights than those of the killed run.
+    tf.set_random_seed(2)
+    resumed = Trainer(os.path.join(folder, 'killed'), 'revnet38', True, True)
+    # The data set's order is of the seed of the run.
     tf.set_random_seed(1)
-    # Another run to step 1, from whose checkpoint a new trainer goes on.
-    Trainer(os.path.join(folder, 'again'), 'revnet38', True, True).train(1, 4, 1)
-    resumed = Trainer(os.path.join(folder, 'again'), 'revnet38', True, True)
     step = int(resumed.step.numpy())
-    resumed.train(2, 4, 1)
+    resumed.train(data_dir, STEPS, 4, 4)
     found.append(weights_of(resumed))
-    images, labels = batch(0, 4)
+    accuracy = resumed.accuracy(data_dir)
+    rates = []
+    for done in (40, 41, 61):
+        resumed.step.assign(done)
+        resumed.train(data_dir, done + 1, 4, 100)
+        rates.append(float(resumed.learning_rate.numpy()))
+    again = Trainer(os.path.join(folder, 'killed'), 'revnet38', True, True)
     print(
         json.dumps(
             {
@@ -41,11 +49,13 @@ def main(folder: str) -> None:
                 'different': [
                     [name for name in found[0] if not np.array_equal(found[0][name], each[name])] for each in found[1:]
                 ],
-                'accuracy': resumed.accuracy(images, labels),
+                'accuracy': accuracy,
+                'rates': rates,
+                'restored rate': float(again.learning_rate.numpy()),
             }
         )
     )
 
 
 if __name__ == '__main__':
-    main(sys.argv[1])
+    main(*sys.argv[1:])

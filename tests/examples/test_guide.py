@@ -54,7 +54,9 @@ def test_guide__ten_steps_give_the_weights_of_the_full_program(config: Config, t
 
 
 @pytest.mark.slow
-def test_guide__ten_steps_of_inception_v3_give_the_weights_of_the_full_program(config: Config, tmp_path: Any) -> None:
+def test_guide__ten_steps_of_inception_v3_give_the_weights_of_the_full_program(
+    config: Config, tmp_path: Any, few_blocks: None
+) -> None:
     # With an auxiliary head, which needs 107 pixels.
     check_equal(dataclasses.replace(config, height=107, width=107, learning_rate=0.01), tmp_path)
 

@@ -9,7 +9,6 @@ import sys
 from typing import Any, Iterator
 
 import PIL.Image
-import pytest
 
 from benchmarks.measurement import peak_bytes
 from console.tensorflow_versions import tf
@@ -19,12 +18,6 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 def many(cases: int) -> int:
     """The number of cases of a slow test: all of them with FUZZ=all in the environment, else a quarter."""
     return cases if os.environ.get('FUZZ') == 'all' else cases // 4
-
-
-def in_tiers(few: int, cases: int) -> Any:
-    """Runs a test with a few cases in the tier `program`, and with many in the tier `slow`."""
-    marked = [pytest.param(few, marks=pytest.mark.program), pytest.param(many(cases), marks=pytest.mark.slow)]
-    return pytest.mark.parametrize('cases', marked)
 
 
 def run(module: str, cases: int, folder: pathlib.Path) -> None:

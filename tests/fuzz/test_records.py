@@ -11,6 +11,7 @@ import zlib
 from typing import Any, List, Tuple
 
 import numpy as np
+import pytest
 
 from console.tensorflow_versions import tf
 from data import checks, encoding, record_checker, records, tf_example, tfrecord
@@ -281,9 +282,9 @@ def main(cases: int, folder: pathlib.Path) -> None:
         check(path, pipelines, checker, auditor)
 
 
-@child.in_tiers(80, 4_000)
-def test_pipelines_checker_and_audit_agree_on_damaged_files(cases: int, tmp_path: pathlib.Path) -> None:
-    child.run(__name__, cases, tmp_path)
+@pytest.mark.slow
+def test_pipelines_checker_and_audit_agree_on_damaged_files(tmp_path: pathlib.Path) -> None:
+    child.run(__name__, child.many(4_000), tmp_path)
 
 
 if __name__ == '__main__':

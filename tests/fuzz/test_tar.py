@@ -9,6 +9,8 @@ import sys
 import tarfile
 from typing import Callable, List, Tuple
 
+import pytest
+
 from console.tensorflow_versions import tf
 from data import checks, records
 from data.audit.shard import ShardAuditor
@@ -188,9 +190,9 @@ def main(cases: int, folder: pathlib.Path) -> None:
     assert len(problems) >= (10 if cases > 1000 else 6), problems
 
 
-@child.in_tiers(120, 2_000)
-def test_both_readers_agree_on_damaged_shards(cases: int, tmp_path: pathlib.Path) -> None:
-    child.run(__name__, cases, tmp_path)
+@pytest.mark.slow
+def test_both_readers_agree_on_damaged_shards(tmp_path: pathlib.Path) -> None:
+    child.run(__name__, child.many(2_000), tmp_path)
 
 
 if __name__ == '__main__':

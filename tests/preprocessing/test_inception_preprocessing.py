@@ -12,7 +12,7 @@ from preprocessing import inception_preprocessing as inception
 from preprocessing.color import draw_fast_color
 from preprocessing.inception_preprocessing import BILINEAR, InceptionPreprocessing
 from preprocessing.steps import Settings
-from tests.preprocessing.test_color import FULL_ORDERS, full_color
+from tests.preprocessing.test_color import FULL_ORDERS, TO_YCBCR, full_color
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import BOXES, CAT, DOCUMENTED_CROP, NO_BOXES, WHOLE, resize_bilinear
 
@@ -107,8 +107,9 @@ def test_of_image__equals_the_documented_steps(size: Tuple[int, int]) -> None:
         by_hand = resize_bilinear(CAT[top : top + height, left : left + width] / 255.0, *size)
         if drawn.flip:
             by_hand = by_hand[:, ::-1]
-        b, cb, cr = drawn.color
-        by_hand = np.add(by_hand, [1.402 * cr + b, -0.344136 * cb - 0.714136 * cr + b, 1.772 * cb + b])
+        # The offsets of red, green and blue are a shift in YCbCr within the documented ranges.
+        assert np.all(np.abs(TO_YCBCR @ drawn.color) <= [32 / 255 + 1e-6, 0.1 + 1e-6, 0.1 + 1e-6])
+        by_hand = by_hand + drawn.color
         np.testing.assert_allclose(distorted, (np.clip(by_hand, 0, 1) - 0.5) * 2, atol=1e-5)
 
 

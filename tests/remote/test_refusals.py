@@ -1,5 +1,6 @@
 """Tests of the messages for denied access, missing folders and unavailable stores."""
 
+import concurrent.futures
 from typing import List, Sequence
 
 import pytest
@@ -67,14 +68,20 @@ def test_listing__needs_no_permission_to_describe_the_bucket(gs: Store) -> None:
 
 
 @pytest.mark.slow
-def test_failing_store__ends_the_command_after_retries(store: Store, photo_dir: str) -> None:
-    arguments = flags(store, photo_dir)
-    store.faults.add(503, '/data/')
-    message = complaint(store.quick_main(*arguments), code=1)
-    assert f'{store.url}/data' in message and 'cannot be reached after several retries' in message
-    # The first attempt and ten retries.
-    failed = store.faults.log(status=503)
-    assert failed[:11] == [failed[0]] * 11
+def test_failing_store__ends_the_command_after_retries(gs: Store, s3: Store, photo_dir: str) -> None:
+    stores = gs, s3
+    given = [flags(store, photo_dir) for store in stores]
+    for store in stores:
+        store.faults.add(503, '/data/')
+    # The retries wait for more than a minute, so both stores fail at the same time.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        ended = [*pool.map(lambda store, arguments: store.quick_main(*arguments), stores, given)]
+    for store, done in zip(stores, ended):
+        message = complaint(done, code=1)
+        assert f'{store.url}/data' in message and 'cannot be reached after several retries' in message
+        # The first attempt and ten retries.
+        failed = store.faults.log(status=503)
+        assert failed[:11] == [failed[0]] * 11
 
 
 @pytest.mark.slow

@@ -7,9 +7,12 @@ from typing import Any, Dict, List
 import pytest
 
 from inception_v3.config import Config
+from inception_v3.run.history import append_evaluation
 from studies import compare
 from studies.report import runs, tables
 from studies.report.runs import Comparison
+from tests.commands.evaluate_report.test_predictions import IMAGES
+from tests.commands.evaluate_report.test_predictions import write as write_predictions
 from tests.support import recorded
 
 SMALL = Config(use_tpu=False, train_steps=300)
@@ -76,6 +79,20 @@ def test_command__writes_the_report(tmp_path: Any, capsys: Any) -> None:
     for name in ('report.md', 'report.html'):
         assert '52.00 ± 1.00' in (tmp_path / 'out' / name).read_text()
     assert f'all runs: {", ".join(folders)}' in capsys.readouterr().out
+
+
+def test_command__compares_last_checkpoints_with_reports_image_by_image(tmp_path: Any) -> None:
+    for name, last in (('a', IMAGES), ('b', [IMAGES[0]._replace(predicted=1), *IMAGES[1:]])):
+        config = dataclasses.replace(SMALL, seed=1, optimizer={'a': 'sgd', 'b': 'RMS'}[name])
+        recorded.write(f'{tmp_path}/{name}', config, [recorded.evaluation(300, 0.5, images=4, digest=name)])
+        write_predictions(tmp_path / name, last, digest=name)
+    folders = [f'{tmp_path}/a', f'{tmp_path}/b', f'--out={tmp_path}/out']
+    assert compare.main(folders) == 0
+    row = "| optimizer=RMS − optimizer=sgd: McNemar's exact test, p | 1 pairs | 1 |"
+    assert row in (tmp_path / 'out' / 'report.md').read_text()
+    # The report is of an earlier checkpoint.
+    append_evaluation(f'{tmp_path}/b', recorded.evaluation(300, 0.5, images=4, digest='later'))
+    assert compare.main(folders) == 0 and 'test, p' not in (tmp_path / 'out' / 'report.md').read_text()
 
 
 def test_command__names_all_folders_that_are_no_runs(tmp_path: Any, capsys: Any) -> None:

@@ -1,4 +1,7 @@
-"""Moves further cases of a test to the `program` tier; for fast answers, the default tier has one of each kind."""
+"""The tests that a tier leaves out.
+
+Further cases of a test are in the `program` tier: for fast answers, the default tier has one of each kind.
+"""
 
 from typing import Any
 
@@ -6,6 +9,17 @@ import pytest
 
 # CI runs the moved cases on both versions of TensorFlow, as it does the default tier.
 _MARKS = (pytest.mark.program, pytest.mark.both)
+# Files and folders of tests/ that need not run on TensorFlow 2.15 as well. Their subject is text: Markdown, the sources
+# of modules as a parser sees them, shell scripts, a Dockerfile. No version of Python or of a package changes that.
+OF_TEXT = (
+    'docs/test_commands.py',
+    'docs/test_map.py',
+    'docs/test_pages.py',
+    'run_tpu',
+    'test_deploy.py',
+    'test_imports.py',
+    'test_run_setup.py',
+)
 
 
 def further(*values: Any) -> Any:

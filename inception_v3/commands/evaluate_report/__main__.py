@@ -1,7 +1,9 @@
 """Evaluates a checkpoint of a run on this machine's CPU, and reports its errors.
 
 Writes a self-contained page, report.html, with the top-1 accuracy of every class, the confusion matrix, a reliability
-diagram and the worst mistakes with their images; report.json with all numbers; and the figures as PNG files.
+diagram and the worst mistakes with their images; report.json with all numbers; predictions.csv with the prediction for
+each image; and the figures as PNG files. --against=RUN compares the checkpoint with that of another report, image by
+image.
 """
 
 import argparse
@@ -14,9 +16,8 @@ from console.command_line import folder, new_parser, number_of
 from console.paths import expanded
 from console.screen import Screen
 from data.braces import check_given_once
+from inception_v3.commands.evaluate_report import FOLDER
 from inception_v3.config import ConfigError
-
-FOLDER = 'evaluation_report'
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -30,6 +31,12 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument(
         '--out', type=folder, metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)'
+    )
+    parser.add_argument(
+        '--against',
+        type=folder,
+        metavar='RUN',
+        help="compare with the report of a run's checkpoint on the same images, by McNemar's exact test",
     )
     parser.add_argument('--data_dir', type=folder, metavar='DIR', help="folder of the records (default: the run's)")
     parser.add_argument(

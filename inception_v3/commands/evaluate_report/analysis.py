@@ -4,6 +4,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from inception_v3.commands.evaluate_report.predictions import Prediction
 from inception_v3.metrics import PADDING_LABEL
 
 # As in Guo et al., "On Calibration of Modern Neural Networks".
@@ -79,12 +80,14 @@ class ErrorAnalysis:
     Attributes:
       confusion: int64 [num_classes, num_classes], number of images by label and predicted class.
       images: number of images, without padding.
+      predictions: the predictions for images of files.
       mistakes: the most confident mistakes, worst first; among equally confident ones, the earliest first.
     """
 
     def __init__(self, num_classes: int, mistakes: int):
         self.confusion = np.zeros([num_classes, num_classes], np.int64)
         self.images = 0
+        self.predictions: List[Prediction] = []
         self.mistakes: List[Mistake] = []
         self._at_most = mistakes
         self._top_5 = np.zeros([num_classes], np.int64)
@@ -120,6 +123,8 @@ class ErrorAnalysis:
         for row, values in enumerate((1, confidences, ranks == 0)):
             np.add.at(self._binned[row], bins, values)
         self.images += len(labels)
+        for (path, position), label, found in zip(places or (), labels.tolist(), predicted.tolist()):
+            self.predictions.append(Prediction(path, position, label, found))
         is_full = len(self.mistakes) == self._at_most
         least = self.mistakes[-1].confidence if is_full and self.mistakes else 0.0
         for row in np.flatnonzero((ranks > 0) & (confidences > least)) if self._at_most else ():

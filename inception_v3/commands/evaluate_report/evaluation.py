@@ -14,8 +14,9 @@ from data import record_checker, records
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.sources import source_of
+from inception_v3.commands.evaluate_report import JSON_FILE, predictions
 from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis
-from inception_v3.commands.evaluate_report.page import JSON_FILE, ErrorReport
+from inception_v3.commands.evaluate_report.page import ErrorReport
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, description_of, is_counted
 from inception_v3.input import device_images
@@ -73,6 +74,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     info, model = fit_to_data_set(trained_model.find(arguments.model_dir, arguments.checkpoint), arguments)
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
+    other = _other(arguments.against, info, model.config) if arguments.against else None
     screen.update(f'preparing to evaluate {model.checkpoint}')
     digest = history.digest_of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
@@ -93,13 +95,41 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     learned = history.trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
-    report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
+    report, refusal = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes), None
+    try:
+        if other:
+            against = other.evaluation, predictions.pairs(analysis.predictions, other)
+            report = report._replace(against=against, notes=[*notes, f'Against {other.path}: {against[1]}.'])
+    except ConfigError as error:
+        # The evaluation may have taken hours.
+        refusal = error
     figures = report.figures()
     contents: Dict[str, Union[str, bytes]] = {**figures, JSON_FILE: report.json(), 'report.html': report.html(figures)}
+    if analysis.predictions:
+        contents[predictions.PREDICTIONS_FILE] = predictions.content(analysis.predictions)
     for name, content in contents.items():
         write_whole(os.path.join(out, name), content)
     screen.clear()
+    if refusal:
+        raise ConfigError(f'{refusal} The report without this comparison is written: {out}')
     return _summary(report, os.path.join(out, 'report.html'))
+
+
+def _other(path: str, info: Optional[DatasetInfo], config: Config) -> predictions.Predictions:
+    """The predictions that an evaluation is compared with. Raises ConfigError if they are not of the same images."""
+    if config.use_data != 'real':
+        raise ConfigError(f'--against={path}: needs images of a data set; name its folder with --data_dir.')
+    try:
+        other = predictions.read(path)
+    except ConfigError as error:
+        raise ConfigError(f'--against={error}')
+    fingerprint = info.fingerprint if info else ''
+    if other.evaluation.fingerprint and fingerprint and other.evaluation.fingerprint != fingerprint:
+        raise ConfigError(
+            f'--against={path}: its report is of another data set, {other.evaluation.data_set or "unnamed"}; this '
+            f'evaluation is of {config.data_dir}. Evaluate both checkpoints on the same images, with --data_dir.'
+        )
+    return other
 
 
 def fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple[Optional[DatasetInfo], TrainedModel]:
@@ -159,7 +189,7 @@ def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[reco
 def _summary(report: ErrorReport, page: str) -> str:
     evaluation, scores = report.evaluation, report.scores
     rows = [
-        *((name, scores[name]) for name in ('top-1', 'top-5') if name in scores),
+        *((name, scores[name]) for name in ('top-1', '95 % interval', 'top-5') if name in scores),
         ('cross-entropy', scores['cross-entropy, nats']),
         ('calibration', f'{scores["expected calibration error"]} expected error'),
         ('evaluated', f'{scores["images"]} images, {evaluation.weights} weights of step {scores["step"]}'),

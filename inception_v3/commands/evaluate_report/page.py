@@ -3,7 +3,7 @@
 import contextlib
 import json
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
@@ -16,11 +16,13 @@ from console.messages import shown
 from data.dataset_info import is_background
 from inception_v3.commands import drawing
 from inception_v3.commands.drawing import LIGHT
+from inception_v3.commands.evaluate_report import JSON_FILE
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
+from inception_v3.commands.evaluate_report.predictions import Pairs
 from inception_v3.commands.thumbnails import Thumbnails
+from inception_v3.run.card import wilson_interval
 from inception_v3.run.history import Evaluation, shows_top_5
 
-JSON_FILE = 'report.json'
 _PAIRS_SHOWN = 20
 _HEADS = ('class', 'name', 'images', 'top-1', 'top-5', 'predicted', 'most often classified as')
 # With more classes, a confusion matrix has no room for names and numbers.
@@ -39,6 +41,7 @@ class ErrorReport(NamedTuple):
       analysis: the analysis of the errors.
       names: name of each class, by label; empty if a class has none.
       notes: remarks on the evaluation, a line each.
+      against: the other checkpoint's evaluation on the same images, and the comparison with it, if there is one.
     """
 
     model_dir: str
@@ -46,6 +49,7 @@ class ErrorReport(NamedTuple):
     analysis: ErrorAnalysis
     names: Sequence[str]
     notes: Sequence[str]
+    against: Optional[Tuple[Evaluation, Pairs]] = None
 
     def name(self, label: int) -> str:
         """The name of a class in printable characters, or `class LABEL` if there is none."""
@@ -65,9 +69,11 @@ class ErrorReport(NamedTuple):
     def scores(self) -> Dict[str, str]:
         """The scores for a page and for the terminal."""
         evaluation = self.evaluation
+        interval = wilson_interval(round(evaluation.top_1 * evaluation.images), evaluation.images)
         top_5 = {'top-5': f'{evaluation.top_5:.2%}'} if shows_top_5(len(self.names)) else {}
         return {
             'top-1': f'{evaluation.top_1:.2%}',
+            '95 % interval': f'{interval[0]:.2%} to {interval[1]:.2%}',
             **top_5,
             'cross-entropy, nats': f'{evaluation.cross_entropy:.4f}',
             'expected calibration error': f'{self.analysis.expected_calibration_error:.2%}',
@@ -83,6 +89,7 @@ class ErrorReport(NamedTuple):
         values: Dict[str, Any] = {
             'model_dir': self.model_dir,
             'evaluation': self.evaluation._asdict(),
+            **({'against': _comparison(*self.against)} if self.against else {}),
             'expected_calibration_error': analysis.expected_calibration_error,
             'bins': [each._asdict() for each in analysis.bins],
             'classes': [{**each._asdict(), 'name': self.names[each.label] or None} for each in analysis.classes],
@@ -135,6 +142,11 @@ class ErrorReport(NamedTuple):
         if mistake.label not in dict(likeliest):
             likeliest.append((mistake.label, mistake.probability_of_label))
         return [(self.name(c), probability, c == mistake.label) for c, probability in likeliest]
+
+
+def _comparison(other: Evaluation, pairs: Pairs) -> Dict[str, Any]:
+    names = 'top_1_difference', 'low', 'high'
+    return {**pairs._asdict(), 'p_value': pairs.p_value, **dict(zip(names, pairs.difference)), 'other': other._asdict()}
 
 
 def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0) -> bytes:

@@ -1,5 +1,7 @@
 """The progress of training and evaluation on the screen."""
 
+import datetime
+import math
 import time
 from typing import Any, Optional
 
@@ -60,11 +62,12 @@ class Throughput:
 class StepLines:
     """Logs the lines of `--log_steps`: one at the first session call that reaches a multiple, and one for each epoch.
 
-    A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU. Both rates are those of a core;
-    the smoothed rate of all cores together follows them:
+    The lines are those of the published streaming example, each with this program's words after a bar; docs/outputs.md
+    compares them. A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU. Both rates are
+    those of a core:
 
     - Rate is smoothed: the latest call has a weight of 1/20. It starts again with each cycle of training; the first
-      call of a cycle does not count.
+      call of a cycle does not count, and its line repeats GlobalRate.
     - GlobalRate is the number of images since the epoch began (or since this command began, if that is later), divided
       by the seconds of training since then. Evaluations between cycles do not count. The first step of a cycle does,
       although it also builds kernels and fills the input pipeline.
@@ -83,8 +86,8 @@ class StepLines:
         """Starts the clock of a training cycle at `now`, in seconds."""
         self._time = now
 
-    def visit(self, done: Step, text: str, rate: Optional[float], rest: str) -> None:
-        """Logs a session call: `text` has its step and loss, `rest` the rate of all cores and the time left."""
+    def visit(self, done: Step, rate: Optional[float], rest: str) -> None:
+        """Logs a session call: `rate` is that of all cores, and `rest` has it with the time left."""
         config, replicas, before = self._config, self._config.replicas, self._step
         # The step decreases if the session was lost and restored from a checkpoint.
         self._images += max(0, done.step - before) * config.train_batch_size
@@ -94,15 +97,21 @@ class StepLines:
             step * config.train_batch_size // config.num_train_images for step in (before, done.step)
         )
         epoch, global_rate = ended_before + 1, self._images / self._seconds
+        now = time.strftime('%H:%M:%S')
         if done.step // config.log_steps > before // config.log_steps or done.step == config.train_steps:
-            own = f'Rate {rate / replicas:,.1f}, ' if rate is not None else ''
-            rates = f'{own}GlobalRate {global_rate / replicas:,.1f} images/s per core'
-            logger.info('device %s, epoch %d, %s, %s%s', self._device, epoch, text, rates, rest)
+            step = done.step - math.ceil(ended_before * config.num_train_images / config.train_batch_size)
+            own = (global_rate if rate is None else rate) / replicas
+            logger.info(
+                f'| Training Device={self._device} Epoch={epoch} Step={step} Loss={done.loss:.5f} Rate={own:.2f} '
+                f'GlobalRate={global_rate / replicas:.2f} Time={now} | step {done.step} of {config.train_steps}{rest}'
+            )
         if ended > ended_before:
-            name = f'epoch {epoch}' if ended == epoch else f'epochs {epoch} to {ended}'
-            each = f'{self._images:,} images ({self._images // replicas:,} per replica)'
-            together = f'GlobalRate {global_rate:,.1f} images/s over {counted(replicas, "replica")} together'
-            logger.info('%s: time %.1f s, %s, %s', name, self._seconds, each, together)
+            name = f'Epoch {epoch}' if ended == epoch else f'Epochs {epoch} to {ended}'
+            logger.info(
+                f'{name} train end {now}, Epoch Time={datetime.timedelta(seconds=int(self._seconds))}, '
+                f'Replica Train Samples={self._images // replicas}, Reduced GlobalRate={global_rate:.2f} | '
+                f'{self._seconds:.1f} s, {self._images:,} images on {counted(replicas, "core")}'
+            )
             self._images, self._seconds = 0, 0.0
 
 
@@ -152,7 +161,7 @@ class TrainingProgress(Watcher):
             rest = f', {self._rate:,.1f} images/s, {duration(left)} left'
         if self._step_lines:
             self._screen.clear()
-            self._step_lines.visit(done, text, self._rate, rest)
+            self._step_lines.visit(done, self._rate, rest)
         else:
             self._screen.update(text + rest, at_once=bool(rest) and not self._has_shown_left)
             self._has_shown_left = bool(rest)

@@ -227,7 +227,8 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     assert f'<b>cat</b>, classified as class 5|{bars}' in text
     bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|bee|0.6 %|data/file, record 2'
     assert f'ant, classified as <b>cat</b>|{bars}' in text
-    assert 'top-1|50.00%|top-5|75.00%|cross-entropy, nats|1.2500' in text and 'A note.' in text
+    assert 'top-1|50.00%|95 % interval|' in text and 'top-5|75.00%|cross-entropy, nats|1.2500' in text
+    assert 'A note.' in text
     values = json.loads(report.json())
     assert [(c['name'], c['top_1']) for c in values['classes'][4:6]] == [('dog', None), (None, None)]
     # The two surest mistakes are equally sure, but for rounding.

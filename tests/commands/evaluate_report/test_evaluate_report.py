@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 import pytest
+import scipy.stats
 import sklearn.metrics
 
 from console.tensorflow_versions import tf
@@ -26,6 +27,7 @@ from inception_v3.run import trained_model
 from inception_v3.run.history import Evaluation, append_evaluation, read_evaluations
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
+from tests.commands.evaluate_report.test_predictions import write as write_predictions
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
 from tests.support.photos import Photo
@@ -98,7 +100,9 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     assert (code, err) == (0, [])
     folder = os.path.join(model_dir, 'evaluation_report')
     assert sorted(os.listdir(model_dir)) == sorted([*before, 'evaluation_report'])
-    assert sorted(os.listdir(folder)) == ['confusion.png', 'reliability.png', 'report.html', 'report.json']
+    assert sorted(os.listdir(folder)) == [
+        *('confusion.png', 'predictions.csv', 'reliability.png', 'report.html', 'report.json')
+    ]
     report, evaluation = read_report(folder), read_evaluations(model_dir)[-1]
     assert evaluation.step == 5
     same_scores(report, evaluation)
@@ -130,6 +134,25 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     assert [line.split()[0] for line in printed].count('confused') == 3
     assert printed[-1].split() == ['report', os.path.join(folder, 'report.html')]
     assert 'The run itself recorded' in out
+    # Wilson's interval, of the number of right images.
+    ends = scipy.stats.binomtest(int(right.sum()), 359).proportion_ci(method='wilson')
+    assert printed[1].split(maxsplit=3)[3] == f'{ends.low:.2%} to {ends.high:.2%}'
+
+    # The checkpoint before, on the same images.
+    code, out, err = run(capfd, model_dir, '--checkpoint=model.ckpt-4', f'--against={model_dir}', f'--out={folder}/4')
+    assert (code, err) == (0, [])
+    paths = [os.path.join(folder, part, 'predictions.csv') for part in ('', '4')]
+    theirs, ours = (np.genfromtxt(path, int, delimiter=',', skip_header=1, usecols=(2, 3)) for path in paths)
+    assert sorted(theirs.tolist()) == sorted(np.stack([labels, predicted], axis=1).tolist())
+    assert (ours[:, 0] == theirs[:, 0]).all()
+    compared = read_report(os.path.join(folder, '4'))['against']
+    here, there = (each[:, 0] == each[:, 1] for each in (ours, theirs))
+    alone = int((here > there).sum()), int((there > here).sum())
+    assert (compared['images'], compared['ours_alone'], compared['theirs_alone']) == (359, *alone) != (359, 0, 0)
+    before_last = read_evaluations(model_dir)[-2]
+    assert compared['top_1_difference'] == pytest.approx(before_last.top_1 - evaluation.top_1)
+    for text in (out, ' '.join(read_page(f'{folder}/4/report.html').text)):
+        assert f'Against {model_dir}: ' in text and f'{alone[0]:,} are right only here, {alone[1]:,} only there' in text
 
 
 @pytest.mark.program
@@ -270,6 +293,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
     info = dataset_info.read(more_classes)
     assert info
     dataclasses.replace(info, num_classes=12, class_names=['x'] * 12).write(more_classes)
+    other_data = write_predictions(tmp_path / 'other', [], data_set='others', fingerprint='f')
     cases: List[Tuple[List[str], str]] = [
         ([str(tmp_path / 'none')], f'{tmp_path}/none: contains no checkpoint.'),
         ([model_dir, '--checkpoint=model.ckpt-6'], '--checkpoint=model.ckpt-6: no checkpoint of this name'),
@@ -277,6 +301,8 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, including the background; the network has 11.'),
         ([model_dir, '--data_format=tar'], trained.data_dir),
         ([model_dir, f'--out={tmp_path}/file'], f'--out={tmp_path}/file: cannot be written to'),
+        ([model_dir, f'--against={tmp_path}/none'], f'--against={tmp_path}/none: has no evaluation report'),
+        ([model_dir, f'--against={other_data}'], f'--against={other_data}: its report is of another data set, others'),
         ([model_dir, '--batch_size=0'], '--batch_size: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:

@@ -1,5 +1,6 @@
 """Tests of the plan of a run, against formulas in NumPy."""
 
+import dataclasses
 import pathlib
 import sys
 from typing import Any, List
@@ -57,6 +58,7 @@ def test_estimate__marks_the_overshoot_of_the_warm_up() -> None:
     assert over and (over.first, over.last, over.epoch) == (11, 11, 11)
     assert (over.rate, over.plain) == pytest.approx((1.1 * adjusted, adjusted))
     assert Estimate(Config(use_learning_rate_warmup=True, schedule='cosine')).overshoot is None
+    assert Estimate(dataclasses.replace(LARGE_BATCH, cap_warmup=True)).overshoot is None
     assert Estimate(Config(use_learning_rate_warmup=True, train_steps=13000)).overshoot is None, 'ends in epoch 10'
 
 

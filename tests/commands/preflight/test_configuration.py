@@ -84,6 +84,12 @@ def test_schedule__warns_about_values_that_are_rarely_intended(
     assert len(warnings) == bool(finding) and all(warning.startswith(finding) for warning in warnings)
 
 
+@pytest.mark.parametrize('name', ['v2-128', 'v2-512'])
+def test_preset__of_a_published_slice_has_no_unintended_values(capsys: Any, without_graphs: None, name: str) -> None:
+    warnings = warnings_of(capsys, f'--topology={name}', f'--preset=imagenet_{name.replace("-", "_")}', *FAKE)
+    assert [warning.split(':')[0] for warning in warnings] == ['--model_dir', '--tpu']
+
+
 @pytest.mark.parametrize(
     ('flags', 'finding'),
     [

@@ -63,7 +63,8 @@ def lines_of(
     progress.session_ended()
     first, *others = [record.getMessage() for record in caplog.records]
     assert first == f'preparing to train, {steps} steps in all'
-    return others
+    # The time of day.
+    return [re.sub(r'\b\d\d:\d\d:\d\d\b', 'NOW', line) for line in others]
 
 
 def test_training_progress__shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
@@ -134,19 +135,21 @@ def test_step_lines__show_the_rates_computed_by_hand(clock: List[float], caplog:
     # 64 images per step on 2 cores. The last rate of both is 0.95 * 64 + 0.05 * 32. Step 3 completes the epoch of 160
     # images.
     assert lines_of(caplog, clock, 10, [(12, 1), (13, 2), (15, 3)], step_lines) == [
-        'device TPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 16.0 images/s per core',
-        'device TPU:0, epoch 1, step 2 of 10, loss 1.5000, Rate 32.0, GlobalRate 21.3 images/s per core, '
+        '| Training Device=TPU:0 Epoch=1 Step=1 Loss=1.50000 Rate=16.00 GlobalRate=16.00 Time=NOW | step 1 of 10',
+        '| Training Device=TPU:0 Epoch=1 Step=2 Loss=1.50000 Rate=32.00 GlobalRate=21.33 Time=NOW | step 2 of 10, '
         '64.0 images/s, 0:08 left',
-        'device TPU:0, epoch 1, step 3 of 10, loss 1.5000, Rate 31.2, GlobalRate 19.2 images/s per core, '
+        '| Training Device=TPU:0 Epoch=1 Step=3 Loss=1.50000 Rate=31.20 GlobalRate=19.20 Time=NOW | step 3 of 10, '
         '62.4 images/s, 0:07 left',
-        'epoch 1: time 5.0 s, 192 images (96 per replica), GlobalRate 38.4 images/s over 2 replicas together',
+        'Epoch 1 train end NOW, Epoch Time=0:00:05, Replica Train Samples=96, Reduced GlobalRate=38.40 | '
+        '5.0 s, 192 images on 2 cores',
     ]
     # After an evaluation of 85 seconds. Step 5 ends the second epoch: 320 images.
     assert lines_of(caplog, clock, 100, [(101, 4), (101.5, 5)], step_lines) == [
-        'device TPU:0, epoch 2, step 4 of 10, loss 1.5000, GlobalRate 32.0 images/s per core',
-        'device TPU:0, epoch 2, step 5 of 10, loss 1.5000, Rate 64.0, GlobalRate 42.7 images/s per core, '
+        '| Training Device=TPU:0 Epoch=2 Step=1 Loss=1.50000 Rate=32.00 GlobalRate=32.00 Time=NOW | step 4 of 10',
+        '| Training Device=TPU:0 Epoch=2 Step=2 Loss=1.50000 Rate=64.00 GlobalRate=42.67 Time=NOW | step 5 of 10, '
         '128.0 images/s, 0:03 left',
-        'epoch 2: time 1.5 s, 128 images (64 per replica), GlobalRate 85.3 images/s over 2 replicas together',
+        'Epoch 2 train end NOW, Epoch Time=0:00:01, Replica Train Samples=64, Reduced GlobalRate=85.33 | '
+        '1.5 s, 128 images on 2 cores',
     ]
 
 
@@ -155,15 +158,17 @@ def test_step_lines__continue_an_epoch_after_an_evaluation(clock: List[float], c
     step_lines = StepLines(config_of(10, num_train_images=192), 4)
     lines_of(caplog, clock, 0, [(2, 5)], step_lines)
     assert lines_of(caplog, clock, 50, [(51, 6)], step_lines) == [
-        'device CPU:0, epoch 2, step 6 of 10, loss 1.5000, GlobalRate 42.7 images/s per core',
-        'epoch 2: time 3.0 s, 128 images (128 per replica), GlobalRate 42.7 images/s over 1 replica together',
+        '| Training Device=CPU:0 Epoch=2 Step=3 Loss=1.50000 Rate=42.67 GlobalRate=42.67 Time=NOW | step 6 of 10',
+        'Epoch 2 train end NOW, Epoch Time=0:00:03, Replica Train Samples=128, Reduced GlobalRate=42.67 | '
+        '3.0 s, 128 images on 1 core',
     ]
 
 
 def test_step_lines__name_all_epochs_that_end_in_a_loop(clock: List[float], caplog: Any) -> None:
     step_lines = StepLines(config_of(10, use_tpu=True, num_train_images=60), 0)
     assert lines_of(caplog, clock, 0, [(2, 3)], step_lines)[-1] == (
-        'epochs 1 to 3: time 2.0 s, 192 images (24 per replica), GlobalRate 96.0 images/s over 8 replicas together'
+        'Epochs 1 to 3 train end NOW, Epoch Time=0:00:02, Replica Train Samples=24, Reduced GlobalRate=96.00 | '
+        '2.0 s, 192 images on 8 cores'
     )
 
 
@@ -173,7 +178,7 @@ def test_step_lines__come_at_multiples_and_at_the_end_and_count_repeated_steps(c
     # restored from the checkpoint of step 5: 10 + 2 steps in 8 seconds.
     lines = lines_of(caplog, clock, 0, [(n, step) for n, step in enumerate((1, 3, 4, 7, 5, 7, 9, 10), 1)], step_lines)
     assert [re.findall(r'step (\d+) of', line) for line in lines] == [['4'], ['9'], ['10']]
-    assert f'GlobalRate {12 * 64 / 8:.1f} images/s' in lines[-1]
+    assert f'GlobalRate={12 * 64 / 8:.2f} ' in lines[-1]
 
 
 def test_evaluation_progress__counts_the_batches(monkeypatch: Any) -> None:

@@ -87,8 +87,12 @@ def test_summary__shows_top_5_max_accuracy_total_time_and_the_data_set_if_known(
     for num_classes, is_shown in ((6, False), (7, True)):
         few = dataclasses.replace(config, num_classes=num_classes)
         assert ('top-5' in summary_of(few, DIGITS, EVALUATION, None, None, None)) == is_shown
-    summary = summary_of(config, DIGITS, None, None, None, None, 3725.4, EVALUATION)
-    assert summary.splitlines()[:2] == ['Max Accuracy  75.00% at step 7', 'total time    1:02:05']
+    summary = summary_of(config, DIGITS, None, 123.456, None, None, 239.9, EVALUATION)
+    assert summary.splitlines()[:3] == [
+        'Total Train Time  0:03:59',
+        'Max Accuracy      75.00% at step 7',
+        'Avg. Global Rate  123.5 images/s',
+    ]
     for changed, data_set, name in (
         (config, dataclasses.replace(DIGITS, fingerprint=''), 'digits'),
         (dataclasses.replace(config, use_data='fake'), None, 'random images'),

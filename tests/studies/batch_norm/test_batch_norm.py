@@ -222,6 +222,35 @@ def test_command__prints_and_writes_measured_and_published_figures(
     assert (out / 'batch_norm.png').read_bytes().startswith(b'\x89PNG')
 
 
+@pytest.mark.skipif(tf.__version__ >= '2', reason='TensorFlow 2.15 has the layers')
+def test_keras__is_refused_on_1_15(tmp_path: pathlib.Path, capsys: Any) -> None:
+    assert batch_norm.main(['--keras', f'--out={tmp_path / "new"}']) == 2
+    assert 'Use ./run --tf=2.15 inception-v3 batch-norm --keras' in capsys.readouterr().err
+    assert not (tmp_path / 'new').exists()
+
+
+@pytest.mark.program
+@pytest.mark.both
+@pytest.mark.skipif(tf.__version__ < '2', reason="TensorFlow 1.15 lacks Keras' synchronized layer")
+def test_keras__layers_agree_with_the_equations(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, '-m', 'studies.batch_norm', '--keras', f'--out={tmp_path}']
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    by_keras = json.loads((tmp_path / 'batch_norm.json').read_text(encoding='utf-8'))['measured']['keras']
+    assert by_keras.keys() == PUBLISHED.keys()
+    (biased, _) = experiments.readings([DECAY], SETTINGS['steps'], [SETTINGS['seed']])
+    per_replica = [biased[name]['least'] for name in ('training_outputs', 'inference_own', 'moving_variance')]
+    outputs, inference, mean, variance = by_keras['per_replica'].values()
+    assert [outputs, inference, variance] == pytest.approx(per_replica, rel=1e-4)
+    # The moving mean is the same for all modes.
+    assert max(mean, *by_keras['synchronized'].values(), by_keras['same_weights']) < 3e-6
+    assert by_keras['mean_and_kept'] == 0
+    for label, differences in (('per replica', by_keras['per_replica']), ('synchronized', by_keras['synchronized'])):
+        expected_cells = [batch_norm.number(value) for value in differences.values()]
+        assert numbers(done.stdout, f"Keras' layers: {label}") == expected_cells
+    assert numbers(done.stdout, "Keras' layers: same weights")[1] == batch_norm.number(by_keras['same_weights'])
+
+
 @pytest.mark.slow
 def test_command__confirms_the_published_figures(tmp_path: pathlib.Path) -> None:
     command = [sys.executable, '-m', 'studies.batch_norm', f'--out={tmp_path}']

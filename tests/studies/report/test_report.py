@@ -2,13 +2,15 @@
 
 import itertools
 import math
-from typing import Any, List, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import numpy as np
 import pytest
 import skimage.io
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from scipy import special
 
+from inception_v3.commands.evaluate_report.predictions import Prediction, Predictions
 from studies.report import figures, page, tables
 from studies.report.palette import sign_of
 from studies.report.runs import Case, Comparison, Run
@@ -38,7 +40,11 @@ def test_report__tables_have_the_numbers() -> None:
     # cross-entropy 4 − 3 of a hundredth, where lower is better.
     for row in (
         '| 3 of 3 | 63.33 ± 15.28 | 81.67 ± 7.64 | 2.1000 ± 0.4583 | 115.0 ± 0.0 |',
-        '| sgd: mean | 63.33 [25.39, 101.28] | 81.67 [62.69, 100.64] | 2.1000 [0.9616, 3.2384] |',
+        '| sgd: mean | 63.33 [12.09, 91.28] | 81.67 [56.05, 95.64] | 2.1000 [1.1098, 3.4312] |',
+        # Of an accuracy of 63.33 %, √(0.6333 · 0.3667 / 359).
+        '| sgd: deviation, and that of 359 images alone | 15.28; 2.54 (at most 3% of the variance) | 7.64; 2.04 (',
+        # The standard error is √(1/3 · 400/3), and of 3 pairs, 5.653 times as much is found with a power of 80 %.
+        '| RMS − sgd: verdict | 3 pairs | not told apart; detectable: 37.69 | not told apart; detectable: 18.84 | ',
         '| RMS − sgd | 3 pairs | +16.67 [−12.02, +45.35] | +8.33 [−6.01, +22.68] | −0.5000 [−1.3605, +0.3605] |',
         # Better in seven of nine pairs, equal in one.
         '| RMS better than sgd: probability | 3 pairs | 0.83 | 0.83 | 0.83 |',
@@ -70,6 +76,29 @@ def test_report__tables_of_one_four_and_other_runs() -> None:
     assert '| one: one run | 50.00 [44.99, 55.28] |' in markdown
     assert '| four: interquartile mean | 55.00 | 77.50 | 2.3500 |' in markdown
     assert '| four − one | 4 and 1 | +0.00 |' in markdown and 'probability |' not in markdown
+
+
+def test_differences__tell_cases_apart_in_either_direction() -> None:
+    cases = recorded.case('worse', [0.5, 0.51, 0.52]), recorded.case('better', [0.9, 0.91, 0.93])
+    for pair in (cases, cases[::-1]):
+        rows = tables.differences(comparison_of(*pair)).rows
+        assert rows[1] == (f'{pair[1].name} − {pair[0].name}: verdict', '3 pairs', *['told apart'] * 3)
+
+
+def test_report__compares_single_runs_on_the_same_images() -> None:
+    last = recorded.evaluation(300, 0.5, images=48)
+
+    def run(name: str, wrong: Sequence[int], count: int = 48) -> Case:
+        images = [Prediction('a', number, 1, 1 + (number in wrong)) for number in range(count)]
+        return Case(name, {}, (recorded.run(name, [0.1, 0.2, 0.5], predictions=Predictions(name, last, images)),))
+
+    markdown = page.markdown(comparison_of(run('a', range(26)), run('b', range(40, 44)), run('c', (), 47)))
+    # As in the tests of predictions: 26 right in b alone, 4 in a alone; the binomial distribution.
+    p = sum(special.comb(30, n) for n in range(5)) / 2**29
+    assert '| b − a | 1 pairs | +45.83 [+25.48, +62.52] |' in markdown
+    assert f"| b − a: McNemar's exact test, p | 1 pairs | {p:.2g} |  |  |" in markdown
+    # A heading of the notes, and no row of c, whose images are others.
+    assert markdown.count('McNemar') == 2 and 'verdict' not in markdown
 
 
 def test_report__shows_incomplete_runs_and_replaces_an_earlier_one(tmp_path: Any) -> None:

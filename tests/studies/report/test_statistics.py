@@ -55,32 +55,71 @@ SHAPE = (3.09 / 1.69) ** 2
 
 @pytest.mark.parametrize('runs', [3, 5, 10])
 @pytest.mark.parametrize(
-    ('draw', 'true', 'of_mean', 'of_pairs', 'of_others'),
+    ('draw', 'true', 'of_pairs', 'of_others'),
     [
-        (lambda random, runs: random.normal(size=runs), 0.0, (0.94, 0.96), (0.94, 0.96), (0.94, 0.97)),
-        (
-            lambda random, runs: 100 - random.gamma(SHAPE, 3.09 / SHAPE, runs),
-            96.91,
-            (0.92, 0.94),
-            (0.945, 0.965),
-            (0.945, 0.98),
-        ),
+        (lambda random, runs: random.normal(80, 2, size=runs), 80, (0.94, 0.96), (0.94, 0.97)),
+        (lambda random, runs: 100 - random.gamma(SHAPE, 3.09 / SHAPE, runs), 96.91, (0.94, 0.97), (0.94, 0.98)),
     ],
     ids=['normal', 'near 100 %'],
 )
 def test_intervals__contain_the_true_value_as_often_as_they_say(
-    draw: Any, true: float, of_mean: Any, of_pairs: Any, of_others: Any, runs: int
+    draw: Any, true: float, of_pairs: Any, of_others: Any, runs: int
 ) -> None:
     random, studies = np.random.RandomState(0), 4000
     held = np.zeros(3)
     for _ in range(studies):
         ours, theirs = draw(random, runs), draw(random, runs)
         by_seed = dict(enumerate(ours))
-        found: Any = [statistics.mean(ours)]
+        found: Any = [statistics.mean(ours, best=100)]
         found += [statistics.difference(by_seed, dict(enumerate(theirs, start))) for start in (0, 50)]
         held += [low <= expected <= high for (_, low, high), expected in zip(found, (true, 0, 0))]
-    for share, (least, most) in zip(held / studies, (of_mean, of_pairs, of_others)):
-        assert least <= share <= most, held / studies
+    for share, (least, most) in zip(held / studies, ((0.94, 0.96), of_pairs, of_others)):
+        assert least <= round(share, 2) <= most, held / studies
+
+
+def test_mean__of_bounded_values_stays_within_the_bound() -> None:
+    # Errors of 1, 4 and 9 have the roots 1, 2 and 3: their mean is 2, their variance 1, and t / √3 = 4.303 / 1.732.
+    upper = (2 + 4.302653 / math.sqrt(3)) ** 2 + 1
+    assert statistics.mean([99, 96, 91], best=100) == pytest.approx((286 / 3, 100 - upper, 99))
+    assert statistics.mean([1, 4, 9], best=0) == pytest.approx((14 / 3, 1, upper))
+    assert statistics.mean([100] * 3, best=100) == (100, 100, 100)
+    assert np.isnan(statistics.mean([1, 4, math.nan], best=0)).all()
+
+
+def test_seeds_needed__are_those_of_tables() -> None:
+    # Of G*Power 3.1 for a t test of pairs, two-sided, 5 %, power 80 %, for effects of 0.2, 0.5 and 0.8 deviations.
+    assert [statistics.seeds_needed(effect, 1) for effect in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    for effect in (0.9, 1.5, 2.0, 2.5):
+        n = statistics.seeds_needed(effect, 1)
+        fewer, enough = (stats.nct.sf(stats.t.ppf(0.975, m - 1), m - 1, effect * math.sqrt(m)) for m in (n - 1, n))
+        assert fewer < 0.8 <= enough, (effect, n)
+    assert statistics.seeds_needed(1, 0) == statistics.seeds_needed(100, 1) == 3
+    # The quantiles of χ² with 9 degrees of freedom are 19.023 and 2.700.
+    expected = 2 * math.sqrt(9 / 19.0228), 2 * math.sqrt(9 / 2.70039)
+    assert statistics.deviation_interval(2, 10) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize('are_paired', [True, False])
+def test_detectable__is_found_in_80_percent_of_studies(are_paired: bool) -> None:
+    ours, theirs = OURS[:5], THEIRS[:5]
+    found = statistics.detectable(dict(enumerate(ours)), dict(enumerate(theirs, 0 if are_paired else 9)))
+    deviations = (
+        [np.std(ours - theirs, ddof=1), 0.0] if are_paired else [np.std(each, ddof=1) for each in (ours, theirs)]
+    )
+    drawn = [np.random.RandomState(seed).normal(0, scale, (20000, 5)) for seed, scale in enumerate(deviations)]
+    test = stats.ttest_rel if are_paired else stats.ttest_ind
+    # The degrees of freedom of Welch's test vary with the deviations that are drawn.
+    tolerance = 0.01 if are_paired else 0.03
+    options = {} if are_paired else {'equal_var': False}
+    assert np.mean(test(drawn[0] + found, drawn[1], axis=1, **options).pvalue < 0.05) == pytest.approx(
+        0.8, abs=tolerance
+    )
+    assert math.isnan(statistics.detectable({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.7}))
+
+
+def test_deviation_of_images__is_that_of_the_binomial_distribution() -> None:
+    assert statistics.deviation_of_images(0.9691, 359) == pytest.approx(stats.binom(359, 0.9691).std() / 359)
+    assert statistics.deviation_of_images(1.0, 359) == 0
 
 
 def test_share__has_the_interval_of_wilson() -> None:

@@ -17,7 +17,7 @@ from benchmarks.measurement import MeasurementError
 from console.tensorflow_versions import tf
 from data import records
 from studies.streaming import __main__ as streaming
-from studies.streaming import measurement, pipelines
+from studies.streaming import measurement, pipelines, shards
 from studies.streaming.measurement import FILES, TAR, TFRECORD, DataSet, Reading
 from tests.support.photos import Photo
 from tests.support.processes import wait_for
@@ -138,7 +138,10 @@ def test_tables__gains_compare_measurements_in_the_same_round() -> None:
 
 @pytest.mark.parametrize(
     'argument',
-    ['--out=', '--latencies=-1', '--read_ahead=1.5', '--repeats=0', '--seconds=nan', '--data_dir=/no/such/folder'],
+    [
+        *('--out=', '--latencies=-1', '--read_ahead=1.5', '--repeats=0', '--seconds=nan', '--data_dir=/no/such/folder'),
+        *('--images_per_shard=8,32', '--shards=0'),
+    ],
 )
 def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, capsys: Any) -> None:
     try:
@@ -200,3 +203,43 @@ def test_command__interruption_keeps_the_measurements(photo_dir: str, tmp_path: 
     content = json.loads((tmp_path / 'streaming.json').read_text(encoding='utf-8'))
     assert any(reading['measurements'] for reading in content['readings'])
     assert (tmp_path / 'streaming.png').exists() and 'A: single files, local' in out
+
+
+def test_shards__are_measured_in_every_combination(tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:
+    def write(source: str, folder: str, images: int, images_per_shard: int) -> DataSet:
+        files = (('0.jpg', 1),) * min(images, 5)
+        return DataSet(folder, files, 2, -(-images // images_per_shard), {TAR: 500000 * images})
+
+    def measure(reading: Reading, data: DataSet, seconds: float) -> Dict[str, float]:
+        if (data.shards, reading.read_ahead) == (2, 8):
+            raise MeasurementError('hung')
+        rounds.append(reading)
+        of_size = 1000 * len(data.files) + 100 * data.shards + 10 * reading.read_ahead
+        # The second round is faster by 2.
+        return {'images_per_second': of_size + 2 * (len(rounds) > 6), 'requests': 7}
+
+    rounds: List[Reading] = []
+    monkeypatch.setattr(pipelines, 'write', write)
+    monkeypatch.setattr(shards, 'measure', measure)
+    flags = ['--data_dir=mine', f'--out={tmp_path}', '--shards=1,2', '--latencies=50', '--read_ahead=1,8']
+    assert streaming.main([*flags, '--images_per_shard=1,2', '--repeats=2']) == 1
+    markdown = (tmp_path / 'shards.md').read_text(encoding='utf-8')
+    header = '| images in a shard | MB | shards | 1 worker | 8 workers | requests / 1,000 images |'
+    *_, table, failures = markdown.split('## ')
+    assert table.splitlines()[0] == 'Images/s at 50 ms a request' and table.splitlines()[2] == header
+    assert table.splitlines()[4:8] == [
+        '| 1 | 0.5 | 1 | 1,111 (1,110–1,112) | 1,181 (1,180–1,182) | 7 (7–7) |',
+        '| 1 | 0.5 | 2 | 2,211 (2,210–2,212) | – | 7 (7–7) |',
+        '| 2 | 1.0 | 1 | 2,111 (2,110–2,112) | 2,181 (2,180–2,182) | 7 (7–7) |',
+        '| 2 | 1.0 | 2 | 4,211 (4,210–4,212) | – | 7 (7–7) |',
+    ]
+    assert '| 2 shards of 1 image, tar shards, remote, 50 ms a request, 8 at a time | hung |' in failures
+    rows = json.loads((tmp_path / 'shards.json').read_text(encoding='utf-8'))['shards']
+    assert [(row['images'], row['number'], row['read_ahead'], row['failure']) for row in rows][2:4] == [
+        (1, 2, 1, None),
+        (1, 2, 8, 'hung'),
+    ]
+    assert (tmp_path / 'shards.png').exists()
+    capsys.readouterr()
+    assert streaming.main([*flags, '--images_per_shard=3']) == 2
+    assert '--shards=2 of --images_per_shard=3: need 6 images; mine has 5' in capsys.readouterr().err

@@ -13,9 +13,11 @@ from typing import Any, List
 
 import pytest
 
+from inception_v3.config import Config
 from inception_v3.run.history import read_evaluations
 from studies.sweep import __main__ as sweep
 from studies.sweep import plan
+from tests.support import recorded
 from tests.support.processes import wait_for
 from tests.support.sweeps import PROGRAM, WholeSweep, study_file
 
@@ -96,6 +98,21 @@ def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: 
     sweep_of(file, out, '--list', '--filter=*RMS*', '--limit=1', '--', '--data_dir', 'presets/x', '--train_steps=7')
     (line,) = capsys.readouterr().out.splitlines()
     assert 'optimizer=RMS/seed-1' in line and '--data_dir=presets/x' in line and '--train_steps=7' in line
+
+
+def test_detect__prints_the_seeds_that_a_difference_needs(tmp_path: pathlib.Path, capsys: Any) -> None:
+    file, out = study_file(tmp_path, '[{cases: {a: {}, b: {}, c: {}}}]', seeds=3), f'--out={tmp_path}/out'
+    assert '--detect=5: needs two cases with 3 finished seeds in' in mistake(capsys, file, out, '--detect=5')
+    # Differences of 0, 10 and 20 points by seed: their deviation is 10, so that 5 points are half of it.
+    for case, seed, top_1 in [('a', 1, 0.5), ('a', 2, 0.6), ('a', 3, 0.4), ('b', 1, 0.5), ('b', 2, 0.7), ('b', 3, 0.6)]:
+        model_dir = str(tmp_path / 'out' / 'trials' / case / f'seed-{seed}' / 'model')
+        recorded.write(model_dir, Config(seed=seed, train_steps=6), [recorded.evaluation(6, top_1)])
+    before = sorted(tmp_path.rglob('*'))
+    assert sweep_of(file, out, '--detect=5') == 0 and sorted(tmp_path.rglob('*')) == before
+    _, row, _, assumptions = capsys.readouterr().out.splitlines()
+    # From deviations of 0.5207 and 6.2847 times as much: √(2 / 7.378) and √(2 / 0.05064).
+    assert row.split() == ['b', '−', 'a', '3', '10.00', '34', '11', 'to', '1,242']
+    assert '80% of such studies' in assumptions and 'two-sided' in assumptions
 
 
 @pytest.mark.parametrize(

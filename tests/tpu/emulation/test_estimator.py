@@ -15,7 +15,6 @@ from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.history import read_evaluations
@@ -24,7 +23,7 @@ from tests.support.checkpoints import saved_variables
 from tests.support.runs import ONE_LAYER, make_small_config
 from tests.support.tiers import further
 
-CORES = 4
+CORES = 2
 BATCH_PER_CORE = 8
 STEPS = 3
 LEARNING_RATE = 1e-6
@@ -44,13 +43,6 @@ def batches(params: Dict[str, Any]) -> tf.data.Dataset:
 def without_dropout(monkeypatch: Any) -> None:
     """Removes dropout, whose masks on several cores differ from those on one device."""
     monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
-
-
-@pytest.fixture
-def few_blocks(monkeypatch: Any) -> None:
-    """Leaves out the blocks of Inception v3 that repeat others: less than half of its convolutions remain."""
-    for stage, count in (('MIXED_35', 1), ('MIXED_17', 2), ('MIXED_8', 2)):
-        monkeypatch.setattr(tables, stage, getattr(tables, stage)[:count])
 
 
 @pytest.fixture
@@ -184,10 +176,10 @@ def test_program__trains_evaluates_resumes_and_exports_on_emulated_cores(
     digits_dir: str, tmp_path: Any, capsys: Any, few_blocks: None
 ) -> None:
     model_dir = str(tmp_path / 'run')
-    command = ['main', '--preset=digits', '--tpu=emulated:4x2', f'--data_dir={digits_dir}', f'--model_dir={model_dir}']
+    command = ['main', '--preset=digits', '--tpu=emulated:2x2', f'--data_dir={digits_dir}', f'--model_dir={model_dir}']
     command += ['--train_steps_per_eval=3', '--iterations=2', '--precision=bfloat16', '--batch_norm=synchronized']
     assert main.main([*command, '--train_steps=3', '--export_dir=']) == 0
-    assert 'THE TPU IS EMULATED: 4 cores on 2 hosts' in capsys.readouterr().err
+    assert 'THE TPU IS EMULATED: 2 cores on 2 hosts' in capsys.readouterr().err
     export_dir = str(tmp_path / 'export')
     assert main.main([*command, '--train_steps=6', f'--export_dir={export_dir}']) == 0
     assert [(e.step, e.images) for e in read_evaluations(model_dir)] == [(3, 359), (6, 359)]
