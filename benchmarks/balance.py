@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import sys
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -10,6 +9,7 @@ from benchmarks import command, comparison, measurement, tables
 from benchmarks.comparison import Pipeline
 from benchmarks.measurement import PHASES, Measurement
 from console.messages import shown
+from console.processes import usable_cores
 from console.screen import Screen
 from inception_v3.config import ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    cores = own['cores'] or len(os.sched_getaffinity(0))
+    cores = own['cores'] or usable_cores()
     if own['profile'] is not None:
         cost, step_ms, images, hosts = _profiled(own, command_line)
     else:

@@ -1,10 +1,10 @@
 """Tables of results in plain columns."""
 
-import os
 import platform
 from typing import List, Sequence
 
 from console.messages import printable
+from console.processes import usable_cores
 
 
 def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None:
@@ -24,4 +24,4 @@ def machine() -> str:
     """The machine: its processor, and the number of cores that this process may use."""
     with open('/proc/cpuinfo') as cpuinfo:
         models = [line.partition(':')[2].strip() for line in cpuinfo if line.startswith('model name')]
-    return f'{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} cores'
+    return f'{models[0] if models else platform.machine()}, {usable_cores()} cores'

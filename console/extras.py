@@ -1,4 +1,4 @@
-"""The optional packages of this program, by the extras of `setup.py` that install them."""
+"""The optional packages of this program, by the extras of `pyproject.toml` that install them."""
 
 
 def command(extra: str) -> str:

@@ -1,4 +1,4 @@
-"""Starts modules of this program in new processes, and names the command of this process."""
+"""Starts modules of this program in new processes, and names the command and the processor cores of this process."""
 
 import os
 import shlex
@@ -31,3 +31,8 @@ def command_name(name: str) -> str:
 def command_line(name: str) -> str:
     """The command line of this process, for a page."""
     return shown(' '.join([command_name(name), *map(shlex.quote, sys.argv[1:])]), _LONGEST)
+
+
+def usable_cores() -> int:
+    """The number of processor cores that this process may use; macOS tells only how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1

@@ -1,5 +1,6 @@
 """Reads the EXIF orientation of JPEG, PNG and WebP files, and turns images by it.
 
+By hand, since Pillow misses the orientation behind a PNG's pixels, and reads truncated blocks unlike an exported graph.
 EXIF: CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (W3C, 11.3.2.5), EXIF in WebP.
 """
 

@@ -5,9 +5,9 @@ operations.
 """
 
 import functools
-import os
 from typing import Any, Dict, Optional, Sequence, Tuple
 
+from console.processes import usable_cores
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
@@ -255,7 +255,7 @@ def images_at_a_time(config: Config) -> int:
     """
     if not _is_here(config):
         return config.num_parallel_calls
-    return min(config.num_parallel_calls, _THREADS_PER_CORE * len(os.sched_getaffinity(0)))
+    return min(config.num_parallel_calls, _THREADS_PER_CORE * usable_cores())
 
 
 # ---- Functions of phase 3

@@ -5,7 +5,7 @@ import importlib.util
 from console import extras
 from console.errors import CommandError
 
-# The modules that each extra of setup.py installs.
+# The modules that each extra of pyproject.toml installs.
 _MODULES = {
     'studies': ('jinja2', 'matplotlib', 'PIL', 'plotly', 'rich', 'scipy', 'yaml'),
     'ray': ('ray',),

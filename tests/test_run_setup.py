@@ -75,11 +75,16 @@ class Project:
         (self.folder / 'requirements-2.15.lock').write_text(LOCK)
         self.add(self.folder / '.tools' / 'bin' / 'uv', UV)
         self.python = self.add(self.bin / 'python3.7', PYTHON)
+        self.machine('Linux x86_64')
 
     def add(self, path: pathlib.Path, text: str) -> pathlib.Path:
         path.write_text(text)
         path.chmod(0o755)
         return path
+
+    def machine(self, name: str) -> None:
+        """Lets the project stand on a machine with a name of `uname -sm`."""
+        self.add(self.bin / 'uname', f'#!/bin/sh\n[ "$*" = -sm ] && echo "{name}"\n')
 
     def start(self, *command: str, **environment: str) -> 'subprocess.Popen[str]':
         return subprocess.Popen(
@@ -208,6 +213,20 @@ def test_run__2_15_has_an_environment_of_its_own(project: Project, way: str) -> 
     assert project.log() == project.set_up(python, '.venv-2.15', 'requirements-2.15.lock')
     # The flag has precedence over the variable.
     assert project.call('--tf=1.15', *command, TF='2.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
+
+
+@pytest.mark.parametrize('machine', ['Linux aarch64', 'Darwin arm64', 'Darwin x86_64'])
+def test_run__machines_without_1_15_take_2_15_and_say_so(project: Project, machine: str) -> None:
+    python = project.add(project.bin / 'python3.11', PYTHON)
+    project.machine(machine)
+    command = ['sh', '-c', 'echo "${PATH%%:*} $TF"']
+    done = project.call(*command)
+    assert (done.returncode, done.stdout) == (0, f'{project.folder}/.venv-2.15/bin 2.15\n')
+    assert done.stderr.startswith(f'run: TensorFlow 1.15 has no package for {machine}: using 2.15\n')
+    assert project.log() == project.set_up(python, '.venv-2.15', 'requirements-2.15.lock')
+    assert project.call(*command).stderr == ''
+    # A choice is kept.
+    assert project.call(*command, TF='1.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
 
 
 @pytest.mark.parametrize(

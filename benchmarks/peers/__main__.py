@@ -181,7 +181,7 @@ def measure(name: str, python: str, config: Config, files: str, images: int) -> 
             floats=floats,
             batch_size=config.train_batch_size,
             images=images,
-            workers=len(os.sched_getaffinity(0)),
+            workers=processes.usable_cores(),
         )._asdict()
         for colour, floats in KINDS.values()
     ]

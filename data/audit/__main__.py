@@ -9,18 +9,18 @@ of the run. Exit code 2 means that training would fail, or that there is no data
 import argparse
 import contextlib
 import json
-import os
 import sys
 
 from console import extras, program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX, CommandError
 from console.paths import expanded
+from console.processes import usable_cores
 from console.screen import Screen
 
 
 def _arguments() -> argparse.Namespace:
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     parser = new_parser('audit', __doc__)
     # The source, with the names and the defaults of a run's flags.
     add = parser.add_argument

@@ -1,5 +1,7 @@
 """Reading tar shards in the input pipeline, with TensorFlow operations alone: a TPU's hosts have no Python.
 
+By hand, since a library for tar files needs Python.
+
 A shard is read piece by piece. A piece and what is left of the pieces before it are a window, in which
 `data.tar.graph_samples` finds the samples. `data.tar.layout` defines a sample and its problems.
 """

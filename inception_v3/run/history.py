@@ -16,6 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from console.json_content import from_json, record
 from console.log import logger
 from console.messages import shown
+from console.processes import usable_cores
 from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import DatasetInfo
@@ -132,7 +133,7 @@ def with_settled_threads(config: Config) -> Config:
         return config
     first = recorded_config(str(config.model_dir)) if config.model_dir else None
     threads = first.intra_op_threads if first and first.seed is not None else 0
-    return dataclasses.replace(config, intra_op_threads=threads or len(os.sched_getaffinity(0)))
+    return dataclasses.replace(config, intra_op_threads=threads or usable_cores())
 
 
 def this_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> Start:
@@ -150,7 +151,7 @@ def this_start(config: Config, data_set: Optional[DatasetInfo], weights: Optiona
         data_set=data_set.name if data_set else '',
         fingerprint=data_set.fingerprint if data_set else '',
         versions=versions,
-        host={'name': platform.node(), 'processor': _processor(), 'cores': len(os.sched_getaffinity(0))},
+        host={'name': platform.node(), 'processor': _processor(), 'cores': usable_cores()},
         weights=weights,
         description=dataclasses.asdict(data_set) if data_set else None,
         samples=samples_of(config),

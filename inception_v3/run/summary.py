@@ -6,6 +6,7 @@ import os
 from typing import Iterator, Optional
 
 from console.messages import in_rows
+from console.processes import usable_cores
 from data.dataset_info import DatasetInfo
 from data.sources import source_of
 from inception_v3 import batch_norm
@@ -48,7 +49,7 @@ def notes_of(config: Config) -> Iterator[str]:
 
 def _duration(config: Config) -> str:
     """The time that all training steps take on this machine's CPU, as a sentence."""
-    cores = min(config.intra_op_threads or math.inf, len(os.sched_getaffinity(0)))
+    cores = min(config.intra_op_threads or math.inf, usable_cores())
     images = config.train_steps * config.train_batch_size
     minutes = images * sizes_for(config).products / _PRODUCTS_PER_SECOND / cores / 60
     words = f'{minutes / 60:,.0f} hours' if minutes > 120 else f'{math.ceil(minutes)} min'

@@ -4,7 +4,7 @@ The trainer writes a claim, the file `trainer.json`, and renews it while it runs
 over the claim when the process that wrote it has ended; a trainer on another machine, after `STALE_AFTER` seconds
 without a renewal. The clocks of the machines must agree to within a minute. A trainer that was suspended and has lost
 its claim ends before its next save. In a local folder, a file lock of the operating system also decides between two
-trainers that start at the same moment.
+trainers that start at the same moment. By hand, since the package filelock makes one more file, and locks no bucket.
 """
 
 import contextlib

@@ -14,6 +14,7 @@ from typing import List, Optional, Tuple
 from absl import app
 
 from benchmarks.measurement import cpu_seconds, reason_of
+from console.processes import usable_cores
 from console.tensorflow_versions import tf
 from data import records, tfrecord_files
 from data.convert.tar_shards import conversion as tar_shards
@@ -146,7 +147,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
         return object_store.tally(store) if store else Tally()
 
     # Reading a whole file blocks an inter-op thread. TensorFlow has one per core; a TPU's host has many.
-    threads = tf.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
+    threads = tf.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + usable_cores())
     with tf.Graph().as_default(), tf.Session(config=threads) as session:
         dataset = pipeline(reading, data)({'batch_size': BATCH_SIZE})
         next_batch = tf.data.make_one_shot_iterator(dataset).get_next()

@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 import pytest
 from absl import app
 
-from console import program
+from console import processes, program
 from console.errors import CommandError, RetryableError, TerminatedError
 from console.screen import Screen, set_up_logging
 from console.tensorflow_versions import tf
@@ -110,3 +110,10 @@ def test_program_run__names_the_verbose_flag_only_where_there_is_one(verbose: An
 
     assert program.run(command) == 1
     assert capsys.readouterr().err == f'error: gone{hint}\n'
+
+
+def test_usable_cores__are_all_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes.usable_cores() == len(os.sched_getaffinity(0))
+    monkeypatch.delattr(os, 'sched_getaffinity')
+    monkeypatch.setattr(os, 'cpu_count', lambda: 7)
+    assert processes.usable_cores() == 7

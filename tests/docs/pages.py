@@ -8,6 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [
     'README.md',
     'README.ja.md',
+    'CONTRIBUTING.md',
+    'SECURITY.md',
     'studies/README.md',
     'benchmarks/README.md',
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'docs').glob('*.md')),

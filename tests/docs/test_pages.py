@@ -43,6 +43,17 @@ def test_site__has_every_module_of_the_packages() -> None:
     assert {'inception_v3.model_fn', 'inception_v3.commands.preflight.__main__', 'console.errors'} <= modules
 
 
+def test_security__names_packages_as_they_are_locked() -> None:
+    locks = {'1.15': 'requirements.lock', 'TPU': 'deploy/requirements-tpu.lock'}
+    rows = re.findall(r'^\| ([\w-]+) (\d\S+) \| ([^|]+) \| .*', read('SECURITY.md'), re.MULTILINE)
+    assert len(rows) > 20
+    for package, version, where in rows:
+        for lock in where.split(', '):
+            assert re.search(
+                rf'^{package}=={re.escape(version)} ', read(locks.get(lock, f'requirements-{lock}.lock')), re.MULTILINE
+            ), (package, lock)
+
+
 def test_flags_page__is_that_of_config() -> None:
     # If this fails: ./run python -m docs.flags_page
     assert flags_page.PAGE.read_text(encoding='utf-8') == flags_page.text()

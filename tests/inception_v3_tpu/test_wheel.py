@@ -1,10 +1,11 @@
-"""The wheel, in a new environment with the core packages alone, from a user's folder."""
+"""The wheel with the core packages alone, and the source distribution, in a new environment, from a user's folder."""
 
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from typing import Any, List
 
@@ -37,17 +38,23 @@ TINY = (
 
 
 @pytest.fixture(scope='module')
-def wheel(tmp_path_factory: Any) -> pathlib.Path:
-    """A wheel of the files that git has; the working directory keeps its old builds."""
-    folder = tmp_path_factory.mktemp('wheel')
+def source(tmp_path_factory: Any) -> pathlib.Path:
+    """The source distribution of the files that git has, beside the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp('distributions')
     listed = subprocess.run(['git', 'ls-files', '-z'], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     for name in listed.decode().split('\0')[:-1]:
         if (ROOT / name).is_file():
             (folder / 'source' / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / 'source' / name).write_bytes((ROOT / name).read_bytes())
-    build = [str(UV), 'build', '--quiet', '--wheel', '--no-build-isolation', '--python', sys.executable]
+    build = [str(UV), 'build', '--quiet', '--no-build-isolation', '--python', sys.executable]
     subprocess.run([*build, '--out-dir', str(folder), str(folder / 'source')], check=True, cwd=folder)
-    (path,) = folder.glob('*.whl')
+    (path,) = folder.glob('*.tar.gz')
+    return path
+
+
+@pytest.fixture(scope='module')
+def wheel(source: pathlib.Path) -> pathlib.Path:
+    (path,) = source.parent.glob('*.whl')
     return path
 
 
@@ -60,11 +67,14 @@ class Installed:
         self.folder.mkdir()
         for name in USER_FILES:
             (self.folder / f'{name}.py').write_text('raise SystemExit("a file of the user")')
-        uv = [str(UV), '--quiet']
-        subprocess.run([*uv, 'venv', '--python', os.path.realpath(sys.executable), str(self._bin.parent)], check=True)
-        python = ['--python', str(self._bin / 'python')]
+        python = ['--python', os.path.realpath(sys.executable)]
+        subprocess.run([str(UV), '--quiet', 'venv', *python, str(self._bin.parent)], check=True)
+        self.install(str(wheel))
+
+    def install(self, *arguments: str) -> None:
         lock = ['--constraint', str(ROOT / 'requirements.lock')]
-        subprocess.run([*uv, 'pip', 'install', *python, *lock, str(wheel)], check=True, cwd=folder)
+        command = [str(UV), '--quiet', 'pip', 'install', '--python', str(self._bin / 'python'), *lock, *arguments]
+        subprocess.run(command, check=True, cwd=self.folder)
 
     def run(self, *arguments: Any, code: int = 0) -> 'subprocess.CompletedProcess[str]':
         environment = {'PATH': f'{self._bin}:/usr/bin:/bin', 'HOME': str(self.folder), 'PYTHONPATH': ':.'}
@@ -138,3 +148,20 @@ def test_core_alone__trains_on_images_and_predicts_with_a_page(installed: Instal
 def test_core_alone__names_the_extra_that_is_missing(installed: Installed, arguments: List[str], extra: str) -> None:
     (line,) = installed.run(*arguments, code=2).stderr.splitlines()
     assert line.startswith('error: ') and f"pip install 'inception-v3-tpu[{extra}]'" in line
+
+
+def test_source__has_every_file_of_the_project(source: pathlib.Path) -> None:
+    with tarfile.open(str(source)) as archive:
+        names = {member.name.split('/', 1)[-1] for member in archive.getmembers() if member.isfile()}
+    for path in (path for path in (source.parent / 'source').rglob('*') if path.is_file()):
+        name = path.relative_to(source.parent / 'source').as_posix()
+        # Those of the repository itself.
+        assert name in names or name.startswith(('.git', '.devcontainer', '.docker')), name
+
+
+def test_source__trains_on_the_digits(installed: Installed, source: pathlib.Path) -> None:
+    installed.install('--reinstall-package=inception-v3-tpu', f'inception-v3-tpu[demo] @ {source.as_uri()}')
+    steps = ['--train_steps=4', '--train_steps_per_eval=4', '--train_batch_size=8', '--depth_multiplier=0.1']
+    done = installed.run('train', '--preset=digits', *steps, '--model_dir=digits_run')
+    assert re.search(r'top-1 +\d+\.\d+%', done.stdout)
+    assert (installed.folder / 'digits_run' / 'results.json').is_file()

@@ -4,7 +4,6 @@ import functools
 import io
 import json
 import os
-import re
 import zipfile
 import zlib
 from typing import Any, Callable, Dict, List
@@ -12,6 +11,7 @@ from typing import Any, Callable, Dict, List
 import h5py
 import numpy as np
 import pytest
+from safetensors import SafetensorError  # type: ignore[attr-defined]
 
 from inception_v3.commands.weights import foreign, keras_files, state_dicts
 from inception_v3.weights import sources
@@ -206,11 +206,12 @@ def test_safetensors__stay_inside_of_the_values(first: int, last: int, shape: An
     values = np.array([1, 2], np.float32)
     whole = safetensors(values.tobytes(), a={'data_offsets': [0, 8], 'shape': [2]})
     np.testing.assert_array_equal(state_dicts.read_safetensors(whole)['a'], values)
-    with pytest.raises(ValueError, match=re.compile('it ends before|has the shape|reshape|buffer size')):
+    with pytest.raises(SafetensorError):
         state_dicts.read_safetensors(safetensors(values.tobytes(), a={'data_offsets': [first, last], 'shape': shape}))
 
 
-def test_safetensors__that_share_bytes_need_no_memory() -> None:
-    entries: Dict[str, Any] = {str(n): {'data_offsets': [0, LARGE], 'shape': [LARGE // 4]} for n in range(9)}
-    with pytest.raises(ValueError, match='its tensors need'):
-        state_dicts.read_safetensors(safetensors(bytes(LARGE), **entries))
+def test_safetensors__do_not_share_bytes() -> None:
+    # Nine arrays of the same bytes would need nine times the memory of the file.
+    entries: Dict[str, Any] = {str(n): {'data_offsets': [0, 64], 'shape': [16]} for n in range(9)}
+    with pytest.raises(SafetensorError):
+        state_dicts.read_safetensors(safetensors(bytes(64), **entries))

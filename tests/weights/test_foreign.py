@@ -241,7 +241,7 @@ BAD: Dict[str, Any] = {
     ),
     'short.safetensors': (
         lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
-        'is no file of weights, or is damaged .it ends before the values of',
+        'is no file of weights, or is damaged .*[Ii]ncomplete',
     ),
     'text.h5': (lambda path: b'hello', 'does not begin as a file of Keras does'),
     'short.h5': (lambda path: narrow_keras()[:9000], 'is no file of weights, or is damaged'),

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from console.messages import shown
+from console.processes import usable_cores
 from console.tensorflow_versions import tf
 from data import records, remote
 from data.convert import archives, conversion
@@ -288,7 +289,7 @@ class _Sample(NamedTuple):
 
 def _samples(images: Images, numbers: np.ndarray, size: int, move: Progress) -> Dict[int, _Sample]:
     """Encodes the images with some numbers, which may be repeated, once each, on all cores."""
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     with tf.Graph().as_default() as graph:
         batch = tf.placeholder(tf.uint8, [None, SIDE, SIDE, 3])
         resized, encode = batch, tf.image.encode_png

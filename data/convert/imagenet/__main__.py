@@ -12,13 +12,13 @@ after --, Beam's own options; all folders must be at gs:// or s3://.
 """
 
 import functools
-import os
 import sys
 from typing import List
 
 from console import program
 from console.command_line import new_parser, number_of
 from console.paths import expanded
+from console.processes import usable_cores
 from console.screen import Screen
 
 SHARDS = {'train': 1024, 'validation': 128}
@@ -33,7 +33,7 @@ def main() -> int:
     if '--' in own:
         separator = own.index('--')
         own, of_beam = own[:separator], own[separator + 1 :]
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     parser = new_parser('imagenet', __doc__)
     add, positive = parser.add_argument, number_of(int, 1)
     add('data_dir', help='new folder for the record files; local, gs:// or s3://')

@@ -24,6 +24,11 @@ _PROCESS_DIED = 3
 _POLL_SECONDS = 1
 
 
+def _quieten() -> None:
+    """Hides Beam's warnings, such as that of a missing client for Google Cloud Storage when it is imported."""
+    logging.getLogger('apache_beam').setLevel(logging.ERROR)
+
+
 def check(runner: str, options: Sequence[str]) -> None:
     """Checks that Beam is installed and knows its runner, by name, and its options, as on a command line.
 
@@ -31,6 +36,7 @@ def check(runner: str, options: Sequence[str]) -> None:
       CommandError: a package must be installed, or there is no such runner or option.
       SystemExit: the value of an option is invalid; Beam has printed a message.
     """
+    _quieten()
     try:
         import apache_beam.runners
         from apache_beam.options.pipeline_options import PipelineOptions
@@ -107,6 +113,7 @@ def main() -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    _quieten()
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability import local_job_service
@@ -123,7 +130,6 @@ def main() -> None:
                 os._exit(_PROCESS_DIED)
 
     local_job_service.SubprocessSdkWorker = Worker
-    logging.getLogger('apache_beam').setLevel(logging.ERROR)
     with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
         _ = pipeline | beam.Create(shards) | beam.Map(imagenet_pipeline.write_shard, data_dir, work_dir)
 

@@ -1,4 +1,7 @@
-"""Fréchet Inception Distance, Kernel Inception Distance and Inception Score, from features and logits, in float64."""
+"""Fréchet Inception Distance, Kernel Inception Distance and Inception Score, from features and logits, in float64.
+
+By hand, since torch-fidelity and pytorch-fid need PyTorch.
+"""
 
 from typing import NamedTuple
 

@@ -2,13 +2,12 @@
 
 Objects of other types, such as the arguments and the optimizer of a training script, are skipped. Both layouts of
 `torch.save` are read: the ZIP archive since PyTorch 1.6, and the pickles in a row before it.
-(https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.) A safetensors file
-has a JSON header with the place of each tensor, and the bytes of all (https://github.com/huggingface/safetensors#format).
+(https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.) By hand,
+since PyTorch is larger than this program with TensorFlow. The library safetensors reads and writes its own files.
 """
 
 import collections
 import io
-import json
 import pickle
 import pickletools
 import struct
@@ -17,7 +16,8 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 
 import numpy as np
 
-from inception_v3.weights.sources import archive_of, check_memory, member
+from console import extras
+from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -37,7 +37,7 @@ _TYPES = (
 )
 _DTYPES = {storage: np.dtype(dtype) for storage, _, dtype in _TYPES}
 _SAFE_DTYPES = {safe: dtype for _, safe, dtype in _TYPES}
-_NAMES = {dtype: (storage, safe) for storage, safe, dtype in _TYPES}
+_NAMES = {dtype: storage for storage, _, dtype in _TYPES}
 # Bytes of a pickle, and numbers of the objects that it names for later use; a state dict of 10,000 tensors has 2 MB.
 _LONGEST_PICKLE = 1 << 23
 # State dicts are at most so deep in the dicts of a training script.
@@ -285,7 +285,7 @@ def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
     parts: List[bytes] = [pickle.PROTO + b'\x02', empty_dict, pickle.MARK]
     for place, (key, array) in enumerate(arrays.items()):
         parts += [text(key), name('torch._utils', '_rebuild_tensor_v2'), pickle.MARK, pickle.MARK, text('storage')]
-        parts += [name('torch', _NAMES[array.dtype.str][0]), text(str(place)), text('cpu'), number(array.size)]
+        parts += [name('torch', _NAMES[array.dtype.str]), text(str(place)), text('cpu'), number(array.size)]
         strides = [stride // array.itemsize for stride in np.ascontiguousarray(array).reshape(array.shape).strides]
         # Offset, shape, strides, whether it needs a gradient, and hooks.
         parts += [pickle.TUPLE, pickle.BINPERSID, number(0), numbers(array.shape), numbers(strides)]
@@ -295,39 +295,24 @@ def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def read_safetensors(content: bytes) -> Dict[str, np.ndarray]:
     """The arrays of a safetensors file, by name. Raises any error if the file is damaged."""
-    (length,) = struct.unpack_from('<Q', content)
-    begin = 8 + length
-    if begin > len(content):
-        raise ValueError('it is shorter than its header')
-    header = json.loads(content[8:begin].decode())
-    header.pop('__metadata__', None)
-    # Tensors may share bytes.
-    places = {name: entry['data_offsets'] for name, entry in header.items()}
-    check_memory(2 * sum(last - first for first, last in places.values()), len(content))
     arrays = {}
-    for name, (first, last) in places.items():
-        if not 0 <= first <= last <= len(content) - begin:
-            raise ValueError(f'it ends before the values of {name}')
-        kind, shape = header[name]['dtype'], header[name]['shape']
-        if min(shape, default=0) < 0:
-            raise ValueError(f'{name} has the shape {shape}')
-        values = np.frombuffer(content[begin + first : begin + last], _SAFE_DTYPES[kind])
-        arrays[name] = (_widened(values) if kind == _SAFE_BFLOAT16 else values).reshape(shape)
+    for name, tensor in _safetensors().deserialize(content):
+        values = np.frombuffer(tensor['data'], _SAFE_DTYPES[tensor['dtype']])
+        arrays[name] = (_widened(values) if tensor['dtype'] == _SAFE_BFLOAT16 else values).reshape(tensor['shape'])
     return arrays
 
 
 def write_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A safetensors file of arrays, in their order."""
+    """A safetensors file of arrays."""
     # PyTorch and timm mark their files with it.
-    header: Dict[str, Any] = {'__metadata__': {'format': 'pt'}}
-    parts, offset = [], 0
-    for name, array in arrays.items():
-        part = np.ascontiguousarray(array).tobytes()
-        places = [offset, offset + len(part)]
-        header[name] = {'dtype': _NAMES[array.dtype.str][1], 'shape': [*array.shape], 'data_offsets': places}
-        parts.append(part)
-        offset += len(part)
-    text = json.dumps(header).encode()
-    # The values begin at a multiple of 8 bytes.
-    text += b' ' * (-len(text) % 8)
-    return b''.join([struct.pack('<Q', len(text)), text, *parts])
+    return bytes(_safetensors().numpy.save(dict(arrays), {'format': 'pt'}))
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise WeightsError(
+            f'A .safetensors file needs safetensors, which is not installed: {extras.command("weights")}.'
+        )
+    return safetensors
