@@ -1,10 +1,12 @@
-"""Figures of the input pipeline, as PNG files, in Okabe and Ito's colours, which the colour-blind can distinguish."""
+"""Figures of the input pipeline as PNG files, in Okabe and Ito's colours, which the colour-blind can distinguish."""
 
 import importlib.util
 import os
-from typing import Any, Dict, Sequence
+from typing import Sequence
 
-from benchmarks.comparison import Row, Spread
+from benchmarks import drawing
+from benchmarks.comparison import Row
+from benchmarks.drawing import Panel
 from benchmarks.measurement import PHASES
 from console import extras
 from inception_v3.config import ConfigError
@@ -13,11 +15,7 @@ _COLOURS = dict(zip(PHASES, ('#0072B2', '#E69F00', '#009E73')))
 
 
 def check(flag: str, path: str) -> None:
-    """Checks, before the measurements, that a figure can be drawn and written.
-
-    Raises:
-      ConfigError: matplotlib is not installed, the path does not end with .png, or its folder is not writable.
-    """
+    """Raises ConfigError unless matplotlib is installed, and the path is that of a .png file that can be written."""
     if not path.endswith('.png'):
         raise ConfigError(f'--{flag}={path}: must be the path of a .png file.')
     if os.path.isdir(path) or not os.access(os.path.dirname(path) or '.', os.W_OK):
@@ -26,12 +24,12 @@ def check(flag: str, path: str) -> None:
         raise ConfigError(f'--{flag}={path}: needs matplotlib, which is not installed: {extras.command("benchmarks")}')
 
 
-def phases(path: str, where: str, rows: Sequence[Row]) -> None:
+def phases(where: str, rows: Sequence[Row]) -> bytes:
     """Draws the CPU time per image of each row as bars, divided into phases."""
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(10, 1.6 + 0.34 * len(rows)))
-    axes = drawing.subplots()
+    figure = Figure(figsize=(10, 1.6 + 0.34 * len(rows)))
+    axes = figure.subplots()
     names = [f'{row.pipeline.variant}, {row.pipeline.name}' for row in rows]
     totals = [row.spread('cpu_ms') for row in rows]
     medians = [total.median for total in totals]
@@ -42,44 +40,23 @@ def phases(path: str, where: str, rows: Sequence[Row]) -> None:
         parts = [max(0.0, row.share(phase)) * median if row.phases else 0.0 for row, median in zip(rows, medians)]
         axes.barh(names, parts, left=starts, color=colour, edgecolor='black', linewidth=0.5, label=phase)
         starts = [start + part for start, part in zip(starts, parts)]
-    axes.errorbar(medians, names, xerr=_whiskers(totals), color='black', capsize=3, linewidth=1, linestyle='')
+    axes.errorbar(medians, names, xerr=drawing.bars(totals), color='black', capsize=3, linewidth=1, linestyle='')
     axes.set_xlabel('CPU time per image (ms): median, least and greatest')
     axes.invert_yaxis()
     axes.legend(loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
     axes.set_title(f'The input pipeline, phase by phase\n{where}', fontsize=10)
-    _save(drawing, path)
+    return drawing.png(figure, dpi=110, bbox_inches='tight')
 
 
-def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
+def sweep(where: str, field: str, rows: Sequence[Row]) -> bytes:
     """Draws CPU time, throughput and memory against the values of a flag."""
-    from matplotlib.figure import Figure
-
-    labels: Dict[str, str] = {
-        'cpu_ms': 'CPU time per image (ms)',
-        'images_per_second': 'images per second',
-        'peak_mb': 'peak of resident memory (MB)',
-    }
-    drawing = Figure(figsize=(13, 4))
-    values = [int(row.pipeline.name) for row in rows]
-    for axes, (name, label), colour in zip(drawing.subplots(1, 3), labels.items(), _COLOURS.values()):
-        spreads = [row.spread(name) for row in rows]
-        medians = [spread.median for spread in spreads]
-        axes.errorbar(values, medians, yerr=_whiskers(spreads), marker='o', color=colour, capsize=3)
-        axes.set_xscale('log', base=2)
-        axes.set(xticks=values, xticklabels=[f'{value:,}' for value in values], xlabel=f'--{field}', ylabel=label)
-        axes.set_ylim(bottom=0)
-    drawing.subplots_adjust(wspace=0.35, top=0.85)
-    title = f'The input pipeline of training, over --{field}: median, least and greatest'
-    drawing.suptitle(f'{title}\n{where}', fontsize=10)
-    _save(drawing, path)
-
-
-def _whiskers(spreads: Sequence[Spread]) -> Any:
-    return list(zip(*((each.median - each.least, each.greatest - each.median) for each in spreads)))
-
-
-def _save(drawing: Any, path: str) -> None:
-    from console import outputs
-
-    with outputs.unfinished_file(path) as unfinished:
-        drawing.savefig(unfinished, format='png', dpi=110, bbox_inches='tight')
+    panels = [
+        Panel(label, f'--{field}', '', {label: {int(row.pipeline.name): row.spread(name) for row in rows}}, False, True)
+        for name, label in (
+            ('cpu_ms', 'CPU time per image (ms)'),
+            ('images_per_second', 'images per second'),
+            ('peak_mb', 'peak of resident memory (MB)'),
+        )
+    ]
+    title = f'The input pipeline of training, over --{field}: median, least and greatest\n{where}'
+    return drawing.chart(title, panels, columns=3)

@@ -41,21 +41,13 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags,
 
 
 def check_positive(name: str, value: float) -> None:
-    """Checks the number of a flag.
-
-    Raises:
-      ConfigError: it is not above 0, or beyond what any benchmark has a use for.
-    """
+    """Raises ConfigError for a flag's number that is not above 0, or beyond what any benchmark has a use for."""
     if not 1e-9 <= value <= 1e9:
         raise ConfigError(f'--{name}={value}: must be above 0, and at most 1,000,000,000.')
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
-    """Returns the names in a comma-separated list, or all allowed names if there is no list.
-
-    Raises:
-      ConfigError: a name in the list is not allowed.
-    """
+    """The names in a comma-separated list, or all without one; raises ConfigError for others than the allowed ones."""
     names = [*allowed] if text is None else text.split(',')
     for wrong in sorted({*names} - {*allowed}):
         raise ConfigError(f'--{name}={text}: {wrong or "an empty name"} is not one of {", ".join(allowed)}.')
@@ -63,13 +55,9 @@ def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
 
 
 def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
-    """Returns the configuration of the input pipeline on this machine, with the batch size of one TPU core.
+    """The configuration of the input pipeline on this machine, with the batch size of one TPU core.
 
     Without a `data_dir`, the pipeline reads generated photographs. They are made if they are missing.
-
-    Raises:
-      ConfigError: --use_data=fake was given, or flags contradict the data set.
-      DataError: the data set cannot be used, or the photographs cannot be made.
     """
     from benchmarks import photographs
     from data.sources import source_of

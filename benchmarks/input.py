@@ -9,8 +9,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from benchmarks import charts, command, comparison, measurement, tables
 from benchmarks.comparison import SWEEPS, VARIANTS, Pipeline, Row, spread
-from benchmarks.measurement import PHASES, Measurement
-from console.errors import DONE, RETRY
+from benchmarks.measurement import PHASES
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
@@ -31,7 +30,6 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'phases': OwnFlag(
         bool, True, 'measure the shares of the phases, too; without them a round takes a third of the time'
     ),
-    'busy': OwnFlag(int, 0, 'number of other processes that compute meanwhile, as on a shared machine'),
     'plot': OwnFlag(str, None, 'path of a .png file for a figure of the phases, or of the sweep'),
 }
 _PURPOSE = (
@@ -56,28 +54,18 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     config = command.input_config(command_line, splits)
     if _TAR in names:
         command.make_tar_shards(config, comparison.tar_dir(config), screen.update)
-    measured: Dict[Pipeline, List[List[Measurement]]] = {}
-    failed: Dict[Pipeline, str] = {}
     with _enough_files(own['sweep'], values, config) as read:
         if field:
             pipelines = comparison.sweep_of(field, values, read, own['images'])
         else:
             pipelines = comparison.variants_of(names, read, own['images'], own['phases'])
-        try:
-            with measurement.busy_machine(own['busy']):
-                measurement.interleave(
-                    pipelines,
-                    own['repeats'],
-                    lambda pipeline: measurement.measure(pipeline.runs),
-                    screen.update,
-                    measured,
-                    failed,
-                )
-        finally:
-            # Also after an interruption.
-            screen.clear()
-            _show(own, field, values, config, comparison.rows_of(measured), failed)
-    return RETRY if failed else DONE
+        return measurement.interleave(
+            pipelines,
+            own['repeats'],
+            lambda pipeline: measurement.measure(pipeline.runs),
+            screen,
+            lambda measured, failed: _show(own, field, values, config, comparison.rows_of(measured), failed),
+        )
 
 
 def _asked(own: Dict[str, Any], config: Config) -> Tuple[List[str], str, List[int]]:
@@ -142,6 +130,7 @@ def _show(
     failed: Dict[Pipeline, str],
 ) -> None:
     """Prints and draws the results."""
+    from data.files import write_whole
     from data.sources import source_of
     from inception_v3.run import source
 
@@ -150,7 +139,7 @@ def _show(
     names = f', linked as {max(values):,} files' if own['sweep'] == 'files' else ''
     where = (
         f'{source_of(config)}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
-        f'repeats: {repeats}; on {tables.machine()}' + f', beside {own["busy"]} busy processes' * bool(own['busy'])
+        f'repeats: {repeats}; on {tables.machine()}'
     )
     failures = [f'{pipeline}: {problem}' for pipeline, problem in failed.items()]
     if own['json']:
@@ -178,10 +167,7 @@ def _show(
     for problem in failures:
         print(f'failed: {problem}', file=sys.stderr)
     if own['plot'] is not None and rows:
-        if field:
-            charts.sweep(own['plot'], where, field, rows)
-        else:
-            charts.phases(own['plot'], where, rows)
+        write_whole(own['plot'], charts.sweep(where, field, rows) if field else charts.phases(where, rows))
 
 
 def _cells(row: Row, is_sweep: bool) -> List[str]:

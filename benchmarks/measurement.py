@@ -11,10 +11,11 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Hashable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Hashable, List, NamedTuple, Optional, Sequence, TypeVar
 
 from console import processes
-from console.errors import RetryableError
+from console.errors import DONE, RETRY, RetryableError
+from console.screen import Screen
 from inception_v3.config import Config
 
 # Seconds after which a measurement counts as hung.
@@ -85,11 +86,7 @@ def peak_bytes() -> int:
 
 
 def measure(runs: Sequence[Run], python: str = sys.executable) -> List[Measurement]:
-    """Measures one run after the other in a new process of an interpreter that has what this program needs.
-
-    Raises:
-      MeasurementError: the measurement failed; the message gives the reason.
-    """
+    """Measures runs one by one in a new process of an interpreter; raises MeasurementError with the reason."""
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if runs[0].is_naive else None
     command = [python, *processes.module('benchmarks.pipelines')[1:]]
@@ -100,16 +97,9 @@ def measure(runs: Sequence[Run], python: str = sys.executable) -> List[Measureme
 def answer_of(
     command: Sequence[str], text: str, environment: Optional[Dict[str, str]] = None, timeout: Optional[float] = None
 ) -> Any:
-    """Runs a process that measures, and returns the JSON in the last line that it prints.
+    """Runs a process that measures, with a text as its input; returns the JSON in the last line that it prints.
 
-    Args:
-      command: the command to run.
-      text: the standard input.
-      environment: the environment variables; None: those of this process.
-      timeout: seconds after which the process is ended.
-
-    Raises:
-      MeasurementError: the process failed, or was ended; the message gives the reason.
+    Raises MeasurementError with the reason if it fails, or takes longer than `timeout` seconds.
     """
     try:
         process = subprocess.run(command, input=text, env=environment, timeout=timeout, capture_output=True, text=True)
@@ -136,48 +126,40 @@ def interleave(
     subjects: Sequence[S],
     repeats: int,
     measure_one: Callable[[S], R],
-    progress: Callable[[str], None],
-    measured: Dict[S, List[R]],
-    failed: Dict[S, str],
-    save: Callable[[], None] = lambda: None,
-) -> None:
-    """Measures all subjects once per round, so that other load on the machine affects all alike.
+    screen: Screen,
+    show: Callable[[Dict[S, List[R]], Dict[S, str]], None],
+    save: Callable[[Dict[S, List[R]], Dict[S, str]], None] = lambda measured, failed: None,
+) -> int:
+    """Measures all subjects once per round, so that other load on the machine affects all alike; returns the exit code.
 
     Args:
       subjects: what to measure; their texts name them.
       repeats: number of rounds.
-      measure_one: measures a subject, or raises MeasurementError.
-      progress: called with a line about the progress.
-      measured: receives the measurements, in the order of the rounds; it keeps them after an interruption.
-      failed: receives the subjects that failed, with the reason; they are not measured again.
-      save: called after each measurement.
+      measure_one: measures a subject, or raises MeasurementError. It is not measured again then.
+      screen: for the progress.
+      show: called at the end, also after an interruption, with the measurements in the order of the rounds, and the
+        reasons of failures.
+      save: called with the same after each measurement.
     """
-    for repeat in range(repeats):
-        for number, subject in enumerate(subjects):
-            if subject in failed:
-                continue
-            progress(f'round {repeat + 1} of {repeats}, {number + 1} of {len(subjects)}: {subject}')
-            try:
-                measurement = measure_one(subject)
-            except MeasurementError as error:
-                failed[subject] = str(error)
-            else:
-                measured.setdefault(subject, []).append(measurement)
-            save()
-
-
-@contextlib.contextmanager
-def busy_machine(count: int) -> Iterator[None]:
-    """Context manager in which `count` other processes compute without end, each in one thread."""
-    # They also end with this process, however it ends.
-    code = 'import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(1_000_000))'
-    others = [subprocess.Popen([sys.executable, '-c', code]) for _ in range(count)]
+    measured: Dict[S, List[R]] = {}
+    failed: Dict[S, str] = {}
     try:
-        yield
+        for repeat in range(repeats):
+            for number, subject in enumerate(subjects):
+                if subject in failed:
+                    continue
+                screen.update(f'round {repeat + 1} of {repeats}, {number + 1} of {len(subjects)}: {subject}')
+                try:
+                    measurement = measure_one(subject)
+                except MeasurementError as error:
+                    failed[subject] = str(error)
+                else:
+                    measured.setdefault(subject, []).append(measurement)
+                save(measured, failed)
     finally:
-        for other in others:
-            other.kill()
-            other.wait()
+        screen.clear()
+        show(measured, failed)
+    return RETRY if failed else DONE
 
 
 def be_killed_first() -> None:

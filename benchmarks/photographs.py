@@ -37,16 +37,9 @@ _LANDSCAPE = 0.75
 
 
 def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_IMAGES, shards: int = _SHARDS) -> None:
-    """Writes the data set unless it exists.
+    """Writes a data set of so many training and validation images in so many files of each, unless it exists.
 
-    Args:
-      data_dir: the folder.
-      train: number of training images.
-      validation: number of validation images.
-      shards: number of files of each split.
-
-    Raises:
-      DataError: scikit-image is not installed, or the folder holds other files or cannot be created.
+    Raises DataError if scikit-image is not installed, or the folder holds other files or cannot be created.
     """
     if os.path.exists(os.path.join(data_dir, FILE_NAME)):
         return

@@ -64,11 +64,7 @@ def with_steps(config: Config, steps: int) -> Config:
 
 
 def measure(config: Config, kind: str) -> Training:
-    """Trains in a new process, with the input REAL or REPEATED.
-
-    Raises:
-      MeasurementError: the measurement failed; the message gives the reason.
-    """
+    """Trains in a new process, with the input REAL or REPEATED; raises MeasurementError with the reason."""
     asked = json.dumps({'config': dataclasses.asdict(config), 'kind': kind})
     return Training(**answer_of(processes.module('benchmarks.steps'), asked))
 

@@ -20,10 +20,9 @@ class PatternError(CommandError, ValueError):
 
 
 def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
-    """Refuses a flag that a command line repeats: a shell expands braces to one flag per file, of which one counts.
+    """Raises PatternError for a flag that a command line repeats.
 
-    Raises:
-      PatternError: a flag is repeated.
+    A shell expands braces to one flag per file, of which one counts.
     """
     for flag in flags:
         values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
@@ -35,12 +34,7 @@ def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def expand(patterns: str, flag: str) -> List[str]:
-    """The patterns without commas and braces, in order; wildcards stay.
-
-    Raises:
-      PatternError: a brace is not closed, its content is neither a range nor a list, there are too many, a pattern is
-        empty, or it is a command.
-    """
+    """The patterns without commas and braces, in order; wildcards stay. Raises PatternError if they are not valid."""
     try:
         # As in webdataset: `pipe:gsutil cat gs://bucket/{000..639}.tar`.
         if patterns.startswith('pipe:'):

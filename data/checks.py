@@ -37,12 +37,7 @@ def checker(
 
 
 def check(source: Source, paths: Sequence[str], skipped: int) -> None:
-    """Checks that files have more records than may be skipped, and the first record its image and label.
-
-    Raises:
-      DataError: they have not, or a file cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
+    """Raises DataError unless files have more records than may be skipped, and the first has its image and label."""
     check_not_empty(source.data_format, paths, skipped)
     if skipped:
         return
@@ -84,13 +79,9 @@ def unused(source: Source, split: str, paths: Sequence[str]) -> List[str]:
 
 
 def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) -> None:
-    """Checks that files have more records than may be skipped: a pipeline that repeats others loops forever.
+    """Raises DataError unless files have more records than may be skipped: a pipeline of no others loops forever.
 
-    No more records are read than necessary. The lengths of local records, and the sizes of tar shards, are plausible.
-
-    Raises:
-      DataError: the files have too few records, or one is damaged, too large, or cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
+    No more records are read than necessary. Also for impossible lengths of local records, and sizes of tar shards.
     """
     check_are_files(paths)
     found = 0
@@ -122,11 +113,7 @@ def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) ->
 
 
 def check_are_files(paths: Sequence[str]) -> None:
-    """Checks that the files of a data set are regular files. Reading a named pipe would block forever.
-
-    Raises:
-      DataError: one is not.
-    """
+    """Raises DataError for a file that is not a regular one. Reading a named pipe would block forever."""
     for path in paths:
         kind = records.irregular_kind(path)
         if kind:
@@ -154,11 +141,7 @@ def _count_first_samples(path: str, at_most: int) -> int:
 
 
 def check_lengths(paths: Sequence[str]) -> None:
-    """Checks the record lengths of local TFRecord files of moderate size, for faults that the pipeline misses.
-
-    Raises:
-      DataError: a record's length is impossible or truncated; or a file cannot be read.
-    """
+    """Raises DataError for impossible lengths in local TFRecord files of moderate size, which the pipeline misses."""
     if any(map(remote.is_remote, paths)) or sum(records.sizes_of(paths)) > _LARGEST_CHECKED:
         return
     tfrecord_files.count_records([path for path in paths if not tfrecord.compression_of(path)])

@@ -101,12 +101,7 @@ class DatasetInfo:
 
 
 def read(data_dir: str) -> Optional[DatasetInfo]:
-    """Reads the description of the data set in a folder; None if there is none.
-
-    Raises:
-      DataError: the file cannot be read, or is not a valid description.
-      RemoteError: access to it is denied, or the store cannot be reached.
-    """
+    """Reads the description of the data set in a folder; None if there is none."""
     path = os.path.join(data_dir, FILE_NAME)
     try:
         content = remote.read(path)

@@ -25,12 +25,8 @@ _ROOT = re.compile(r'(?:\w+://[^/]*/|/*)')
 def find(patterns: str, folder: str, flag: str) -> List[str]:
     """The paths of the files that patterns name: of each pattern in the order of its braces, then by name.
 
-    Relative patterns begin in `folder`; the flag is named in messages.
-
-    Raises:
-      DataError: files are missing, a wildcard matches none, or a file is named twice.
-      PatternError: a pattern cannot be expanded.
-      RemoteError: access to a folder is denied, or the store cannot be reached.
+    Relative patterns begin in `folder`; the flag is named in messages. Raises DataError if a file is missing or named
+    twice, or a wildcard matches none.
     """
     given = f'--{flag}={shown(patterns)}'
 

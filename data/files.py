@@ -7,14 +7,9 @@ from data import remote
 
 
 def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
-    """Writes a file atomically: a reader sees the old content or the new.
+    """Writes a file atomically: a reader sees the old content or the new. A local failure is a `tf.errors.OpError`.
 
-    The unfinished file is in `work_dir`, by default beside it.
-
-    Raises:
-      OutputError: something exists there that is no regular file.
-      RemoteError: access to a remote file is denied, or the store cannot be reached.
-      tf.errors.OpError: a local file cannot be written.
+    The unfinished file is in `work_dir`, by default beside it. Only regular files are replaced.
     """
     with remote.explained(path, remote.WRITE):
         outputs.write(path, content, work_dir)

@@ -124,11 +124,7 @@ def why_no_image(path: str) -> str:
 
 
 def read(path: str) -> bytes:
-    """Reads an image file.
-
-    Raises:
-      UnreadableError: the file cannot be read, is not a regular file, or is too large for an image.
-    """
+    """Reads an image file; raises UnreadableError if it is not a regular file, or too large for an image."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):

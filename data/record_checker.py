@@ -90,12 +90,7 @@ def field_problem(
 
 
 def check_keys(path: str, fields: Fields) -> None:
-    """Checks that the first record of a file has an image and a label under their keys, if it can be parsed.
-
-    Raises:
-      DataError: it has not.
-      tf.errors.OpError: the file cannot be read.
-    """
+    """Raises DataError if the first record of a file can be parsed, and has no image or label under their keys."""
     example = parse_example(next(tfrecord_files.serialized_in(path), b''))
     problem = _key_problem(example, fields) if example and example.features.feature else None
     if problem:

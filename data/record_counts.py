@@ -24,10 +24,6 @@ def count(paths: Sequence[str], count_records: Callable[[Sequence[str]], List[in
 
     A file whose size is another one than that in `.records.json` is counted again. If that file cannot be written, a
     line of the log says so, and the records are counted at each start.
-
-    Raises:
-      DataError: a file cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
     """
     names: Dict[str, List[str]] = {}
     for path in paths:

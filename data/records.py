@@ -32,27 +32,16 @@ def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
 
 
 def find_shards(data_dir: str, split: str) -> List[str]:
-    """The paths of the record files of a split, in order.
-
-    Raises:
-      DataError: the folder does not exist, has no such file, or has the files of several data sets.
-      RemoteError: access to the folder is denied, or the store cannot be reached.
-    """
+    """The paths of the record files of a split, in order; DataError for none, or for those of several data sets."""
     example = os.path.basename(shard_path(data_dir, split, 0, DOCUMENTED_SHARDS[split]))
     return list_shards(data_dir, split, r'-\d+(-of-\d+)$', example)
 
 
 def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[str]:
-    """The paths of the files of a split, in order.
+    """The paths of the files of a split, in order; raises errors as `find_shards`.
 
-    Args:
-      data_dir: the folder.
-      split: `TRAIN` or `VALIDATION`.
-      pattern: regular expression for the part of a name after the split. Its group must be equal in all files.
-      example: a name that matches, for messages.
-
-    Raises:
-      DataError, RemoteError: as `find_shards`.
+    The pattern, a regular expression, matches the part of a name after the split; its group must be equal in all files.
+    The example is a name that matches, for messages.
     """
     try:
         # The default, '', is the working folder, as paths that are joined to it are.

@@ -132,12 +132,7 @@ def exists(path: str) -> bool:
 
 
 def size(path: str) -> int:
-    """The size of a file in bytes.
-
-    Raises:
-      RemoteError: access is denied, or the file does not exist, or the store cannot be reached.
-      tf.errors.OpError: a local file cannot be read, or does not exist.
-    """
+    """The size of a file in bytes; raises RemoteError, or `tf.errors.OpError` for a local file."""
     with explained(path, READ):
         try:
             return int(tf.io.gfile.stat(path).length)

@@ -94,10 +94,7 @@ class Source(NamedTuple):
     def find(self, split: str) -> List[str]:
         """The paths of the files of a split: named files and those of folders by name, others as the patterns say.
 
-        Raises:
-          DataError: there are none, some that are named are missing, or they belong to several data sets.
-          PatternError: a pattern cannot be expanded.
-          RemoteError: access to a folder is denied, or the store cannot be reached.
+        Raises DataError if there are none, some that are named are missing, or they belong to several data sets.
         """
         patterns = self.patterns(split)
         if not patterns:

@@ -46,19 +46,12 @@ DOCUMENTED_FIELDS = Fields()
 
 
 def parse(serialized: tf.Tensor, with_boxes: bool = True, fields: Fields = DOCUMENTED_FIELDS) -> ParsedRecord:
-    """Parses a serialized `tf.train.Example`, or a group of them, with TensorFlow operations.
+    """Parses a serialized `tf.train.Example`, string scalar, or a group of them, [records], with TensorFlow operations.
 
+    A record that is not an Example, or has no image or no label, raises `tf.errors.InvalidArgumentError` at run time.
     TensorFlow crashes on a list of floats that claims to be longer than its record. Checksums exclude such damage, so
-    only a program that writes malformed records can cause it.
-
-    Args:
-      serialized: a string scalar, the record; for a group, strings [records].
-      with_boxes: parse the bounding boxes, which takes longer than everything else; for a single record only. If
-        False, `bbox` is empty.
-      fields: of the record.
-
-    Raises:
-      tf.errors.InvalidArgumentError: at run time, for a record that is not an Example, or has no image or no label.
+    only a program that writes malformed records can cause it. Parsing the bounding boxes of a single record takes
+    longer than everything else; without, `bbox` is empty.
     """
     assert not (with_boxes and serialized.shape.ndims), 'records have different numbers of boxes'
     features = {

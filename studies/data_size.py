@@ -11,12 +11,13 @@ import math
 import os
 import statistics
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 
 from benchmarks.comparison import Spread
+from benchmarks.drawing import Panel, chart
 from console.errors import DONE
 from console.screen import Screen
-from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.files import Table, prepare, publish, write_json
 from studies.sweep import generated
 
 OUT = os.path.join('runs', 'studies', 'data_size')
@@ -28,18 +29,10 @@ _LEAST_SIZES = 3
 
 def study(out: str, images: Sequence[int], seeds: int, steps: int) -> Dict[str, Any]:
     """The study as the content of a YAML file, with a case for each number of images of each digit."""
-    return {
-        'question': 'How does the error fall with the number of training images?',
-        'preset': 'digits',
-        # One thread gives the same bits on any number of cores. The average is that of a short run.
-        'flags': {
-            **{'intra_op_threads': 1, 'moving_average_decay': 0.99},
-            **{'train_steps': steps, 'train_steps_per_eval': steps},
-        },
-        'axes': [{'cases': {str(count): {'data_dir': _data_dir(out, count)} for count in images}}],
-        'seeds': seeds,
-        'report': ['top_1', 'cross_entropy'],
-    }
+    cases = {str(count): {'data_dir': _data_dir(out, count)} for count in images}
+    return generated.study(
+        'How does the error fall with the number of training images?', seeds, steps, [{'cases': cases}]
+    )
 
 
 def _data_dir(out: str, images: int) -> str:
@@ -109,20 +102,17 @@ def fit(errors: Mapping[int, Sequence[float]]) -> Optional[PowerLaw]:
 def table(errors: Mapping[int, Sequence[float]], law: Optional[PowerLaw]) -> Table:
     """The errors and the power law."""
     title = 'Error of top-1 by training images, in per cent: mean ± standard deviation over the seeds'
-    rows: List[List[str]] = []
-    for images, values in errors.items():
-        deviation = f' ± {statistics.stdev(values):.1f}' if len(values) > 1 else ''
-        rows.append(
-            [f'{images:,}', f'{statistics.mean(values):.1f}{deviation}', f'{law.error(images):.1f}' if law else '–']
-        )
+    rows = [
+        [f'{images:,}', generated.text_of(values), f'{law.error(images):.1f}' if law else '–']
+        for images, values in errors.items()
+    ]
     notes = [f'power law: {law}; 95 % interval of the exponent: ± {law.margin:.2f}'] if law else []
     return Table(title, ('training images', 'error', 'power law'), rows, words=0, notes=notes)
 
 
 def figure(errors: Mapping[int, Sequence[float]], law: Optional[PowerLaw]) -> bytes:
     """The errors as SVG: means, with bars from the least to the greatest seed, and the power law."""
-    measured = {images: Spread(statistics.mean(each), min(each), max(each)) for images, each in errors.items()}
-    series: Dict[str, Dict[int, Spread]] = {'measured': measured}
+    series = {'measured': {images: generated.spread_of(values) for images, values in errors.items()}}
     if law:
         series[str(law)] = {images: Spread(*[law.error(images)] * 3) for images in errors}
     return chart('', [Panel('', 'training images', 'error of top-1, %', series, True, True)], columns=1, is_svg=True)

@@ -1,12 +1,12 @@
-"""Tables, figures and files of a study's results."""
+"""Tables and files of a study's results."""
 
 import json
 import os
 import textwrap
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from benchmarks import tables as columns
-from benchmarks.comparison import Spread
+from console.messages import in_markdown
 from studies import extras
 
 # A note longer than this goes on in the next line on the screen.
@@ -21,6 +21,16 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     words: int = 1
     notes: Sequence[str] = ()
+
+    def plain(self) -> str:
+        """Header and rows in plain columns."""
+        return '\n'.join(columns.plain(self.header, self.rows, self.words))
+
+    def markdown(self) -> str:
+        """Header, which is Markdown, and rows, which are escaped, in GitHub-flavoured Markdown."""
+        rule = [':--' if column < self.words else '--:' for column in range(len(self.header))]
+        lines = [self.header, rule, *([in_markdown(cell) for cell in row] for row in self.rows)]
+        return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
 
 
 def prepare(out: str) -> None:
@@ -44,85 +54,16 @@ def publish(out: str, name: str, title: str, notes: Sequence[str], tables: Seque
     NAME.json is there.
     """
     from data.files import write_whole
-    from studies.report.sections import markdown_table
 
     drawn = f'{name}.png' if figure.startswith(b'\x89PNG') else f'{name}.svg'
     parts = [f'# {title}', *notes, f'![{title}]({drawn})']
     for table in tables:
         if table.rows:
-            print(f'\n{table.title}\n')
-            columns.show(table.header, table.rows, table.words)
-            parts += [f'## {table.title}', markdown_table(table.header, table.rows, table.words)]
+            print(f'\n{table.title}\n\n{table.plain()}')
+            parts += [f'## {table.title}', table.markdown()]
         if table.rows and table.notes:
             print('', *(textwrap.fill(note, _WIDTH, subsequent_indent='  ') for note in table.notes), sep='\n')
             parts.append('\n'.join(f'- {note}' for note in table.notes))
     write_whole(os.path.join(out, drawn), figure)
     write_whole(os.path.join(out, f'{name}.md'), '\n\n'.join(parts) + '\n')
     print(f'\nwritten: {name}.json, {name}.md and {drawn} in {out}')
-
-
-class Panel(NamedTuple):
-    """A panel of a figure: its title, the labels of its axes, and by series a spread at each position.
-
-    Positions are numbers, or words for kinds side by side. The vertical axis is linear from 0, or logarithmic. The
-    horizontal one may be logarithmic.
-    """
-
-    title: str
-    x: str
-    y: str
-    series: Mapping[str, Mapping[Any, Optional[Spread]]]
-    is_logarithmic: bool = False
-    has_logarithmic_positions: bool = False
-
-
-def chart(title: str, panels: Sequence[Panel], columns: int = 2, is_svg: bool = False) -> bytes:
-    """A figure as a PNG file, or as SVG for light and dark pages. A series has one sign in all panels.
-
-    It shows medians, with bars from the least to the greatest value.
-    """
-    from matplotlib.figure import Figure
-
-    from studies.report import drawing
-    from studies.report.palette import sign_of
-
-    rows = -(-len(panels) // columns)
-    drawn = Figure(figsize=(6 * columns + 1, 4 * rows + 1.2), dpi=120, facecolor='white')
-    drawn.suptitle(title)
-    signs = {label: sign_of(index) for index, label in enumerate({key: 0 for panel in panels for key in panel.series})}
-    marks: Dict[str, Any] = {}
-    for axes, panel in zip(drawn.subplots(rows, columns, squeeze=False).flat, panels):
-        heading, x, y, series, is_logarithmic, has_logarithmic_positions = panel
-        places = [*{place: 0 for values in series.values() for place in values}]
-        are_words = any(isinstance(place, str) for place in places)
-        for index, (label, values) in enumerate(series.items()):
-            shift = 0.7 * ((index + 0.5) / len(series) - 0.5)
-            found = {places.index(at) + shift if are_words else at: value for at, value in values.items() if value}
-            if found:
-                marks[label] = axes.errorbar(
-                    [*found],
-                    [value.median for value in found.values()],
-                    yerr=drawing.bars([*found.values()]),
-                    color=signs[label].light,
-                    marker=signs[label].matplotlib_mark,
-                    linestyle='none' if are_words else drawing.dashes(signs[label]),
-                    capsize=3,
-                )
-        if are_words:
-            axes.set_xticks(range(len(places)))
-            axes.set_xticklabels([textwrap.fill(place, 12) for place in places], fontsize=8)
-        axes.set(title=heading, xlabel=x, ylabel=y, yscale='log' if is_logarithmic else 'linear')
-        if has_logarithmic_positions:
-            axes.set_xscale('log')
-            axes.set_xticks(places)
-            axes.set_xticklabels([f'{place:,}' for place in places])
-            axes.set_xticks([], minor=True)
-            axes.yaxis.set_minor_formatter('{x:g}')
-            axes.yaxis.set_major_formatter('{x:g}')
-        if not is_logarithmic:
-            axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
-        drawing.lay_out(axes)
-    legend_columns = 2 * columns
-    drawn.legend([*marks.values()], [*marks], loc='lower center', ncol=legend_columns, frameon=False, fontsize=9)
-    drawn.tight_layout(rect=(0, 0.25 * (1 + len(marks) // legend_columns) / drawn.get_figheight(), 1, 1))
-    return drawing.svg(drawn) if is_svg else drawing.png(drawn)

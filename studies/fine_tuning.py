@@ -9,14 +9,13 @@ resumes.
 
 import argparse
 import os
-import statistics
 import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from benchmarks.comparison import Spread
+from benchmarks.drawing import Panel, chart
 from console.errors import DONE
 from console.screen import Screen
-from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.files import Table, prepare, publish, write_json
 from studies.sweep import generated
 
 OUT = os.path.join('runs', 'studies', 'fine_tuning')
@@ -24,8 +23,6 @@ STUDY, SOURCE = 'fine_tuning', 'source'
 _OLD, _NEW = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
 _SOURCE_STEPS = 500
 
-# Of all runs. One thread gives the same bits on any number of cores, and lets one trial run per core.
-_COMMON = {'intra_op_threads': 1, 'num_classes': 6, 'moving_average_decay': 0.99}
 # As in --preset=finetune; the network and the size of the images are those of the digits.
 _RECIPE = {
     'init_except': 'Logits',
@@ -46,12 +43,8 @@ _WAYS = (*_TRAINED, FROM_NOTHING)
 
 def source_study(out: str) -> Dict[str, Any]:
     """The study that trains the source: one run of the preset on the old digits, as the content of a YAML file."""
-    return {
-        'question': 'Weights for the study of fine-tuning.',
-        'preset': 'digits',
-        'flags': {**_steps(_SOURCE_STEPS), 'data_dir': _data_dir(out, None)},
-        'seeds': 1,
-    }
+    question, data_dir = 'Weights for the study of fine-tuning.', _data_dir(out, None)
+    return generated.study(question, 1, _SOURCE_STEPS, num_classes=1 + len(_OLD), data_dir=data_dir)
 
 
 def study(out: str, images: Sequence[int], seeds: int, steps: int) -> Dict[str, Any]:
@@ -62,22 +55,9 @@ def study(out: str, images: Sequence[int], seeds: int, steps: int) -> Dict[str, 
     }
     # The recipe of the preset.
     ways[FROM_NOTHING] = {}
-    return {
-        'question': 'How many images are enough to fine-tune a network, and which of its layers should be trained?',
-        'preset': 'digits',
-        'flags': _steps(steps),
-        'axes': [
-            {'cases': ways},
-            {'cases': {str(count): {'data_dir': _data_dir(out, count)} for count in images}},
-        ],
-        'seeds': seeds,
-        'report': ['top_1', 'cross_entropy'],
-    }
-
-
-def _steps(steps: int) -> Dict[str, Any]:
-    """The flags of all runs that train so many steps, and are evaluated at the last one."""
-    return {**_COMMON, 'train_steps': steps, 'train_steps_per_eval': steps}
+    axes = [{'cases': ways}, {'cases': {str(count): {'data_dir': _data_dir(out, count)} for count in images}}]
+    question = 'How many images are enough to fine-tune a network, and which of its layers should be trained?'
+    return generated.study(question, seeds, steps, axes, num_classes=1 + len(_NEW))
 
 
 def _data_dir(out: str, images: Optional[int]) -> str:
@@ -120,22 +100,16 @@ def results(out: str, images: Sequence[int]) -> Dict[str, Dict[str, List[float]]
 
 def table(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
     """The table of `results`."""
-
-    def text(values: Sequence[float]) -> str:
-        deviation = f' ± {statistics.stdev(values):.1f}' if len(values) > 1 else ''
-        return f'{statistics.mean(values):.1f}{deviation}' if values else '–'
-
     title = 'Top-1 on the digits 5 to 9, in per cent: mean ± standard deviation over the seeds'
     header = ('images of each digit', *(way.replace('-', ' ') for way in _WAYS))
-    return Table(title, header, [[images, *map(text, of.values())] for images, of in found.items()], words=0)
+    return Table(title, header, [[images, *map(generated.text_of, of.values())] for images, of in found.items()], 0)
 
 
 def figure(found: Mapping[str, Mapping[str, Sequence[float]]]) -> bytes:
     """The results as PNG: the means, with bars from the least to the greatest seed."""
     series = {
         way.replace('-', ' ') + ('' if way == FROM_NOTHING else ' trained'): {
-            images: Spread(statistics.mean(of[way]), min(of[way]), max(of[way])) if of[way] else None
-            for images, of in found.items()
+            images: generated.spread_of(of[way]) for images, of in found.items()
         }
         for way in _WAYS
     }

@@ -286,11 +286,7 @@ _SHIPPED = {path.stem: str(path) for path in sorted(pathlib.Path(shipped.__file_
 
 
 def load(path: str) -> Study:
-    """Reads a study from a .py or .yaml file, or the shipped study of this name.
-
-    Raises:
-      StudyError: the file cannot be read, or does not hold a valid study.
-    """
+    """Reads a study from a .py or .yaml file, or the shipped one of this name; raises StudyError if it is not valid."""
     path = _SHIPPED.get(path, path)
     stem, extension = os.path.splitext(os.path.basename(path))
     reader = {'.py': _from_python, '.yaml': _from_yaml, '.yml': _from_yaml}.get(extension)

@@ -22,7 +22,6 @@ from benchmarks.comparison import spread, tar_dir
 from benchmarks.measurement import TRANSFER, MeasurementError, Run
 from benchmarks.peers.meter import Task
 from console import processes
-from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
@@ -82,24 +81,19 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
             pythons[name] = python_of(name, own['environments'])
         except MeasurementError as error:
             problems[name] = f'not measured: {error}'
-    measured: Measured = {}
-    failed: Dict[str, str] = {}
-    try:
-        measurement.interleave(
-            [*pythons],
-            own['repeats'],
-            lambda name: measure(name, pythons[name], config, files, own['images']),
-            screen.update,
-            measured,
-            failed,
-        )
-    finally:
-        # Also after an interruption.
-        screen.clear()
+
+    def show_all(measured: Measured, failed: Dict[str, str]) -> None:
         problems.update({name: f'failed: {reason}' for name, reason in failed.items()})
         complete = {name: rounds for name, rounds in measured.items() if name not in failed}
         show(complete, problems, own['json'], config.train_batch_size)
-    return RETRY if failed else DONE
+
+    return measurement.interleave(
+        [*pythons],
+        own['repeats'],
+        lambda name: measure(name, pythons[name], config, files, own['images']),
+        screen,
+        show_all,
+    )
 
 
 def write_files(data_dir: str, folder: str) -> None:
@@ -120,12 +114,7 @@ def write_files(data_dir: str, folder: str) -> None:
 def python_of(name: str, environments: Any = None) -> str:
     """The interpreter that has what a peer needs; uv makes the environment of a library unless it exists.
 
-    Args:
-      name: of the peer.
-      environments: the folder of the environments; None means uv's cache.
-
-    Raises:
-      MeasurementError: there is none; the message gives the reason.
+    The environments are in a folder, or in uv's cache. Raises MeasurementError with the reason if there is none.
     """
     if name in OURS:
         from console.tensorflow_versions import tf
@@ -159,8 +148,7 @@ def _environment() -> Dict[str, str]:
 def measure(name: str, python: str, config: Config, files: str, images: int) -> List[Dict[str, Any]]:
     """Measures a peer in a process of its own: the result of `meter.measure` for each kind of work.
 
-    Raises:
-      MeasurementError: the measurement failed; the message gives the reason.
+    Raises MeasurementError with the reason.
     """
     if name in OURS:
         config = dataclasses.replace(config, data_format='tar', data_dir=tar_dir(config)) if '_tar_' in name else config

@@ -16,12 +16,7 @@ _LARGEST_FILE = 1 << 26
 
 
 def read_file(path: str) -> bytes:
-    """The content of a local or remote file.
-
-    Raises:
-      DataError: it cannot be read.
-      RemoteError: access to it is denied, or the store cannot be reached.
-    """
+    """The content of a local or remote file."""
     try:
         with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
             content = file.read()

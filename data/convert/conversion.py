@@ -52,10 +52,6 @@ def run(
       work: writes the missing files of the data set, given the work folder and a function to show progress; returns
         the description of the data set, and more entries of the report in `REPORT_NAME`.
       say: called with messages.
-
-    Raises:
-      DataError: a setting differs, another conversion runs, or the folder has other content or cannot be written.
-      RemoteError: access to the folders is denied, or the store cannot be reached.
     """
     work_dir, report = os.path.join(data_dir, WORK_FOLDER), os.path.join(data_dir, REPORT_NAME)
     finished = settings_in(report)
@@ -104,12 +100,7 @@ def say_notes(notes: Mapping[str, Sequence[str]], say: Say, all_in: str = '') ->
 
 
 def settings_in(path: str) -> Optional[Dict[str, str]]:
-    """The settings in a conversion's file, by flag; None if there is no such file.
-
-    Raises:
-      DataError: the file has no settings.
-      RemoteError: access to it is denied, or the store cannot be reached.
-    """
+    """The settings in a conversion's file, by flag; None if there is no such file."""
     content = remote.read(path)
     if content is None:
         return None
@@ -162,11 +153,7 @@ def progress() -> Iterator[StartProgress]:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Makes SIGTERM interrupt the block as Ctrl-C does.
-
-    Raises:
-      TerminatedError: SIGTERM was received.
-    """
+    """Makes SIGTERM interrupt the block as Ctrl-C does, and raises TerminatedError for it."""
     is_terminated = False
 
     def interrupt(*_: Any) -> None:

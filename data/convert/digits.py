@@ -43,10 +43,6 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
       digits: the digits of the data set, in the order of their labels, which begin with 1.
       images_per_digit: training images of each digit, the first of those that the whole data set has, so that a
         smaller number gives a part of a larger one; None: all. All validation images of the digits are written.
-
-    Raises:
-      CommandError: scikit-learn is not installed, a digit has fewer training images, or the folder is not empty or
-        cannot be made.
     """
     from console.tensorflow_versions import tf
     from data import encoding

@@ -78,11 +78,7 @@ class Intake:
         self._session.close()
 
     def accept(self, encoded: bytes) -> Accepted:
-        """Judges the content of an image file.
-
-        Raises:
-          UnreadableError: it cannot be used, or its pixels are damaged.
-        """
+        """Judges an image file by its content; raises UnreadableError if it cannot be used, or is damaged."""
         return self._accept(encoded)[0]
 
     def accept_and_decode(self, encoded: bytes) -> Tuple[Accepted, np.ndarray]:
@@ -143,11 +139,7 @@ class Intake:
 
 
 def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
-    """The pixels of a file that TensorFlow does not decode: RGB or RGBA, or grey of 16 bits [height, width].
-
-    Raises:
-      UnreadableError: it cannot be decoded, or Pillow is not installed or does not know the format.
-    """
+    """The pixels of a file that TensorFlow does not decode: RGB or RGBA, or grey of 16 bits [height, width]."""
     name = header.format
     try:
         import PIL.Image

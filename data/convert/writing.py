@@ -26,11 +26,7 @@ ENCODED, LABEL = 'image/encoded', 'image/class/label'
 
 
 def check_can_be_made(data_dir: str) -> None:
-    """Checks that a folder for a new data set is local, and is missing or empty.
-
-    Raises:
-      DataError: it is remote, or not empty.
-    """
+    """Raises DataError unless the folder of a new data set is local, and missing or empty."""
     if remote.is_remote(data_dir):
         raise DataError(
             f'{data_dir}: must be a local folder. Write the data set to one, and copy it: gsutil -m cp -r '
@@ -79,9 +75,6 @@ def write_data_set(
 
     `examples` are functions that make the Examples of each split, and `shards` the largest numbers of its files, of
     which none is empty. `progress` is as in `conversion`.
-
-    Raises:
-      DataError: the folder is not empty, or cannot be made or written.
     """
     with new_data_dir(data_dir) as unfinished:
         written = []
@@ -133,9 +126,6 @@ def write_file(path: str, examples: Iterable[tf.train.Example], first: int = 0) 
     """Writes a tar shard, if the name ends so, or else a record file, and returns the fingerprint.
 
     A tar shard holds images in JPEG or PNG files, numbered from `first` on, and all fields of their Examples.
-
-    Raises:
-      DataError: the file cannot be written, or a file that the examples come from cannot be read.
     """
     written = SplitFingerprint()
     is_tar = path.endswith('.tar')

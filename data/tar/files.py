@@ -12,11 +12,7 @@ def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
 
 
 def find_shards(data_dir: str, split: str) -> List[str]:
-    """The paths of the shards of a split, in order.
-
-    Raises:
-      DataError, RemoteError: as `data.records.find_shards`.
-    """
+    """The paths of the shards of a split, in order; raises errors as `data.records.find_shards`."""
     paths = records.list_shards(data_dir, split, f'{records.TAR_NAMES}$', f'{split}-00000.tar')
     if len({len(path) for path in paths}) > 1:
         kinds = ' and '.join(os.path.basename(path) for path in (min(paths, key=len), max(paths, key=len)))

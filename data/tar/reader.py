@@ -179,10 +179,8 @@ def _serialize(
 def parse(serialized: tf.Tensor, label_offset: int = 0) -> ParsedRecord:
     """Parses a sample of `reader`, a string scalar, or a group of samples, strings [samples].
 
-    Samples have no bounding boxes. `label_offset` is added to the label.
-
-    Raises:
-      tf.errors.InvalidArgumentError: at run time, for a sample that cannot be used.
+    Samples have no bounding boxes. `label_offset` is added to the label. One that cannot be used raises
+    `tf.errors.InvalidArgumentError` at run time.
     """
     # For an unusable sample, this is the beginning of its problem: not a number, so that the error quotes it.
     label = tf.strings.to_number(tf.strings.substr(serialized, 0, _LABEL_DIGITS), tf.int64)

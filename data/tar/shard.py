@@ -380,12 +380,7 @@ def with_note(path: str, everything: Iterator[Sample]) -> Iterator[Sample]:
 
 
 def check_keys(path: str, fields: Fields) -> None:
-    """Checks that the first sample of a shard has one image and one label.
-
-    Raises:
-      DataError: it has not.
-      RemoteError: access to the shard is denied, or the store cannot be reached.
-    """
+    """Raises DataError unless the first sample of a shard has one image and one label."""
     with Shard(path) as shard:
         first = next(shard.samples(label_of(fields.label)), None)
     if first and first.reason:

@@ -11,12 +11,13 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from benchmarks.comparison import spread
+from benchmarks.drawing import Panel, chart
 from console import program
 from console.command_line import folder, new_parser
 from console.errors import CommandError
 from console.paths import expanded
 from console.screen import Screen
-from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.files import Table, prepare, publish, write_json
 
 OUT = os.path.join('runs', 'studies', 'batch_norm')
 NAME = 'batch_norm'
@@ -74,7 +75,7 @@ def number(value: Optional[float]) -> str:
 def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
     """All tables, of the published and the measured part of the JSON file."""
     settings, equal, unequal = found['settings'], found['equal'], found['unequal']
-    modes, biased, per_replica = equal['modes'], equal['without_bessel'], published['per_replica']
+    modes, biased = equal['modes'], equal['without_bessel']
     documented = {'published': published, **({"Keras' layers": found['keras']} if found['keras'] else {})}
     means = ', '.join(f'{name}: {number(of["mean_and_kept"])}' for name, of in documented.items())
 
@@ -94,17 +95,6 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
         *(row(f'  device {device} alone', None, None, *own) for device, own in enumerate(equal['own'])),
         row('  mean of the eight', None, None, *equal['mean_of_own']),
     ]
-    inference = per_replica['inference_outputs']
-    drawn = (per_replica['training_outputs'], inference, inference, per_replica['moving_variance'])
-    readings = [['published', *(f'{number(figure)} ' for figure in drawn)]]
-    for reading in found['readings']:
-        decay, bessel, *ranges = reading.values()
-        cells = [
-            f'{number(each["least"])} … {number(each["greatest"])}'
-            f'{"*" if each["least"] <= figure <= each["greatest"] else " "}'
-            for each, figure in zip(ranges, drawn)
-        ]
-        readings.append([f'{decay:g}, {"unbiased" if bessel else "biased"}', *cells])
     # From groups of one replica to one group of all replicas.
     groups = [
         row(f'{rows} rows, {mode}', *found[rows]['modes'][mode].values())
@@ -141,13 +131,7 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
             ),
         ),
         Table(
-            f'2. The experiment by its equations, other settings: minimum and maximum of {settings["draws"]} draws',
-            ('decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'),
-            readings,
-            notes=('*: the range contains the published figure. The published decay is 0.99, the default of Keras.',),
-        ),
-        Table(
-            '3. Unequal replicas: the rows of replica r have the mean r',
+            '2. Unequal replicas: the rows of replica r have the mean r',
             _HEADER,
             [
                 *(row(mode, *unequal['modes'][mode].values()) for mode in ('local', 'averaged', 'synchronized')),
@@ -155,18 +139,18 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
             ],
         ),
         Table(
-            "4. Groups of replicas that synchronize among themselves; the first group's statistics are kept",
+            "3. Groups of replicas that synchronize among themselves; the first group's statistics are kept",
             _HEADER,
             groups,
         ),
         Table(
-            '5. Variance of the first batch, recovered from the moments of the replicas: means over the channels',
+            '4. Variance of the first batch, recovered from the moments of the replicas: means over the channels',
             ('', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error'),
             recovery,
             notes=('largest error: relative, over the channels; the precision of float32 is 1.2e-7.',),
         ),
         Table(
-            f'6. Decay: α = {decay["alpha"]} in 8 sequential updates, and β = α⁸ = {decay["beta"]:.7f} in one',
+            f'5. Decay: α = {decay["alpha"]} in 8 sequential updates, and β = α⁸ = {decay["beta"]:.7f} in one',
             (
                 *('moving mean, from 0', f'step {settings["response_steps"]}', 'error', 'mean, noisy', 'expected'),
                 *('deviation', 'expected'),

@@ -1,7 +1,7 @@
 """The experiments on batch normalization across replicas.
 
-The published experiment compares eight replicas with one device; here also with unequal replicas, with groups, by the
-equations with other settings, and with other decays. The program's layer runs on one device or on emulated cores.
+The published experiment compares eight replicas with one device; here also with unequal replicas, with groups, and with
+other decays. The program's layer runs on one device or on emulated cores.
 
 Results are as the JSON file has them. `KINDS` are the kinds of differences: the largest absolute ones between two ways
 to normalize the same rows, over steps, rows and channels.
@@ -10,12 +10,12 @@ to normalize the same rows, over steps, rows and channels.
 import contextlib
 import dataclasses
 import itertools
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3.batch_norm import EPSILON, batch_norm_for
+from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.cores import EmulatedCores
@@ -40,9 +40,9 @@ SEQUENTIAL = 'one device, eight updates, decay α'
 ONE_IN_EIGHT = 'one replica in eight (local), decay α⁸'
 MEAN_OF_EIGHT = 'mean of eight replicas (averaged), decay α⁸'
 
-# Training batches of the published experiment; repetitions of it in NumPy, which show its random variation; steps of
-# the response to constant rows; steps on noisy rows, and their channels; the seed of all draws.
-SETTINGS = {'steps': 100, 'draws': 20, 'response_steps': 400, 'noise_steps': 200, 'noise_channels': 1024, 'seed': 0}
+# Training batches of the published experiment; steps of the response to constant rows; steps on noisy rows, and their
+# channels; the seed of all draws.
+SETTINGS = {'steps': 100, 'response_steps': 400, 'noise_steps': 200, 'noise_channels': 1024, 'seed': 0}
 
 
 class Statistics(NamedTuple):
@@ -228,59 +228,6 @@ def recover(batch: np.ndarray) -> Dict[str, float]:
     }
 
 
-def readings(decays: Sequence[float], steps: int, seeds: Iterable[int]) -> List[Dict[str, Any]]:
-    """The published experiment by its equations, in float64, for each decay, without and with Bessel's correction.
-
-    Returns:
-      decay: decay of the moving statistics.
-      bessel: whether the moving variance averages unbiased variances.
-      The others: the least and the greatest of the draws' largest differences between replicas and one device: of
-        training outputs, of inference outputs if each replica uses its own moving statistics, of inference outputs if
-        all use their mean, and of the moving variance, averaged over the replicas.
-    """
-    names = ('training_outputs', 'inference_own', 'inference_averaged', 'moving_variance')
-    draws: Dict[Tuple[float, bool], List[Tuple[float, ...]]] = {}
-    for seed in seeds:
-        batches = normal_rows(steps + 1, seed).astype(np.float64)
-        # [steps, replicas, rows of a replica, channels]; one device is one replica with all rows.
-        replicas, whole = (batches.reshape([len(batches), n, -1, CHANNELS]) for n in (REPLICAS, 1))
-        trained, by_one = (
-            _normalize(rows[:-1], Statistics(rows[:-1].mean(2, keepdims=True), rows[:-1].var(2, keepdims=True)))
-            for rows in (replicas, whole)
-        )
-        training_outputs = largest_difference(trained.reshape(by_one.shape), by_one)
-        for decay in decays:
-            for bessel in (False, True):
-                own, one = (_moving(rows[:-1], decay, bessel) for rows in (replicas, whole))
-                averaged = Statistics(*(values.mean(0) for values in own))
-                reference = _normalize(whole[-1], one)
-                outputs = _normalize(replicas[-1], own).reshape(reference.shape), _normalize(whole[-1], averaged)
-                inference = (largest_difference(each, reference) for each in outputs)
-                variance = largest_difference(averaged.variance, one.variance)
-                draws.setdefault((decay, bessel), []).append((training_outputs, *inference, variance))
-    return [
-        {
-            'decay': decay,
-            'bessel': bessel,
-            **{name: {'least': min(values), 'greatest': max(values)} for name, values in zip(names, zip(*of_setting))},
-        }
-        for (decay, bessel), of_setting in draws.items()
-    ]
-
-
-def _normalize(rows: np.ndarray, statistics: Statistics) -> np.ndarray:
-    return (rows - statistics.mean) / np.sqrt(statistics.variance + EPSILON)
-
-
-def _moving(rows: np.ndarray, decay: float, bessel: bool) -> Statistics:
-    """The moving statistics [replicas, 1, channels] after training on rows [steps, replicas, rows, channels]."""
-    steps = len(rows)
-    weights = (1 - decay) * decay ** np.arange(steps - 1, -1, -1.0)
-    variances = rows.var(2, ddof=int(bessel), keepdims=True)
-    means = np.tensordot(weights, rows.mean(2, keepdims=True), 1)
-    return Statistics(means, decay**steps + np.tensordot(weights, variances, 1))
-
-
 # The decay.
 
 
@@ -337,17 +284,16 @@ def measure(settings: Mapping[str, int]) -> Dict[str, Any]:
     """Runs all experiments with settings like `SETTINGS`; the same settings give the same numbers.
 
     Returns:
-      The published experiment with equal replicas, and with rows of mean r on replica r; by its equations; the
-      recovered variance of its first batch; and the decay of one replica in eight.
+      The published experiment with equal replicas, and with rows of mean r on replica r; the recovered variance of its
+      first batch; and the decay of one replica in eight.
     """
-    steps, draws, response_steps, noise_steps, noise_channels, seed = settings.values()
+    steps, response_steps, noise_steps, noise_channels, seed = settings.values()
     equal = normal_rows(steps + 1, seed)
     unequal = made_unequal(equal)
     return {
         'settings': {**settings},
         'equal': compare(equal),
         'unequal': compare(unequal),
-        'readings': readings((0.9, DECAY, 0.999), steps, range(seed, seed + draws)),
         'recovery': {'equal': recover(equal[0]), 'unequal': recover(unequal[0])},
         'decay': compare_decays(response_steps, noise_steps, noise_channels, seed),
     }

@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from studies.report.drawing import FAINT, dashes, lay_out, png
-from studies.report.palette import sign_of
-from studies.report.runs import LOSS, THROUGHPUT, Case, Comparison, Metric
+from benchmarks.drawing import FAINT, lay_out, png, sign_of
+from studies.report.runs import LOSS, THROUGHPUT, Case, Comparison
 from studies.report.statistics import difference, summarize
 
 _LINE = 64  # Characters of a case's name on a line.
@@ -20,15 +19,14 @@ _CHARACTER = 0.6022 * _NAME['size'] / 72  # The width of a character of a name, 
 
 
 class Line(NamedTuple):
-    """The values of a case or of a run and their descriptions: by step, or one value at step 0 in a panel of rows.
+    """The values of a case or of a run: by step or epoch, or one value at step 0 in a panel of rows.
 
     `lows` and `highs` are the ends of its band or its bar; NaN without one.
     """
 
     name: str
     values: Sequence[float]
-    texts: Sequence[str]
-    steps: Sequence[int] = (0,)
+    steps: Sequence[float] = (0,)
     lows: Sequence[float] = (math.nan,)
     highs: Sequence[float] = (math.nan,)
 
@@ -39,105 +37,86 @@ class Panel(NamedTuple):
     title: str
     axis: str
     cases: Sequence[Tuple[Line, Sequence[Line]]]
-    # Whether values are drawn by step; else each case has a row with one value.
-    by_step: bool = False
+    # The unit of the steps, 'step' or 'epoch'; without, each case has a row with one value.
+    steps: str = ''
     # Whether the axis of the values begins at zero.
     from_zero: bool = False
-    # The metric whose differences the panel shows, if it does.
-    metric: str = ''
+    is_difference: bool = False
 
 
 def finals(comparison: Comparison, name: str) -> Panel:
     """A metric of each case at the last step."""
     metric = comparison.metrics[name]
-    rows = [_row(case, case.finals(name), metric) for case in comparison.cases]
+    rows = [_row(case, case.finals(name)) for case in comparison.cases]
     return Panel(f'At the last step: {metric.label}', metric.heading, rows)
 
 
 def throughput(comparison: Comparison) -> Panel:
     """The images per second of the training."""
-    rows = [_row(case, case.throughputs, THROUGHPUT) for case in comparison.cases]
+    rows = [_row(case, case.throughputs) for case in comparison.cases]
     return Panel('Training: images/s', THROUGHPUT.heading, rows, from_zero=True)
 
 
-def _row(case: Case, values: Mapping[object, float], metric: Metric) -> Tuple[Line, Sequence[Line]]:
-    runs = [
-        Line(case.by_key[key].name, [value], [f'{metric.label} {metric.text(value)} {metric.unit}'])
-        for key, value in values.items()
-    ]
-    mean = _means(case, [0], [[*values.values()]], metric)
-    return mean, runs if len(runs) > 1 else ()
+def _row(case: Case, values: Mapping[object, float]) -> Tuple[Line, Sequence[Line]]:
+    runs = [Line(case.by_key[key].name, [value]) for key, value in values.items()]
+    return _means(case, [0], [[*values.values()]]), runs if len(runs) > 1 else ()
 
 
-def _means(case: Case, steps: Sequence[int], values: Sequence[Sequence[float]], metric: Metric) -> Line:
+def _means(case: Case, steps: Sequence[int], values: Sequence[Sequence[float]]) -> Line:
     summaries = [summarize(at_step) for at_step in values]
-    texts = [
-        f'{metric.label} {metric.mean(each)} {metric.unit}\n{"1 run" if each.n == 1 else f"mean of {each.n} runs"}'
-        for each in summaries
-    ]
     lows, highs = ([each.mean + side * each.deviation for each in summaries] for side in (-1, 1))
-    return Line(case.name, [each.mean for each in summaries], texts, steps, lows, highs)
+    return Line(case.name, [each.mean for each in summaries], steps, lows, highs)
 
 
-def differences(comparison: Comparison, name: str, reference: int = 0) -> Panel:
-    """The difference of each case from a reference case, with its interval."""
-    metric, other = comparison.metrics[name], comparison.cases[reference] if comparison.cases else None
-    rows = []
+def differences(comparison: Comparison, name: str) -> Panel:
+    """The difference of each later case from the first, with its interval."""
+    metric, rows = comparison.metrics[name], []
     for case in comparison.cases:
-        found = difference(case.finals(name), other.finals(name)) if other and case is not other else None
-        text = f'minus {other and other.name}\n{metric.label} {metric.estimate(found, "+")} {metric.difference_unit}'
+        first = comparison.cases[0]
+        found = difference(case.finals(name), first.finals(name)) if case is not first else None
         value, low, high = found or (math.nan, math.nan, math.nan)
-        rows.append((Line(case.name, [value], [text], lows=[low], highs=[high]), ()))
+        rows.append((Line(case.name, [value], lows=[low], highs=[high]), ()))
     axis = f'difference of {metric.label}, {metric.difference_unit}'
-    return Panel('Difference from the first case, 95 % interval', axis, rows, metric=name)
+    return Panel('Difference from the first case, 95 % interval', axis, rows, is_difference=True)
 
 
 def curves(comparison: Comparison) -> List[Panel]:
-    """Evaluation metrics and training loss by step."""
+    """Evaluation metrics and training loss by step, or by epoch if the cases' batch sizes differ."""
     panels = []
     for name, metric in (*comparison.metrics.items(), ('', LOSS)):
+        lines = []
+        for case in comparison.cases:
+            of_runs = [run.values(name) if name else run.losses for run in case.runs]
+            steps = sorted({step for of_run in of_runs for step in of_run})
+            mean = _means(case, steps, [[of_run[step] for of_run in of_runs if step in of_run] for step in steps])
+            runs = [Line(run.name, [*values.values()], [*values]) for run, values in zip(case.runs, of_runs)]
+            mean, *runs = (_placed(comparison, case, line) for line in (mean, *runs))
+            lines.append((mean, runs if len(runs) > 1 else ()))
         title = f'Validation: {metric.label}' if name else 'Training: loss'
-        panels.append(Panel(title, metric.heading, [_curves(case, name, metric) for case in comparison.cases], True))
+        panels.append(Panel(title, metric.heading, lines, _unit(comparison)))
     return panels
 
 
-def _curves(case: Case, name: str, metric: Metric) -> Tuple[Line, Sequence[Line]]:
-    of_runs = [run.values(name) if name else run.losses for run in case.runs]
-    steps = sorted({step for of_run in of_runs for step in of_run})
-    mean = _means(case, steps, [[of_run[step] for of_run in of_runs if step in of_run] for step in steps], metric)
-    runs = []
-    for run, of_run in zip(case.runs, of_runs):
-        texts = [f'{metric.label} {metric.text(value)} {metric.unit}' for value in of_run.values()]
-        runs.append(_placed(case, Line(run.name, [*of_run.values()], texts, [*of_run])))
-    return _placed(case, mean), runs if len(runs) > 1 else ()
-
-
 def schedule(comparison: Comparison) -> Panel:
-    """The learning rate by step."""
-    lines = []
-    for case in comparison.cases:
-        rates = case.schedule
-        texts = [f'learning rate {rate:.4g} from here on' for rate in rates.values()]
-        lines.append((_placed(case, Line(case.name, [*rates.values()], texts, [*rates])), ()))
-    return Panel('Learning rate', 'learning rate', lines, by_step=True, from_zero=True)
+    """The learning rate by step or epoch."""
+    rates = [(case, case.schedule) for case in comparison.cases]
+    lines = [(_placed(comparison, case, Line(case.name, [*of.values()], [*of])), ()) for case, of in rates]
+    return Panel('Learning rate', 'learning rate', lines, _unit(comparison), from_zero=True)
 
 
-def _placed(case: Case, line: Line) -> Line:
-    """A line whose descriptions begin with the step and the epoch."""
-    epoch = case.steps_per_epoch
-    places = [f'step {step:,}' + (f', epoch {step / epoch:.3g}' if epoch else '') for step in line.steps]
-    return line._replace(texts=['\n'.join(texts) for texts in zip(places, line.texts)])
+def _unit(comparison: Comparison) -> str:
+    return 'epoch' if comparison.by_epoch else 'step'
 
 
-def schedule_width(panel: Panel, case: int) -> int:
-    """The number of later cases with the same schedule: a case's line is wider than those drawn over it."""
-    (line, _), later = panel.cases[case], panel.cases[case + 1 :]
-    return sum((other.steps, other.values) == (line.steps, line.values) for other, _ in later)
+def _placed(comparison: Comparison, case: Case, line: Line) -> Line:
+    """The line in the unit of the comparison."""
+    length = (comparison.by_epoch and case.steps_per_epoch) or 1
+    return line._replace(steps=[step / length for step in line.steps])
 
 
-def broken(name: str) -> List[str]:
+def broken(name: str, width: int = _LINE) -> List[str]:
     """The lines of a case's name, which are never shortened."""
-    return textwrap.wrap(name, _LINE, drop_whitespace=False, replace_whitespace=False) or ['']
+    return textwrap.wrap(name, width, drop_whitespace=False, replace_whitespace=False) or ['']
 
 
 def _panels_of_finals(comparison: Comparison) -> List[Panel]:
@@ -164,12 +143,12 @@ def pictures(comparison: Comparison) -> Dict[str, bytes]:
 
 
 def draw(comparison: Comparison, panels: Sequence[Panel]) -> Figure:
-    """Draws panels in two columns; a legend names the cases of curves, which are by epoch if batch sizes differ."""
-    has_curves, rows = any(panel.by_step for panel in panels), -(-len(panels) // 2)
+    """Draws panels in two columns; a legend names the cases of curves."""
+    has_curves, rows = any(panel.steps for panel in panels), -(-len(panels) // 2)
     names = ['\n'.join(broken(case.name)) for case in comparison.cases]
     lines = max((name.count('\n') for name in names), default=0)
     of_rows = 1.1 + (_ROW + _NAME_LINE * lines) * max(len(names), 2)
-    height = rows * max(3.3 if panel.by_step else of_rows for panel in panels)
+    height = rows * max(3.3 if panel.steps else of_rows for panel in panels)
     figure = Figure(figsize=(_WIDTH, height), dpi=130, facecolor='white', constrained_layout=True)
     all_axes = figure.subplots(rows, 2, squeeze=False).ravel()
     for place, axes in enumerate(all_axes):
@@ -177,8 +156,8 @@ def draw(comparison: Comparison, panels: Sequence[Panel]) -> Figure:
     for axes, panel in zip(all_axes, panels):
         lay_out(axes)
         axes.set_title(panel.title, size=11)
-        if panel.by_step:
-            _draw_lines(axes, panel, comparison)
+        if panel.steps:
+            _draw_lines(axes, panel)
         else:
             _draw_rows(axes, panel)
             # matplotlib would read text between dollar signs as a formula.
@@ -188,21 +167,19 @@ def draw(comparison: Comparison, panels: Sequence[Panel]) -> Figure:
     return figure
 
 
-def _draw_lines(axes: Any, panel: Panel, comparison: Comparison) -> None:
+def _draw_lines(axes: Any, panel: Panel) -> None:
     for index, (line, runs) in enumerate(panel.cases):
-        sign, epoch = sign_of(index), comparison.cases[index].steps_per_epoch
-        length = 1 / epoch if comparison.by_epoch and epoch else 1
+        sign = sign_of(index)
         for run in runs:
-            axes.plot(np.array(run.steps) * length, run.values, color=sign.light, alpha=0.4, linewidth=0.7)
-        x = np.array(line.steps) * length
-        style = {'color': sign.light, 'linestyle': dashes(sign), 'linewidth': 1.9}
+            axes.plot(run.steps, run.values, color=sign.light, alpha=0.4, linewidth=0.7)
+        style = {'color': sign.light, 'linestyle': sign.linestyle, 'linewidth': 1.9}
         if panel.from_zero:
-            style.update(drawstyle='steps-post', linewidth=min(1.8 + 2.2 * schedule_width(panel, index), 10))
-        elif len(x):
-            axes.fill_between(x, line.lows, line.highs, color=sign.light, alpha=0.16, linewidth=0)
-            style.update(marker=sign.matplotlib_mark, markersize=5, markevery=max(1, len(x) // 15))
-        axes.plot(x, line.values, **style)
-    axes.set(ylabel=panel.axis, xlabel='epoch' if comparison.by_epoch else 'step')
+            style.update(drawstyle='steps-post')
+        elif line.steps:
+            axes.fill_between(line.steps, line.lows, line.highs, color=sign.light, alpha=0.16, linewidth=0)
+            style.update(marker=sign.matplotlib_mark, markersize=5, markevery=max(1, len(line.steps) // 15))
+        axes.plot(line.steps, line.values, **style)
+    axes.set(ylabel=panel.axis, xlabel=panel.steps)
     axes.set_xlim(left=0)
     if panel.from_zero:
         axes.set_ylim(bottom=0)
@@ -217,7 +194,7 @@ def _draw_rows(axes: Any, panel: Panel) -> None:
         style = {'color': sign.light, 'marker': sign.matplotlib_mark, 'linestyle': 'none'}
         axes.errorbar(value, row, markersize=8, **style, **(bar if np.isfinite(line.lows[0]) else hollow))
         axes.plot([run.values[0] for run in runs], [row] * len(runs), markersize=6, **style, **hollow)
-    if panel.metric:
+    if panel.is_difference:
         axes.axvline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
     if panel.from_zero:
         axes.set_xlim(0, 1.04 * axes.get_xlim()[1])
@@ -228,7 +205,7 @@ def _draw_legend(figure: Figure, names: Sequence[str]) -> None:
     """Draws the signs and names of the cases below a figure, which grows when it is written."""
     signs = [sign_of(index) for index in range(len(names))]
     handles = [
-        Line2D([], [], color=sign.light, linestyle=dashes(sign), marker=sign.matplotlib_mark, markersize=5)
+        Line2D([], [], color=sign.light, linestyle=sign.linestyle, marker=sign.matplotlib_mark, markersize=5)
         for sign in signs
     ]
     widest = max((len(line) for name in names for line in name.split('\n')), default=0)

@@ -343,14 +343,9 @@ def _losses(model_dir: str) -> Iterator[Tuple[float, int, float, Tuple[str, int]
 
 
 def compare(model_dirs: Sequence[str]) -> Comparison:
-    """Reads runs and groups them into cases.
+    """Reads runs by their folders, and groups them into cases. A folder that is named twice is read once.
 
-    Args:
-      model_dirs: their folders; a folder that is named twice, even by different paths, is read once.
-
-    Raises:
-      ConfigError: a folder is not the model_dir of a run; the message names all such folders.
-      RemoteError: a folder cannot be read.
+    Raises ConfigError with a line for each folder that is not the model_dir of a run.
     """
     if not all(model_dirs):
         raise ConfigError('RUN: must be the model_dir of a run; it is empty.')

@@ -1,7 +1,7 @@
 """The tables of a report, as texts; page and Markdown file show the same tables."""
 
 import itertools
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -9,19 +9,12 @@ from inception_v3.commands.evaluate_report import predictions
 from inception_v3.commands.evaluate_report.predictions import Pairs
 from inception_v3.config import ConfigError
 from inception_v3.run.files import now
+from studies.files import Table
 from studies.report import statistics
 from studies.report.runs import LOSS_POINTS, THROUGHPUT, Case, Comparison, Metric, Run
 from studies.report.statistics import FEWEST_RUNS, Estimate, summarize
 
 _NAMES_SHOWN = 3
-
-
-class Table(NamedTuple):
-    """A table; columns from the index `numbers` on hold numbers, earlier ones words."""
-
-    header: Tuple[str, ...]
-    rows: Sequence[Tuple[str, ...]]
-    numbers: int
 
 
 def status(comparison: Comparison) -> str:
@@ -45,7 +38,7 @@ def finals(comparison: Comparison) -> Table:
         rows.append((case.name, *flags, finished, *values))
     headings = [metric.heading for metric in (*comparison.metrics.values(), THROUGHPUT)]
     header = ('case', *(['flags'] if shows_flags else []), 'runs', *headings)
-    return Table(header, rows, numbers=header.index('runs'))
+    return Table('Results', header, rows, header.index('runs'))
 
 
 def means(comparison: Comparison) -> Table:
@@ -78,7 +71,8 @@ def means(comparison: Comparison) -> Table:
                 metric.text(statistics.interquartile_mean(values[n])) for n, metric in comparison.metrics.items()
             ]
             rows.append((f'{case.name}: interquartile mean', *middles))
-    return Table(('case', *(metric.heading for metric in comparison.metrics.values())), rows, numbers=1)
+    header = ('case', *(metric.heading for metric in comparison.metrics.values()))
+    return Table('Means with their 95 % intervals', header, rows)
 
 
 def _spread(values: Sequence[float], metric: Metric, images: int) -> str:
@@ -123,7 +117,7 @@ def differences(comparison: Comparison) -> Table:
         if len(probabilities) == len(texts):
             rows.append((f'{later.name} better than {earlier.name}: probability', runs, *probabilities))
     headings = [f'{metric.label}, {metric.difference_unit}' for metric in comparison.metrics.values()]
-    return Table(('difference', 'runs', *headings), rows, numbers=1)
+    return Table('Differences with their 95 % intervals', ('difference', 'runs', *headings), rows)
 
 
 def _pairs(earlier: Case, later: Case) -> Optional[Pairs]:
@@ -158,19 +152,19 @@ def seeds(comparison: Comparison, sought: float) -> Table:
                 (f'{later.name} − {earlier.name}', f'{n}', metric.text(deviation), needed, f'{least} to {most}')
             )
     deviation_of = f'deviation of {metric.label} by seed, {metric.difference_unit}'
-    return Table(('difference', 'seeds so far', deviation_of, 'seeds needed', '95 % interval'), rows, numbers=1)
+    return Table('Seeds', ('difference', 'seeds so far', deviation_of, 'seeds needed', '95 % interval'), rows)
 
 
 def failed(comparison: Comparison) -> Table:
     """The failed runs, with the reason."""
     rows = [(run.name, run.state, run.failure) for run in comparison.runs if run.failure]
-    return Table(('run', 'state', 'reason'), rows, numbers=3)
+    return Table('Failed', ('run', 'state', 'reason'), rows, 3)
 
 
 def unfinished(comparison: Comparison) -> Table:
     """The unfinished runs that have not failed, with their progress."""
     rows = [(run.name, run.state) for run in comparison.runs if not run.failure and not run.is_finished]
-    return Table(('run', 'state'), rows, numbers=2)
+    return Table('Not finished', ('run', 'state'), rows, 2)
 
 
 def environment(runs: Sequence[Run]) -> Table:
@@ -187,7 +181,7 @@ def environment(runs: Sequence[Run]) -> Table:
             more = len(names) - _NAMES_SHOWN
             texts.append(f'{value} in {", ".join(names[:_NAMES_SHOWN])}' + (f' and {more} more' if more > 0 else ''))
         rows.append((name, '; but '.join(texts)))
-    return Table(('property', 'value'), rows, numbers=2)
+    return Table('Environment', ('property', 'value'), rows, 2)
 
 
 HOW_TO_READ = (

@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from benchmarks import tables
 from benchmarks.comparison import Spread, spread
+from benchmarks.drawing import Panel, chart
 from benchmarks.measurement import MeasurementError, memory_bytes
 from console import json_content, program
 from console.command_line import folder, new_parser, number_of, numbers_of
@@ -27,7 +28,7 @@ from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import ConfigError
-from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.files import Table, prepare, publish, write_json
 from studies.revnet_memory.measurement import (
     AS_PUBLISHED,
     ENVIRONMENT,
@@ -114,8 +115,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
 def earlier(path: str, settings: Content, check: Callable[[Content], Any]) -> Optional[Content]:
     """The content of an earlier command's JSON file, which `check` can use; None if there is no file.
 
-    Raises:
-      ConfigError: the content is not of this study, or of other settings.
+    Raises ConfigError for that of another study, or of other settings.
     """
     from data.files import text_of
 

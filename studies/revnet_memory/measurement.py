@@ -63,8 +63,7 @@ def way(is_reversible: bool) -> str:
 def config_of(training: Training, model_dir: str) -> Config:
     """The program's configuration for a training, with the paper's optimizer.
 
-    Raises:
-      ConfigError: the program does not allow it: the images are too small.
+    Raises ConfigError if the images are too small.
     """
     config = Config(
         use_tpu=False,
@@ -122,9 +121,7 @@ class Watched:
     def until_mark(self, line: Optional[str] = None) -> Usage:
         """Sends a line, if the process waits for one, and waits for the next mark. Returns the usage until then.
 
-        Raises:
-          MeasurementError: the process failed, or hangs.
-          OutOfMemoryError: the process exceeded the limit.
+        Raises MeasurementError if the process failed, or hangs; OutOfMemoryError if it exceeded the limit.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin and stdout

@@ -11,6 +11,7 @@ results. There is no training step: the study measures what the input pipeline a
 """
 
 import argparse
+import functools
 import os
 import sys
 import tempfile
@@ -18,14 +19,14 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from benchmarks import tables
 from benchmarks.comparison import Spread, spread
+from benchmarks.drawing import Panel, chart
 from benchmarks.measurement import interleave
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
-from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import Config
-from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.files import Table, prepare, publish, write_json
 from studies.streaming.measurement import BATCH_SIZE, FILES, LAYOUTS, TAR, TFRECORD, Measurement, Reading, measure
 
 OUT = os.path.join('runs', 'studies', 'streaming')
@@ -54,6 +55,7 @@ _METHOD = (
 SECOND, CPU_SECOND = 'second', 'CPU-second'
 
 Measured = Dict[Reading, List[Measurement]]
+Failed = Dict[Reading, str]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -110,8 +112,6 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     if arguments.shards:
         return shards.perform(arguments, screen, photos)
     readings = readings_of(arguments.latencies, arguments.read_ahead)
-    measured: Measured = {}
-    failed: Dict[Reading, str] = {}
     with tempfile.TemporaryDirectory(prefix='streaming-') as parent:
         screen.update(f'storing {arguments.images:,} images in three layouts')
         data = pipelines.write(photos, parent, arguments.images, arguments.images_per_shard)
@@ -122,7 +122,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
             f'rounds; on {tables.machine()}.'
         )
 
-        def save() -> None:
+        def save(measured: Measured, failed: Failed) -> None:
             content = {
                 'published': PUBLISHED,
                 'measured': {
@@ -145,25 +145,16 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
             }
             write_json(os.path.join(arguments.out, 'streaming.json'), content)
 
-        try:
-            interleave(
-                readings,
-                arguments.repeats,
-                lambda reading: measure(reading, data, arguments.seconds),
-                screen.update,
-                measured,
-                failed,
-                save,
-            )
-        finally:
-            # Also after an interruption.
-            screen.clear()
-            if measured or failed:
-                print(made)
-                drawn = figure(measured, arguments.latencies, arguments.read_ahead)
-                every = tables_of(measured, failed, arguments.latencies, arguments.read_ahead)
-                publish(arguments.out, 'streaming', _TITLE, [made, _METHOD], every, drawn)
-    return RETRY if failed else DONE
+        def show(measured: Measured, failed: Failed) -> None:
+            if not measured and not failed:
+                return
+            print(made)
+            drawn = figure(measured, arguments.latencies, arguments.read_ahead)
+            every = tables_of(measured, failed, arguments.latencies, arguments.read_ahead)
+            publish(arguments.out, 'streaming', _TITLE, [made, _METHOD], every, drawn)
+
+        measure_one = functools.partial(measure, data=data, seconds=arguments.seconds)
+        return interleave(readings, arguments.repeats, measure_one, screen, show, save)
 
 
 def readings_of(latencies: Sequence[float], read_ahead: Sequence[int]) -> List[Reading]:
@@ -189,9 +180,7 @@ def spread_of(measured: Measured, reading: Reading, field: str) -> Optional[Spre
     return spread(values) if values and values[0] is not None else None
 
 
-def tables_of(
-    measured: Measured, failed: Dict[Reading, str], latencies: Sequence[float], read_ahead: Sequence[int]
-) -> List[Table]:
+def tables_of(measured: Measured, failed: Failed, latencies: Sequence[float], read_ahead: Sequence[int]) -> List[Table]:
     """All tables."""
 
     def text(reading: Reading, field: str, digits: int) -> str:

@@ -83,11 +83,7 @@ def environment_of(address: str) -> Dict[str, str]:
 
 
 def tally(address: str) -> Tally:
-    """The tally of the store at an address.
-
-    Raises:
-      OSError: the store does not answer.
-    """
+    """The tally of the store at an address; raises OSError if it does not answer."""
     # Bypass a configured proxy.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f'http://{address}{_TALLY}', timeout=_TIMEOUT) as answer:

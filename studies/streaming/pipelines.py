@@ -48,9 +48,6 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
     """Stores the first training images of the TFRecord files in `source` in each layout, in an empty folder.
 
     The data set may have fewer images than `images`, and the last tar and TFRecord file than `images_per_shard`.
-
-    Raises:
-      DataError: the data set cannot be used.
     """
     paths = records.find_shards(source, records.TRAIN)
     images = min(images, sum(tfrecord_files.count_records(paths)))

@@ -11,12 +11,13 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from benchmarks import tables
 from benchmarks.comparison import spread
+from benchmarks.drawing import Panel, chart
 from benchmarks.measurement import interleave
-from console.errors import DONE, RETRY, CommandError
+from console.errors import CommandError
 from console.messages import counted
 from console.screen import Screen
 from inception_v3.run import source
-from studies.files import Panel, Table, chart, publish, write_json
+from studies.files import Table, publish, write_json
 from studies.streaming import pipelines
 from studies.streaming.measurement import BATCH_SIZE, TAR, DataSet, Measurement, Reading, measure
 
@@ -39,15 +40,9 @@ Stored = Mapping[Tuple[int, int], DataSet]
 
 
 def perform(arguments: argparse.Namespace, screen: Screen, photos: str) -> int:
-    """Measures all combinations of a command line with images of the TFRecord files in a folder; returns its exit code.
-
-    Raises:
-      CommandError: the folder has too few images.
-    """
+    """Measures all combinations of a command line with images of TFRecord files in a folder; returns its exit code."""
     sizes = [*itertools.product(arguments.images_per_shard, arguments.shards)]
     readings = [Reading(TAR, *each) for each in itertools.product(arguments.latencies, arguments.read_ahead)]
-    measured: Measured = {}
-    failed: Dict[Shards, str] = {}
     with tempfile.TemporaryDirectory(prefix='streaming-') as parent:
         stored: Dict[Tuple[int, int], DataSet] = {}
         for images, number in sorted(sizes, key=lambda size: -size[0] * size[1]):
@@ -64,7 +59,9 @@ def perform(arguments: argparse.Namespace, screen: Screen, photos: str) -> int:
             f'{arguments.repeats} rounds; on {tables.machine()}. Medians (minimum–maximum).'
         )
 
-        def save() -> None:
+        subjects = [Shards(images, number, reading) for images, number in sizes for reading in readings]
+
+        def save(measured: Measured, failed: Dict[Shards, str]) -> None:
             rows = [
                 {
                     'images': each.images,
@@ -78,26 +75,18 @@ def perform(arguments: argparse.Namespace, screen: Screen, photos: str) -> int:
             content = {'made': made, 'settings': vars(arguments), 'versions': source.versions(), 'shards': rows}
             write_json(os.path.join(arguments.out, 'shards.json'), content)
 
-        subjects = [Shards(images, number, reading) for images, number in sizes for reading in readings]
-        try:
-            interleave(
-                subjects,
-                arguments.repeats,
-                lambda each: measure(each.reading, stored[each[:2]], arguments.seconds),
-                screen.update,
-                measured,
-                failed,
-                save,
-            )
-        finally:
-            # Also after an interruption.
-            screen.clear()
-            if measured or failed:
-                print(made)
-                failures = Table('Failed', ('shards', 'reason'), [[str(each), why] for each, why in failed.items()], 2)
-                every = [*tables_of(measured, stored, sizes, readings), failures]
-                publish(arguments.out, 'shards', _TITLE, [made], every, figure(measured, sizes, readings))
-    return RETRY if failed else DONE
+        def show(measured: Measured, failed: Dict[Shards, str]) -> None:
+            if not measured and not failed:
+                return
+            print(made)
+            failures = Table('Failed', ('shards', 'reason'), [[str(each), why] for each, why in failed.items()], 2)
+            every = [*tables_of(measured, stored, sizes, readings), failures]
+            publish(arguments.out, 'shards', _TITLE, [made], every, figure(measured, sizes, readings))
+
+        def measure_one(each: Shards) -> Measurement:
+            return measure(each.reading, stored[each[:2]], arguments.seconds)
+
+        return interleave(subjects, arguments.repeats, measure_one, screen, show, save)
 
 
 def tables_of(

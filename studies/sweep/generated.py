@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import statistics
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
+from benchmarks.comparison import Spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.paths import expanded
@@ -34,12 +36,23 @@ def main(
     return program.run(lambda screen: perform(arguments, screen), 'interrupted; the same command resumes')
 
 
-def sweep(out: str, name: str, study: Mapping[str, Any], workers: int) -> int:
-    """Writes a study, the content of a YAML file, to OUT/NAME.yaml, and runs its sweep in OUT/NAME.
+def study(question: str, seeds: int, steps: int, axes: Sequence[Any] = (), **flags: Any) -> Dict[str, Any]:
+    """A study of the digits whose trials are evaluated at their last step, as the content of a YAML file."""
+    # One thread gives the same bits on any number of cores, and lets one trial run per core. The average is that of a
+    # short run.
+    common = {'intra_op_threads': 1, 'moving_average_decay': 0.99, 'train_steps': steps, 'train_steps_per_eval': steps}
+    return {
+        'question': question,
+        'preset': 'digits',
+        'flags': {**common, **flags},
+        'axes': [*axes],
+        'seeds': seeds,
+        'report': ['top_1', 'cross_entropy'],
+    }
 
-    Returns:
-      The exit code of the sweep.
-    """
+
+def sweep(out: str, name: str, study: Mapping[str, Any], workers: int) -> int:
+    """Writes a study to OUT/NAME.yaml, runs its sweep in OUT/NAME, and returns the exit code."""
     import yaml
 
     from data.files import write_whole
@@ -61,3 +74,14 @@ def accuracies(out: str, name: str) -> Dict[str, List[float]]:
         if evaluation and evaluation.step == trial.config.train_steps:
             found.setdefault(trial.case, []).append(100 * evaluation.top_1)
     return found
+
+
+def text_of(values: Sequence[float]) -> str:
+    """Mean ± standard deviation."""
+    deviation = f' ± {statistics.stdev(values):.1f}' if len(values) > 1 else ''
+    return f'{statistics.mean(values):.1f}{deviation}' if values else '–'
+
+
+def spread_of(values: Sequence[float]) -> Optional[Spread]:
+    """The mean, the least and the greatest value; None without values."""
+    return Spread(statistics.mean(values), min(values), max(values)) if values else None

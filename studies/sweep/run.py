@@ -7,7 +7,6 @@ import sys
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from benchmarks.tables import plain
 from console.errors import DONE, RETRY, TerminatedError
 from console.screen import duration
 from console.tensorflow_versions import tf
@@ -39,11 +38,8 @@ def run(
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
     `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`.
-    Finished trials with the same flags and seed are copied from other `sweeps`.
-
-    Raises:
-      StudyError: the plan cannot be carried out.
-      KeyboardInterrupt, TerminatedError: a signal ended the sweep, after its running trials.
+    Finished trials with the same flags and seed are copied from other `sweeps`. A signal is raised again as
+    KeyboardInterrupt or TerminatedError after the running trials have ended.
     """
     if remote.is_remote(planned.out):
         raise StudyError(f'--out={planned.out}: must be a local folder, or one on a file system that machines share.')
@@ -192,13 +188,12 @@ def seeds_needed(planned: Plan, sought: float, program: Sequence[str] = PROGRAM)
         'at 5 %, two-sided. Assumes that both cases have the same seeds, and that differences by seed are normal with '
         'the deviation seen so far; the interval is that of this deviation.'
     )
-    return '\n'.join([*plain(*table), '', assumptions])
+    return '\n'.join([table.plain(), '', assumptions])
 
 
 def summary(planned: Plan, all_progress: Sequence[Progress], comparison: Comparison) -> str:
     """The last lines that a sweep prints: the results by case, the failures, and the path of the report."""
-    finals = tables.finals(comparison)
-    lines = [*plain(*finals), '', counts(all_progress)]
+    lines = [tables.finals(comparison).plain(), '', counts(all_progress)]
     for progress in all_progress:
         if progress.state is State.FAILED:
             lines.append(f'failed: {progress.trial.name}: {progress.reason}; log: {progress.trial.log}')

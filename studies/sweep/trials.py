@@ -116,11 +116,7 @@ class Cost(NamedTuple):
 
 
 def trials_of(study: Study, out: str) -> List[Trial]:
-    """The trials of a study in the sweep's folder `out`, ordered by case and then by seed.
-
-    Raises:
-      StudyError: the program refuses the flags of a case.
-    """
+    """The trials of a study in the sweep's folder, by case and seed; StudyError if the program refuses their flags."""
     trials = []
     for case in study.cases():
         for seed in study.all_seeds:
@@ -225,12 +221,7 @@ def changed_flags(trial: Trial) -> List[str]:
 
 
 def check_unchanged(trials: Iterable[Trial]) -> None:
-    """Checks that the trials' folders hold runs with the trials' current flags.
-
-    Raises:
-      StudyError: a folder holds a run with other flags, or whose flags cannot be read; resuming it could mix two
-        experiments.
-    """
+    """Raises StudyError if a trial's folder holds a run with other flags: resuming it could mix two experiments."""
     for trial in trials:
         try:
             changed = changed_flags(trial)
@@ -247,9 +238,6 @@ def take(waiting: Iterable[Trial], sweeps: Sequence[str]) -> List[Tuple[Trial, s
     """Copies finished trials of other sweeps, searched in order, into the folders of trials that have not started.
 
     Returns the trials that were copied, and the folders that they are copies of.
-
-    Raises:
-      StudyError: a folder holds no sweep, or a copy cannot be written.
     """
     for sweep in sweeps:
         if glob.escape(sweep) != sweep:

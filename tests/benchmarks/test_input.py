@@ -157,7 +157,7 @@ def test_input__sweeps_values(
     assert [getattr(run.config, flag) for run in measured] == [*values]
     *_, head = (line for line in capsys.readouterr().out.splitlines()[: -len(values)])
     assert head.split()[0] == f'--{flag}'
-    check_figure(figure, '#0072B2', '#E69F00', '#009E73')
+    check_figure(figure, '#0072B2', '#D55E00', '#009E73')
 
 
 def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measured: List[Run], capsys: Any) -> None:
@@ -176,26 +176,6 @@ def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measu
     measured.clear()
     assert input_benchmark.main(given(data_dir, '--repeats=1')) == 0
     assert {run.config.data_format for run in measured} == {'tfrecord'}
-
-
-def children() -> List[int]:
-    """The processes that this one has started."""
-    tasks = pathlib.Path('/proc/self/task').glob('*/children')
-    return sorted(int(number) for task in tasks for number in task.read_text().split())
-
-
-def test_busy__other_processes_compute_during_the_measurements_only(photo_dir: str, monkeypatch: Any) -> None:
-    others: List[int] = []
-
-    def measure(runs: Sequence[Run]) -> List[Measurement]:
-        others.extend(children())
-        return [Measurement(16, 1.0, 1.0, 1.0)]
-
-    monkeypatch.setattr(measurement, 'measure', measure)
-    before = children()
-    flags = ['--sweep=files', '--values=2', '--json', '--repeats=1']
-    assert input_benchmark.main([*given(photo_dir), *flags, '--busy=2']) == 0
-    assert len({*others} - {*before}) == 2 and children() == before
 
 
 # Real measurements.
@@ -240,7 +220,6 @@ def test_input__measures_memory_files_and_tar_shards(
         (['--sweep=files', '--values=1,0'], '--values=0: must be above 0'),
         (['--sweep=files', '--values=1,x'], '--values=1,x: must be whole numbers'),
         (['--images=many'], 'flag --images=many: must be a whole number'),
-        (['--busy=-1'], '--busy=-1: must be above 0'),
         (['--plot=/no/such/folder/a.png'], '--plot=/no/such/folder/a.png: cannot be written to'),
         (['--plot=figure'], '--plot=figure: must be the path of a .png file.'),
         (['--use_data=fake'], '--use_data=fake: this benchmark measures reading records'),

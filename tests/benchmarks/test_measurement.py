@@ -1,9 +1,11 @@
 """A measurement: its counts, its costs, and its failures."""
 
+import copy
 import dataclasses
 import os
 import sys
 from typing import Any, Dict, List
+from unittest import mock
 
 import pytest
 
@@ -53,11 +55,13 @@ def test_interleave__keeps_rounds_together_and_leaves_out_what_failed() -> None:
             raise MeasurementError('no memory')
         return len(order)
 
-    measured: Dict[str, List[int]] = {}
-    failed: Dict[str, str] = {}
-    interleave('abc', 3, measure, lambda line: None, measured, failed)
-    assert order == [*'abcabcac']
-    assert (measured, failed) == ({'a': [1, 4, 7], 'b': [2], 'c': [3, 6, 8]}, {'b': 'no memory'})
+    saved: List[Any] = []
+    show = mock.Mock()
+    code = interleave('abc', 3, measure, mock.Mock(), show, lambda *found: saved.append(copy.deepcopy(found)))
+    assert order == [*'abcabcac'] and code == 1
+    assert saved[0] == ({'a': [1]}, {}) and len(saved) == 8
+    show.assert_called_once_with({'a': [1, 4, 7], 'b': [2], 'c': [3, 6, 8]}, {'b': 'no memory'})
+    assert interleave('ac', 1, measure, mock.Mock(), show) == 0
 
 
 def test_answer_of__is_the_last_line_or_the_reason_of_the_failure() -> None:

@@ -61,15 +61,9 @@ class Cifar10(NamedTuple):
 
 
 def read(source: str) -> Cifar10:
-    """Reads and checks the data set.
+    """Reads the data set from an archive, or the folder that it unpacks to, local or remote.
 
-    Args:
-      source: an archive, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks to; local or
-        remote.
-
-    Raises:
-      DataError: it does not exist, or is not the complete CIFAR-10 as published.
-      RemoteError: access is denied, or the store cannot be reached.
+    Raises DataError unless it is the complete CIFAR-10 as published.
     """
     files = _files(source)
     for ending, meta in _VERSIONS.items():
@@ -209,9 +203,6 @@ def convert(
     """Converts CIFAR-10 to tar shards, or resumes a conversion.
 
     The numbers of images and of shards are by split; images of the original size are `SIDE` pixels high and wide.
-
-    Raises:
-      DataError, RemoteError: as `conversion.run`.
     """
     settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(size)}
     for what, numbers in (('images', images), ('shards', shards)):

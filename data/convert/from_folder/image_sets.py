@@ -148,14 +148,8 @@ def _refuse_listing(error: OSError) -> NoReturn:
 def find_in_folders(folder: str, validation_folder: Optional[str] = None, no_splits: bool = False) -> ImageSet:
     """Finds the images of a folder of class folders, split or not.
 
-    Args:
-      folder: the images.
-      validation_folder: another folder, with the validation images.
-      no_splits: the folders in `folder` are classes, whatever their names and subfolders.
-
-    Raises:
-      DataError: a folder does not exist or cannot be listed; there are no images; the splits are ambiguous; or the
-        name of a class is not UTF-8.
+    Validation images may be in another folder. With `no_splits`, the folders in `folder` are classes, whatever their
+    names and subfolders.
     """
     outside = [validation_folder] if validation_folder is not None else []
     walked = [walk(folder, outside), *map(walk, outside)]
@@ -214,11 +208,7 @@ def _check_utf_8(folders: Sequence[str]) -> None:
 
 
 def _splits(tree: Folder, no_splits: bool) -> List[Folder]:
-    """The training and the validation folder, whose subfolders are the classes; or the folder of all classes.
-
-    Raises:
-      DataError: there are no class folders, or the splits are ambiguous.
-    """
+    """The training and the validation folder, whose subfolders are the classes; or the folder of all classes."""
     whole = tree.stepped()
     folders = {name: inner.stepped() for name, inner in whole.filled().items()}
     if not folders:
@@ -321,16 +311,8 @@ def _splits_in_classes(whole: Folder) -> List[Folder]:
 def find_in_table(path: str, folder: str, file_column: str, label_column: str, skip_missing: bool) -> ImageSet:
     """Finds the images of a folder, at any depth, and their classes in a table.
 
-    Args:
-      path: of the table.
-      folder: the images.
-      file_column: the name or the number, from 1, of the column of files; empty: a usual name, or the first of two.
-      label_column: the same of the column of labels; empty: a usual name, or the second of two.
-      skip_missing: leave out rows whose file is missing, instead of refusing them.
-
-    Raises:
-      DataError: the table or the folder cannot be read; a column is missing; a row is incomplete; rows contradict each
-        other, name several files, or name missing files.
+    Columns are given by name, or by number from 1; if empty, they have a usual name, or are the first and the second of
+    two. With `skip_missing`, rows whose file is missing are left out instead of refused.
     """
     tree, left_out = walk(folder)
     files = [*tree.files()]

@@ -30,12 +30,7 @@ def _quieten() -> None:
 
 
 def check(runner: str, options: Sequence[str]) -> None:
-    """Checks that Beam is installed and knows its runner, by name, and its options, as on a command line.
-
-    Raises:
-      CommandError: a package must be installed, or there is no such runner or option.
-      SystemExit: the value of an option is invalid; Beam has printed a message.
-    """
+    """Raises CommandError unless Beam is installed and knows its runner, by name, and its options."""
     _quieten()
     try:
         import apache_beam.runners
@@ -58,8 +53,7 @@ def run(
 ) -> None:
     """Runs `pipeline.write_shard` for each of the record files; `watch` is called once a second.
 
-    Raises:
-      RetryableError: Beam failed for a reason other than an error of the conversion.
+    Raises RetryableError if Beam fails for a reason other than an error of the conversion.
     """
     with tempfile.TemporaryDirectory(prefix='beam-') as temporary, tempfile.TemporaryFile() as log:
         environment = {

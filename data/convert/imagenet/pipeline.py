@@ -116,9 +116,6 @@ def convert(
 
     The numbers of record files and the expected numbers of images are by split. `run` runs `write_shard` on record
     files; `say` is called with messages.
-
-    Raises:
-      DataError, RemoteError: as `conversion.run`; or a part is missing, damaged or not as expected.
     """
     settings = _settings(source, shards)
 

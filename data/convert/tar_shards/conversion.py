@@ -141,11 +141,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
     """Converts a data set of record files to tar shards, or one of tar shards to record files.
 
     The number of files and the order of the images stay the same. `dataset.json` is written if there are both splits.
-
-    Raises:
-      DataError: the source cannot be used or described, or has more than `max_bad_records` unusable images; or the
-        target is not empty.
-      RemoteError: access to the source is denied, or the store cannot be reached.
+    Raises DataError for more than `max_bad_records` unusable images.
     """
     writing.check_can_be_made(target)
     names = remote.names_in(source) or []
@@ -186,11 +182,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
 def _description(
     source: str, info: Optional[DatasetInfo], totals: Dict[str, SplitFingerprint], largest: int
 ) -> DatasetInfo:
-    """The description of a converted data set with the largest label `largest`.
-
-    Raises:
-      DataError: it would not be valid.
-    """
+    """The description of a converted data set with the largest label `largest`."""
     if info is None:
         names = ['background', *map(str, range(1, largest + 1))]
         info = DatasetInfo(os.path.basename(os.path.abspath(source)), source, 1, 1, len(names), names)
@@ -213,11 +205,7 @@ def _description(
 
 
 def list_samples(paths: Sequence[str]) -> bool:
-    """Prints a line for each sample of some shards, and returns whether all of them can be used.
-
-    Raises:
-      DataError, RemoteError: a shard cannot be read.
-    """
+    """Prints a line for each sample of some shards, and returns whether all of them can be used."""
     are_usable = True
     for path in paths:
         print(path)

@@ -1,5 +1,6 @@
 """The files of the report: their numbers and pictures, also for runs that are incomplete."""
 
+import dataclasses
 import itertools
 import math
 from typing import Any, List, Sequence, Tuple
@@ -10,9 +11,9 @@ import skimage.io
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import special
 
+from benchmarks.drawing import sign_of
 from inception_v3.commands.evaluate_report.predictions import Prediction, Predictions
 from studies.report import figures, page, tables
-from studies.report.palette import sign_of
 from studies.report.runs import Case, Comparison, Run
 from tests.support import recorded
 from tests.support.tiers import further
@@ -169,12 +170,20 @@ def test_pictures__names_are_complete_and_do_not_overlap(names: List[str]) -> No
             assert min(box.x0 for box in boxes) >= 0 and figure.axes[0].get_window_extent().width > 150
 
 
-def test_differences__are_from_the_reference() -> None:
+def test_differences__are_from_the_first_case() -> None:
     comparison = comparison_of(recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9]))
-    for reference, value in ((0, 100 / 6), (1, -100 / 6)):
-        lines = [line for line, _ in figures.differences(comparison, 'top_1', reference).cases]
-        assert lines[1 - reference].values == pytest.approx([value]) and math.isnan(lines[reference].values[0])
-        assert lines[1 - reference].highs[0] - value == pytest.approx(28.69, abs=0.01)
+    first, other = (line for line, _ in figures.differences(comparison, 'top_1').cases)
+    assert other.values == pytest.approx([100 / 6]) and math.isnan(first.values[0])
+    assert other.highs[0] - other.values[0] == pytest.approx(28.69, abs=0.01)
+
+
+def test_curves__are_by_epoch_if_batches_differ() -> None:
+    configs = [dataclasses.replace(recorded.OF_300_STEPS, train_batch_size=size) for size in (64, 128)]
+    cases = [Case(str(c), {}, (recorded.run('run', [0.1, 0.5], config=c),)) for c in configs]
+    top_1, *_ = figures.curves(comparison_of(*cases))
+    assert top_1.steps == 'epoch' and figures.curves(comparison_of(cases[0]))[0].steps == 'step'
+    for size, (line, _) in zip((64, 128), top_1.cases):
+        assert line.steps == pytest.approx([100 * size / 1281167, 200 * size / 1281167])
 
 
 def test_curve__is_the_mean_of_the_runs_at_each_step() -> None:
