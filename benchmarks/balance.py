@@ -40,19 +40,9 @@ _PURPOSE = (
 def balance(step_ms: float, host_images: int, cpu_ms_per_image: float, cores: int, hosts: int) -> Dict[str, Any]:
     """Compares the speeds of a host and of the devices that it feeds.
 
-    A host's cores are assumed to share the work of a batch evenly, and to do nothing else.
-
-    Args:
-      step_ms: time of a training step on the device, in milliseconds.
-      host_images: images that one host prepares for a step.
-      cpu_ms_per_image: CPU time to prepare an image, in milliseconds of one core.
-      cores: cores of the host.
-      hosts: hosts of the run.
-
-    Returns:
-      The arguments, and what follows from them. `device_idle` and `host_idle` are the fractions of the time in which
-      the device and the host's cores wait, and `balancing_cores` is the minimum number of cores with which the device
-      does not wait.
+    A host's cores are assumed to share the work of its images evenly, and to do nothing else. Returns the arguments,
+    and what follows from them: `device_idle` and `host_idle` are the fractions of the time in which the device and the
+    host's cores wait, and `balancing_cores` is the minimum number of cores with which the device does not wait.
     """
     host_ms = host_images * cpu_ms_per_image / cores
     # The slower side's, because both work at the same time.

@@ -106,13 +106,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def result(config: Config, measured: Dict[str, List[Training]], device_name: Any = None) -> Dict[str, Any]:
-    """The content of the JSON line.
-
-    Args:
-      config: of the measured runs.
-      measured: the measurements with REAL and REPEATED input, as many of each; a pair of them is a round.
-      device_name: replaces the device's name.
-    """
+    """The content of the JSON line, of as many measurements with REAL as with REPEATED input: a pair is a round."""
     from inception_v3.run import source
     from inception_v3.tpu import accelerator
 

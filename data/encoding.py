@@ -29,18 +29,11 @@ def make_example(
     synset: str = '',
     boxes: Sequence[Box] = (),
 ) -> tf.train.Example:
-    """Builds the Example of an image, in ImageNet's layout.
+    """The Example of an image file's bytes, in ImageNet's layout.
 
-    Args:
-      encoded: the image file's bytes.
-      image_format: 'JPEG', 'PNG' or 'GIF'.
-      label: the class, from 1 on; 0 is the background.
-      text: the name of the class.
-      height: in pixels.
-      width: in pixels.
-      filename: the name of the image file.
-      synset: WordNet's identifier of the class, such as 'n01440764'; '' if it has none.
-      boxes: the bounding boxes of objects of the class.
+    The format is 'JPEG', 'PNG' or 'GIF'; labels are from 1 on, 0 is the background, and `text` is the name of the
+    class; height and width are in pixels. `synset` is WordNet's identifier of the class, such as 'n01440764', if it has
+    one.
     """
 
     def feature_of(*values: Any) -> tf.train.Feature:

@@ -51,13 +51,10 @@ class ImageFiles(NamedTuple):
 
 
 def find(names: Sequence[str]) -> ImageFiles:
-    """Finds the image files that arguments name.
+    """Finds the image files that paths of files and folders, and patterns with `*`, `?`, `[…]` or `**` name.
 
     A folder stands for all image files below it; hidden files and folders are skipped. A file that is named directly,
     or matches a pattern, is used whatever it holds.
-
-    Args:
-      names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
     """
     skipped: List[str] = []
     found = [each for name in names for each in _named(name, skipped)]
@@ -140,12 +137,7 @@ def read(path: str) -> bytes:
 
 
 def why_undecodable(encoded: bytes, reason: str) -> str:
-    """Explains why an image cannot be decoded.
-
-    Args:
-      encoded: the file's content.
-      reason: TensorFlow's message, used if the header shows no problem.
-    """
+    """The reason why an image cannot be decoded; TensorFlow's `reason` if its header shows no problem."""
     header = read_header(encoded)
     if not encoded:
         return 'is empty'

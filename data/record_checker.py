@@ -73,13 +73,7 @@ def parse_example(serialized: bytes) -> Optional[tf.train.Example]:
 def field_problem(
     example: Optional[tf.train.Example], num_classes: int, fields: Fields = DOCUMENTED_FIELDS
 ) -> Optional[str]:
-    """The problem of a record's image field or label; None if there is none. The image itself is not decoded.
-
-    Args:
-      example: the result of `parse_example`.
-      num_classes: labels must be below it.
-      fields: of the record.
-    """
+    """The problem of a record's image field or label; None if there is none. The image itself is not decoded."""
     if example is None:
         return 'not a tf.train.Example.'
     problem = _key_problem(example, fields)
@@ -166,13 +160,7 @@ def box_problem(example: tf.train.Example) -> Optional[str]:
 
 
 def label_problem(label: int, num_classes: int, offset: int = 0) -> Optional[str]:
-    """The problem of a label; None if there is none.
-
-    Args:
-      label: after the addition of the offset.
-      num_classes: it must be below this.
-      offset: `Fields.label_offset`.
-    """
+    """The problem of a label after the addition of `Fields.label_offset`; None if there is none."""
     if 0 <= label < num_classes:
         return None
     allowed = f'is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
@@ -184,11 +172,8 @@ def label_problem(label: int, num_classes: int, offset: int = 0) -> Optional[str
 class RecordChecker:
     """Describes why the input pipeline cannot use a record.
 
-    Args:
-      num_classes: labels must be below it.
-      decode: a function from an encoded image (a string scalar) to its pixels, in TensorFlow operations.
-      with_boxes: check the bounding boxes, too, as for training with --use_annotated_bbox.
-      fields: of the records.
+    Labels must be below `num_classes`. `decode` makes pixels of an encoded image, a string scalar, in TensorFlow
+    operations. With boxes, they are checked, too, as for training with --use_annotated_bbox.
     """
 
     def __init__(

@@ -90,10 +90,8 @@ def reader(
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
     """A function from a path and its size, of `records.expected_sizes`, to a data set of serialized records.
 
-    Args:
-      any_path: one of the files, or their folder.
-      buffer_size: the read-ahead buffer, in bytes.
-      paths: all files, if some may be compressed.
+    `any_path` is one of the files, or their folder; `buffer_size` the read-ahead buffer in bytes; `paths` all files, if
+    some may be compressed.
     """
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         kinds = [*pool.map(compression_of, paths)]

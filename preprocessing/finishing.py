@@ -32,11 +32,8 @@ def scaled(kind: str, images: tf.Tensor) -> tf.Tensor:
 def finished(kind: str, images: tf.Tensor, numbers: tf.Tensor, fast_mode: bool) -> tf.Tensor:
     """Finishes a training batch on the device, like `Preprocessing.finish` with the distortions of the images.
 
-    Args:
-      kind: a value of `--preprocessing`.
-      images: float32 [batch, height, width, 3], in [0, 255].
-      numbers: float32 [batch, numbers], each row from `Preprocessing.pack`.
-      fast_mode: as `--fast_mode`, for inception.
+    The images are float32 [batch, height, width, 3], in [0, 255]; each row of the numbers, float32 [batch, numbers], is
+    from `Preprocessing.pack`.
     """
     images = apply_flip(images, numbers[:, 0] > 0.5)
     if kind == 'inception':

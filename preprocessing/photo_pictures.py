@@ -55,12 +55,7 @@ class Shown(NamedTuple):
 
 
 class Preprocessor:
-    """Preprocesses photographs in every way. The same seed gives the same images.
-
-    Args:
-      size: height and width of the network's images, in pixels.
-      seed: of the draws.
-    """
+    """Preprocesses photographs in every way to `size` × `size` pixels. The same seed gives the same images."""
 
     def __init__(self, size: int, seed: int):
         with tf.Graph().as_default() as graph:

@@ -98,9 +98,8 @@ class Preprocessing(abc.ABC):
     def finish(self, image: tf.Tensor, distortion: Any = None) -> tf.Tensor:
         """Applies the rest of a distortion, here the flip, to a resized image, and scales it for the network.
 
-        Args:
-          image: float32 [height, width, 3], in [0, 255]; without a distortion also a batch of images.
-          distortion: as `draw` draws it for the image; None in evaluation.
+        The image is float32 [height, width, 3], in [0, 255]; in evaluation, without a distortion, also a batch of
+        images.
         """
         return scaled(self.kind, image if distortion is None else apply_flip(image, distortion.flip))
 

@@ -57,9 +57,7 @@ class Window(NamedTuple):
 class VggPreprocessing(Preprocessing):
     """The VGG preprocessing; finished images are pixels in [0, 255] minus the channel means.
 
-    Args:
-      settings: of the preprocessing.
-      sides: the range of the smaller side after resizing, in pixels, both ends included; by default `resize_range`.
+    `sides` is the range of the smaller side after resizing, in pixels, both ends included; by default `resize_range`.
     """
 
     kind = 'vgg'

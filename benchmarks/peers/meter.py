@@ -113,16 +113,9 @@ def cpu_seconds() -> float:
 
 
 def measure(batches: Iterator[Any], batch_size: int, images: int, count: Callable[[Any], int] = len) -> Dict[str, Any]:
-    """Reads batches, and measures those after the warm-up.
+    """Reads batches, and measures those after the warm-up, of `images` images or more; `count` counts those of one.
 
-    Args:
-      batches: batches without end.
-      batch_size: images in a batch.
-      images: least number of images to measure.
-      count: the number of images in a batch.
-
-    Returns:
-      `images`, the number that was measured; `cpu_ms`, CPU-ms per image; and `images_per_second`.
+    Returns `images`, the number that was measured; `cpu_ms`, CPU-ms per image; and `images_per_second`.
     """
     for _ in range(WARM_UP_BATCHES):
         next(batches)

@@ -52,11 +52,7 @@ KINDS = ('bad_files', *dict.fromkeys(check.kind for check in CHECKS))
 
 
 def judge(report: Report) -> Tuple[List[str], List[str]]:
-    """Derives the findings from the content part of a report of `data.audit.report.audit`.
-
-    Returns:
-      The errors, which make training fail, and the warnings.
-    """
+    """The errors, which make training fail, and the warnings of the content part of a report of `report.audit`."""
     splits = report['splits']
     errors = [text for split in splits for text in _errors(split, splits[split])]
     warnings = [text for split in splits for text in _warnings(split, splits[split])]

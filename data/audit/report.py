@@ -33,21 +33,10 @@ def audit(
     processes: int,
     progress: Callable[[int], None],
 ) -> Dict[str, Any]:
-    """Reads every record of a data set, in several processes.
+    """Reads every record of a data set, in several processes, and returns the report, as `--json` prints it.
 
-    Args:
-      source: of the records.
-      num_classes: the number of classes; labels must be lower; None: as in `dataset.json`, or 1001.
-      decode: decode every image.
-      processes: the largest number of processes.
-      progress: called repeatedly with the number of records that have been read.
-
-    Returns:
-      The report, as `--json` prints it.
-
-    Raises:
-      DataError: the source has no files, or a process was killed.
-      RemoteError: access to the folder is denied, or the store cannot be reached.
+    `num_classes` is by default that of `dataset.json`, or 1001. `progress` is called repeatedly with the number of
+    records that have been read.
     """
     start = time.monotonic()
     paths: Dict[str, List[str]] = {}
@@ -187,10 +176,9 @@ def _described(contents: Sequence[FileContent], expected: Optional[int]) -> Dict
 def _duplicates(paths: Dict[str, List[str]], images: Dict[str, List[np.ndarray]]) -> Dict[str, Any]:
     """Equal images, within and between the splits; the arguments are by split.
 
-    Returns:
-      By split: the number of its images that are copies of an earlier image; 'between': the number of validation images
-      that are also training images; 'of_several_labels': the number of distinct images that have more than one label;
-      'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the most serious problems first.
+    Returns by split the number of its images that are copies of an earlier image; 'between': the number of validation
+    images that are also training images; 'of_several_labels': the number of distinct images that have more than one
+    label; 'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the most serious problems first.
     """
     files = [(split, path) for split in SPLITS for path in paths[split]]
     arrays = [array for split in SPLITS for array in images[split]]

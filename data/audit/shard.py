@@ -70,12 +70,8 @@ class FileContent:
 class ShardAuditor:
     """Audits files, one at a time.
 
-    Args:
-      data_format: the format of the files, of `data.formats.FORMATS`.
-      fields: of the records.
-      num_classes: the number of classes; labels must be lower.
-      decode: decode every image, instead of only those with an unusual header or without an end.
-      progress: a number shared by the processes, incremented by the records that have been read.
+    Labels must be lower than `num_classes`. Without `decode`, only images with an unusual header or without an end are
+    decoded. `progress` is a number shared by the processes, incremented by the records that have been read.
     """
 
     def __init__(self, data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any):
@@ -160,15 +156,10 @@ def contradiction_of(claimed: Mapping[str, Union[int, str]], header: ImageHeader
 
 
 def count_boxes(boxes: np.ndarray) -> Dict[str, int]:
-    """The number of boxes, and of bad ones, each for its first problem.
+    """The number of boxes, [boxes, 4], each ymin, xmin, ymax, xmax; and of bad ones, each for its first problem.
 
-    Args:
-      boxes: float [boxes, 4], each ymin, xmin, ymax, xmax.
-
-    Returns:
-      'boxes': all; 'in_pixels': those with coordinates that are pixels instead of fractions of the image; 'empty':
-      those without area inside the image; 'out_of_range': those that extend beyond the image's edge, and are clipped.
-      It is empty for no boxes.
+    'in_pixels': those with coordinates that are pixels instead of fractions of the image; 'empty': those without area
+    inside the image; 'out_of_range': those that extend beyond the image's edge, and are clipped.
     """
     if not len(boxes):
         return {}

@@ -71,13 +71,9 @@ def _check_size(header: tarfile.TarInfo, place: int) -> None:
 
 
 def members(file: BinaryIO, mode: str) -> Iterator[Tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Yields an archive with each of its members, in order, up to the zeros at its end.
+    """Yields an archive with each of its members, in order, up to the zeros at its end; mode 'r' detects compression.
 
     Call it inside of `explained`: for a damaged or truncated archive, `tarfile` raises errors of any type.
-
-    Args:
-      file: the archive, positioned at its beginning.
-      mode: as in `tarfile`: 'r' detects compression, 'r:' expects none.
     """
     with tarfile.open(fileobj=file, mode=mode, tarinfo=_Header) as archive:
         for member in iter(archive.next, None):
@@ -94,15 +90,9 @@ def members(file: BinaryIO, mode: str) -> Iterator[Tuple[tarfile.TarFile, tarfil
 
 
 def files_in(path: str, is_wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
-    """Yields the names and contents of files in a small archive, compressed or not, and verifies its checksum.
+    """Yields the names and contents of wanted files in a small archive, compressed or not, and verifies its checksum.
 
-    Args:
-      path: the archive, local or remote.
-      is_wanted: whether to read a file, given its name.
-
-    Raises:
-      DataError: the archive is missing, damaged or truncated, or not an archive. Files before the damage may have been
-        yielded.
+    Files before damage may have been yielded when DataError is raised.
     """
     content = io.BytesIO(read_file(path))
     with explained(path):

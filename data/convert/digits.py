@@ -98,11 +98,7 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
 def build_if_missing(
     data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None
 ) -> Optional['DatasetInfo']:
-    """Writes the data set, as `build`, unless the folder has it, or another process finishes it first.
-
-    Returns:
-      The description of the data set that was written; None if it was there.
-    """
+    """Writes the data set, as `build`, unless the folder has it, or gets it meanwhile; None then."""
     try:
         return None if is_built(data_dir) else build(data_dir, digits, images_per_digit)
     except CommandError:

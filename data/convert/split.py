@@ -11,18 +11,10 @@ def digest(content: bytes) -> bytes:
 
 
 def split_by_content(digests: Sequence[bytes], labels: Sequence[int], fraction: float) -> Tuple[List[int], List[int]]:
-    """Divides images. Equal contents stay together, and each class contributes the same share.
+    """Divides images, given by digest and label: the indices of the training and of the validation images.
 
-    The division depends on the contents alone, not on their order or a random number.
-
-    Args:
-      digests: the `digest` of each image.
-      labels: their classes.
-      fraction: the share of the different contents of each class for validation. The number of contents is rounded
-        to the nearest whole number.
-
-    Returns:
-      The indices of the training and of the validation images, each in an order that mixes the classes.
+    Equal contents stay together, and each class contributes the same share of its contents, rounded to the nearest
+    whole number, for validation. The order mixes the classes, and depends on the contents alone.
     """
     copies: Dict[bytes, List[int]] = collections.defaultdict(list)
     for index, content in enumerate(digests):

@@ -91,20 +91,10 @@ def write_shards(
     shards: int,
     move: Callable[[int], None] = lambda done: None,
 ) -> SplitFingerprint:
-    """Writes examples to `shards` record files, in order. The numbers of examples per file differ by at most one.
+    """Writes the examples of a split to `shards` record files, in order; the numbers of examples differ by at most one.
 
-    Args:
-      data_dir: the folder, which must exist.
-      split: `records.TRAIN` or `records.VALIDATION`.
-      examples: functions that make the examples, so that only one is in memory at a time.
-      shards: the number of files.
-      move: called with the number of examples so far.
-
-    Returns:
-      The fingerprint of the examples that have an image and a label.
-
-    Raises:
-      DataError: a file cannot be written.
+    The examples are made by functions, so that only one is in memory at a time; `move` is called with the number of
+    them so far. Returns the fingerprint of those that have an image and a label.
     """
     written = SplitFingerprint()
     for shard in range(shards):

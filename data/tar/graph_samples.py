@@ -296,17 +296,10 @@ def _any_names(
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """The names of members, strings [headers], and the files that hard links refer to, int64 [headers].
 
-    Args:
-      raw: uint8 [bytes], the window.
-      rows: uint8 [headers, 512].
-      starts: int64 [headers], the positions of the contents in bytes.
-      sizes: int64 [headers], the sizes of the contents.
-      member: int64 [headers], the number of the member that each header belongs to.
-      names_before: int64 [files], `Files.name` of the files before the window.
-
-    Returns:
-      The files are indices of the last file of that name, among those before and these headers; -1 for other members,
-      and for links to no file.
+    `raw` is the window, uint8 [bytes]; `rows` uint8 [headers, 512]; `starts` and `sizes` int64 [headers] of the
+    contents; `member` int64 [headers], the number of the member that each header belongs to; `names_before` int64
+    [files], those of the files before the window. The files are indices of the last file of that name, among those
+    before and these headers; -1 for other members, and for links to no file.
     """
     types, order = rows[:, 156], tf.range(size_of(starts))
     is_pax, is_link = is_one_of(types, PAX), is_one_of(types, HARD_LINK)

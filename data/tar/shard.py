@@ -167,17 +167,9 @@ def _until_zero(field: bytes) -> bytes:
 
 
 class Shard:
-    """A context manager for a shard that is read from its beginning to its end.
+    """A context manager for a shard of `size` bytes that is read from its beginning to its end.
 
-    Args:
-      path: of the shard.
-
-    Attributes:
-      size: its size in bytes.
-
-    Raises:
-      RemoteError: in any method: access to it is denied, or the store cannot be reached.
-      tf.errors.OpError: in any method: a local shard cannot be read.
+    Any method may raise RemoteError, or `tf.errors.OpError` for a local shard that cannot be read.
     """
 
     def __init__(self, path: str):

@@ -76,14 +76,9 @@ PUBLISHED: Dict[str, Any] = {
 
 
 def train(config: Config, batches: Iterable[np.ndarray]) -> Iterator[Tuple[np.ndarray, Statistics]]:
-    """Trains a batch normalization layer alone.
+    """Trains a batch normalization layer alone on batches, float32 [rows, channels], of which the cores share the rows.
 
-    Args:
-      config: the kind of batch normalization, and the cores.
-      batches: float32 [rows, channels], all of the same shape; the cores share the rows, in order.
-
-    Yields:
-      The outputs of a step, [rows, channels], and the moving statistics after it.
+    Yields the outputs of a step, [rows, channels], and the moving statistics after it.
     """
     batches = iter(batches)
     first = next(batches)
@@ -211,9 +206,8 @@ def compare(batches: np.ndarray) -> Dict[str, Any]:
 def recover(batch: np.ndarray) -> Dict[str, float]:
     """Recovers the variance of a batch, [rows, channels], from the moments of the replicas' rows.
 
-    Returns:
-      Means over the channels of the mean of the replicas' (biased) variances, of the variance of their means, and of
-      the (biased) variance of all rows, from one device; and the largest relative error of the sum of the first two.
+    Returns means over the channels of the mean of the replicas' (biased) variances, of the variance of their means, and
+    of the (biased) variance of all rows, from one device; and the largest relative error of the sum of the first two.
     """
     replicas = [moments_of(rows) for rows in np.split(batch, REPLICAS)]
     whole = moments_of(batch).variance * (len(batch) - 1) / len(batch)
@@ -281,12 +275,7 @@ def moving_after_each(config: Config, batches: Iterable[np.ndarray]) -> Iterator
 
 
 def measure(settings: Mapping[str, int]) -> Dict[str, Any]:
-    """Runs all experiments with settings like `SETTINGS`; the same settings give the same numbers.
-
-    Returns:
-      The published experiment with equal replicas, and with rows of mean r on replica r; the recovered variance of its
-      first batch; and the decay of one replica in eight.
-    """
+    """Runs all experiments with settings like `SETTINGS`; the same settings give the same numbers."""
     steps, response_steps, noise_steps, noise_channels, seed = settings.values()
     equal = normal_rows(steps + 1, seed)
     unequal = made_unequal(equal)

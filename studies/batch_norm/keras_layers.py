@@ -50,12 +50,9 @@ class _Layer:
 
 
 def compare(batches: np.ndarray) -> Dict[str, Any]:
-    """Compares eight devices with one, on batches [steps, rows, channels]; the last is for inference.
+    """Compares eight devices with one, as `PUBLISHED`, on batches [steps, rows, channels], the last for inference.
 
     Must run before any other operation of TensorFlow in the process, which fixes the number of its devices.
-
-    Returns:
-      The same figures as `experiments.PUBLISHED`.
     """
     (cpu,) = tf2.config.list_physical_devices('CPU')
     tf2.config.set_logical_device_configuration(cpu, [tf2.config.LogicalDeviceConfiguration()] * REPLICAS)

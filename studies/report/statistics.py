@@ -50,10 +50,8 @@ def summarize(values: Iterable[float]) -> Summary:
 def mean(values: Iterable[float], best: Optional[float] = None) -> Estimate:
     """The mean, with Student's interval from `FEWEST_RUNS` values on.
 
-    Args:
-      values: of the runs.
-      best: the bound of all values that a perfect run reaches; the interval is then that of the square roots of the
-        distances to it, and does not exceed it.
+    `best` is the bound of all values that a perfect run reaches; the interval is then that of the square roots of the
+    distances to it, and does not exceed it.
     """
     values = [*values]
     n, value, deviation = summarize(values)
@@ -69,14 +67,9 @@ def mean(values: Iterable[float], best: Optional[float] = None) -> Estimate:
 
 
 def difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Optional[Estimate]:
-    """The mean of `first` minus the mean of `second`, with its interval from `FEWEST_RUNS` runs of both on.
+    """The mean of `first` minus that of `second`, with its interval from `FEWEST_RUNS` runs on; None without runs.
 
-    Args:
-      first: values of the first case, by seed or another key of the run; with the keys of the second, they are paired.
-      second: values of the second case.
-
-    Returns:
-      None if a case has no runs.
+    The values are by seed or another key of the run; with equal keys, they are paired.
     """
     if not first or not second:
         return None
@@ -107,11 +100,9 @@ def detectable(first: Mapping[Any, float], second: Mapping[Any, float]) -> float
 
 
 def seeds_needed(sought: float, deviation: float) -> int:
-    """The number of seeds, at least `FEWEST_RUNS`, with which `sought` is found with `POWER`.
+    """The number of seeds, at least `FEWEST_RUNS`, with which `sought`, a difference above 0, is found with `POWER`.
 
-    Args:
-      sought: the difference of two cases that have the same seeds, above 0.
-      deviation: the standard deviation of the differences by seed, which are assumed to be normal.
+    Both cases have the same seeds; the differences by seed are assumed to be normal, with the given deviation.
     """
     # The normal distribution needs fewer than Student's.
     n = max(FEWEST_RUNS, math.ceil((deviation / sought * float(special.ndtri(POWER) + special.ndtri(0.975))) ** 2))

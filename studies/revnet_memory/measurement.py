@@ -95,9 +95,7 @@ class Usage(NamedTuple):
 class Watched:
     """A context manager for a process that stops at marks: it prints the line `mark`, and waits for a line of input.
 
-    Args:
-      command: the command to run.
-      limit: bytes of memory above which the process is ended; None: no limit.
+    It is ended above `limit` bytes of memory.
     """
 
     def __init__(self, command: Sequence[str], limit: Optional[int] = None):
@@ -235,14 +233,10 @@ def measure(trainings: Sequence[Training], steps: int, repeats: int, failed: Dic
 
 
 def memory_of_iterations(training: Training, iterations: int, limit: int) -> Dict[str, List[float]]:
-    """Measures each iteration of a training in a new process.
+    """Measures each iteration of a training in a new process; raises errors as `Watched.until_mark`.
 
-    Returns:
-      `peak_mb` and `held_mb`, the peak during an iteration and the resident memory at its end, in MB, and `seconds`.
-
-    Raises:
-      OutOfMemoryError: the process needs more than `limit` bytes.
-      MeasurementError: the process failed for another reason.
+    Returns `peak_mb` and `held_mb`, the peak during an iteration and the resident memory at its end, in MB, and
+    `seconds`.
     """
     curve: Dict[str, List[float]] = {'peak_mb': [], 'held_mb': [], 'seconds': []}
     with _started(training, limit) as process:
@@ -259,13 +253,9 @@ def memory_of_iterations(training: Training, iterations: int, limit: int) -> Dic
 def largest_batch(peak_of: Callable[[int], Optional[float]], batch: int) -> Dict[str, Any]:
     """Searches for the largest batch that fits: doubles it until it does not, then halves the distance.
 
-    Args:
-      peak_of: measures the peak of a batch in MB; None: the batch does not fit.
-      batch: the batch to try first.
-
-    Returns:
-      `fits`, the largest batch found to fit, 0 if one image does not fit; `too_many`, a batch that does not fit, at
-      most a sixteenth larger; `tries`, each batch tried, in order, with its peak, or None if it does not fit.
+    `peak_of` measures the peak of a batch in MB; None if it does not fit. Returns `fits`, the largest batch found to
+    fit, 0 if one image does not fit; `too_many`, a batch that does not fit, at most a sixteenth larger; `tries`, each
+    batch tried, in order, with its peak, or None if it does not fit.
     """
     tries: List[Tuple[int, Optional[float]]] = []
     fits, too_many = 0, None

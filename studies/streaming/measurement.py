@@ -58,15 +58,9 @@ def files_below(folder: str) -> Iterator[str]:
 
 
 def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
-    """Measures in a new process, with an object store of its own for remote readings.
+    """Measures as `pipelines.perform` in a new process, with an object store of its own for remote readings.
 
     Before that, the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
-
-    Returns:
-      What `pipelines.perform` returns.
-
-    Raises:
-      MeasurementError: the measurement failed; the message gives the reason.
     """
     for path in files_below(os.path.join(data.folder, reading.layout)):
         with open(path, 'rb') as file:

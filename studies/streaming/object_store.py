@@ -47,11 +47,7 @@ class Tally(NamedTuple):
 def serving(folder: str, latency_ms: float) -> Iterator[str]:
     """A store in a process of its own, which serves the files that are in a folder now as s3://studies/PATH.
 
-    Yields:
-      Its address: host and port.
-
-    Raises:
-      OSError: the process does not start.
+    Yields its address: host and port.
     """
     command, pipe = processes.module('studies.streaming.object_store', folder, str(latency_ms)), subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, universal_newlines=True) as process:

@@ -124,20 +124,10 @@ def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
 def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str]) -> Measurement:
     """Measures whole batches in this process, for `seconds` at least.
 
-    Args:
-      reading: the way to read images.
-      data: the stored images.
-      seconds: minimum duration.
-      store: address of the object store, if it is read; the environment variables must lead to it.
-
-    Returns:
-      `images` read, and `images_per_second`; per image, `cpu_ms` of all threads of this process, and `disk_kb` that it
-      got from a disk rather than the page cache. With a store also its `store_cpu_ms` per image, the `requests` to it
-      per 1,000 images, and `most_at_once`, the largest number of concurrent ones; else None.
-
-    Raises:
-      DataError: the data set cannot be used.
-      OSError: the store does not answer.
+    The environment variables must lead to the object store at the address `store`, if it is read. Returns `images`
+    read, and `images_per_second`; per image, `cpu_ms` of all threads of this process, and `disk_kb` that it got from a
+    disk rather than the page cache. With a store also its `store_cpu_ms` per image, the `requests` to it per 1,000
+    images, and `most_at_once`, the largest number of concurrent ones; else None.
     """
 
     def tally() -> Tally:

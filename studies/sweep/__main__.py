@@ -31,12 +31,7 @@ from studies import extras
 
 
 def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
-    """Runs a command line and returns its exit code.
-
-    Args:
-      argv: the command line.
-      program: the program whose command lines the trials are; None: that of a run.
-    """
+    """Runs a command line and returns its exit code; trials are those of `program`, by default that of a run."""
     words = expanded(argv[1:])
     end = words.index('--') if '--' in words else len(words)
     arguments = _parser().parse_args(words[:end])

@@ -248,16 +248,10 @@ def convert(
 
 
 def repeated(labels: np.ndarray, count: int) -> np.ndarray:
-    """Repeats images up to a number, every image and every class equally often.
+    """The indices of images with these labels, repeated up to a number, every image and every class equally often.
 
-    Args:
-      labels: int [originals], their classes.
-      count: the number of images.
-
-    Returns:
-      int64 [count], the indices of the originals. Each repetition has all originals, in its own order that mixes the
-      classes. In a partial last repetition, the numbers of images per class differ by at most one. The result is
-      deterministic.
+    Each repetition has all originals, in its own order that mixes the classes. In a partial last repetition, the
+    numbers of images per class differ by at most one. The result is deterministic.
     """
     rounds, rest = divmod(count, len(labels))
     orders = [np.random.RandomState(number).permutation(len(labels)) for number in range(rounds + 1)]

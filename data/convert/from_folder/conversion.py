@@ -43,18 +43,10 @@ def import_folder(
     label_column: str = '',
     dry_run: bool = False,
 ) -> Optional[DatasetInfo]:
-    """Converts a folder of class folders, or of images with a table of labels, to a data set.
+    """Converts a folder of class folders, or of images with a table of labels, to a data set; returns its description.
 
     The arguments are those of the command; `say` is called with messages, first with the way that the folder is
-    understood.
-
-    Returns:
-      The description of the data set, as in its `dataset.json`; None for a `dry_run`.
-
-    Raises:
-      DataError: the folders are ambiguous, there are no images, a split has none, there is only one class, a
-        validation class has no training images, images cannot be used, a class loses most of its images, a folder
-        cannot be listed, or `data_dir` is not empty or cannot be made.
+    understood. A `dry_run` ends there.
     """
     writing.check_can_be_made(data_dir)
     if labels is not None:

@@ -109,11 +109,7 @@ class Folder(NamedTuple):
 def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[str, str]]]:
     """Lists the files below a folder, without some of its subfolders. Links to folders are followed.
 
-    Returns:
-      The folder, and the paths that are left out, with the reasons.
-
-    Raises:
-      DataError: the folder does not exist, or a folder cannot be listed.
+    Returns the folder, and the paths that are left out, with the reasons.
     """
     if not os.path.isdir(folder):
         raise DataError(f'{show(folder)}: no such folder.')

@@ -290,11 +290,8 @@ def _class_names(synsets: Sequence[str], source: Source) -> Dict[str, str]:
 def _clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> List[Box]:
     """The boxes of an image's class, with ordered corners, clipped to the image; empty boxes are left out.
 
-    Args:
-      boxes: the annotated boxes.
-      synset: the image's class.
-      counts: incremented for the boxes that are 'written', 'ordered' (the corners were swapped), 'clipped', 'empty' or
-        'of another class'; the last two kinds are left out.
+    `counts` is incremented for the boxes that are 'written', 'ordered' (the corners were swapped), 'clipped', 'empty'
+    or 'of another class'; the last two kinds are left out.
     """
     cleaned = []
     for corners, name in boxes:

@@ -59,12 +59,10 @@ AnnotatedBox = Tuple[Box, str]
 
 
 def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
-    """Yields the images of a split, in the order of their locations.
+    """Yields the images of a split, in the order of their locations; the names of other files are added to `foreign`.
 
-    Args:
-      path: a local or remote folder, or a local tar archive, which is read in place. It has the images themselves, a
-        folder of images per class (`n01440764/`), or an archive per class (`n01440764.tar`).
-      foreign: the names of all other files are appended to it.
+    The path is a local or remote folder, or a local tar archive, which is read in place. It has the images themselves,
+    a folder of images per class (`n01440764/`), or an archive per class (`n01440764.tar`).
     """
     if path.endswith(_ARCHIVE_ENDINGS) or os.path.isfile(path):
         yield from _in_archive(path, '', foreign)
@@ -150,11 +148,10 @@ def _text(path: str) -> str:
 
 
 def label_validation(images: Sequence[Image], path: str) -> List[Image]:
-    """The validation images with their classes, sorted by name.
+    """The images `ILSVRC2012_val_00000001.JPEG` and so on with their classes, sorted by name.
 
-    Args:
-      images: the images, `ILSVRC2012_val_00000001.JPEG` and so on.
-      path: the development kit, as an archive or a folder, or a text file of synsets, one per image and in order.
+    The classes are in the development kit, an archive or a folder, or a text file of synsets, one per image and in
+    order.
     """
     synsets = _kit_labels(path) if is_devkit(path) else _text(path).split()
     for line, synset in enumerate(synsets, 1):
@@ -177,11 +174,7 @@ def label_validation(images: Sequence[Image], path: str) -> List[Image]:
 
 
 def read_class_names(path: str) -> Dict[str, str]:
-    """The names of classes by synset.
-
-    Args:
-      path: the development kit, or a text file with a synset, white space and its name in each line.
-    """
+    """The names of classes by synset, from the development kit, or a text file with a synset and its name per line."""
     if is_devkit(path):
         return {synset: words for _, synset, words in _kit_classes(path)}
     names = {}
@@ -235,10 +228,9 @@ def _kit_file(path: str, name: str) -> bytes:
 def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
     """Yields bounding boxes, each with the name of its image without the ending.
 
-    Args:
-      path: an archive with XML annotations at any depth; a folder with annotations, or with a folder of them per class;
-        or a CSV file with a line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image.
-      bad: the names of invalid annotations, with the reasons, are appended to it.
+    The path is an archive with XML annotations at any depth; a folder with annotations, or with a folder of them per
+    class; or a CSV file with a line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image. The names of
+    invalid annotations are added to `bad`, with the reasons.
     """
     if path.lower().endswith('.csv'):
         yield from _csv_boxes(path)
