@@ -14,18 +14,8 @@ from typing import Any, Tuple
 
 from absl import app
 
-from benchmarks.measurement import (
-    DECODING,
-    PARSING,
-    PREPROCESSING,
-    STORAGE,
-    TRANSFER,
-    Measurement,
-    Run,
-    be_killed_first,
-    peak_bytes,
-    reason_of,
-)
+from benchmarks import measurement
+from benchmarks.measurement import Measurement, Run
 from benchmarks.peers import meter
 from console.errors import DONE, RETRY
 from console.tensorflow_versions import tf
@@ -49,17 +39,17 @@ def build(run: Run) -> tf.data.Dataset:
     if run.is_naive:
         naive = NaivePipeline(run.is_training, run.config)
         dataset = naive.storage()
-        if run.until != STORAGE:
+        if run.until != measurement.STORAGE:
             dataset = naive.preprocessing(dataset, run.until)
-        if run.until == TRANSFER:
+        if run.until == measurement.TRANSFER:
             return naive.transfer(dataset, run.batch_size).repeat()
     else:
         pipeline = InputPipeline(run.is_training, run.config)
         whole = pipeline({'batch_size': run.batch_size})
-        if run.until == TRANSFER:
+        if run.until == measurement.TRANSFER:
             return whole.repeat()
         dataset = pipeline.storage()
-        dataset = pipeline.preprocessing(dataset) if run.until == PREPROCESSING else dataset
+        dataset = pipeline.preprocessing(dataset) if run.until == measurement.PREPROCESSING else dataset
         # The options include the number of threads.
         dataset = dataset.with_options(whole.options())
     return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
@@ -70,12 +60,13 @@ def perform(run: Run) -> Measurement:
 
     def images_in(element: Any) -> int:
         # Without the padding of evaluation's last batch.
-        return int((element[1] != PADDING_LABEL).sum()) if run.until == TRANSFER else run.batch_size
+        return int((element[1] != PADDING_LABEL).sum()) if run.until == measurement.TRANSFER else run.batch_size
 
     with tf.Graph().as_default(), tf.Session() as session:
         next_batch = tf.data.make_one_shot_iterator(build(run)).get_next()
         batches = (session.run(next_batch) for _ in itertools.repeat(None))
-        return Measurement(**meter.measure(batches, run.batch_size, run.images, images_in), peak_mb=peak_bytes() / 1e6)
+        found = meter.measure(batches, run.batch_size, run.images, images_in)
+        return Measurement(**found, peak_mb=measurement.peak_bytes() / 1e6)
 
 
 class NaivePipeline:
@@ -108,10 +99,10 @@ class NaivePipeline:
 
         def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
             encoded, label, bbox = self._parse(serialized)
-            if until == PARSING:
+            if until == measurement.PARSING:
                 return encoded, label
             decoded = tf.image.decode_jpeg(encoded, channels=3)
-            if until == DECODING:
+            if until == measurement.DECODING:
                 return decoded, label
             prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
             return tf.cast(prepare(decoded, bbox), tf.as_dtype(self._config.precision)), tf.cast(label, tf.int32)
@@ -218,12 +209,12 @@ def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:
 
 def main() -> int:
     """Prints the measurements of the runs that standard input describes; returns the exit code of the process."""
-    be_killed_first()
+    measurement.be_killed_first()
     runs = [Run(**{**fields, 'config': Config(**fields['config'])}) for fields in json.load(sys.stdin)]
     try:
         print(json.dumps([perform(run)._asdict() for run in runs]))
     except (app.UsageError, tf.errors.OpError) as error:
-        print(reason_of(error), file=sys.stderr)
+        print(measurement.reason_of(error), file=sys.stderr)
         return RETRY
     return DONE
 

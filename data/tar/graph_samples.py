@@ -11,33 +11,11 @@ import functools
 from typing import List, NamedTuple, Tuple, Union
 
 from console.tensorflow_versions import either, tf
-from data.tar.layout import (
-    BLANKS,
-    BLOCK,
-    EXTENSION_BYTES,
-    EXTENSIONS,
-    HARD_LINK,
-    IMAGES,
-    LABEL_BYTES,
-    LABEL_FOUND,
-    LONG_LINK,
-    LONG_NAME,
-    MAGIC_BEGINS,
-    NAME_BYTES,
-    PARTS,
-    PAX,
-    PAX_RECORDS,
-    POSIX_MAGIC,
-    PREFIX,
-    REGULAR,
-    SPARSE,
-    WITHOUT_DATA,
-    Label,
-    Problem,
-)
+from data.tar import layout
+from data.tar.layout import BLOCK, Label, Problem
 
 # The bytes of a number. Those of an empty header, zeros, are among them.
-_NUMERIC = b'01234567' + BLANKS
+_NUMERIC = b'01234567' + layout.BLANKS
 # Four of the eight bytes of a word.
 _EVEN_BYTES = 0x00FF00FF00FF00FF
 # The fields of a header with the name, and with the target of a link; and their length.
@@ -101,13 +79,13 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
     is_truncated = starts + sizes > remaining
     problem, is_last = _end(raw, stop_place, has_end, tf.reduce_any(is_truncated), remaining)
     # A member has its header, and before it those with its extensions.
-    member = tf.cumsum(tf.cast(tf.logical_not(is_one_of(types, EXTENSIONS)), tf.int64), exclusive=True)
+    member = tf.cumsum(tf.cast(tf.logical_not(is_one_of(types, layout.EXTENSIONS)), tf.int64), exclusive=True)
     begins = tf.gather(tf.math.unsorted_segment_min(places * BLOCK, member, count + 1), member)
     # As webdataset and `tar-shards` write them.
-    is_plain = tf.reduce_all(tf.logical_and(tf.equal(types, ord('0')), tf.equal(rows[:, PREFIX], 0)))
+    is_plain = tf.reduce_all(tf.logical_and(tf.equal(types, ord('0')), tf.equal(rows[:, layout.PREFIX], 0)))
     names, targets = either(is_plain, _plain_names, _any_names, raw, rows, starts, sizes, member, files.name)
 
-    is_file, is_link = is_one_of(types, REGULAR), targets >= 0
+    is_file, is_link = is_one_of(types, layout.REGULAR), targets >= 0
     keys, extensions = (tf.strings.regex_replace(names, _KEY_AND_EXTENSION, part) for part in (r'\1', r'\2'))
     extensions = tf.strings.lower(extensions)
     has_key = tf.logical_and(tf.not_equal(keys, ''), tf.logical_or(is_file, is_link))
@@ -128,9 +106,9 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
     samples, is_sample = _samples(
         tf.cumsum(tf.cast(is_first, tf.int64)) - 1,
         Files(*[tf.gather(each, parts) for each in content]),
-        is_image=tf.strings.regex_full_match(extensions, IMAGES),
+        is_image=tf.strings.regex_full_match(extensions, layout.IMAGES),
         is_label=is_label,
-        is_part=tf.logical_or(tf.strings.regex_full_match(extensions, PARTS), is_truncated),
+        is_part=tf.logical_or(tf.strings.regex_full_match(extensions, layout.PARTS), is_truncated),
         is_truncated=is_truncated,
     )
     # The last sample may go on in the next window. Without samples, that one begins with the last member.
@@ -164,7 +142,9 @@ def _headers(raw: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
     # Few blocks of image data have such bytes in these places, so few are examined further: the magic begins here, and
     # the checksum ends.
-    may_be = all_of(is_one_of(blocks[:, 257], MAGIC_BEGINS), *[is_one_of(blocks[:, at], _NUMERIC) for at in (149, 151)])
+    may_be = all_of(
+        is_one_of(blocks[:, 257], layout.MAGIC_BEGINS), *[is_one_of(blocks[:, at], _NUMERIC) for at in (149, 151)]
+    )
     places = tf.where(may_be)[:, 0]
     rows = tf.gather(blocks, places)
     sums = _sums(rows)
@@ -215,7 +195,7 @@ def _octal(text: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
     power = tf.cumsum(counted, axis=1, exclusive=True, reverse=True)
     factors = tf.gather(tf.constant([8**i for i in range(text.shape[1] + 1)], tf.int64), power)
     value = tf.reduce_sum(tf.cast(digits, tf.int64) * counted * factors, axis=1)
-    is_valid = tf.reduce_all(tf.logical_or(is_digit, is_one_of(text, BLANKS)), axis=1)
+    is_valid = tf.reduce_all(tf.logical_or(is_digit, is_one_of(text, layout.BLANKS)), axis=1)
     return value, tf.logical_and(is_valid, begins <= 1)
 
 
@@ -229,11 +209,11 @@ def _sizes(rows: tf.Tensor) -> tf.Tensor:
     binary = tf.reduce_sum(tf.cast(rows[:, 129:136], tf.int64) * [256**i for i in reversed(range(7))], axis=1)
     is_binary = tf.logical_and(tf.equal(first, 0x80), tf.reduce_all(tf.equal(high, 0), axis=1))
     size = select(first >= 0x80, binary, octal)
-    is_long = tf.logical_and(is_one_of(types, EXTENSIONS), size > EXTENSION_BYTES)
+    is_long = tf.logical_and(is_one_of(types, layout.EXTENSIONS), size > layout.EXTENSION_BYTES)
     is_valid = all_of(
-        tf.logical_or(is_octal, is_binary), tf.logical_not(tf.logical_or(is_long, is_one_of(types, SPARSE)))
+        tf.logical_or(is_octal, is_binary), tf.logical_not(tf.logical_or(is_long, is_one_of(types, layout.SPARSE)))
     )
-    return select(is_valid, select(is_one_of(types, WITHOUT_DATA), 0, size), -1)
+    return select(is_valid, select(is_one_of(types, layout.WITHOUT_DATA), 0, size), -1)
 
 
 def chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
@@ -302,13 +282,13 @@ def _any_names(
     before and these headers; -1 for other members, and for links to no file.
     """
     types, order = rows[:, 156], tf.range(size_of(starts))
-    is_pax, is_link = is_one_of(types, PAX), is_one_of(types, HARD_LINK)
+    is_pax, is_link = is_one_of(types, layout.PAX), is_one_of(types, layout.HARD_LINK)
     # POSIX splits a long name over two fields, to be joined by a slash. Elsewhere, the second field has other values.
-    is_posix = tf.reduce_all(tf.equal(rows[:, 257:263], [*POSIX_MAGIC]), axis=1)
-    prefix = tf.where_v2(is_posix, _field(raw, rows, starts, PREFIX, 155), '')
+    is_posix = tf.reduce_all(tf.equal(rows[:, 257:263], [*layout.POSIX_MAGIC]), axis=1)
+    prefix = tf.where_v2(is_posix, _field(raw, rows, starts, layout.PREFIX, 155), '')
     slash = tf.where_v2(tf.equal(prefix, ''), '', '/')
     field = tf.strings.join([prefix, slash, _field(raw, rows, starts, _NAME, _FIELD)])
-    is_content = is_one_of(types, LONG_NAME + LONG_LINK + PAX)
+    is_content = is_one_of(types, layout.LONG_NAME + layout.LONG_LINK + layout.PAX)
     content = strings_at(raw, starts, select(is_content, sizes, 0))
     of_pax = _pax_values(tf.where_v2(is_pax, content, ''))
 
@@ -318,13 +298,15 @@ def _any_names(
         last = tf.math.unsorted_segment_max(select(tf.equal(name, ''), -1, order), member, size_of(starts) + 1)
         last = tf.gather(last, member)
         name = tf.where_v2(last >= 0, tf.gather(name, tf.maximum(last, 0)), tf.strings.join(['=', field]))
-        name = tf.strings.substr(name, tf.ones_like(order), tf.fill(tf.shape(order), _int64(NAME_BYTES)), unit=_BYTES)
+        name = tf.strings.substr(
+            name, tf.ones_like(order), tf.fill(tf.shape(order), _int64(layout.NAME_BYTES)), unit=_BYTES
+        )
         return tf.strings.regex_replace(name, r'\x00(?s:.*)', '')
 
-    names = named(LONG_NAME, of_pax[0], field)
-    links = named(LONG_LINK, of_pax[1], _field(raw, rows, starts, _LINK, _FIELD))
+    names = named(layout.LONG_NAME, of_pax[0], field)
+    links = named(layout.LONG_LINK, of_pax[1], _field(raw, rows, starts, _LINK, _FIELD))
     hashes = tf.strings.to_hash_bucket_fast(tf.where_v2(is_link, links, names), _HASHES)
-    is_file = tf.concat([tf.ones_like(names_before, tf.bool), is_one_of(types, REGULAR)], 0)
+    is_file = tf.concat([tf.ones_like(names_before, tf.bool), is_one_of(types, layout.REGULAR)], 0)
     targets = link_targets(tf.concat([names_before, hashes], 0), is_file)
     return names, select(is_link, targets[size_of(names_before) :], -1)
 
@@ -350,7 +332,7 @@ def _pax_values(text: tf.Tensor) -> List[tf.Tensor]:
             tf.equal(tf.strings.length(record, unit=_BYTES), tf.cast(length, tf.int32)),
         )
         length = select(is_record, length, 0)
-        rest = tf.strings.substr(text, length, tf.fill(tf.shape(length), _int64(EXTENSION_BYTES)), unit=_BYTES)
+        rest = tf.strings.substr(text, length, tf.fill(tf.shape(length), _int64(layout.EXTENSION_BYTES)), unit=_BYTES)
         record = tf.where_v2(is_record, record, '')
         found = []
         for keyword, value in zip(('path', 'linkpath'), values):
@@ -359,7 +341,7 @@ def _pax_values(text: tf.Tensor) -> List[tf.Tensor]:
         return (count + 1, tf.where_v2(is_record, rest, ''), *found)
 
     _, _, *values = tf.while_loop(
-        lambda count, text, *_: tf.logical_and(count < PAX_RECORDS, tf.reduce_any(tf.not_equal(text, ''))),
+        lambda count, text, *_: tf.logical_and(count < layout.PAX_RECORDS, tf.reduce_any(tf.not_equal(text, ''))),
         read_one,
         (0, text, tf.zeros_like(text), tf.zeros_like(text)),
     )
@@ -385,12 +367,12 @@ def link_targets(names: tf.Tensor, is_file: tf.Tensor) -> tf.Tensor:
 
 def _labels(raw: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor, label: Label) -> tf.Tensor:
     """The numbers in contents of these sizes, int64 [headers]; -1 if one holds no label."""
-    sizes = sizes if label.key else select(sizes > LABEL_BYTES, 0, sizes)
+    sizes = sizes if label.key else select(sizes > layout.LABEL_BYTES, 0, sizes)
     found = strings_at(raw, starts, sizes)
     for expression, replacement in label.replacements():
         found = tf.strings.regex_replace(found, expression, replacement)
-    found = tf.where_v2(tf.strings.regex_full_match(found, LABEL_FOUND), found, '=-1')
-    return tf.strings.to_number(tf.strings.substr(found, 1, LABEL_BYTES), tf.int64)
+    found = tf.where_v2(tf.strings.regex_full_match(found, layout.LABEL_FOUND), found, '=-1')
+    return tf.strings.to_number(tf.strings.substr(found, 1, layout.LABEL_BYTES), tf.int64)
 
 
 def _samples(

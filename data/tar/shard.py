@@ -14,32 +14,8 @@ from console.tensorflow_versions import tf
 from data import ppm, remote
 from data.record_checker import RecordChecker, advice_on, label_problem
 from data.records import DataError
-from data.tar.layout import (
-    BLANKS,
-    BLOCK,
-    DOCUMENTED_LABEL,
-    EXTENSION_BYTES,
-    EXTENSIONS,
-    HARD_LINK,
-    IMAGE_EXTENSIONS,
-    LABEL_BYTES,
-    LABEL_FOUND,
-    LONG_LINK,
-    LONG_NAME,
-    MAGIC_BEGINS,
-    NAME_BYTES,
-    PARTS,
-    PAX,
-    PAX_RECORDS,
-    POSIX_MAGIC,
-    PREFIX,
-    REGULAR,
-    SPARSE,
-    WITHOUT_DATA,
-    Label,
-    Problem,
-    label_of,
-)
+from data.tar import layout
+from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem, label_of
 from data.tar.reader import is_read_whole
 from data.tf_example import DOCUMENTED_FIELDS, Fields
 
@@ -50,11 +26,11 @@ _NAMED_AT_MOST = 3
 # The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
 _REGULAR, _EXTENSIONS, _WITHOUT_DATA = (
-    frozenset(bytes([kind]) for kind in kinds) for kinds in (REGULAR, EXTENSIONS, WITHOUT_DATA)
+    frozenset(bytes([kind]) for kind in kinds) for kinds in (layout.REGULAR, layout.EXTENSIONS, layout.WITHOUT_DATA)
 )
 _DIRECTORY = b'5'
 _PAX_RECORD = re.compile(rb'(\d{1,7}) ([^=]+)=')
-_OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (BLANKS, BLANKS))
+_OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (layout.BLANKS, layout.BLANKS))
 
 
 class Member(NamedTuple):
@@ -82,7 +58,7 @@ class Member(NamedTuple):
     @property
     def is_part(self) -> bool:
         """Whether its name ends like that of an image or a label, even after more than one dot."""
-        return bool(re.fullmatch(PARTS, self.extension))
+        return bool(re.fullmatch(layout.PARTS, self.extension))
 
 
 class Sample(NamedTuple):
@@ -115,7 +91,9 @@ class Sample(NamedTuple):
     def reason(self) -> str:
         """The problem with its likely cause, after the key; empty without a problem."""
         extensions = [member.extension for member in self.members]
-        dotted = next((each for each in extensions if each.rpartition('.')[2] in IMAGE_EXTENSIONS and '.' in each), '')
+        dotted = next(
+            (each for each in extensions if each.rpartition('.')[2] in layout.IMAGE_EXTENSIONS and '.' in each), ''
+        )
         cause = ''
         if self.problem is Problem.NO_IMAGE and dotted:
             cause = (
@@ -124,7 +102,7 @@ class Sample(NamedTuple):
             )
         elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
             cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
-        elif self.problem is Problem.NO_IMAGE and {*IMAGE_EXTENSIONS} & {*extensions}:
+        elif self.problem is Problem.NO_IMAGE and {*layout.IMAGE_EXTENSIONS} & {*extensions}:
             cause = ' A size that a pax header alone gives, as files of 8 GiB need, is not read.'
         elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
             cause = ' The files of a sample must follow each other: pack them with tar --sort=name --dereference.'
@@ -133,7 +111,7 @@ class Sample(NamedTuple):
 
 def _octal(field: bytes) -> Optional[int]:
     """The number in a field of a header, 0 if it is blank; None if it holds anything else."""
-    return int(field.strip(BLANKS) or b'0', 8) if _OCTAL.fullmatch(field) else None
+    return int(field.strip(layout.BLANKS) or b'0', 8) if _OCTAL.fullmatch(field) else None
 
 
 def _size_in(block: bytes) -> Optional[int]:
@@ -142,9 +120,9 @@ def _size_in(block: bytes) -> Optional[int]:
     in_blanks = sum(block) - sum(checksum) + len(checksum) * ord(' ')
     is_binary = field[0] == 0x80 and not any(field[1:5])
     size = int.from_bytes(field[5:], 'big') if is_binary else _octal(field)
-    if block[257] not in MAGIC_BEGINS or _octal(checksum) != in_blanks or size is None or kind == SPARSE:
+    if block[257] not in layout.MAGIC_BEGINS or _octal(checksum) != in_blanks or size is None or kind == layout.SPARSE:
         return None
-    if kind in _EXTENSIONS and size > EXTENSION_BYTES:
+    if kind in _EXTENSIONS and size > layout.EXTENSION_BYTES:
         return None
     return 0 if kind in _WITHOUT_DATA else size
 
@@ -152,7 +130,7 @@ def _size_in(block: bytes) -> Optional[int]:
 def _pax_values(content: bytes) -> Dict[bytes, bytes]:
     """The values in a pax header by keyword: records `LENGTH KEYWORD=VALUE` and a line feed, up to an invalid one."""
     values = {}
-    for _ in range(PAX_RECORDS):
+    for _ in range(layout.PAX_RECORDS):
         match = _PAX_RECORD.match(content)
         length = int(match.group(1)) if match else 0
         if not match or not match.end() < length <= len(content) or content[length - 1 : length] != b'\n':
@@ -163,7 +141,7 @@ def _pax_values(content: bytes) -> Dict[bytes, bytes]:
 
 
 def _until_zero(field: bytes) -> bytes:
-    return field[:NAME_BYTES].partition(b'\0')[0]
+    return field[: layout.NAME_BYTES].partition(b'\0')[0]
 
 
 class Shard:
@@ -230,7 +208,7 @@ class Shard:
     def _sample(self, members: List[Member], label: Label) -> Sample:
         if not any(member.is_part for member in members):
             return Sample(members, Problem.LEFT_OUT)
-        images = [member for member in members if member.extension in IMAGE_EXTENSIONS]
+        images = [member for member in members if member.extension in layout.IMAGE_EXTENSIONS]
         labels = [member for member in members if member.extension == label.extension]
         number = self._number(labels[0], label) if labels else None
         for holds, problem in (
@@ -248,12 +226,12 @@ class Shard:
         """The label in a file; None if there is none. A link is a label if the file with its content may be one."""
         if member.linked not in (None, label.extension):
             return None
-        if not label.key and member.size > LABEL_BYTES:
+        if not label.key and member.size > layout.LABEL_BYTES:
             return None
         text = self.read(member.start, member.size).decode('latin-1')
         for expression, replacement in label.replacements():
             text = re.sub(expression, replacement, text)
-        return int(text[1:]) if re.fullmatch(LABEL_FOUND, text) else None
+        return int(text[1:]) if re.fullmatch(layout.LABEL_FOUND, text) else None
 
     def _members(self) -> Iterator[Tuple[Member, Problem]]:
         """Yields the files, in order, each with its problem; finally, the problem of the rest, if there is one."""
@@ -274,8 +252,10 @@ class Shard:
             place = start + -(-size // BLOCK) * BLOCK
             if kind in _EXTENSIONS and not is_truncated:
                 content = self.read(start, size)
-                extensions.update({LONG_NAME: {b'path': content}, LONG_LINK: {b'linkpath': content}}.get(kind, {}))
-                extensions.update(_pax_values(content) if kind == PAX else {})
+                extensions.update(
+                    {layout.LONG_NAME: {b'path': content}, layout.LONG_LINK: {b'linkpath': content}}.get(kind, {})
+                )
+                extensions.update(_pax_values(content) if kind == layout.PAX else {})
                 continue
             member = _member(block, start, size, extensions, files)
             extensions = {}
@@ -299,10 +279,10 @@ def _member(block: bytes, start: int, size: int, extensions: Dict[bytes, bytes],
     """
     name, target, kind = _until_zero(block[:100]), _until_zero(block[157:257]), block[156:157]
     # Other archives have other values where POSIX has the beginning of a long name.
-    prefix = _until_zero(block[PREFIX:500]) if block[257:263] == POSIX_MAGIC else b''
+    prefix = _until_zero(block[layout.PREFIX : 500]) if block[257:263] == layout.POSIX_MAGIC else b''
     name = _until_zero(extensions.get(b'path', prefix + b'/' * bool(prefix) + name))
     target = _until_zero(extensions.get(b'linkpath', target))
-    if kind == HARD_LINK and target in files:
+    if kind == layout.HARD_LINK and target in files:
         linked = files[target]
         return Member(name, _key(name), linked.start, linked.size, linked.extension)
     is_file = kind in _REGULAR

@@ -4,8 +4,6 @@ A study file (.py or .yaml; studies/study.py shows both) names the preset and fl
 and the seeds that repeat each case. A shipped study is chosen by its name. Each trial is one command line of the
 program with a folder of its own, and can be run alone: OUT/trials/CASE/seed-N/command.sh. The same command resumes a
 sweep: it keeps trials that are done, runs failed ones again, and resumes stopped ones from their last checkpoint.
---reuse=DIR takes trials that another sweep has finished with the same flags, such as the documented default, which most
-shipped studies share.
 
 Words after -- are flags of the program for every trial: the data set, the TPU, the number of steps.
 
@@ -78,15 +76,6 @@ def _parser() -> argparse.ArgumentParser:
         '--limit', type=number_of(int, 1), metavar='N', help='only the first N trials that are not done'
     )
     parser.add_argument(
-        '--reuse',
-        type=folder,
-        action='append',
-        default=[],
-        metavar='DIR',
-        help='folder of another sweep, whose finished trials with the same flags and seed are copied instead of run '
-        'again; may be given several times',
-    )
-    parser.add_argument(
         '--workers',
         type=number_of(int, 1),
         default=1,
@@ -113,7 +102,7 @@ def _perform(arguments: argparse.Namespace, flags_of_trials: Sequence[str], prog
         print(run.seeds_needed(planned, arguments.detect, program))
         return DONE
     if not arguments.list:
-        return run.run(planned, arguments.workers, program, arguments.ray, arguments.reuse)
+        return run.run(planned, arguments.workers, program, arguments.ray)
     for trial in planned.selected:
         print(f'{trials.command(program, trial)}  # {trials.state_of(trial).value}')
     sys.stdout.flush()

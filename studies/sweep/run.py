@@ -33,13 +33,11 @@ def run(
     workers: int = 1,
     program: Sequence[str] = PROGRAM,
     ray: Optional[str] = None,
-    sweeps: Sequence[str] = (),
 ) -> int:
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
     `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`.
-    Finished trials with the same flags and seed are copied from other `sweeps`. A signal is raised again as
-    KeyboardInterrupt or TerminatedError after the running trials have ended.
+    A signal is raised again as KeyboardInterrupt or TerminatedError after the running trials have ended.
     """
     if remote.is_remote(planned.out):
         raise StudyError(f'--out={planned.out}: must be a local folder, or one on a file system that machines share.')
@@ -50,8 +48,6 @@ def run(
         plan.lock(folder, planned.out)
         plan.check(planned)
         plan.write_study(planned, program)
-        for trial, source in trials.take(planned.selected, sweeps):
-            print(f'{trial.name}: taken from {source}', file=sys.stderr)
         all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
         names = {trial.name for trial in planned.selected}
         selected = [progress for progress in all_progress if progress.trial.name in names]

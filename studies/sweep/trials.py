@@ -3,12 +3,10 @@
 import contextlib
 import dataclasses
 import enum
-import glob
 import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import socket
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
@@ -232,54 +230,6 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
                 f'{trial.folder}: was run with other flags than the study has now ({"; ".join(changed)}). '
                 'Name another folder with --out, or remove the folders of the trials to run again.'
             )
-
-
-def take(waiting: Iterable[Trial], sweeps: Sequence[str]) -> List[Tuple[Trial, str]]:
-    """Copies finished trials of other sweeps, searched in order, into the folders of trials that have not started.
-
-    Returns the trials that were copied, and the folders that they are copies of.
-    """
-    for sweep in sweeps:
-        if glob.escape(sweep) != sweep:
-            raise StudyError(f'--reuse={sweep}: must not contain any of the characters * ? [, as no model_dir may.')
-        if not os.path.isfile(os.path.join(sweep, STUDY_FILE)):
-            raise StudyError(f'--reuse={sweep}: holds no sweep; it has no {STUDY_FILE}.')
-    copies = []
-    for trial in waiting:
-        source = _equal(trial, sweeps) if state_of(trial) is State.WAITING else None
-        if source:
-            _copy(source, trial.folder)
-            copies.append((trial, source))
-    return copies
-
-
-def _equal(trial: Trial, sweeps: Iterable[str]) -> Optional[str]:
-    """The folder of the first finished trial that is known to have the flags and the seed of a trial."""
-    for sweep in sweeps:
-        for folder in sorted(glob.glob(os.path.join(sweep, TRIALS_FOLDER, '*', f'seed-{trial.seed}'))):
-            config = dataclasses.replace(trial.config, model_dir=os.path.join(folder, MODEL_FOLDER))
-            there = trial._replace(folder=folder, command_line=trial.command_line._replace(config=config))
-            is_done = state_of(there) is State.DONE and recorded_config(there.model_dir) is not None
-            if is_done and not changed_flags(there):
-                return folder
-    return None
-
-
-def _copy(source: str, target: str) -> None:
-    """Copies a folder, whole or not at all, in place of what a trial left that ended before its run began."""
-    case, name = os.path.split(target)
-    unfinished = os.path.join(case, f'.unfinished-{name}')
-    try:
-        os.makedirs(case, exist_ok=True)
-        # Of a copy that was killed.
-        shutil.rmtree(unfinished, ignore_errors=True)
-        shutil.copytree(source, unfinished)
-        if os.path.isdir(target):
-            shutil.rmtree(target)
-        os.rename(unfinished, target)
-    except (OSError, shutil.Error) as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise StudyError(f'{target}: cannot be written: {error}')
 
 
 def reason_in(log: str) -> str:
