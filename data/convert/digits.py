@@ -132,15 +132,10 @@ def main() -> int:
     """Builds the data set in the folder named on the command line."""
     parser = new_parser('digits', __doc__)
     parser.add_argument('data_dir', help='new folder for the data set')
-    parser.add_argument(
-        '--digits',
-        type=_digits,
-        default=_ALL_DIGITS,
-        help='only these, such as 56789, with labels 1, 2, … in this order',
-    )
-    parser.add_argument(
-        '--images_per_digit', type=number_of(int, 1), help='the number of training images of each digit; default: all'
-    )
+    text = 'only these, such as 56789, with labels 1, 2, … in this order'
+    parser.add_argument('--digits', type=_digits, default=_ALL_DIGITS, help=text)
+    text = 'the number of training images of each digit; default: all'
+    parser.add_argument('--images_per_digit', type=number_of(int, 1), help=text)
     arguments = parser.parse_args(expanded())
 
     def command(screen: Screen) -> None:

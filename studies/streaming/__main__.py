@@ -15,7 +15,7 @@ import functools
 import os
 import sys
 import tempfile
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from benchmarks import tables
 from benchmarks.comparison import Spread, spread
@@ -61,33 +61,20 @@ Failed = Dict[Reading, str]
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
     parser = new_parser('streaming', __doc__)
-    number, latencies = number_of(int, 1), numbers_of(float, 0, _LONGEST_LATENCY)
-    files = numbers_of(int, 1, _MOST_READ_AHEAD)
-    flags: Dict[str, Any] = {
-        'out': (folder, OUT, f'folder for JSON, Markdown and figure, created if missing (default {OUT})'),
-        'data_dir': (str, None, 'folder of TFRecord files to take images from (default: generated photographs)'),
-        'images': (number, 1024, 'number of images to store (default 1024)'),
-        'images_per_shard': (
-            numbers_of(int, 1),
-            '32',
-            'images in each tar or TFRecord file (default 32); with --shards, one or more numbers',
-        ),
-        'shards': (
-            numbers_of(int, 1),
-            None,
-            'numbers of tar shards: measures every combination with --images_per_shard, --latencies and --read_ahead, '
-            'which are the workers',
-        ),
-        'repeats': (number, 3, 'rounds of measurements (default 3)'),
-        'seconds': (number_of(float, 0.01), 1.5, 'minimum duration of each measurement, in seconds (default 1.5)'),
-        'latencies': (latencies, '0,10,50,100', 'delays of each request, in ms (default 0,10,50,100)'),
-        'read_ahead': (
-            files,
-            '1,8,32',
-            'numbers of files to read at a time, as --num_files_infeed of a run (default 1,8,32)',
-        ),
-    }
-    for name, (kind, default, text) in flags.items():
+    number, numbers = number_of(int, 1), numbers_of(int, 1)
+    latencies, files = numbers_of(float, 0, _LONGEST_LATENCY), numbers_of(int, 1, _MOST_READ_AHEAD)
+    flags: Sequence[Tuple[str, Any, Any, str]] = (
+        ('out', folder, OUT, f'folder for JSON, Markdown and figure, created if missing (default {OUT})'),
+        ('data_dir', str, None, 'folder of TFRecord files to take images from (default: generated photographs)'),
+        ('images', number, 1024, 'number of images to store (default 1024)'),
+        ('images_per_shard', numbers, '32', 'images in each tar or TFRecord file (default 32); several with --shards'),
+        ('shards', numbers, None, 'numbers of tar shards, with each of --images_per_shard, --latencies, --read_ahead'),
+        ('repeats', number, 3, 'rounds of measurements (default 3)'),
+        ('seconds', number_of(float, 0.01), 1.5, 'minimum duration of each measurement, in seconds (default 1.5)'),
+        ('latencies', latencies, '0,10,50,100', 'delays of each request, in ms (default 0,10,50,100)'),
+        ('read_ahead', files, '1,8,32', 'numbers of files to read at a time: --num_files_infeed (default 1,8,32)'),
+    )
+    for name, kind, default, text in flags:
         parser.add_argument(f'--{name}', type=kind, default=default, help=text)
     arguments = parser.parse_args(expanded(argv))
     if not arguments.shards:

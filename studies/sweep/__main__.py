@@ -43,50 +43,27 @@ def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = new_parser('sweep', __doc__)
-    parser.add_argument(
-        'study', metavar='STUDY', help='a .py or .yaml file, or the name of a shipped study: optimizers'
-    )
-    parser.add_argument(
-        '--out',
-        type=folder,
-        metavar='DIR',
-        help='folder of the sweep, created if missing (default runs/studies/NAME)',
-    )
+    add, number = parser.add_argument, number_of(int, 1)
+    add('study', metavar='STUDY', help='a .py or .yaml file, or the name of a shipped study: optimizers')
+    add('--out', type=folder, metavar='DIR', help='folder, created if missing (default runs/studies/NAME)')
     for version, purpose in (
         ('digits', 'to try the study out: less than a minute a trial'),
         ('digits_whole', 'with runs long enough to answer the question'),
     ):
-        parser.add_argument(
-            f'--{version}',
-            action='store_const',
-            const=version,
-            dest='version',
-            help=f"run the study's small version on the digits, {purpose}",
-        )
-    parser.add_argument('--list', action='store_true', help="print the trials' command lines and states; run nothing")
-    parser.add_argument(
-        '--detect',
-        type=number_of(float, 1e-3),
-        metavar='X',
-        help="print how many seeds a difference of X in the study's first metric (of top-1: X points) needs, from the "
-        'spread of the finished trials; run nothing',
+        text = f"run the study's small version on the digits, {purpose}"
+        add(f'--{version}', action='store_const', const=version, dest='version', help=text)
+    add('--list', action='store_true', help="print the trials' command lines and states; run nothing")
+    text = (
+        "print how many seeds a difference of X in the study's first metric (of top-1: X points) needs, from the "
+        'spread of the finished trials; run nothing'
     )
-    parser.add_argument('--filter', metavar='GLOB', help="only trials whose name (CASE/seed-N) matches: '*sgd*/seed-1'")
-    parser.add_argument(
-        '--limit', type=number_of(int, 1), metavar='N', help='only the first N trials that are not done'
-    )
-    parser.add_argument(
-        '--workers',
-        type=number_of(int, 1),
-        default=1,
-        metavar='N',
-        help='trials at a time, on this machine or on the smallest node of --ray (default 1)',
-    )
-    parser.add_argument(
-        '--ray',
-        metavar='ADDRESS',
-        help='run the trials on a Ray cluster, HOST:PORT or auto; its nodes must share --out and the working directory',
-    )
+    add('--detect', type=number_of(float, 1e-3), metavar='X', help=text)
+    add('--filter', metavar='GLOB', help="only trials whose name (CASE/seed-N) matches: '*sgd*/seed-1'")
+    add('--limit', type=number, metavar='N', help='only the first N trials that are not done')
+    text = 'trials at a time, on this machine or on the smallest node of --ray (default 1)'
+    add('--workers', type=number, default=1, metavar='N', help=text)
+    text = 'run on a Ray cluster, HOST:PORT or auto; its nodes must share --out and the working directory'
+    add('--ray', metavar='ADDRESS', help=text)
     return parser
 
 

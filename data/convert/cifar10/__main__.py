@@ -40,13 +40,8 @@ def main() -> int:
     add, positive = parser.add_argument, number_of(int, 1)
     add('source', help='the archive, or the folder that it unpacks to; local, gs:// or s3://')
     add('--data_dir', required=True, help='new folder for the shards; local, gs:// or s3://')
-    add(
-        '--size',
-        type=number_of(int, _SIDE, _LARGEST_SIZE),
-        default=_SIDE,
-        help=f'height and width of the images, in pixels, {_SIDE} to {_LARGEST_SIZE} (default {_SIDE}: the original '
-        'size)',
-    )
+    text = f'height and width of the images, in pixels, up to {_LARGEST_SIZE} (default {_SIDE}: the original size)'
+    add('--size', type=number_of(int, _SIDE, _LARGEST_SIZE), default=_SIDE, help=text)
     for split, number in IMAGES.items():
         add(f'--{split}_images', type=positive, default=number, help=f'{split} images (default {number:,})')
     for split, number in SHARDS.items():

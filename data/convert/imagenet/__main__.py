@@ -13,7 +13,6 @@ after --, Beam's own options; all folders must be at gs:// or s3://.
 
 import functools
 import sys
-from typing import List
 
 from console import program
 from console.command_line import new_parser, number_of
@@ -28,47 +27,38 @@ _DIRECT_RUNNER = 'DirectRunner'
 
 def main() -> int:
     """Converts the parts named on the command line."""
-    own = expanded()
-    of_beam: List[str] = []
-    if '--' in own:
-        separator = own.index('--')
-        own, of_beam = own[:separator], own[separator + 1 :]
+    words = expanded()
+    end = words.index('--') if '--' in words else len(words)
+    own, of_beam = words[:end], words[end + 1 :]
     cores = usable_cores()
     parser = new_parser('imagenet', __doc__)
     add, positive = parser.add_argument, number_of(int, 1)
     add('data_dir', help='new folder for the record files; local, gs:// or s3://')
-    add(
-        '--train',
-        required=True,
-        help='training images: the archive (of archives n….tar), or a folder of such archives or of folders n…',
+    text = 'the archive (of archives n….tar), or a folder of such archives or of folders n…'
+    add('--train', required=True, help=f'training images: {text}')
+    text = 'the archive, or a folder of images or of folders n…'
+    add('--validation', required=True, help=f'validation images: {text}')
+    text = (
+        'classes of the validation images, unless they are in folders n…: the development kit (archive or folder), or '
+        'a text file of their synsets in the order of the images'
     )
-    add('--validation', required=True, help='validation images: the archive, or a folder of images or of folders n…')
-    add(
-        '--validation_labels',
-        help='classes of the validation images, unless they are in folders n…: the development kit (archive or '
-        'folder), or a text file of their synsets in the order of the images',
+    add('--validation_labels', help=text)
+    text = (
+        'an archive or folder of XML annotations, or a CSV file of filename,xmin,ymin,xmax,ymax in fractions of the '
+        'image (repeatable)'
     )
-    add(
-        '--bounding_boxes',
-        action='append',
-        default=[],
-        help='an archive or folder of XML annotations, or a CSV file of filename,xmin,ymin,xmax,ymax in fractions of '
-        'the image (repeatable)',
+    add('--bounding_boxes', action='append', default=[], help=text)
+    text = (
+        'names of the classes: the development kit, or a text file with a synset and its name in each line (default: '
+        'from the development kit if that is --validation_labels, otherwise the synsets)'
     )
-    add(
-        '--synset_names',
-        help='names of the classes: the development kit, or a text file with a synset and its name in each line '
-        '(default: from the development kit if that is --validation_labels, otherwise the synsets)',
-    )
+    add('--synset_names', help=text)
     for split, number in SHARDS.items():
         add(f'--{split}_shards', type=positive, default=number, help=f'{split} files (default {number})')
     for split, number in IMAGES.items():
         add(f'--{split}_images', type=positive, default=number, help=f'expected {split} images (default {number:,})')
-    add(
-        '--processes',
-        type=positive,
-        help=f'processes of the {_DIRECT_RUNNER} (default: one per core, {cores} here)',
-    )
+    text = f'processes of the {_DIRECT_RUNNER} (default: one per core, {cores} here)'
+    add('--processes', type=positive, help=text)
     add('--runner', default=_DIRECT_RUNNER, help=f"Beam's runner, by name (default {_DIRECT_RUNNER})")
     arguments = parser.parse_args(own)
     if arguments.runner == _DIRECT_RUNNER:

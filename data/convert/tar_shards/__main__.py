@@ -4,6 +4,7 @@ inception-v3 tar-shards write SOURCE TARGET   record files → tar shards, or ta
 inception-v3 tar-shards list SHARD ...        each sample of the shards: position, key, label, files and their bytes
 """
 
+import functools
 import sys
 
 from console import native_messages, program
@@ -20,12 +21,8 @@ def main() -> int:
     write = commands.add_parser('write', help='convert TFRecord files to tar shards, or tar shards to TFRecord files')
     write.add_argument('source', help='folder of train-* and validation-* files')
     write.add_argument('target', help='new folder for the converted files')
-    write.add_argument(
-        '--max_bad_records',
-        type=number_of(int, 0),
-        default=0,
-        help='unusable images that may be left out (default 0)',
-    )
+    text = 'unusable images that may be left out (default 0)'
+    write.add_argument('--max_bad_records', type=number_of(int, 0), default=0, help=text)
     listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if a sample cannot be used')
     listing.add_argument('shards', nargs='+', metavar='SHARD')
     arguments = parser.parse_args(expanded())
@@ -35,9 +32,8 @@ def main() -> int:
 
         if arguments.command == 'list':
             return DONE if conversion.list_samples(arguments.shards) else FIX
-        conversion.convert(
-            arguments.source, arguments.target, arguments.max_bad_records, lambda line: print(line, file=sys.stderr)
-        )
+        say = functools.partial(print, file=sys.stderr)
+        conversion.convert(arguments.source, arguments.target, arguments.max_bad_records, say)
         return DONE
 
     with native_messages.captured():
