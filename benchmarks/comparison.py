@@ -22,17 +22,11 @@ _CHEAP_FACTOR = 8
 
 
 class Variant(NamedTuple):
-    """A configuration of the pipeline to compare.
+    """A configuration of the pipeline to compare."""
 
-    Attributes:
-      is_training: training or evaluation.
-      changes: flags that differ from the command line's.
-      naive_changes: the same for the naive pipeline; None means `changes`.
-    """
-
-    is_training: bool
-    changes: Dict[str, Any]
-    naive_changes: Optional[Dict[str, Any]] = None
+    is_training: bool  # Training or evaluation.
+    changes: Dict[str, Any]  # Flags that differ from the command line's.
+    naive_changes: Optional[Dict[str, Any]] = None  # The same for the naive pipeline; None means `changes`.
 
 
 VARIANTS: Dict[str, Variant] = {
@@ -58,19 +52,13 @@ SWEEPS: Dict[str, Tuple[str, Tuple[int, ...]]] = {
 
 
 class Pipeline(NamedTuple):
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-      variant: name of the variant.
-      name: naive, ours, the last step of a plain reader, or the value of a sweep.
-      flags: flags that differ from the command line's.
-      runs: the whole pipeline as the last; before it those that end after storage and after preprocessing, if phases
-        are compared.
-    """
-
-    variant: str
-    name: str
-    flags: Tuple[str, ...]
+    variant: str  # Name of the variant.
+    name: str  # Naive, ours, the last step of a plain reader, or the value of a sweep.
+    flags: Tuple[str, ...]  # Flags that differ from the command line's.
+    # The whole pipeline as the last; before it those that end after storage and after preprocessing, if phases are
+    # compared.
     runs: Tuple[Run, ...]
 
     def __str__(self) -> str:
@@ -90,22 +78,15 @@ class Spread(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The measurements of a pipeline. Lists have an element per round.
-
-    Attributes:
-      pipeline: the pipeline.
-      measurements: of the whole pipeline.
-      phases: CPU time per image of each phase, in milliseconds: the time of the pipeline that ends after the phase,
-        minus the time of the pipeline that ends before it.
-      naive_ratio: CPU time of the naive pipeline divided by that of this one.
-      decode_ratio: CPU time of this pipeline divided by that of decoding alone.
-    """
+    """The measurements of a pipeline. Lists have an element per round."""
 
     pipeline: Pipeline
-    measurements: List[Measurement]
+    measurements: List[Measurement]  # Of the whole pipeline.
+    # CPU time per image of each phase, in milliseconds: the time of the pipeline that ends after the phase, minus the
+    # time of the pipeline that ends before it.
     phases: Dict[str, List[float]]
-    naive_ratio: List[float]
-    decode_ratio: List[float]
+    naive_ratio: List[float]  # CPU time of the naive pipeline divided by that of this one.
+    decode_ratio: List[float]  # CPU time of this pipeline divided by that of decoding alone.
 
     def spread(self, name: str) -> Spread:
         """The spread of a field of the measurements."""

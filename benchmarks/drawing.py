@@ -24,19 +24,12 @@ _MARKS = (
 
 
 class Sign(NamedTuple):
-    """The style in which a case is drawn: colour, line and mark together; colour is never the only difference.
+    """The style in which a case is drawn: colour, line and mark together; colour is never the only difference."""
 
-    Attributes:
-      light: colour, on white.
-      dash: lengths of dashes and gaps, in line widths; empty for a solid line.
-      mark: name of the mark in Plotly.
-      matplotlib_mark: the same mark in Matplotlib.
-    """
-
-    light: str
-    dash: Tuple[int, ...]
-    mark: str
-    matplotlib_mark: str
+    light: str  # Colour, on white.
+    dash: Tuple[int, ...]  # Lengths of dashes and gaps, in line widths; empty for a solid line.
+    mark: str  # Name of the mark in Plotly.
+    matplotlib_mark: str  # The same mark in Matplotlib.
 
     @property
     def linestyle(self) -> Any:

@@ -34,22 +34,15 @@ class MeasurementError(RetryableError):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A pipeline to measure.
+    """A pipeline to measure."""
 
-    Attributes:
-      is_naive: whether it is the naive pipeline; else it is the program's `InputPipeline`.
-      is_training: whether it reads training records; else it repeats the validation records.
-      until: the last phase: storage, preprocessing or transfer; for the naive pipeline also parsing or decoding, the
-        first parts of preprocessing.
-      config: the configuration; its batch size is that of one call of the pipeline.
-      images: minimum number of images to read after the warm-up.
-    """
-
-    is_naive: bool
-    is_training: bool
+    is_naive: bool  # Whether it is the naive pipeline; else it is the program's `InputPipeline`.
+    is_training: bool  # Whether it reads training records; else it repeats the validation records.
+    # The last phase: storage, preprocessing or transfer; for the naive pipeline also parsing or decoding, the first
+    # parts of preprocessing.
     until: str
-    config: Config
-    images: int
+    config: Config  # The configuration; its batch size is that of one call of the pipeline.
+    images: int  # Minimum number of images to read after the warm-up.
 
     @property
     def batch_size(self) -> int:
@@ -58,19 +51,12 @@ class Run:
 
 
 class Measurement(NamedTuple):
-    """The result of a measurement.
+    """The result of a measurement."""
 
-    Attributes:
-      images: number of images read after the warm-up.
-      cpu_ms: CPU time of the process per image, in milliseconds: all threads, user and system.
-      images_per_second: throughput.
-      peak_mb: peak of the process's resident memory, in MB (10⁶ bytes), including TensorFlow itself.
-    """
-
-    images: int
-    cpu_ms: float
-    images_per_second: float
-    peak_mb: float
+    images: int  # Number of images read after the warm-up.
+    cpu_ms: float  # CPU time of the process per image, in milliseconds: all threads, user and system.
+    images_per_second: float  # Throughput.
+    peak_mb: float  # Peak of the process's resident memory, in MB (10⁶ bytes), including TensorFlow itself.
 
 
 # The CPU time of this process in seconds: all threads, user and system.

@@ -36,18 +36,12 @@ _PRIVATE = _PLACES | {'tpu', 'gcp_project', 'tpu_zone', 'master'}
 
 
 class Training(NamedTuple):
-    """A measurement.
+    """A measurement."""
 
-    Attributes:
-      device: the device in words.
-      parameters: the number of trained numbers.
-      step_ms: milliseconds per step of each session call after the warm-up.
-      cpu_ms: the CPU time of this process in these calls, in milliseconds per step: all threads, user and system.
-    """
-
-    device: str
-    parameters: int
-    step_ms: List[float]
+    device: str  # The device in words.
+    parameters: int  # The number of trained numbers.
+    step_ms: List[float]  # Milliseconds per step of each session call after the warm-up.
+    # The CPU time of this process in these calls, in milliseconds per step: all threads, user and system.
     cpu_ms: List[float]
 
 

@@ -30,26 +30,16 @@ def is_background(name_of_label_0: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """A data set's description.
-
-    Attributes:
-      name: its name.
-      source: the origin of its images.
-      train_images: number of training images.
-      validation_images: number of validation images; 0 if there is no validation split.
-      num_classes: number of classes, the background (label 0) included.
-      class_names: the names by label; the first is the background's.
-      fingerprint: the images' fingerprint, of `data.fingerprint`; empty if there is none.
-      validation_records_per_file: the number of records in each validation file, in order; empty if unknown.
-    """
+    """A data set's description."""
 
     name: str
-    source: str
-    train_images: int
-    validation_images: int
-    num_classes: int
-    class_names: List[str]
-    fingerprint: str = ''
+    source: str  # The origin of its images.
+    train_images: int  # Number of training images.
+    validation_images: int  # Number of validation images; 0 if there is no validation split.
+    num_classes: int  # Number of classes, the background (label 0) included.
+    class_names: List[str]  # The names by label; the first is the background's.
+    fingerprint: str = ''  # The images' fingerprint, of `data.fingerprint`; empty if there is none.
+    # The number of records in each validation file, in order; empty if unknown.
     validation_records_per_file: List[int] = dataclasses.field(default_factory=list)
 
     def problem(self) -> Optional[str]:

@@ -20,30 +20,22 @@ _IMAGE = 'image'
 
 
 class Entry(NamedTuple):
-    """A record of a file.
+    """A record of a file."""
 
-    Attributes:
-      position: its position in the file, from 0.
-      encoded: the image file's bytes; None if there are none.
-      label: the label with its offset, valid or not; None if there is none.
-      boxes: float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; empty if they are invalid.
-      fields: the names of its fields.
-      claimed: the `format`, `height` and `width` that it claims for its image.
-      problem: the reason why it cannot be used, apart from the image and the boxes; None if there is none.
-      box_problem: the reason why its boxes cannot be used; None if they can, or if `problem` is set.
-      prefix: the beginning of messages about it.
-      left_out: the name of a file that belongs to no record, in the place of one; None for a record.
-    """
-
-    position: int
-    encoded: Optional[bytes] = None
-    label: Optional[int] = None
+    position: int  # Its position in the file, from 0.
+    encoded: Optional[bytes] = None  # The image file's bytes; None if there are none.
+    label: Optional[int] = None  # The label with its offset, valid or not; None if there is none.
+    # float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; empty if they are invalid.
     boxes: np.ndarray = _NO_BOXES
-    fields: Tuple[str, ...] = ()
+    fields: Tuple[str, ...] = ()  # The names of its fields.
+    # The `format`, `height` and `width` that it claims for its image.
     claimed: Mapping[str, Union[int, str]] = types.MappingProxyType({})
+    # The reason why it cannot be used, apart from the image and the boxes; None if there is none.
     problem: Optional[str] = None
+    # The reason why its boxes cannot be used; None if they can, or if `problem` is set.
     box_problem: Optional[str] = None
-    prefix: str = ''
+    prefix: str = ''  # The beginning of messages about it.
+    # The name of a file that belongs to no record, in the place of one; None for a record.
     left_out: Optional[str] = None
 
     def bad_record(self, path: str, problem: str) -> record_checker.BadRecord:

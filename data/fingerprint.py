@@ -7,15 +7,10 @@ _MODULUS = 1 << 256
 
 
 class SplitFingerprint(NamedTuple):
-    """The fingerprint of a split or a part of one. The sum over parts, in any order, is the fingerprint of the whole.
+    """The fingerprint of a split, or a part of one. The sum over parts, in any order, is that of the whole."""
 
-    Attributes:
-      images: the number of images.
-      total: the sum of the images' SHA-256 digests, modulo 2**256.
-    """
-
-    images: int = 0
-    total: int = 0
+    images: int = 0  # The number of images.
+    total: int = 0  # The sum of the images' SHA-256 digests, modulo 2**256.
 
     def with_image(self, label: int, encoded: bytes) -> 'SplitFingerprint':
         """The fingerprint after adding an image, given its label and the bytes of its file."""

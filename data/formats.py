@@ -9,24 +9,17 @@ from data.tf_example import Fields
 
 
 class Format(NamedTuple):
-    """The functions for a file format.
+    """The functions for a file format."""
 
-    Attributes:
-      shard_path: (folder, split, number, count) → the path of a file.
-      find_shards: (folder, split) → the paths of the files.
-      count_records: paths → the number of records in each.
-      is_read_whole: a file or folder → whether the pipeline loads such files into memory as a whole.
-      sizes_for_reader: paths → the size in bytes of each, for `reader`.
-      reader: (a file or folder, read-ahead bytes, all files, fields) → a function (path, size) → serialized records.
-      parse: (serialized record, whether to parse its boxes, fields) → a `tf_example.ParsedRecord`.
-    """
-
-    shard_path: Callable[[str, str, int, int], str]
-    find_shards: Callable[[str, str], List[str]]
-    count_records: Callable[[Sequence[str]], List[int]]
+    shard_path: Callable[[str, str, int, int], str]  # (folder, split, number, count) → the path of a file.
+    find_shards: Callable[[str, str], List[str]]  # (folder, split) → the paths of the files.
+    count_records: Callable[[Sequence[str]], List[int]]  # Paths → the number of records in each.
+    # A file or folder → whether the pipeline loads such files into memory as a whole.
     is_read_whole: Callable[[str], bool]
-    sizes_for_reader: Callable[[Sequence[str]], List[int]]
+    sizes_for_reader: Callable[[Sequence[str]], List[int]]  # Paths → the size in bytes of each, for `reader`.
+    # (a file or folder, read-ahead bytes, all files, fields) → a function (path, size) → serialized records.
     reader: Callable[[str, int, Sequence[str], Fields], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
+    # (serialized record, whether to parse its boxes, fields) → a `tf_example.ParsedRecord`.
     parse: Callable[[tf.Tensor, bool, Fields], tf_example.ParsedRecord]
 
 

@@ -41,21 +41,14 @@ _END_OF_IMAGE = b'\xff\xd9'
 
 
 class ImageHeader(NamedTuple):
-    """The header of an image.
+    """The header of an image."""
 
-    Attributes:
-      format: 'JPEG', 'PNG', 'GIF', 'PPM', or another format's name.
-      variants: special properties, such as 'grey', 'CMYK' or 'progressive'.
-      width: in pixels; 0 if unknown.
-      height: in pixels; 0 if unknown.
-      sound: whether the end of the image is present, the header is of a common kind, and a PNG's checksums are
-        correct. If not, decoding shows whether the image can be used. Only decoding finds other damage.
-    """
-
-    format: str
-    variants: Tuple[str, ...]
-    width: int
-    height: int
+    format: str  # 'JPEG', 'PNG', 'GIF', 'PPM', or another format's name.
+    variants: Tuple[str, ...]  # Special properties, such as 'grey', 'CMYK' or 'progressive'.
+    width: int  # In pixels; 0 if unknown.
+    height: int  # In pixels; 0 if unknown.
+    # Whether the end of the image is present, the header is of a common kind, and a PNG's checksums are correct. If
+    # not, decoding shows whether the image can be used. Only decoding finds other damage.
     sound: bool
 
     @property

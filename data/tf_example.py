@@ -15,31 +15,20 @@ _QUOTATION_END = b'\x10\0'
 
 
 class ParsedRecord(NamedTuple):
-    """The parts of a record that training and evaluation use; those of a group of records, with a first dimension.
+    """The parts of a record that training and evaluation use; those of a group of records, with a first dimension."""
 
-    Attributes:
-      encoded: string scalar, the image file's bytes.
-      label: int64 scalar, after the addition of `Fields.label_offset`; 0 is the background.
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1]. For a group, there are none.
-    """
-
-    encoded: tf.Tensor
-    label: tf.Tensor
+    encoded: tf.Tensor  # String scalar, the image file's bytes.
+    label: tf.Tensor  # int64 scalar, after the addition of `Fields.label_offset`; 0 is the background.
+    # float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1]. For a group, there are none.
     bbox: tf.Tensor
 
 
 class Fields(NamedTuple):
-    """The fields of a record that are read besides its boxes.
+    """The fields of a record that are read besides its boxes."""
 
-    Attributes:
-      image: the key of the image file's bytes.
-      label: the key of the label, a whole number.
-      label_offset: a number that is added to the label: 1 if labels begin at 0, and 0 is not the background.
-    """
-
-    image: str = 'image/encoded'
-    label: str = 'image/class/label'
-    label_offset: int = 0
+    image: str = 'image/encoded'  # The key of the image file's bytes.
+    label: str = 'image/class/label'  # The key of the label, a whole number.
+    label_offset: int = 0  # A number that is added to the label: 1 if labels begin at 0, and 0 is not the background.
 
 
 DOCUMENTED_FIELDS = Fields()

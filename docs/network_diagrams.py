@@ -38,17 +38,11 @@ STYLE = (
 
 
 class Block(NamedTuple):
-    """A part of a network.
+    """A part of a network."""
 
-    Attributes:
-      name: its variable scope below the network's, or the kind of a pooling.
-      shape: of its output, without the batch; that of a half in the stages of a RevNet.
-      parameters: the number of trainable values.
-    """
-
-    name: str
-    shape: List[int]
-    parameters: int
+    name: str  # Its variable scope below the network's, or the kind of a pooling.
+    shape: List[int]  # Of its output, without the batch; that of a half in the stages of a RevNet.
+    parameters: int  # The number of trainable values.
 
 
 def blocks_of(name: str) -> List[Block]:

@@ -13,16 +13,12 @@ from preprocessing.steps import Preprocessing
 
 
 class Distortion(NamedTuple):
-    """The random numbers of one training image.
+    """The random numbers of one training image."""
 
-    Attributes:
-      top, left: int32 scalars, the first row and column of the crop in the padded image, 0 to twice the padding.
-      flip: bool scalar, whether to mirror left to right.
-    """
-
+    # int32 scalars, the first row and column of the crop in the padded image, 0 to twice the padding.
     top: tf.Tensor
     left: tf.Tensor
-    flip: tf.Tensor
+    flip: tf.Tensor  # bool scalar, whether to mirror left to right.
 
 
 class Window(NamedTuple):

@@ -61,22 +61,16 @@ class Crop(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The steps to decode a crop of an image: int32 tensors; for a group of images, with a first axis of images.
+    """The steps to decode a crop of an image: int32 tensors; for a group of images, with a first axis of images."""
 
-    Attributes:
-      is_whole_jpeg: bool, whether the file is a JPEG of which only `window` is decoded; others are decoded as a whole.
-      window: [4], top, left, height and width of the pixels to decode.
-      decoded: [2], the shape of the decoded pixels as a matrix, a row of the image in each row.
-      begin, size: each [2], the part of the matrix that is the crop.
-      shape: [3], the shape of the crop.
-    """
-
+    # bool, whether the file is a JPEG of which only `window` is decoded; others are decoded as a whole.
     is_whole_jpeg: tf.Tensor
-    window: tf.Tensor
-    decoded: tf.Tensor
+    window: tf.Tensor  # [4], top, left, height and width of the pixels to decode.
+    decoded: tf.Tensor  # [2], the shape of the decoded pixels as a matrix, a row of the image in each row.
+    # Each [2], the part of the matrix that is the crop.
     begin: tf.Tensor
     size: tf.Tensor
-    shape: tf.Tensor
+    shape: tf.Tensor  # [3], the shape of the crop.
 
 
 def decode_image(encoded: tf.Tensor) -> tf.Tensor:

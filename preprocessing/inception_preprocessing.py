@@ -33,21 +33,13 @@ CENTRAL_FRACTION = 0.875
 
 
 class Distortion(NamedTuple):
-    """The random numbers of one training image.
+    """The random numbers of one training image."""
 
-    Attributes:
-      crop: the box to cut out.
-      resize_method: int32 scalar, an index into `RESIZE_METHODS`.
-      flip: bool scalar, whether to mirror left to right.
-      color: the offsets of red, green and blue, float32 [3], or the numbers of the full colour distortion.
-      color_ordering: int32 scalar, an index into `FULL_ORDERINGS`.
-    """
-
-    crop: Crop
-    resize_method: tf.Tensor
-    flip: tf.Tensor
-    color: Color
-    color_ordering: tf.Tensor
+    crop: Crop  # The box to cut out.
+    resize_method: tf.Tensor  # int32 scalar, an index into `RESIZE_METHODS`.
+    flip: tf.Tensor  # bool scalar, whether to mirror left to right.
+    color: Color  # The offsets of red, green and blue, float32 [3], or the numbers of the full colour distortion.
+    color_ordering: tf.Tensor  # int32 scalar, an index into `FULL_ORDERINGS`.
 
 
 class Window(NamedTuple):

@@ -25,33 +25,20 @@ _OUTLINES = ('#0072b2', '#d55e00', '#cc79a7', '#009e73', '#e69f00', '#56b4e9')
 
 
 class Panel(NamedTuple):
-    """An image as the network receives it.
+    """An image as the network receives it."""
 
-    Attributes:
-      title: the preprocessing.
-      pixels: uint8 [height, width, 3].
-      crop: top, left, height and width of the part of the photograph that it shows.
-    """
-
-    title: str
-    pixels: np.ndarray
-    crop: Tuple[Any, ...]
+    title: str  # The preprocessing.
+    pixels: np.ndarray  # uint8 [height, width, 3].
+    crop: Tuple[Any, ...]  # Top, left, height and width of the part of the photograph that it shows.
 
 
 class Shown(NamedTuple):
-    """A photograph under every preprocessing.
+    """A photograph under every preprocessing."""
 
-    Attributes:
-      photo: uint8 [height, width, 3].
-      kinds: an image per preprocessing, in evaluation and in training.
-      colors: the training image of `inception` under each other colour distortion, for the same crop.
-      draws: `DRAWS` training images of `inception` with the default settings.
-    """
-
-    photo: np.ndarray
-    kinds: List[Panel]
-    colors: List[Panel]
-    draws: List[Panel]
+    photo: np.ndarray  # uint8 [height, width, 3].
+    kinds: List[Panel]  # An image per preprocessing, in evaluation and in training.
+    colors: List[Panel]  # The training image of `inception` under each other colour distortion, for the same crop.
+    draws: List[Panel]  # `DRAWS` training images of `inception` with the default settings.
 
 
 class Preprocessor:

@@ -18,34 +18,26 @@ CROP_ASPECT_RATIO_MAX = 4 / 3
 
 
 class Settings(NamedTuple):
-    """The settings of all kinds of preprocessing, named like the flags that set them.
+    """The settings of all kinds of preprocessing, named like the flags that set them."""
 
-    Attributes:
-      height, width: size of the network's images, in pixels.
-      random_flip: mirror half of the training images.
-      fast_mode: resize bilinearly and do not change hue and contrast. Otherwise draw one of four resize methods and one
-        of four orders of the colour operations.
-      use_fast_color_distort: distort colour as a shift in YCbCr, in either mode.
-      cb_distortion_range, cr_distortion_range: largest shifts of Cb and Cr, for pixels in [0, 1].
-      brightness_distortion_range: largest shift of brightness, for pixels in [0, 1], by either colour distortion.
-      crop_area_min: area of the smallest crop, as a fraction of the image.
-      crop_aspect_ratio_max: largest width over height of a crop, and largest height over width.
-      use_annotated_bbox: crop around the annotated boxes of an image; otherwise around the whole image.
-      crop_padding: for `cifar`, black pixels on each side of a resized training image.
-    """
-
+    # Size of the network's images, in pixels.
     height: int
     width: int
-    random_flip: bool = True
+    random_flip: bool = True  # Mirror half of the training images.
+    # Resize bilinearly and do not change hue and contrast. Otherwise draw one of four resize methods and one of four
+    # orders of the colour operations.
     fast_mode: bool = True
-    use_fast_color_distort: bool = True
+    use_fast_color_distort: bool = True  # Distort colour as a shift in YCbCr, in either mode.
+    # Largest shifts of Cb and Cr, for pixels in [0, 1].
     cb_distortion_range: float = 0.1
     cr_distortion_range: float = 0.1
+    # Largest shift of brightness, for pixels in [0, 1], by either colour distortion.
     brightness_distortion_range: float = BRIGHTNESS_MAX_DELTA
-    crop_area_min: float = CROP_AREA_MIN
+    crop_area_min: float = CROP_AREA_MIN  # Area of the smallest crop, as a fraction of the image.
+    # Largest width over height of a crop, and largest height over width.
     crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX
-    use_annotated_bbox: bool = False
-    crop_padding: int = 4
+    use_annotated_bbox: bool = False  # Crop around the annotated boxes of an image; otherwise around the whole image.
+    crop_padding: int = 4  # For `cifar`, black pixels on each side of a resized training image.
 
 
 class Preprocessing(abc.ABC):

@@ -25,32 +25,23 @@ def resize_range(height: int, width: int) -> Tuple[int, int]:
 
 
 class Distortion(NamedTuple):
-    """The random numbers in the preprocessing of one training image.
+    """The random numbers in the preprocessing of one training image."""
 
-    Attributes:
-      side: int32 scalar, the smaller side after resizing, in pixels.
-      top, left: float32 scalars in [0, 1), the position of the crop, from topmost and leftmost to lowest and rightmost.
-      flip: bool scalar, whether to mirror left to right.
-    """
-
-    side: tf.Tensor
+    side: tf.Tensor  # int32 scalar, the smaller side after resizing, in pixels.
+    # float32 scalars in [0, 1), the position of the crop, from topmost and leftmost to lowest and rightmost.
     top: tf.Tensor
     left: tf.Tensor
-    flip: tf.Tensor
+    flip: tf.Tensor  # bool scalar, whether to mirror left to right.
 
 
 class Window(NamedTuple):
-    """The part of an image that becomes a crop of the resized image.
+    """The part of an image that becomes a crop of the resized image."""
 
-    Attributes:
-      crop: the box of the image's pixels that the result is computed from.
-      box: float32 [4], the positions of the result's first and last pixels within `crop`: top, left, bottom, right.
-      is_enlarged: bool scalar, whether resizing enlarges the image; the result's last pixels may then lie beyond the
-        image's last pixels.
-    """
-
-    crop: Crop
+    crop: Crop  # The box of the image's pixels that the result is computed from.
+    # float32 [4], the positions of the result's first and last pixels within `crop`: top, left, bottom, right.
     box: tf.Tensor
+    # bool scalar, whether resizing enlarges the image; the result's last pixels may then lie beyond the image's last
+    # pixels.
     is_enlarged: tf.Tensor
 
 

@@ -167,34 +167,21 @@ class Case(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A study.
+    """A study; StudyError is raised for a field of a wrong type or value."""
 
-    Attributes:
-      preset: the preset that flags start from.
-      flags: flags of every trial, on top of the preset.
-      axes: what varies; several axes are multiplied. Without axes there is one case.
-      seeds: the number of seeds, which then are 1, 2, …; or a list of seeds.
-      report: the metrics to report, the most important first: keys of `runs.METRICS`.
-      step_ms: assumed milliseconds of a training step of 1,024 images on 8 cores, for the cost; None: unknown.
-      digits: the short version, to try a study out, if there is one: less than a minute a trial.
-      digits_whole: the small version with runs that are long enough to answer the question, if there is one.
-      question: the question that the study answers; by default the docstring of a Python file.
-      name: the study's name; by default that of its file.
-
-    Raises:
-      StudyError: an attribute has a wrong type or value.
-    """
-
-    preset: str = 'imagenet'
-    flags: Flags = dataclasses.field(default_factory=dict)
-    axes: Sequence[Axis] = ()
-    seeds: Union[int, Sequence[int]] = 3
-    report: Sequence[str] = tuple(METRICS)
+    preset: str = 'imagenet'  # The preset that flags start from.
+    flags: Flags = dataclasses.field(default_factory=dict)  # Flags of every trial, on top of the preset.
+    axes: Sequence[Axis] = ()  # What varies; several axes are multiplied. Without axes there is one case.
+    seeds: Union[int, Sequence[int]] = 3  # The number of seeds, which then are 1, 2, …; or a list of seeds.
+    report: Sequence[str] = tuple(METRICS)  # The metrics to report, the most important first: keys of `runs.METRICS`.
+    # Assumed milliseconds of a training step of 1,024 images on 8 cores, for the cost; None: unknown.
     step_ms: Optional[float] = None
+    # The short version, to try a study out, if there is one: less than a minute a trial.
     digits: Optional[Small] = None
+    # The small version with runs that are long enough to answer the question, if there is one.
     digits_whole: Optional[Small] = None
-    question: str = ''
-    name: str = ''
+    question: str = ''  # The question that the study answers; by default the docstring of a Python file.
+    name: str = ''  # The study's name; by default that of its file.
 
     def __post_init__(self) -> None:
         if not isinstance(self.preset, str) or self.preset not in PRESETS:

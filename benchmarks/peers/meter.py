@@ -21,31 +21,19 @@ WARM_UP_BATCHES, LEAST_BATCHES = 2, 4
 
 
 class Task(NamedTuple):
-    """Images to prepare for training.
+    """Images to prepare for training."""
 
-    Attributes:
-      files: folder with a folder of JPEG files for each class.
-      shards: folder with the same images as tar shards.
-      size: height and width of a prepared image.
-      area: range of a random crop's share of the image.
-      aspect: range of its width / height.
-      colour: largest shifts of brightness, Cb and Cr, for pixels in [0, 1]; None leaves the colours as they are.
-      floats: whether batches are float32 in [-1, 1]; else they are bytes.
-      batch_size: images in a batch.
-      images: least number of images to measure.
-      workers: threads or processes that prepare images.
-    """
-
-    files: str
-    shards: str
-    size: List[int]
-    area: List[float]
-    aspect: List[float]
+    files: str  # Folder with a folder of JPEG files for each class.
+    shards: str  # Folder with the same images as tar shards.
+    size: List[int]  # Height and width of a prepared image.
+    area: List[float]  # Range of a random crop's share of the image.
+    aspect: List[float]  # Range of its width / height.
+    # Largest shifts of brightness, Cb and Cr, for pixels in [0, 1]; None leaves the colours as they are.
     colour: Optional[List[float]]
-    floats: bool
-    batch_size: int
-    images: int
-    workers: int
+    floats: bool  # Whether batches are float32 in [-1, 1]; else they are bytes.
+    batch_size: int  # Images in a batch.
+    images: int  # Least number of images to measure.
+    workers: int  # Threads or processes that prepare images.
 
     def window(self, height: int, width: int) -> Tuple[int, int, int, int]:
         """Draws a crop: its top, left, height and width."""

@@ -38,26 +38,21 @@ IMAGE = np.dtype([('digest', 'u8'), ('position', 'i8'), ('label', 'i8'), ('size'
 
 @dataclasses.dataclass
 class FileContent:
-    """The content of a file.
+    """The content of a file."""
 
-    Attributes:
-      records: the number of readable records.
-      fields: the number of records with each field.
-      formats: the number of images of each kind; 'unknown' for those without a known header.
-      fingerprint: of the images that have a label.
-      boxes: the number of all bounding boxes, and of bad ones by `BOX_KINDS`.
-      images: an array of `IMAGE`.
-      counts: the number of problems of each kind.
-      problems: the first problems of each kind, with their kinds.
-    """
-
-    records: int = 0
+    records: int = 0  # The number of readable records.
+    # The number of records with each field.
     fields: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    # The number of images of each kind; 'unknown' for those without a known header.
     formats: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    # Of the images that have a label.
     fingerprint: SplitFingerprint = dataclasses.field(default_factory=SplitFingerprint)
+    # The number of all bounding boxes, and of bad ones by `BOX_KINDS`.
     boxes: Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    images: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([0], IMAGE))
+    images: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([0], IMAGE))  # An array of `IMAGE`.
+    # The number of problems of each kind.
     counts: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    # The first problems of each kind, with their kinds.
     problems: List[Tuple[str, BadRecord]] = dataclasses.field(default_factory=list)
 
     def note(self, kind: str, place: BadRecord) -> None:

@@ -37,35 +37,21 @@ class Samples(NamedTuple):
 
 
 class Remainder(NamedTuple):
-    """The remainder of a shard after the samples of a window, four scalars.
+    """The remainder of a shard after the samples of a window, four scalars."""
 
-    Attributes:
-      start: int64, the position in the window of the next window's first byte.
-      needed: int64, the bytes from there on without which no further sample is complete.
-      is_read: bool, whether the last sample has been found: only the zeros after it are unchecked.
-      is_unusable: bool, whether nothing that follows can be used. The reason is among the samples.
-    """
-
-    start: tf.Tensor
-    needed: tf.Tensor
-    is_read: tf.Tensor
-    is_unusable: tf.Tensor
+    start: tf.Tensor  # int64, the position in the window of the next window's first byte.
+    needed: tf.Tensor  # int64, the bytes from there on without which no further sample is complete.
+    is_read: tf.Tensor  # bool, whether the last sample has been found: only the zeros after it are unchecked.
+    is_unusable: tf.Tensor  # bool, whether nothing that follows can be used. The reason is among the samples.
 
 
 class Files(NamedTuple):
-    """Regular files of a shard, in order, to which hard links may refer; each field is int64 [files].
+    """Regular files of a shard, in order, to which hard links may refer; each field is int64 [files]."""
 
-    Attributes:
-      name: a hash of the name.
-      start: the position of the content, in bytes; in a window, negative before it.
-      size: its size in bytes.
-      label: the number in the file, if it may be a label; -1 otherwise.
-    """
-
-    name: tf.Tensor
-    start: tf.Tensor
-    size: tf.Tensor
-    label: tf.Tensor
+    name: tf.Tensor  # A hash of the name.
+    start: tf.Tensor  # The position of the content, in bytes; in a window, negative before it.
+    size: tf.Tensor  # Its size in bytes.
+    label: tf.Tensor  # The number in the file, if it may be a label; -1 otherwise.
 
 
 def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tuple[Samples, Remainder, Files]:

@@ -34,21 +34,14 @@ _OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (layout.BLANKS, layout.BLANKS))
 
 
 class Member(NamedTuple):
-    """A file in a shard.
+    """A file in a shard."""
 
-    Attributes:
-      name: its path in the shard.
-      key: the path up to the first dot of the file name; None if there is no key, or this is not a file.
-      start: the position of its content in the shard, in bytes.
-      size: the size of its content, in bytes.
-      linked: for a hard link, the extension of the file that has the content.
-    """
-
-    name: bytes
+    name: bytes  # Its path in the shard.
+    # The path up to the first dot of the file name; None if there is no key, or this is not a file.
     key: Optional[bytes]
-    start: int
-    size: int
-    linked: Optional[str] = None
+    start: int  # The position of its content in the shard, in bytes.
+    size: int  # The size of its content, in bytes.
+    linked: Optional[str] = None  # For a hard link, the extension of the file that has the content.
 
     @property
     def extension(self) -> str:
@@ -62,19 +55,12 @@ class Member(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A sample of a shard, or a problem in the place of one.
+    """A sample of a shard, or a problem in the place of one."""
 
-    Attributes:
-      members: its files.
-      problem: the reason why it cannot be used. The content of its image is not checked.
-      label: the class; 0 if there is a problem.
-      image: the image file; None if there is a problem.
-    """
-
-    members: List[Member]
-    problem: Problem
-    label: int = 0
-    image: Optional[Member] = None
+    members: List[Member]  # Its files.
+    problem: Problem  # The reason why it cannot be used. The content of its image is not checked.
+    label: int = 0  # The class; 0 if there is a problem.
+    image: Optional[Member] = None  # The image file; None if there is a problem.
 
     @property
     def key(self) -> str:

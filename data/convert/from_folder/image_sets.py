@@ -53,19 +53,13 @@ class ImageFile(NamedTuple):
 
 
 class ImageSet(NamedTuple):
-    """The images of a data set, in order.
+    """The images of a data set, in order."""
 
-    Attributes:
-      splits: the training and the validation images, or all images if they are not split.
-      lost: files in each of the `splits` that belong to a class but cannot be recognized as images.
-      left_out: the paths of other files and folders, with the reasons.
-      notes: sentences about the way the files were read.
-    """
-
-    splits: List[List[ImageFile]]
+    splits: List[List[ImageFile]]  # The training and the validation images, or all images if they are not split.
+    # Files in each of the `splits` that belong to a class but cannot be recognized as images.
     lost: List[List[ImageFile]]
-    left_out: List[Tuple[str, str]]
-    notes: List[str]
+    left_out: List[Tuple[str, str]]  # The paths of other files and folders, with the reasons.
+    notes: List[str]  # Sentences about the way the files were read.
 
 
 class TreeFile(NamedTuple):

@@ -67,23 +67,14 @@ class Source(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The plan of a conversion.
+    """The plan of a conversion."""
 
-    Attributes:
-      settings: the inputs and options of the conversion, by flag.
-      shards: the number of images, by the name of the record file.
-      class_names: the names by label; the first is the background's.
-      boxes: the numbers of bounding boxes that are written, changed and left out.
-      foreign: files among the images that are not images.
-      bad_annotations: invalid annotations.
-    """
-
-    settings: Dict[str, str]
-    shards: Dict[str, int]
-    class_names: List[str]
-    boxes: Dict[str, int]
-    foreign: List[str]
-    bad_annotations: List[str]
+    settings: Dict[str, str]  # The inputs and options of the conversion, by flag.
+    shards: Dict[str, int]  # The number of images, by the name of the record file.
+    class_names: List[str]  # The names by label; the first is the background's.
+    boxes: Dict[str, int]  # The numbers of bounding boxes that are written, changed and left out.
+    foreign: List[str]  # Files among the images that are not images.
+    bad_annotations: List[str]  # Invalid annotations.
 
 
 class PlannedImage(NamedTuple):

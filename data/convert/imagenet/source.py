@@ -36,21 +36,13 @@ _CSV_LINE = ','.join(_CSV_COLUMNS)
 
 
 class Image(NamedTuple):
-    """The location and the class of an image.
+    """The location and the class of an image."""
 
-    Attributes:
-      path: its file, or its archive.
-      offset: its position in the archive, in bytes; 0 for a file.
-      size: its size in the archive, in bytes; None for a file, which is read whole.
-      filename: its name, without a folder.
-      synset: WordNet's identifier of its class; '' if the path does not show it.
-    """
-
-    path: str
-    offset: int
-    size: Optional[int]
+    path: str  # Its file, or its archive.
+    offset: int  # Its position in the archive, in bytes; 0 for a file.
+    size: Optional[int]  # Its size in the archive, in bytes; None for a file, which is read whole.
     filename: str
-    synset: str
+    synset: str  # WordNet's identifier of its class; '' if the path does not show it.
 
 
 # A box as annotated, in fractions of the image, and the annotated class: a synset or a word, '' if there is none. A box
