@@ -4,16 +4,7 @@ import dataclasses
 import statistics
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from benchmarks.measurement import (
-    DECODING,
-    PARSING,
-    PHASES,
-    PREPROCESSING,
-    STORAGE,
-    TRANSFER,
-    Measurement,
-    Run,
-)
+from benchmarks.measurement import DECODING, PARSING, PHASES, PREPROCESSING, STORAGE, TRANSFER, Measurement, Run
 from inception_v3.config import Config
 
 _READ, _DECODED, _NAIVE, _OURS = 'records read', 'and decoded', 'naive', 'ours'

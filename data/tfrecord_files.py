@@ -8,15 +8,7 @@ from typing import BinaryIO, Iterable, Iterator, List, Sequence
 from console.tensorflow_versions import tf
 from data import remote
 from data.records import DataError, count_each
-from data.tfrecord import (
-    FRAME_BYTES,
-    LENGTH_BYTES,
-    OTHER_END,
-    SIZE_MODULUS,
-    compression_of,
-    content_bytes,
-    has_length,
-)
+from data.tfrecord import FRAME_BYTES, LENGTH_BYTES, OTHER_END, SIZE_MODULUS, compression_of, content_bytes, has_length
 
 # The size limit of protocol buffers: every Example is shorter.
 _TOO_LONG = 2**31
