@@ -129,7 +129,6 @@ def _show(
     rows: Sequence[Row],
     failed: Dict[Pipeline, str],
 ) -> None:
-    """Prints and draws the results."""
     from data.files import write_whole
     from data.sources import source_of
     from inception_v3.run import source

@@ -65,7 +65,6 @@ def measure_here(config: Config, kind: str) -> Training:
 
 
 def _device(config: Config) -> str:
-    """The device in words."""
     if config.is_emulated:
         return f'{config.num_shards} emulated cores on {tables.machine()}'
     if config.use_tpu:

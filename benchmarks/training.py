@@ -135,7 +135,6 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
 
 
 def _rounded(values: Sequence[float], digits: int) -> Dict[str, float]:
-    """Median, least and greatest."""
     return {name: round(value, digits) for name, value in spread(values)._asdict().items()}
 
 

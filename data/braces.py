@@ -49,7 +49,6 @@ def expand(patterns: str, flag: str) -> List[str]:
 
 
 def _split(text: str) -> List[str]:
-    """The parts of a text between the commas outside of braces."""
     parts, depth = [''], 0
     for character in text:
         depth += {'{': 1, '}': -1}.get(character, 0)
@@ -83,7 +82,6 @@ def _expanded(part: str) -> List[str]:
 
 
 def _range(first: str, last: str, step: Optional[str]) -> List[str]:
-    """The members of a range of numbers or of letters."""
     if first.isalpha() != last.isalpha():
         raise ValueError(f'{{{first}..{last}}}: the range must be of numbers or of letters.')
     begin, end = (ord(each) if each.isalpha() else int(each) for each in (first, last))

@@ -63,7 +63,6 @@ def find(names: Sequence[str]) -> ImageFiles:
 
 
 def _named(name: str, skipped: List[str]) -> Iterator[Tuple[str, str]]:
-    """Yields the paths that an argument names, each with its problem, if it has one."""
     if remote.is_remote(name):
         yield name, 'remote images are not supported; copy it to this machine first'
     elif os.path.isdir(name):

@@ -1,10 +1,10 @@
 """Draws docs/digits.png: the terminal of a digits run, its loss, and its accuracy.
 
-./run python -m docs.picture                 runs the digits preset with --seed=1 (minutes), then draws
-./run python -m docs.picture --run=FOLDER    draws a run again that an earlier call with --run has left there
+./run python -m docs.picture
+
+It runs the digits preset with --seed=1, which takes minutes.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -21,19 +21,16 @@ matplotlib.use('Agg')
 
 import matplotlib.pyplot as plt
 
-from console.paths import expanded
-
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PICTURE = _ROOT / 'docs' / 'digits.png'
 _COMMAND = ['-m', 'inception_v3.main', '--preset=digits', '--seed=1']
-_RECORDING = 'terminal.txt'
 _COLUMNS = 88
 # The live line of this step is shown.
 _SHOWN_STEP = 1200
 
 
-def record(folder: pathlib.Path) -> None:
-    """Runs the digits preset in a folder, and writes what it sends to its terminal beside the results."""
+def record(folder: pathlib.Path) -> str:
+    """Runs the digits preset in a folder, and returns what it sends to its terminal."""
     content = []
 
     def read(terminal: int) -> bytes:
@@ -43,9 +40,10 @@ def record(folder: pathlib.Path) -> None:
     os.environ.update(PYTHONPATH=str(_ROOT), COLUMNS=str(_COLUMNS))
     os.chdir(folder)
     status = pty.spawn([sys.executable, *_COMMAND], read)
-    pathlib.Path(_RECORDING).write_bytes(b''.join(content))
+    recording = b''.join(content).decode('utf-8')
     if status:
-        raise SystemExit(f'error: the run failed; its output is in {folder / _RECORDING}')
+        raise SystemExit(f'{recording}\nerror: the run failed')
+    return recording
 
 
 def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> None:
@@ -93,17 +91,11 @@ def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> None:
 
 def main() -> None:
     """Makes the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--run', type=pathlib.Path, help='folder of the run, made if need be; default: a temporary one')
-    arguments = parser.parse_args(expanded())
     with tempfile.TemporaryDirectory() as temporary:
-        folder = (arguments.run or pathlib.Path(temporary)).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / _RECORDING).exists():
-            record(folder)
+        folder = pathlib.Path(temporary)
+        recording = record(folder)
         results = (folder / 'runs' / 'digits' / 'results.jsonl').read_text().splitlines()
-        evaluations = [(result['step'], result['top_1']) for result in map(json.loads, results)]
-        draw((folder / _RECORDING).read_bytes().decode('utf-8'), evaluations)
+        draw(recording, [(result['step'], result['top_1']) for result in map(json.loads, results)])
     print(f'{_PICTURE}  {_PICTURE.stat().st_size / 1000:.0f} kB')
 
 

@@ -52,7 +52,6 @@ save_file(values_of(timm.create_model('tf_inception_v3', num_classes={CLASSES}))
 
 
 def _random(name: str, shape: List[int], random: np.random.RandomState) -> np.ndarray:
-    """A value of a variable of TensorFlow or Keras."""
     if 'moving_variance' in name:
         return random.uniform(0.5, 1.5, shape)
     if len(shape) == 2 or ('Conv2d_1c' in name and len(shape) > 1):

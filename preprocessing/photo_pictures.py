@@ -118,7 +118,6 @@ def draw_contact_sheet(draws: Sequence[Panel], name: str, path: str) -> None:
 
 
 def _figure(panels: Sequence[Panel], title: str) -> Any:
-    """A figure of panels, from the left, row by row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -131,7 +131,6 @@ def _bytes(content: tf.Tensor, position: tf.Tensor, size: tf.Tensor) -> tf.Tenso
 
 
 def _number(content: tf.Tensor) -> tf.Tensor:
-    """Returns the number of big-endian bytes, int64."""
     places = 256 ** np.arange(int(content.shape[0]), dtype=np.int64)[::-1]
     return tf.reduce_sum(tf.cast(content, tf.int64) * places)
 
@@ -156,7 +155,6 @@ def decode_as_viewed(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tenso
 
 
 def _on_white(pixels: tf.Tensor) -> tf.Tensor:
-    """Lays an RGBA image on white."""
     colours, alpha = pixels[..., :3], pixels[..., 3:]
 
     def laid() -> tf.Tensor:

@@ -36,7 +36,6 @@ def study(out: str, images: Sequence[int], seeds: int, steps: int) -> Dict[str, 
 
 
 def _data_dir(out: str, images: int) -> str:
-    """The folder of the data set with a number of images of each digit."""
     return os.path.join(out, 'data', str(images))
 
 

@@ -84,7 +84,7 @@ class Axis(NamedTuple):
 def grid(**values: Sequence[Value]) -> Axis:
     """An axis of every combination of the values of some flags; the last flag varies fastest."""
     _check_lists('grid', values)
-    return _named_after_flags([dict(zip(values, combination)) for combination in itertools.product(*values.values())])
+    return _named_after_flags([dict(zip(values, each)) for each in itertools.product(*values.values())])
 
 
 def zipped(**values: Sequence[Value]) -> Axis:
@@ -93,11 +93,10 @@ def zipped(**values: Sequence[Value]) -> Axis:
     YAML calls it `zip`; in Python that name is a built-in function.
     """
     _check_lists('zip', values)
-    lengths = {name: len(listed) for name, listed in values.items()}
-    if len(set(lengths.values())) > 1:
-        counts = ', '.join(f'{name} has {length}' for name, length in lengths.items())
+    if len({*map(len, values.values())}) > 1:
+        counts = ', '.join(f'{name} has {len(listed)}' for name, listed in values.items())
         raise StudyError(f'zip: all flags must have the same number of values; {counts}.')
-    return _named_after_flags([dict(zip(values, combination)) for combination in zip(*values.values())])
+    return _named_after_flags([dict(zip(values, each)) for each in zip(*values.values())])
 
 
 def cases(named: Mapping[str, Flags]) -> Axis:

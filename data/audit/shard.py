@@ -109,7 +109,6 @@ class ShardAuditor:
         return content
 
     def _problems(self, entry: Entry, header: Optional[ImageHeader]) -> Iterator[Tuple[str, str]]:
-        """Yields the kinds of a record's problems, and their descriptions."""
         if entry.problem:
             yield 'bad_fields', entry.problem
         if entry.box_problem:

@@ -77,21 +77,19 @@ def _splits(splits: Report) -> Table:
     for split in splits:
         table.add_column(split, justify='right')
     described = [*splits.values()]
-
-    def add(title: str, values: List[str]) -> None:
+    formats = sorted({kind for split in described for kind in split['formats']})
+    for title, values in (
+        ('files', map(_files, described)),
+        ('records', (f'{s["records"]:,}' for s in described)),
+        ('width, px: min, median, max', (_spread(s['width']) for s in described)),
+        ('height, px', (_spread(s['height']) for s in described)),
+        ('image, kB', (_spread(s['encoded_bytes'], 1000) for s in described)),
+        ('all images, MB', (f'{s["encoded_bytes"]["total"] / 1e6:,.1f}' for s in described)),
+        *((kind, [f'{s["formats"].get(kind, 0):,}' for s in described]) for kind in formats),
+        ('bounding boxes', (f'{s["boxes"]["boxes"]:,}' for s in described)),
+        *((kind.replace('_', ' '), [f'{s[kind]["count"]:,}' for s in described]) for kind in KINDS),
+    ):
         table.add_row(title, *values)
-
-    add('files', [_files(s) for s in described])
-    add('records', [f'{s["records"]:,}' for s in described])
-    add('width, px: min, median, max', [_spread(s['width']) for s in described])
-    add('height, px', [_spread(s['height']) for s in described])
-    add('image, kB', [_spread(s['encoded_bytes'], 1000) for s in described])
-    add('all images, MB', [f'{s["encoded_bytes"]["total"] / 1e6:,.1f}' for s in described])
-    for kind in sorted({kind for s in described for kind in s['formats']}):
-        add(kind, [f'{s["formats"].get(kind, 0):,}' for s in described])
-    add('bounding boxes', [f'{s["boxes"]["boxes"]:,}' for s in described])
-    for kind in KINDS:
-        add(kind.replace('_', ' '), [f'{s[kind]["count"]:,}' for s in described])
     return table
 
 

@@ -176,7 +176,6 @@ def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
 
 
 def _on_white(pixels: np.ndarray) -> np.ndarray:
-    """Lays an RGBA image on a white ground."""
     alpha = pixels[..., 3:].astype(np.uint16)
     colours = pixels[..., :3] * alpha + _WHITE * (_OPAQUE - alpha)
     return ((colours + _OPAQUE // 2) // _OPAQUE).astype(np.uint8)

@@ -253,7 +253,6 @@ class Shard:
                 yield member, Problem.NONE
 
     def _has_data_from(self, place: int) -> bool:
-        """Whether any byte from a position on is not zero."""
         return any(any(self.read(start, _READ_AHEAD)) for start in range(place, self.size, _READ_AHEAD))
 
 

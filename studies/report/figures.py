@@ -109,7 +109,6 @@ def _unit(comparison: Comparison) -> str:
 
 
 def _placed(comparison: Comparison, case: Case, line: Line) -> Line:
-    """The line in the unit of the comparison."""
     length = (comparison.by_epoch and case.steps_per_epoch) or 1
     return line._replace(steps=[step / length for step in line.steps])
 

@@ -46,7 +46,6 @@ def write(out: str, comparison: Comparison) -> None:
 
 
 def _tables_below(comparison: Comparison) -> List[Table]:
-    """The tables below that of the results."""
     every = (tables.failed, tables.unfinished, tables.means, tables.differences)
     return [table for table in (of(comparison) for of in every) if table.rows]
 

@@ -403,7 +403,6 @@ def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
 
 
 def _common_parts(paths: Sequence[Sequence[str]]) -> List[str]:
-    """The leading parts that all paths share."""
     return [parts[0] for parts in itertools.takewhile(lambda parts: len({*parts}) == 1, zip(*paths))]
 
 

@@ -190,19 +190,18 @@ HOW_TO_READ = (
     f'The loss is the training loss, including weight decay, in at most {LOSS_POINTS} points a run, each the mean of '
     'the summaries in a span of steps. Images/s are the median over the training summaries of a run.',
     f"Means and differences have a 95 % interval of Student's t from {FEWEST_RUNS} runs on: of the differences by seed "
-    "if both cases have the same seeds, otherwise Welch's. Two cases are not told apart where the interval of their "
-    'difference contains zero. Among many intervals, some exclude zero by chance. The accuracy of a single run has '
-    "Wilson's interval, of its images alone: another seed may differ by more.",
-    f'Not told apart does not mean equal. Detectable is the smallest difference that {statistics.POWER:.0%} of such '
-    'studies would tell apart, if runs spread as these do. `sweep --detect` says how many seeds a smaller one needs.',
+    "if both cases have the same seeds, otherwise Welch's. Accuracies near 100 % are skewed: the interval of a mean, "
+    'on the scale of the square roots of the errors, then contains the true value in about 94 % of all studies.',
+    'Two cases are not told apart where the interval of their difference contains zero, which does not mean that they '
+    'are equal. Among many intervals, some exclude zero by chance. Detectable is the smallest difference that '
+    f'{statistics.POWER:.0%} of such studies would tell apart; `sweep --detect` counts the seeds that a smaller one '
+    'needs.',
+    "The accuracy of a single run has Wilson's interval, of its images alone: another seed may differ by more. Two "
+    "single runs with evaluation reports of the same images are compared by these images: McNemar's exact test says "
+    'whether these two checkpoints differ, not whether other seeds would.',
     'Accuracies of runs also differ because they are measured on few images, on which runs make independent errors '
     '(Jordan, 2024, arXiv 2304.01910): by the deviation of the images alone if all images are equally hard, by less if '
-    'some are harder. On other images, differences of this size may be others.',
-    "Two single runs with evaluation reports of the same images are compared by these images: McNemar's exact test "
-    'says whether these two checkpoints differ, not whether other seeds would.',
-    'For normal values, an interval of 3 runs contains the true value in 95 % of all studies, as one of 10 does. '
-    'Accuracies near 100 % are skewed: the interval of a mean, on the scale of the square roots of the errors, then '
-    'contains it in about 94 %.',
+    'some are harder.',
     'The interquartile mean is the mean of the middle half of the runs of a case. The probability that one case is '
     'better counts pairs of their runs; a tie counts half. Both are defined by Agarwal et al. (2021).',
 )

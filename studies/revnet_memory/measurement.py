@@ -166,7 +166,6 @@ class Watched:
 
 @contextlib.contextmanager
 def _started(training: Training, limit: Optional[int] = None) -> Iterator[Watched]:
-    """A process that begins to train."""
     with tempfile.TemporaryDirectory() as model_dir:
         command = processes.module('studies.revnet_memory.training', json.dumps([training, model_dir]))
         with Watched(command, limit) as process:

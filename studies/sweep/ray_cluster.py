@@ -124,7 +124,6 @@ class Task(RunningTrial):
 
 
 def _run(trial: Trial, program: Sequence[str], directory: str, study: str) -> Outcome:
-    """Runs a trial on a node."""
     if not _sees(directory, study):
         return trials.not_run(f'{study} or {directory} is missing on this node; all nodes must share them')
     os.chdir(directory)

@@ -129,7 +129,6 @@ def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[s
 
 
 def _write_refused(path: str, refused: Sequence[Tuple[str, str]]) -> None:
-    """Lists the files that are not in the data set, with the reasons, if there are any."""
     if refused:
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -139,7 +138,6 @@ def _write_refused(path: str, refused: Sequence[Tuple[str, str]]) -> None:
 
 
 def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
-    """The labels by the name of the class, in order."""
     classes = sorted({image.class_name for image in splits[0]})
     untrained = sorted({image.class_name for images in splits for image in images} - {*classes})
     if untrained:

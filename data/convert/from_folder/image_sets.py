@@ -187,7 +187,6 @@ def _notes(walked: Sequence[Tuple[Folder, object]], splits: Sequence[Folder]) ->
 
 
 def _check_utf_8(folders: Sequence[str]) -> None:
-    """Raises DataError if the name of a class folder is not UTF-8."""
     # Python represents other bytes of file names by surrogates.
     wrong = [folder for folder in folders if re.search(r'[\ud800-\udfff]', os.path.basename(folder))]
     if wrong:
@@ -352,7 +351,6 @@ def _paths_by_name(paths: Sequence[str], folder: str) -> Dict[str, Set[str]]:
 
 
 def _rows(path: str, file_column: str, label_column: str, paths: Dict[str, Set[str]]) -> List[Tuple[str, str]]:
-    """The files and labels of a table."""
     try:
         with open(path, encoding='utf-8-sig', newline='') as opened:
             text = opened.read()

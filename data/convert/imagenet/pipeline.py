@@ -252,7 +252,6 @@ def _find_images(split: str, path: str, expected: int, foreign: List[str], move:
 
 
 def _labelled(images: List[Image], source: Source) -> List[Image]:
-    """The validation images with their classes."""
     where, labels = f'--validation={source.validation}', source.validation_labels
     with_class = sum(bool(image.synset) for image in images)
     if 0 < with_class < len(images):
@@ -265,7 +264,6 @@ def _labelled(images: List[Image], source: Source) -> List[Image]:
 
 
 def _class_names(synsets: Sequence[str], source: Source) -> Dict[str, str]:
-    """The names of classes by synset."""
     path = source.synset_names
     if path is None:
         path = source.validation_labels
@@ -308,7 +306,6 @@ def _digest(image: Image) -> bytes:
 
 
 def _watched(items: Iterable, move: Progress) -> Iterator:
-    """Yields the items, and shows their number."""
     for count, item in enumerate(items, 1):
         if count % _PROGRESS_EVERY == 0:
             move(count)

@@ -186,7 +186,6 @@ def is_devkit(path: str) -> bool:
 
 
 def _kit_labels(path: str) -> List[str]:
-    """The synsets of the validation images, according to the development kit."""
     synsets = {number: synset for number, synset, _ in _kit_classes(path)}
     numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
     unknown = sorted({*numbers} - {*synsets})

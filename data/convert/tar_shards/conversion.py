@@ -182,7 +182,6 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
 def _description(
     source: str, info: Optional[DatasetInfo], totals: Dict[str, SplitFingerprint], largest: int
 ) -> DatasetInfo:
-    """The description of a converted data set with the largest label `largest`."""
     if info is None:
         names = ['background', *map(str, range(1, largest + 1))]
         info = DatasetInfo(os.path.basename(os.path.abspath(source)), source, 1, 1, len(names), names)
