@@ -1,6 +1,5 @@
 """Figures of the input pipeline as PNG files, in Okabe and Ito's colours, which the colour-blind can distinguish."""
 
-import importlib.util
 import os
 from typing import Sequence
 
@@ -20,8 +19,7 @@ def check(flag: str, path: str) -> None:
         raise ConfigError(f'--{flag}={path}: must be the path of a .png file.')
     if os.path.isdir(path) or not os.access(os.path.dirname(path) or '.', os.W_OK):
         raise ConfigError(f'--{flag}={path}: cannot be written to. Name a file in a folder that exists.')
-    if importlib.util.find_spec('matplotlib') is None:
-        raise ConfigError(f'--{flag}={path}: needs matplotlib, which is not installed: {extras.command("benchmarks")}')
+    extras.require('benchmarks', 'matplotlib')
 
 
 def phases(where: str, rows: Sequence[Row]) -> bytes:

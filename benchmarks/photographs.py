@@ -73,13 +73,9 @@ def spread(source: Source, files: int, folder: str) -> None:
 
 
 def _sources() -> List[np.ndarray]:
-    try:
-        import skimage.data
-    except ImportError:
-        raise records.DataError(
-            f'the photographs need scikit-image, which is not installed: {extras.command("benchmarks")}, or '
-            'name your own records with --data_dir.'
-        )
+    extras.require('benchmarks', 'skimage')
+    import skimage.data
+
     return [
         skimage.data.astronaut(),
         skimage.data.chelsea(),

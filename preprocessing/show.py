@@ -9,7 +9,6 @@ import sys
 
 from console import extras, program
 from console.command_line import folder, new_parser, number_of
-from console.errors import CommandError
 from console.paths import expanded
 from console.screen import Screen
 
@@ -26,10 +25,7 @@ def main() -> int:
     arguments = parser.parse_args(expanded())
 
     def command(screen: Screen) -> None:
-        try:
-            import matplotlib.figure  # noqa: F401
-        except ImportError as error:
-            raise CommandError(f'The pictures need {error.name}, which is not installed: {extras.command("studies")}.')
+        extras.require('studies', 'matplotlib')
         from preprocessing import photo_pictures
 
         written = photo_pictures.show(arguments.photos, arguments.out, arguments.size, arguments.seed, screen)

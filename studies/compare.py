@@ -14,7 +14,7 @@ from console import program
 from console.command_line import folder, new_parser
 from console.paths import expanded
 from console.screen import Screen
-from studies import extras
+from studies.files import require_packages
 
 OUT = os.path.join('runs', 'studies', 'compare')
 
@@ -30,7 +30,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
-    extras.require('studies')
+    require_packages()
     # These need TensorFlow and the packages of the extra, which --help does not need.
     from inception_v3.run.files import check_writable
     from studies.report import page, runs

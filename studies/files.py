@@ -6,8 +6,8 @@ import textwrap
 from typing import Any, NamedTuple, Sequence
 
 from benchmarks import tables as columns
+from console import extras
 from console.messages import in_markdown
-from studies import extras
 
 # A note longer than this goes on in the next line on the screen.
 _WIDTH = 120
@@ -33,9 +33,14 @@ class Table(NamedTuple):
         return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
 
 
+def require_packages() -> None:
+    """Raises CommandError unless the packages of the extra `studies` are installed."""
+    extras.require('studies', 'jinja2', 'matplotlib', 'PIL', 'plotly', 'rich', 'scipy', 'yaml')
+
+
 def prepare(out: str) -> None:
     """Checks that a study can run, before it measures: its packages are installed, and its folder can be written."""
-    extras.require('studies')
+    require_packages()
     from inception_v3.run.files import check_writable
 
     check_writable('out', out)

@@ -50,10 +50,9 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
     from data.convert.split import digest, split_by_content
     from data.dataset_info import DatasetInfo
 
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise CommandError(f'scikit-learn, which includes the digits, is not installed: {extras.command("demo")}.')
+    extras.require('demo', 'sklearn')
+    from sklearn.datasets import load_digits
+
     bunch = load_digits()
     pixels = bunch.images.astype('uint8')
     digit_of = [*map(int, bunch.target)]

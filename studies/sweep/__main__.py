@@ -25,7 +25,7 @@ from console.command_line import folder, new_parser, number_of
 from console.errors import DONE
 from console.paths import expanded
 from console.screen import Screen
-from studies import extras
+from studies.files import require_packages
 
 
 def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
     arguments = _parser().parse_args(words[:end])
 
     def command(screen: Screen) -> int:
-        extras.require('studies')
+        require_packages()
         return _perform(arguments, words[end + 1 :], program)
 
     return console_program.run(command, on_interrupt='interrupted; the same command resumes the sweep')

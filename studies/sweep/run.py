@@ -7,12 +7,12 @@ import sys
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from console import extras
 from console.errors import DONE, RETRY, TerminatedError
 from console.screen import duration
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.run.files import check_writable
-from studies import extras
 from studies.report import page, tables
 from studies.report.runs import Case, Comparison, Run, read_run
 from studies.report.statistics import FEWEST_RUNS, POWER
@@ -53,7 +53,7 @@ def run(
         selected = [progress for progress in all_progress if progress.trial.name in names]
         place = this_machine(workers, program)
         if ray is not None:
-            extras.require('ray')
+            extras.require('ray', 'ray')
             from studies.sweep.ray_cluster import cluster
 
             place = opened.enter_context(cluster(ray, workers, program, planned.out))

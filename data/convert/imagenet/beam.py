@@ -32,11 +32,10 @@ def _quieten() -> None:
 def check(runner: str, options: Sequence[str]) -> None:
     """Raises CommandError unless Beam is installed and knows its runner, by name, and its options."""
     _quieten()
-    try:
-        import apache_beam.runners
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ImportError as error:
-        raise CommandError(f'{str(error.name).partition(".")[0]} is not installed: {extras.command("data")}.')
+    extras.require('data', 'apache_beam')
+    import apache_beam.runners
+    from apache_beam.options.pipeline_options import PipelineOptions
+
     try:
         apache_beam.runners.create_runner(runner)
     except (ValueError, ImportError) as error:

@@ -251,5 +251,5 @@ def test_command__names_a_missing_package(archives: Archives, monkeypatch: Any, 
     for name in [name for name in sys.modules if name.partition('.')[0] == 'apache_beam'] or ['apache_beam']:
         monkeypatch.setitem(sys.modules, name, None)
     assert imagenet.main() == 2
-    message = r"error: apache_beam is not installed: pip install 'inception-v3-tpu\[data\]'.\n"
+    message = r"error: apache_beam: not installed: pip install 'inception-v3-tpu\[data\]'\n"
     assert re.fullmatch(message, capsys.readouterr().err)

@@ -1,0 +1,14 @@
+"""Packages that a command needs."""
+
+import pytest
+
+from console import extras
+from console.errors import CommandError
+
+
+def test_require__names_missing_packages_and_the_command_that_installs_them() -> None:
+    extras.require('studies', 'json')
+    with pytest.raises(CommandError) as end:
+        extras.require('studies', 'json', 'no_such_package')
+    assert end.value.exit_code == 2
+    assert str(end.value) == "no_such_package: not installed: pip install 'inception-v3-tpu[studies]'"
