@@ -56,23 +56,16 @@ Content = Dict[str, Any]
 Pair = List[Optional[Content]]
 
 _NUMBER, _NUMBERS = number_of(int, 1), numbers_of(int, 1)
-_GB = number_of(float, 0)
-_MEMORY_HELP = 'memory limit in GB of the search for the largest batch; 0: no search (default 1)'
-_BATCH_HELP = 'images in a step of the published network (default: the most, up to 128, that fit)'
-# The flags of either architecture: their type, default and help.
-_FLAGS: Dict[str, Dict[str, Tuple[Any, Any, str]]] = {
-    VARIED: {
-        'units': (_NUMBERS, [1, 2, 4, 8, 16, 32], 'blocks in each stage (default 1,2,4,8,16,32)'),
-        'batch_sizes': (_NUMBERS, [16, 32], 'images in a step (default 16,32)'),
-        'repeats': (_NUMBER, 3, 'rounds of time (default 3)'),
-        'steps': (_NUMBER, 1, 'minimum number of steps in a round (default 1)'),
-        'memory_gb': (_GB, 1.0, _MEMORY_HELP),
-        'memory_units': (_NUMBER, 8, 'blocks in each stage for that search (default 8)'),
-    },
-    AS_IN_DOCUMENT: {
-        'batch_size': (_NUMBER, None, _BATCH_HELP),
-        'iterations': (_NUMBER, 100, 'iterations of the published network (default 100)'),
-    },
+# The architecture of each flag, its type, default and help.
+_FLAGS: Dict[str, Tuple[str, Any, Any, str]] = {
+    'units': (VARIED, _NUMBERS, [1, 2, 4, 8, 16, 32], 'blocks in each stage (default 1,2,4,8,16,32)'),
+    'batch_sizes': (VARIED, _NUMBERS, [16, 32], 'images in a step (default 16,32)'),
+    'repeats': (VARIED, _NUMBER, 3, 'rounds of time (default 3)'),
+    'steps': (VARIED, _NUMBER, 1, 'minimum number of steps in a round (default 1)'),
+    'memory_gb': (VARIED, number_of(float, 0), 1.0, 'memory limit of the largest batch; 0: no search (default 1)'),
+    'memory_units': (VARIED, _NUMBER, 8, 'blocks in each stage for that search (default 8)'),
+    'batch_size': (AS_IN_DOCUMENT, _NUMBER, None, 'images in a step (default: the most, up to 128, that fit)'),
+    'iterations': (AS_IN_DOCUMENT, _NUMBER, 100, 'iterations of the published network (default 100)'),
 }
 
 
@@ -82,11 +75,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument('--out', type=folder, default=OUT, help=f'folder for JSON, Markdown and figure (default {OUT})')
     parser.add_argument('--network', choices=[*PUBLISHED], help='default revnet38; as published: revnet104')
     architecture_help = 'stages of varied depth, or the network as published (default varied)'
-    parser.add_argument('--architecture', default=VARIED, choices=[*_FLAGS], help=architecture_help)
+    parser.add_argument('--architecture', default=VARIED, choices=[VARIED, AS_IN_DOCUMENT], help=architecture_help)
     parser.add_argument('--size', type=_NUMBER, help="height and width of the images, in pixels (default: the paper's)")
-    for flags in _FLAGS.values():
-        for name, (kind, _, text) in flags.items():
-            parser.add_argument(f'--{name}', type=kind, help=text)
+    for name, (_, kind, _, text) in _FLAGS.items():
+        parser.add_argument(f'--{name}', type=kind, help=text)
     arguments = parser.parse_args(expanded(argv))
     return program.run(
         lambda screen: _perform(arguments, screen), 'interrupted; the same command resumes the measurements'
@@ -95,12 +87,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     is_published = arguments.architecture == AS_IN_DOCUMENT
-    for architecture, flags in _FLAGS.items():
-        for name, (_, default, _) in flags.items():
-            if getattr(arguments, name) is None:
-                setattr(arguments, name, default)
-            elif architecture != arguments.architecture:
-                raise ConfigError(f'--{name}: only with --architecture={architecture}. Leave it out, or choose that.')
+    for name, (architecture, _, default, _) in _FLAGS.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
+        elif architecture != arguments.architecture:
+            raise ConfigError(f'--{name}: only with --architecture={architecture}. Leave it out, or choose that.')
     arguments.network = arguments.network or ('revnet104' if is_published else 'revnet38')
     arguments.size = arguments.size or PUBLISHED[arguments.network][0]
     # Refuses what the program refuses, before anything is built or measured.
