@@ -105,10 +105,7 @@ def _asked(own: Dict[str, Any], config: Config) -> Tuple[List[str], str, List[in
 
 @contextlib.contextmanager
 def _enough_files(sweep: str, values: Sequence[int], config: Config) -> Iterator[Config]:
-    """Context manager that yields a configuration with enough training files for a sweep, as links to existing files.
-
-    Remote storage has no links, so a remote data set is used unchanged.
-    """
+    """The configuration with enough training files for a sweep: links to the local ones. A store has no links."""
     from benchmarks import photographs
     from data import records, remote
     from data.sources import source_of

@@ -20,10 +20,7 @@ class PatternError(CommandError, ValueError):
 
 
 def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
-    """Raises PatternError for a flag that a command line repeats.
-
-    A shell expands braces to one flag per file, of which one counts.
-    """
+    """Raises PatternError for a repeated flag, as of a shell that expands braces: only one value would count."""
     for flag in flags:
         values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
         if len(values) > 1:

@@ -56,11 +56,7 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
-    """Yields the records of a TFRecord file, whose images and labels have these keys, and verifies their checksums.
-
-    Raises:
-      DataError: the file cannot be read to its end.
-    """
+    """Yields the records of a TFRecord file, whose images and labels have these keys, and verifies their checksums."""
     position = -1
     with _readable(path):
         # On s3://, TensorFlow treats a file as empty if access to it is denied.
@@ -105,13 +101,7 @@ def _claimed(feature: Any) -> Dict[str, Union[int, str]]:
 
 
 def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
-    """Yields the samples of a tar shard. The fields of a sample are its extensions; it has no boxes.
-
-    Of `fields`, the place of the labels and the number that is added to them are used.
-
-    Raises:
-      DataError: the shard cannot be read to its end, or is too large for the input pipeline.
-    """
+    """Yields the samples of a tar shard, whose labels have the place and the offset of `fields`."""
     with _readable(path), Shard(path) as shard:
         problem = size_problem(path, shard.size)
         if problem:

@@ -96,8 +96,7 @@ def _other_format(encoded: bytes) -> Optional[str]:
 def jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:
     """Yields the marker, the start and the end of the segments of a JPEG file, up to the first scan, without its end.
 
-    Raises:
-      IndexError, struct.error: the file is truncated.
+    A truncated file is an IndexError or a struct.error.
     """
     position = 2
     while encoded[position] == 0xFF:

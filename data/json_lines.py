@@ -30,10 +30,7 @@ def append_line(path: str, values: Dict[str, Any]) -> None:
 
 
 def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
-    """The records in a file with a JSON object per line; none if it is missing. Damaged lines are skipped and logged.
-
-    `record_of` makes a record from an object, as for `from_json`.
-    """
+    """The records in a file, each made by `record_of` of a line's JSON object. Damaged lines are skipped and logged."""
     found = []
     lines = [line for line in text_of(path).split('\n') if line]
     for line in lines:

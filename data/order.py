@@ -37,10 +37,7 @@ Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 
 
 class File(NamedTuple):
-    """A file of the data set.
-
-    It has a path, a size in bytes, a number of records, and the position of its first record among all.
-    """
+    """A file: its path, its size in bytes, its number of records, and the position of its first record among all."""
 
     path: str
     size: int

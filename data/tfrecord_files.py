@@ -17,9 +17,8 @@ _TOO_LONG = 2**31
 def _lengths(file: BinaryIO, size: int) -> Iterator[int]:
     """Yields the lengths of the records in a file of a size in bytes; they may be wrong, and lead beyond its end.
 
-    Raises:
-      tf.errors.DataLossError: a length is truncated, which TensorFlow takes for the end of the file; or it is valid and
-        impossible: TensorFlow allocates the memory that it claims, and the process ends if that fails.
+    A truncated length, which TensorFlow takes for the end of the file, is a `tf.errors.DataLossError`; so is a valid and
+    impossible one: TensorFlow allocates the memory that it claims, and the process ends if that fails.
     """
     place = 0
     while place < size:
@@ -59,10 +58,7 @@ def serialized_in(path: str) -> Iterator[bytes]:
 
 
 def count_records(paths: Sequence[str]) -> List[int]:
-    """The number of records in each file. Only the lengths of the records are read, except in compressed files.
-
-    Raises DataError for a file that cannot be read, or whose lengths are impossible.
-    """
+    """The number of records in each file. Only the lengths of the records are read, except in compressed files."""
     return count_each(paths, _count)
 
 

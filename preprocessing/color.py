@@ -107,11 +107,7 @@ def apply_full_color(image: tf.Tensor, color: FullColor, operations: str, white:
 
 
 def operations_of(color_ordering: int, fast_mode: bool) -> str:
-    """The operations of an ordering, in order, for `apply_full_color`.
-
-    Raises:
-      ValueError: not in fast mode, and `color_ordering` is not an index into `FULL_ORDERINGS`.
-    """
+    """The operations of an ordering, in order; ValueError, not in fast mode, for none of `FULL_ORDERINGS`."""
     if fast_mode:
         return 'bs' if color_ordering == 0 else 'sb'
     if color_ordering not in range(len(FULL_ORDERINGS)):
@@ -120,14 +116,10 @@ def operations_of(color_ordering: int, fast_mode: bool) -> str:
 
 
 def apply_color(image: tf.Tensor, color: Color, color_ordering: tf.Tensor, fast_mode: bool, white: float) -> tf.Tensor:
-    """Distorts the colour of a resized crop and scales it for the network.
+    """Distorts the colour of a resized crop, float32 [height, width, 3], in [0, white], and scales it to [-1, 1].
 
-    Args:
-      image: float32 [height, width, 3], pixels in [0, white]; fast colours also take a batch of images.
-      color: the drawn colour.
-      color_ordering: int32 scalar, an index into `FULL_ORDERINGS`; used by full colours outside fast mode only.
-      fast_mode: apply brightness and saturation only, in this order.
-      white: the largest value of a pixel.
+    Fast colours also take a batch of images. `color_ordering`, an index into `FULL_ORDERINGS`, is of full colours
+    outside fast mode only; in fast mode, they are brightness and saturation, in this order.
     """
     if not isinstance(color, FullColor):
         # (clip(x / white + offset, 0, 1) - 0.5) * 2, reduced to one multiplication, one addition and one clip.

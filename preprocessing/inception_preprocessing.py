@@ -237,15 +237,12 @@ def preprocess_for_train(
     crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX,
     scope: Optional[str] = None,
 ) -> tf.Tensor:
-    """Distorts an image for training: random crop, resize, flip and colour.
+    """Distorts an image for training: random crop, resize, flip and colour; float32 [height, width, 3], in [-1, 1].
 
     The image is [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1]. The
     boxes are float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. The crop covers a tenth of
     at least one box; without boxes, and with None, a tenth of the image. `scope` is a name scope for the operations.
     `Settings` describes the other arguments.
-
-    Returns:
-      float32 [height, width, 3], in [-1, 1].
     """
     ranges = (cb_distortion_range, cr_distortion_range, brightness_distortion_range, crop_area_min)
     settings = Settings(height, width, random_flip, fast_mode, use_fast_color_distort, *ranges, crop_aspect_ratio_max)

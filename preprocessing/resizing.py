@@ -24,9 +24,6 @@ def resize_decoded(pixels: tf.Tensor, flags: Any) -> tf.Tensor:
 
 
 def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, flags: Any) -> tf.Tensor:
-    """Decodes the pixels of a window and resizes them: float32 [height, width, 3] in [0, 255].
-
-    The shape is from `image_shape`, and the window from the `crop` of the preprocessing.
-    """
+    """Decodes the pixels of a window and resizes them: float32 [height, width, 3] in [0, 255]."""
     preprocessing = preprocessing_for(flags)
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)

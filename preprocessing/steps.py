@@ -64,16 +64,10 @@ class Preprocessing(abc.ABC):
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform = tf.random.uniform) -> Any:
         """Draws the random numbers of a training image, or of each image of a group: its distortion.
 
-        A seed must give the same numbers in every version, so the order of the draws must not change.
-
-        Args:
-          image_shape: int32 [3], height, width and channels of the image; for a group, [images, 3].
-          bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. For a group, boxes
-            must not be used.
-          uniform: draws the numbers.
-
-        Returns:
-          The numbers; for a group, each [images, …], but scalars where all images have the same.
+        A seed must give the same numbers in every version, so the order of the draws must not change. The shape is
+        int32 [3], height, width and channels; for a group, [images, 3]. The boxes are float32 [1, boxes, 4], each ymin,
+        xmin, ymax, xmax as fractions of the image; they must not be used for a group. Of a group, each number is
+        [images, …], but a scalar where all images have the same.
         """
 
     @abc.abstractmethod

@@ -132,23 +132,12 @@ def preprocess_image(
     resize_side_max: int = RESIZE_SIDE_MAX,
     random_flip: bool = True,
 ) -> tf.Tensor:
-    """Prepares an image for training or for evaluation.
+    """Prepares an image for training or for evaluation: float32 [height, width, 3], minus `CHANNEL_MEANS`.
 
-    Args:
-      image: [any height, any width, 3], of any numeric dtype, pixels in [0, 255].
-      height: height of the result, in pixels; at most `resize_side_min`.
-      width: width of the result, in pixels; at most `resize_side_min`.
-      is_training: draw the smaller side uniformly from the range, and the crop at random. Otherwise crop centrally,
-        with the smaller side at the range's lower end.
-      resize_side_min: lower end of the range of the smaller side, in pixels.
-      resize_side_max: upper end of the range, in pixels, included.
-      random_flip: mirror half of the training images.
-
-    Returns:
-      float32 [height, width, 3]: pixels in [0, 255] minus `CHANNEL_MEANS`.
-
-    Raises:
-      ValueError: the crop is larger than the smaller side may be, or the range is empty.
+    The image is [any height, any width, 3], of any numeric dtype, with pixels in [0, 255]. Training draws the smaller
+    side uniformly from the range, both ends included, and the crop at random, and mirrors half of the images.
+    Evaluation crops centrally, with the smaller side at the range's lower end. ValueError is raised if the crop is
+    larger than the smaller side may be, or the range is empty.
     """
     if max(height, width) > resize_side_min or resize_side_min > resize_side_max:
         raise ValueError(

@@ -54,10 +54,7 @@ def write_json(path: str, content: Any) -> None:
 
 
 def publish(out: str, name: str, title: str, notes: Sequence[str], tables: Sequence[Table], figure: bytes) -> None:
-    """Prints the tables that have rows, and writes them as NAME.md beside their figure, a PNG or SVG file of this name.
-
-    NAME.json is there.
-    """
+    """Prints the tables that have rows, and writes them as NAME.md beside NAME.json and their figure, PNG or SVG."""
     from data.files import write_whole
 
     drawn = f'{name}.png' if figure.startswith(b'\x89PNG') else f'{name}.svg'

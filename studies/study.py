@@ -88,10 +88,7 @@ def grid(**values: Sequence[Value]) -> Axis:
 
 
 def zipped(**values: Sequence[Value]) -> Axis:
-    """An axis along which flags vary together: the first value of each flag, then the second, and so on.
-
-    YAML calls it `zip`; in Python that name is a built-in function.
-    """
+    """An axis along which flags vary together, value by value. YAML calls it `zip`, in Python a built-in function."""
     _check_lists('zip', values)
     if len({*map(len, values.values())}) > 1:
         counts = ', '.join(f'{name} has {len(listed)}' for name, listed in values.items())

@@ -90,10 +90,7 @@ def members(file: BinaryIO, mode: str) -> Iterator[Tuple[tarfile.TarFile, tarfil
 
 
 def files_in(path: str, is_wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
-    """Yields the names and contents of wanted files in a small archive, compressed or not, and verifies its checksum.
-
-    Files before damage may have been yielded when DataError is raised.
-    """
+    """Yields the names and contents of wanted files in a small archive, perhaps compressed; verifies its checksum."""
     content = io.BytesIO(read_file(path))
     with explained(path):
         for archive, member in members(content, 'r'):

@@ -89,10 +89,7 @@ THROUGHPUT = Metric('training', 'images/s', 'images/s', 1)
 
 
 class TrainingPoint(NamedTuple):
-    """The training summaries of a step: the loss, including weight decay, and the throughput since the point before.
-
-    The throughput is None for the first point of a session.
-    """
+    """The loss of a step, with weight decay, and the throughput since the point before; None for a session's first."""
 
     step: int
     loss: float
@@ -389,9 +386,6 @@ def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
     """A name for each case: the folder of its runs if no other case has it, else that of its first run.
 
     Leading parts that all folders share are left out.
-
-    Args:
-      folders: folders of the runs, by case; all of them differ.
     """
     paths = [[folder.split('/') for folder in of_case] for of_case in folders]
     shared = len(_common_parts([path[:-1] for of_case in paths for path in of_case]))

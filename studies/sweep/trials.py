@@ -212,7 +212,6 @@ def changed_flags(trial: Trial) -> List[str]:
     """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run.
 
     Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved.
-    Raises ConfigError if the configuration of the run cannot be read.
     """
     run = read_config(trial.model_dir)
     return differences(run, _fitted(trial, run)) if run else []

@@ -50,11 +50,7 @@ class _Reader:
             each.close()
 
     def examples(self, path: str, of_tar: bool, move: conversion.Progress, done: int) -> Iterator[tf.train.Example]:
-        """Yields the Examples of a file's usable images, and shows the number of images, `done` before the file.
-
-        Raises:
-          DataError: the file is damaged, or there are more unusable images than may be left out.
-        """
+        """Yields the Examples of a file's usable images, and shows the number of images, `done` before the file."""
         for number, example in enumerate((self._of_shard if of_tar else self._of_record_file)(path), done + 1):
             move(number)
             self.largest_label = max(self.largest_label, writing.label_and_image(example)[0] or 0)
