@@ -84,10 +84,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         hosts = own['hosts'] or topology.hosts_of(command_line.config)
         step_ms, batch_size = own['step_ms'], command_line.config.train_batch_size
         if step_ms is None:
-            raise ConfigError(
-                '--step_ms: is required: the time of a training step on the device, in ms, such as the 815 ms of TPU '
-                "time in the guide's sample trace. --profile=MODEL_DIR reads it from a profile."
-            )
+            what = 'the time of a training step on the device, in ms; --profile=MODEL_DIR reads it from a profile'
+            raise ConfigError(f'--step_ms: is required: {what}.')
         if batch_size % hosts:
             raise ConfigError(
                 f'--hosts={hosts}: must divide --train_batch_size={batch_size}. All hosts take equal shares.'

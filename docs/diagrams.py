@@ -8,7 +8,7 @@ from typing import Dict, List, Tuple
 
 from benchmarks.balance import balance
 from console.tensorflow_versions import tf
-from docs.network_diagrams import STYLE
+from docs.network_diagrams import STYLE, document
 from inception_v3.config import Config
 from inception_v3.input_pipeline import _GROUP_RECORDS, BATCHES_AHEAD
 from inception_v3.optimizers import MOMENTUM, make_optimizer
@@ -84,20 +84,11 @@ def _path(points: Points, kind: str) -> str:
 
 
 def _svg(title: str, height: int, lines: List[str]) -> str:
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" width="720" height="{height}" role="img"'
+    arrow = (
+        '<marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+        '<path d="M 0 0 L 8 4 L 0 8 z" class="h"/></marker>'
     )
-    return '\n'.join(
-        [
-            f'{head} aria-label="{title}">',
-            f'<style>{_STYLE}</style>',
-            '<marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
-            '<path d="M 0 0 L 8 4 L 0 8 z" class="h"/></marker>',
-            f'<text class="t" x="10" y="24">{title}</text>',
-            *lines,
-            '</svg>\n',
-        ]
-    )
+    return document(title, height, _STYLE, [arrow, f'<text class="t" x="10" y="24">{title}</text>', *lines])
 
 
 def phases() -> str:

@@ -81,9 +81,6 @@ def svg_of(name: str) -> str:
     height = _HEAD + _ROW * len(groups) + 10
     size = SIZES[name]
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-        f'role="img" aria-label="{name}: {len(blocks)} blocks, {total:,} parameters">',
-        f'<style>{STYLE}</style>',
         f'<text class="t" x="10" y="24">{name}: {total:,} parameters</text>',
         f'<text class="f" x="10" y="44">images of {size} × {size} × 3, {CLASSES:,} classes</text>',
         '<text class="f" x="10" y="66">block</text><text class="f n" x="420" y="66">output</text>'
@@ -106,7 +103,14 @@ def svg_of(name: str) -> str:
             lines.append(f'<rect class="b" x="548" y="{top + 7}" width="{width}" height="10"/>')
         if row + 1 < len(groups):
             lines.append(f'<path d="M 30 {top + 24} v 6"/>')
-    return '\n'.join([*lines, '</svg>\n'])
+    return document(f'{name}: {len(blocks)} blocks, {total:,} parameters', height, STYLE, lines)
+
+
+def document(label: str, height: int, style: str, lines: List[str]) -> str:
+    """An SVG file that a screen reader reads as its label."""
+    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{label}">'
+    return '\n'.join([head, f'<style>{style}</style>', *lines, '</svg>\n'])
 
 
 def _likeness(block: Block) -> object:

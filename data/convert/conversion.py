@@ -63,8 +63,7 @@ def run(
     ]
     if changed:
         raise DataError(
-            f'{data_dir}: was started with other settings: {"; ".join(changed)}. Resume with the same settings, or '
-            'name a new folder.'
+            f'{data_dir}: was started with other settings: {"; ".join(changed)}. Keep these, or name a new folder.'
         )
     if finished is not None:
         say(f'{data_dir}: already finished')

@@ -17,7 +17,6 @@ def find_shards(data_dir: str, split: str) -> List[str]:
     if len({len(path) for path in paths}) > 1:
         kinds = ' and '.join(os.path.basename(path) for path in (min(paths, key=len), max(paths, key=len)))
         raise records.DataError(
-            f'--data_dir={data_dir}: the {split} files belong to several data sets: their numbers differ in length, as '
-            f'in {kinds}. Keep one.'
+            f'--data_dir={data_dir}: the {split} files belong to several data sets, as {kinds} do. Keep one.'
         )
     return paths

@@ -49,10 +49,9 @@ def perform(arguments: argparse.Namespace, screen: Screen, photos: str) -> int:
             screen.update(f'storing {number} shards of {images} images')
             data = pipelines.write(photos, tempfile.mkdtemp(dir=parent), images * number, images)
             if len(data.files) < images * number:
-                raise CommandError(
-                    f'--shards={number} of --images_per_shard={images}: need {images * number:,} images; {photos} has '
-                    f'{len(data.files):,}. Give smaller numbers, or --data_dir with more images.'
-                )
+                sizes_given = f'--shards={number} of --images_per_shard={images}'
+                has = f'{photos} has {len(data.files):,}'
+                raise CommandError(f'{sizes_given}: need {images * number:,} images; {has}. Give smaller numbers.')
             stored[images, number] = data
         made = (
             f'For ResNet-50, 224 x 224, in batches of {BATCH_SIZE}; {arguments.seconds:g} s a measurement, '

@@ -113,8 +113,8 @@ def check_tpus(waiting: Sequence[Trial], slots: int) -> None:
     shared = next((tpu for tpu in tpus if tpus.count(tpu) > 1), None)
     if shared and slots > 1:
         raise StudyError(
-            f'--tpu={shared}: several trials use this TPU, and {slots} would run at a time, but a TPU runs one '
-            'program. Leave out --workers, or name a TPU for each trial.'
+            f'--tpu={shared}: several trials use this TPU, and {slots} would run at a time. Leave out --workers, or '
+            'name a TPU for each trial.'
         )
 
 

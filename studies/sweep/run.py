@@ -175,10 +175,8 @@ def seeds_needed(planned: Plan, sought: float, program: Sequence[str] = PROGRAM)
     all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
     table = tables.seeds(comparison_of(planned, all_progress, program), sought)
     if not table.rows:
-        raise StudyError(
-            f'--detect={sought:g}: needs two cases with {FEWEST_RUNS} finished seeds in {planned.out}, to see how much '
-            f"differences vary. Run them first: --filter='*seed-[1-{FEWEST_RUNS}]'."
-        )
+        needed = f'two cases with {FEWEST_RUNS} finished seeds in {planned.out}'
+        raise StudyError(f"--detect={sought:g}: needs {needed}. Run them first: --filter='*seed-[1-{FEWEST_RUNS}]'.")
     assumptions = (
         f'Seeds with which {POWER:.0%} of such studies tell a true difference of {sought:g} from 0, by a test of pairs '
         'at 5 %, two-sided. Assumes that both cases have the same seeds, and that differences by seed are normal with '

@@ -84,8 +84,7 @@ def read(source: str) -> Cifar10:
         return Cifar10(splits, class_names, hashed.hexdigest())
     raise DataError(
         f'{source}: not CIFAR-10: it has neither data_batch_1.bin nor data_batch_1. Name its archive, '
-        'cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks to, cifar-10-batches-bin or '
-        'cifar-10-batches-py.'
+        'cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks to.'
     )
 
 

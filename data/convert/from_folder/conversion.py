@@ -147,8 +147,7 @@ def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
         )
     if len(classes) == 1:
         raise DataError(
-            f'{show(folder)}: all training images are of one class, {show(classes[0])}. A network learns to tell '
-            'classes apart: name a folder that holds a folder for each of two classes or more.'
+            f'{show(folder)}: all training images are of one class, {show(classes[0])}. There must be two or more.'
         )
     return {name: label for label, name in enumerate(classes, 1)}
 
@@ -163,10 +162,8 @@ def _check_losses(folder: str, kept: Sequence[Sequence[ImageFile]], lost: Sequen
                 example = next(image.path for image in losses if image.class_name == name)
                 problems.append(f'{show(name)} ({count:,} of {count + counts[name]:,}, as {show(example)})')
     if problems:
-        raise DataError(
-            f'{show(folder)}: classes of which most images are missing or cannot be used: {listed(problems)}. Convert '
-            'or repair these files, or remove them.'
-        )
+        what = 'classes of which most images are missing or cannot be used'
+        raise DataError(f'{show(folder)}: {what}: {listed(problems)}. Convert or repair these files, or remove them.')
 
 
 class _Accepted(NamedTuple):

@@ -129,10 +129,7 @@ def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[s
 
 
 def _refuse_listing(error: OSError) -> NoReturn:
-    raise DataError(
-        f'{show(error.filename)}: cannot be listed: {error.strerror}. Make it readable, or remove it: its images would '
-        'be missing otherwise.'
-    )
+    raise DataError(f'{show(error.filename)}: cannot be listed: {error.strerror}. Make it readable, or remove it.')
 
 
 def find_in_folders(folder: str, validation_folder: Optional[str] = None, no_splits: bool = False) -> ImageSet:
@@ -201,10 +198,7 @@ def _splits(tree: Folder, no_splits: bool) -> List[Folder]:
     whole = tree.stepped()
     folders = {name: inner.stepped() for name, inner in whole.filled().items()}
     if not folders:
-        raise DataError(
-            f'{show(tree.path)}: no images in class folders. It must hold a folder per class with images; or name '
-            'a table of the labels with --labels=FILE.'
-        )
+        raise DataError(f'{show(tree.path)}: no images in class folders. Name a table of labels with --labels=FILE.')
     if no_splits:
         return [whole]
     kinds = {name: _kind(name) for name in folders}
@@ -375,10 +369,8 @@ def _rows(path: str, file_column: str, label_column: str, paths: Dict[str, Set[s
         label = label if label != _UNKNOWN else 1 - file
     for flag, column in (('file_column', file), ('label_column', label)):
         if column not in range(len(header)) or file == label:
-            raise DataError(
-                f'{show(path)} has the columns {listed(header)}. Name one of them with --{flag}, or give its number, '
-                'from 1. Files and labels are in different columns.'
-            )
+            columns = f'{show(path)} has the columns {listed(header)}'
+            raise DataError(f'{columns}. Name another one with --{flag}, or give its number, from 1.')
     rows = []
     for line, row in table[1 if names else 0 :]:
         cells = [row[column] if column < len(row) else '' for column in (file, label)]

@@ -78,8 +78,7 @@ def _synset_of(folder: str) -> str:
 def _in_archive(path: str, synset: str, foreign: List[str]) -> Iterator[Image]:
     if remote.is_remote(path):
         raise DataError(
-            f'{path}: remote archives are not supported, because images are read in random order. Name a folder with '
-            'the images of the archive, or a local archive.'
+            f'{path}: remote archives are not supported. Name a folder with its images, or a local archive.'
         )
     with archives.explained(path, 'an uncompressed tar archive'), open(path, 'rb') as file:
         yield from _members(path, file, 0, os.fstat(file.fileno()).st_size, synset, foreign)
@@ -286,10 +285,8 @@ def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
                 raise DataError(f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
             # Boxes may extend beyond the image, but not by more than its size: such corners are probably pixels.
             if not all(-1 <= corner <= 2 for corner in box):
-                raise DataError(
-                    f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is far outside the image. Corners are '
-                    'fractions of its width and height, not pixels.'
-                )
+                where = f'{path}, line {rows.line_num}: {",".join(row)[:80]!r}'
+                raise DataError(f'{where} is far outside the image. Corners are fractions of its sides, not pixels.')
             yield os.path.splitext(row[0])[0], (box, '')
     except csv.Error as error:
         raise DataError(f'{path}, line {rows.line_num}: not CSV ({error}). It must have lines {_CSV_LINE}.')
