@@ -118,14 +118,9 @@ def interleave(
 ) -> int:
     """Measures all subjects once per round, so that other load on the machine affects all alike; returns the exit code.
 
-    Args:
-      subjects: what to measure; their texts name them.
-      repeats: number of rounds.
-      measure_one: measures a subject, or raises MeasurementError. It is not measured again then.
-      screen: for the progress.
-      show: called at the end, also after an interruption, with the measurements in the order of the rounds, and the
-        reasons of failures.
-      save: called with the same after each measurement.
+    The texts of subjects name them. One for which `measure_one` raises MeasurementError is not measured again. `show`
+    is called at the end, also after an interruption, with the measurements in the order of the rounds, and the reasons
+    of failures; `save` with the same after each measurement.
     """
     measured: Dict[S, List[R]] = {}
     failed: Dict[S, str] = {}

@@ -123,18 +123,12 @@ def draw_crop(
     max_attempts: int = CROP_MAX_ATTEMPTS,
     uniform: Uniform = tf.random.uniform,
 ) -> Crop:
-    """Draws a random crop that covers enough of at least one box.
+    """Draws a random crop that covers enough of at least one box; the whole image, if all attempts fail.
 
-    Args:
-      image_shape: int32 [3], height, width and channels of the image; or of each image of a group, [images, 3].
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. If there are no boxes, the
-        whole image is the box. For a group with a seed, the constant box of the whole image.
-      min_object_covered: the fraction of some box that the crop must contain.
-      aspect_ratio_range: lowest and highest width over height.
-      area_range: lowest and highest area, as fractions of the image.
-      max_attempts: number of attempts; if all fail, the crop is the whole image.
-      uniform: draws the numbers, for example a `StatelessUniform`; for TensorFlow's own generators, its operation
-        draws the whole crop.
+    The shape is int32 [3], height, width and channels of the image; or [images, 3] of a group. The boxes are float32
+    [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image; without any, and for a group with a seed, the
+    whole image is the box. The ranges are of width over height, and of areas as fractions of the image. `uniform` draws
+    the numbers, for example a `StatelessUniform`; TensorFlow's own generators draw a whole crop in one operation.
     """
     if not uses_generators(uniform):
         return sample_crop(image_shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts, uniform)

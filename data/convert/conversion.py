@@ -43,15 +43,12 @@ def run(
     work: Callable[[str, StartProgress], Tuple[DatasetInfo, Dict[str, Any]]],
     say: Say,
 ) -> None:
-    """Runs or resumes a conversion, unless it is finished already.
+    """Runs or resumes a conversion with some settings, by flag, unless it is finished already.
 
-    Args:
-      data_dir: the folder of the data set, local or remote: new, empty, or with a conversion of the same settings.
-      started_name: the file in the work folder in which `work` keeps the settings.
-      settings: the inputs and options of the conversion, by flag.
-      work: writes the missing files of the data set, given the work folder and a function to show progress; returns
-        the description of the data set, and more entries of the report in `REPORT_NAME`.
-      say: called with messages.
+    The folder, local or remote, is new, empty, or has a conversion of the same settings; in its work folder, `work`
+    keeps them in the file `started_name`. It writes the missing files of the data set, given the work folder and a
+    function to show progress; it returns the description of the data set, and more entries of the report in
+    `REPORT_NAME`.
     """
     work_dir, report = os.path.join(data_dir, WORK_FOLDER), os.path.join(data_dir, REPORT_NAME)
     finished = settings_in(report)

@@ -36,13 +36,10 @@ _JPEG_QUALITY = 95
 
 
 def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None) -> 'DatasetInfo':
-    """Writes the data set to a new or empty folder.
+    """Writes a data set of digits, whose labels begin with 1 in their order, to a new or empty folder.
 
-    Args:
-      data_dir: the folder.
-      digits: the digits of the data set, in the order of their labels, which begin with 1.
-      images_per_digit: training images of each digit, the first of those that the whole data set has, so that a
-        smaller number gives a part of a larger one; None: all. All validation images of the digits are written.
+    Training images are the first of each digit that the whole data set has, so that a smaller number gives a part of a
+    larger one. All validation images of the digits are written.
     """
     from console.tensorflow_versions import tf
     from data import encoding

@@ -43,13 +43,8 @@ class Metric:
     difference_unit: str
     decimals: int
     scale: float = 1
-    # The value of a perfect run, which none exceeds.
+    # The value of a perfect run, which none exceeds; 0 if a lower value is better.
     best: float = 0
-
-    @property
-    def is_better_lower(self) -> bool:
-        """Whether a lower value is better."""
-        return self.best == 0
 
     @property
     def heading(self) -> str:

@@ -103,7 +103,7 @@ def differences(comparison: Comparison) -> Table:
             texts.append(metric.estimate(found, '+'))
             verdicts.append(_verdict(found, statistics.detectable(ours, theirs), metric))
             runs = f'{len(ours)} pairs' if ours.keys() == theirs.keys() else f'{len(ours)} and {len(theirs)}'
-            better, worse = (theirs, ours) if metric.is_better_lower else (ours, theirs)
+            better, worse = (theirs, ours) if metric.best == 0 else (ours, theirs)
             values = [*ours.values(), *theirs.values()]
             if min(len(ours), len(theirs)) >= FEWEST_RUNS and np.isfinite(values).all():
                 probabilities.append(f'{statistics.improvement(better.values(), worse.values()):.2f}')

@@ -175,11 +175,10 @@ def _started(training: Training, limit: Optional[int] = None) -> Iterator[Watche
 def _phases(process: Watched, steps: int, repeats: int) -> Generator[None, None, Dict[str, Any]]:
     """Measures a process in phases: its start, its memory, and rounds of time; yields after each.
 
-    Returns:
-      Memory in MB (10⁶ bytes): `start_mb`, resident before the first step: TensorFlow, graph and weights; `held_mb`,
-      resident between two steps: also TensorFlow's optimized graph and its kernels; `step_mb`, the peak of a step
-      beyond `held_mb`: activations, gradients and work space; `peak_mb`, the peak of the whole process. `steps` in a
-      round of time, and `cpu_seconds` of all threads and elapsed `seconds` of a step, an element per round.
+    Returns memory in MB (10⁶ bytes): `start_mb`, resident before the first step: TensorFlow, graph and weights;
+    `held_mb`, resident between two steps: also TensorFlow's optimized graph and its kernels; `step_mb`, the peak of a
+    step beyond `held_mb`: activations, gradients and work space; `peak_mb`, the peak of the whole process. `steps` in a
+    round of time, and `cpu_seconds` of all threads and elapsed `seconds` of a step, an element per round.
     """
     start = process.until_mark()
     yield

@@ -4,31 +4,20 @@ The documented decay is 0.995 per step. An average over the last 1 / (1 - decay)
 but lags behind them; the best decay depends on how fast the weights still change.
 """
 
-from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
-from studies.study import Small, Study, cases
+from typing import Dict
 
-_SMALL_AXES = [
-    cases(
-        {
-            'off': {'moving_average': False},
-            'decay=0.9': {'moving_average_decay': 0.9},
-            'decay=0.995': {'moving_average_decay': 0.995},
-        }
-    )
-]
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
+from studies.study import Flags, Small, Study, cases
+
+_CASES: Dict[str, Flags] = {
+    'off': {'moving_average': False},
+    'decay=0.9': {'moving_average_decay': 0.9},
+    'decay=0.995': {'moving_average_decay': 0.995},
+}
 
 STUDY = Study(
-    axes=[
-        cases(
-            {
-                'off': {'moving_average': False},
-                'decay=0.9': {'moving_average_decay': 0.9},
-                'decay=0.995': {'moving_average_decay': 0.995},
-                'decay=0.9999': {'moving_average_decay': 0.9999},
-            }
-        )
-    ],
+    axes=[cases({**_CASES, 'decay=0.9999': {'moving_average_decay': 0.9999}})],
     step_ms=STEP_MS,
-    digits=Small(flags=DIGITS, axes=_SMALL_AXES),
-    digits_whole=Small(flags=DIGITS_WHOLE, axes=_SMALL_AXES, seeds=WHOLE_SEEDS),
+    digits=Small(flags=DIGITS, axes=[cases(_CASES)]),
+    digits_whole=Small(flags=DIGITS_WHOLE, axes=[cases(_CASES)], seeds=WHOLE_SEEDS),
 )
