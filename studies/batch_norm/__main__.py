@@ -106,66 +106,43 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
         for kind, of in ((kind, [*each.values()]) for kind, each in found['recovery'].items())
     ]
     decay = found['decay']
-    decays = [
-        [
-            way,
-            f'{decay["response"][way][-1]:.6f}',
-            number(decay['largest_error'][way]),
-            *(f'{value:.5f}' for value in noise.values()),
-        ]
-        for way, noise in decay['noise'].items()
-    ]
+    decays = []
+    for way, noise in decay['noise'].items():
+        response = [f'{decay["response"][way][-1]:.6f}', number(decay['largest_error'][way])]
+        decays.append([way, *response, *(f'{value:.5f}' for value in noise.values())])
     sequential, one, mean = (noise['expected_deviation'] for noise in decay['noise'].values())
+    kinds = ('moving mean, from 0', f'step {settings["response_steps"]}', 'error', 'mean, noisy', 'expected')
+    notes = (
+        'biased: the moving variance without the correction n / (n - 1), which the published layer lacks for rows. In '
+        'the published outputs, each replica uses its own statistics: compare them with "local, biased". The published '
+        'moving statistics are means over the replicas: compare them with "averaged, biased".',
+        'device r alone: a device with the rows of replica r, and statistics of its own. The mean of the eight differs '
+        f'by {number(equal["mean_and_kept"])} from what "averaged" keeps ({means}).',
+    )
+    unlike = [row(mode, *unequal['modes'][mode].values()) for mode in ('local', 'averaged', 'synchronized')]
+    unlike.append(row('same weights', None, unequal['same_weights'], None, None))
+    parts = ('', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error')
+    of_recovery = ('largest error: relative, over the channels; the precision of float32 is 1.2e-7.',)
+    of_decay = (
+        'step, error: all rows are 1; the error is the largest difference from 1 - α^(8 · step), over all steps.',
+        f'noisy: rows of mean and variance 1, {settings["noise_steps"]} steps, {settings["noise_channels"]} channels.',
+        'Memory and expected value are exactly the same, but the noise is not. Expected deviations relative to the '
+        f'sequential updates: {one / sequential:.2f} for one replica in eight, which sees an eighth of the rows, and '
+        f'{mean / sequential:.2f} for the mean of eight.',
+    )
+    titles = (
+        '1. The published experiment: standard-normal rows',
+        '2. Unequal replicas: the rows of replica r have the mean r',
+        "3. Groups of replicas that synchronize among themselves; the first group's statistics are kept",
+        '4. Variance of the first batch, recovered from the moments of the replicas: means over the channels',
+        f'5. Decay: α = {decay["alpha"]} in 8 sequential updates, and β = α⁸ = {decay["beta"]:.7f} in one',
+    )
     return [
-        Table(
-            '1. The published experiment: standard-normal rows',
-            _HEADER,
-            compared,
-            notes=(
-                'biased: the moving variance without the correction n / (n - 1), which the published layer lacks for '
-                'rows (table 2). In the published outputs, each replica uses its own statistics: compare them with '
-                '"local, biased". The published moving statistics are means over the replicas: compare them with '
-                '"averaged, biased".',
-                'device r alone: a device with the rows of replica r, and statistics of its own. The mean of the eight '
-                f'differs by {number(equal["mean_and_kept"])} from what "averaged" keeps ({means}).',
-            ),
-        ),
-        Table(
-            '2. Unequal replicas: the rows of replica r have the mean r',
-            _HEADER,
-            [
-                *(row(mode, *unequal['modes'][mode].values()) for mode in ('local', 'averaged', 'synchronized')),
-                row('same weights', None, unequal['same_weights'], None, None),
-            ],
-        ),
-        Table(
-            "3. Groups of replicas that synchronize among themselves; the first group's statistics are kept",
-            _HEADER,
-            groups,
-        ),
-        Table(
-            '4. Variance of the first batch, recovered from the moments of the replicas: means over the channels',
-            ('', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error'),
-            recovery,
-            notes=('largest error: relative, over the channels; the precision of float32 is 1.2e-7.',),
-        ),
-        Table(
-            f'5. Decay: α = {decay["alpha"]} in 8 sequential updates, and β = α⁸ = {decay["beta"]:.7f} in one',
-            (
-                *('moving mean, from 0', f'step {settings["response_steps"]}', 'error', 'mean, noisy', 'expected'),
-                *('deviation', 'expected'),
-            ),
-            decays,
-            notes=(
-                'step, error: all rows are 1; the error is the largest difference from 1 - α^(8 · step), over all '
-                'steps.',
-                f'noisy: rows of mean 1 and variance 1, {settings["noise_steps"]} steps, '
-                f'{settings["noise_channels"]} channels.',
-                'Memory and expected value are exactly the same, but the noise is not. Expected deviations relative to '
-                f'the sequential updates: {one / sequential:.2f} for one replica in eight, which sees an eighth of the '
-                f'rows, and {mean / sequential:.2f} for the mean of eight.',
-            ),
-        ),
+        Table(titles[0], _HEADER, compared, notes=notes),
+        Table(titles[1], _HEADER, unlike),
+        Table(titles[2], _HEADER, groups),
+        Table(titles[3], parts, recovery, notes=of_recovery),
+        Table(titles[4], (*kinds, 'deviation', 'expected'), decays, notes=of_decay),
     ]
 
 
