@@ -378,21 +378,11 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
 
 
 def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
-    """A name for each case: the folder of its runs if no other case has it, else that of its first run.
-
-    Leading parts that all folders share are left out.
-    """
-    paths = [[folder.split('/') for folder in of_case] for of_case in folders]
-    shared = len(_common_parts([path[:-1] for of_case in paths for path in of_case]))
-    names = ['/'.join(_common_parts(of_case)[shared:]) for of_case in paths]
-    if all(names) and len({*names}) == len(names):
-        return names
-    firsts = ['/'.join(of_case[0][shared:]) or '/' for of_case in paths]
+    """The folder of the first run of each case, without the leading parts that all folders share."""
+    parts = zip(*(folder.split('/')[:-1] for of_case in folders for folder in of_case))
+    shared = sum(1 for _ in itertools.takewhile(lambda level: len({*level}) == 1, parts))
+    firsts = ['/'.join(of_case[0].split('/')[shared:]) or '/' for of_case in folders]
     return [f'{name} and {len(each) - 1} more' if len(each) > 1 else name for name, each in zip(firsts, folders)]
-
-
-def _common_parts(paths: Sequence[Sequence[str]]) -> List[str]:
-    return [parts[0] for parts in itertools.takewhile(lambda parts: len({*parts}) == 1, zip(*paths))]
 
 
 def _problem_of(folder: str) -> str:

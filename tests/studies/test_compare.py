@@ -50,8 +50,10 @@ def test_compare__runs_that_differ_in_their_seeds_form_a_case(tmp_path: Any) -> 
     [
         ({'/runs/inception/model': 0, '/runs/resnet/model': 1}, ['inception/model', 'resnet/model']),
         ({'gs://bucket/a': 0, 'runs/b': 1, '/runs/b': 2}, ['gs://bucket/a', 'runs/b', '/runs/b']),
-        # Several runs: the folder that contains them, unless it is not theirs alone.
-        ({'/s/a,b=1/seed-1/m': 0, '/s/a,b=2/seed-1/m': 1, '/s/a,b=1/seed-2/m': 0}, ['a,b=1', 'a,b=2/seed-1/m']),
+        (
+            {'/s/a,b=1/seed-1': 0, '/s/a,b=2/seed-1': 1, '/s/a,b=1/seed-2': 0},
+            ['a,b=1/seed-1 and 1 more', 'a,b=2/seed-1'],
+        ),
         ({'s/a/1': 0, 's/a/2': 0, 's/a/3': 1, 's/a/4': 1, 's/b/1': 2}, ['a/1 and 1 more', 'a/3 and 1 more', 'b/1']),
     ],
 )
