@@ -102,12 +102,6 @@ def end_of(code: int, errors: str) -> str:
     return f'ended by signal {-code}' if code < 0 else [f'exit code {code}', *errors.strip().splitlines()][-1]
 
 
-def memory_bytes() -> Dict[str, int]:
-    """The sizes in /proc/meminfo, in bytes."""
-    with open('/proc/meminfo') as meminfo:
-        return {name: int(size.split()[0]) << 10 for name, _, size in (line.partition(':') for line in meminfo)}
-
-
 def interleave(
     subjects: Sequence[S],
     repeats: int,

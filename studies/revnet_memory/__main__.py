@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from benchmarks import tables
 from benchmarks.comparison import Spread, spread
 from benchmarks.drawing import Panel, chart
-from benchmarks.measurement import MeasurementError, memory_bytes
+from benchmarks.measurement import MeasurementError
 from console import json_content, program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY
@@ -28,6 +28,7 @@ from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import ConfigError
+from inception_v3.run.memory.machine import available_memory
 from studies.files import Table, prepare, publish, write_json
 from studies.revnet_memory.measurement import (
     AS_PUBLISHED,
@@ -306,7 +307,7 @@ def measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
     settings = {name: getattr(arguments, name) for name in names}
     path = os.path.join(arguments.out, 'published.json')
     found = earlier(path, settings, table_of_curves) or {'settings': settings, 'curves': {}}
-    available = found.setdefault('available_bytes', memory_bytes()['MemAvailable'])
+    available = found.setdefault('available_bytes', available_memory() or 0)
     found.setdefault('batch', batch_size or _PUBLISHED_BATCH)
     try:
         for kind in (False, True):
