@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 import tempfile
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 from tensorflow.python.client import device_lib
@@ -39,15 +39,10 @@ class _Meter(Watcher):
         self.readings.append((done.step, 1000 * done.time, 1000 * cpu_seconds()))
 
 
-class RepeatedBatch:
+def repeated_batch(config: Config) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
     """The input function of a run that has one batch: its pixels are random, its order of axes and types the run's."""
-
-    def __init__(self, config: Config):
-        self._pipeline = InputPipeline(True, dataclasses.replace(config, use_data='fake', max_bad_records=0))
-
-    def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
-        """The batch again and again."""
-        return self._pipeline(params).take(1).cache().repeat()
+    pipeline = InputPipeline(True, dataclasses.replace(config, use_data='fake', max_bad_records=0))
+    return lambda params: pipeline(params).take(1).cache().repeat()
 
 
 def measure_here(config: Config, kind: str) -> Training:
@@ -57,7 +52,7 @@ def measure_here(config: Config, kind: str) -> Training:
         # A TPU in another machine needs a folder in a bucket. Nothing is written there.
         here = f'{config.model_dir}/{folder.strip("/")}' if remote.is_remote(str(config.model_dir)) else folder
         config = dataclasses.replace(config, model_dir=here)
-        input_fn = InputPipeline(True, config) if kind == REAL else RepeatedBatch(config)
+        input_fn = InputPipeline(True, config) if kind == REAL else repeated_batch(config)
         make_estimator(config, writes=False).train(input_fn, hooks=[StepHook([meter])], max_steps=config.train_steps)
     readings = np.array(meter.readings[warm_up_calls(config) - 1 :])
     steps, times, cpu_times = np.diff(readings, axis=0).T

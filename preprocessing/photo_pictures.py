@@ -112,11 +112,6 @@ def draw(shown_photo: Shown, name: str, path: str) -> None:
     _save(figure, path)
 
 
-def draw_contact_sheet(draws: Sequence[Panel], name: str, path: str) -> None:
-    """Draws the contact sheet of the training images, as a PNG file."""
-    _save(_figure(draws, f'{name}: {len(draws)} training images, drawn at random'), path)
-
-
 def _figure(panels: Sequence[Panel], title: str) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -169,7 +164,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
             picture, sheet = _names(out, path, taken)
             name = shown(os.path.basename(path))
             draw(found, name, picture)
-            draw_contact_sheet(found.draws, name, sheet)
+            _save(_figure(found.draws, f'{name}: {DRAWS} training images, drawn at random'), sheet)
             written += [picture, sheet]
     except OSError as error:
         raise CommandError(f'--out={shown(out)}: cannot be written: {error.strerror}.')

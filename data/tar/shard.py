@@ -229,7 +229,8 @@ class Shard:
             if size is None:
                 problem = Problem.NO_END if len(block) < BLOCK else Problem.DAMAGED
                 if len(block) == BLOCK and not any(block):
-                    problem = Problem.AFTER_END if self._has_data_from(place) else Problem.NONE
+                    pieces = (self.read(at, _READ_AHEAD) for at in range(place, self.size, _READ_AHEAD))
+                    problem = Problem.AFTER_END if any(map(any, pieces)) else Problem.NONE
                 if problem:
                     yield Member(b'', None, place, 0), problem
                 return
@@ -251,9 +252,6 @@ class Shard:
             # In the oldest archives, only a slash at the end of its name marks a folder.
             if kind != _DIRECTORY and not (kind == b'\0' and member.name.endswith(b'/')):
                 yield member, Problem.NONE
-
-    def _has_data_from(self, place: int) -> bool:
-        return any(any(self.read(start, _READ_AHEAD)) for start in range(place, self.size, _READ_AHEAD))
 
 
 def _member(block: bytes, start: int, size: int, extensions: Dict[bytes, bytes], files: Dict[bytes, Member]) -> Member:
