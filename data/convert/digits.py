@@ -1,21 +1,17 @@
 """Converts the handwritten digits that come with scikit-learn to a data set in ImageNet's layout.
 
 The source has 1,797 images of 8 x 8 pixels in 17 grey levels (Alpaydin & Kaynak, "Optical Recognition of Handwritten
-Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on. A data set of
-some digits only, with few training images, is for experiments with the transfer of weights.
+Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on.
 """
 
-import argparse
 import functools
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from console import extras, program
-from console.command_line import new_parser, number_of
+from console.command_line import new_parser
 from console.errors import CommandError
-from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
 
@@ -63,9 +59,7 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         for digit in digits:
             own = [index for index in train if digit_of[index] == digit]
             if len(own) < images_per_digit:
-                raise CommandError(
-                    f'--images_per_digit={images_per_digit}: there are {len(own)} training images of the digit {digit}.'
-                )
+                raise CommandError(f'{images_per_digit} images: the digit {digit} has {len(own)} for training.')
             first += own[:images_per_digit]
         train = sorted(first, key=train.index)
     names = [str(digit) for digit in digits]
@@ -117,27 +111,16 @@ def _enlarge(digit: Any) -> Any:
     return np.repeat(np.pad(grey, _MARGIN, mode='constant')[:, :, np.newaxis], 3, axis=2)
 
 
-def _digits(text: str) -> Sequence[int]:
-    """The digits of a command line, as a type for argparse."""
-    if not re.fullmatch('[0-9]+', text) or len({*text}) < len(text):
-        raise argparse.ArgumentTypeError(f'{shown(text)}: must be different digits, such as 56789')
-    return tuple(map(int, text))
-
-
 def main() -> int:
     """Builds the data set in the folder named on the command line."""
     parser = new_parser('digits', __doc__)
     parser.add_argument('data_dir', help='new folder for the data set')
-    text = 'only these, such as 56789, with labels 1, 2, … in this order'
-    parser.add_argument('--digits', type=_digits, default=_ALL_DIGITS, help=text)
-    text = 'the number of training images of each digit; default: all'
-    parser.add_argument('--images_per_digit', type=number_of(int, 1), help=text)
     arguments = parser.parse_args(expanded())
 
     def command(screen: Screen) -> None:
         from data.convert.conversion import summary
 
-        print(summary(build(**vars(arguments)), arguments.data_dir))
+        print(summary(build(arguments.data_dir), arguments.data_dir))
 
     return program.run(command, 'interrupted; nothing was written')
 
