@@ -15,11 +15,7 @@ import tempfile
 import textwrap
 from typing import List, Sequence, Tuple
 
-import matplotlib
-
-matplotlib.use('Agg')
-
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PICTURE = _ROOT / 'docs' / 'digits.png'
@@ -62,7 +58,7 @@ def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> None:
     screen_lines = ['$ ./run python ' + ' '.join(_COMMAND), *lines[:above], shown, '', '…', '', *lines[above:]]
     text = '\n'.join(textwrap.fill(line, _COLUMNS, subsequent_indent='         ') for line in screen_lines)
 
-    figure = plt.figure(figsize=(11, 4.1), dpi=100)
+    figure = Figure(figsize=(11, 4.1), dpi=100)
     screen = figure.add_axes([0, 0, 0.655, 1])
     screen.set_facecolor('#1c1f26')
     screen.set_xticks([])

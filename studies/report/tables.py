@@ -14,8 +14,6 @@ from studies.report import statistics
 from studies.report.runs import LOSS_POINTS, THROUGHPUT, Case, Comparison, Metric, Run
 from studies.report.statistics import FEWEST_RUNS, Estimate, summarize
 
-_NAMES_SHOWN = 3
-
 
 def status(comparison: Comparison) -> str:
     """The numbers of finished and failed runs, and the current minute."""
@@ -178,8 +176,7 @@ def environment(runs: Sequence[Run]) -> Table:
         most, *others = sorted(runs_by_value.items(), key=lambda item: -len(item[1]))
         texts = [most[0]]
         for value, names in others:
-            more = len(names) - _NAMES_SHOWN
-            texts.append(f'{value} in {", ".join(names[:_NAMES_SHOWN])}' + (f' and {more} more' if more > 0 else ''))
+            texts.append(f'{value} in {names[0]}' + (f' and {len(names) - 1} more' if len(names) > 1 else ''))
         rows.append((name, '; but '.join(texts)))
     return Table('Environment', ('property', 'value'), rows, 2)
 
