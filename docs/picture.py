@@ -42,8 +42,8 @@ def record(folder: pathlib.Path) -> str:
     return recording
 
 
-def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> None:
-    """Draws the picture of what the run sent to its terminal, and of step and top-1, in [0, 1], of each evaluation."""
+def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> Figure:
+    """Draws and returns the picture of what the run sent to its terminal, and of step and top-1, in [0, 1], of each evaluation."""
     # The lines that stay; and the states of the live line: step, loss, number of lines above, text.
     lines: List[str] = []
     live: List[Tuple[int, float, int, str]] = []
@@ -83,6 +83,7 @@ def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> None:
         axes.tick_params(labelsize=8)
         axes.spines[['top', 'right']].set_visible(False)
     figure.savefig(_PICTURE, pil_kwargs={'optimize': True})
+    return figure
 
 
 def main() -> None:
