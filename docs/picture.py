@@ -43,7 +43,7 @@ def record(folder: pathlib.Path) -> str:
 
 
 def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> Figure:
-    """Draws and returns the picture of what the run sent to its terminal, and of step and top-1, in [0, 1], of each evaluation."""
+    """Draws the picture of what the run sent to its terminal, and of step and top-1, in [0, 1], of its evaluations."""
     # The lines that stay; and the states of the live line: step, loss, number of lines above, text.
     lines: List[str] = []
     live: List[Tuple[int, float, int, str]] = []
