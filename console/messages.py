@@ -4,6 +4,8 @@ from typing import Any, Sequence, Tuple
 
 # The maximum length of a value in a message.
 _CHARACTERS = 80
+# The texts of a list that a message has.
+FEW = 3
 
 
 def printable(text: str, kept: str = '') -> str:
@@ -51,3 +53,9 @@ def in_code(text: str) -> str:
 def counted(count: int, singular: str, plural: str = '') -> str:
     """A number and its noun: `1 image`, `2 images`; `plural` if it is not the singular with an s."""
     return f'{count:,} {singular if count == 1 else plural or singular + "s"}'
+
+
+def first_few(texts: Sequence[str]) -> str:
+    """The first three of some texts, and the number of the others."""
+    more = len(texts) - FEW
+    return ', '.join(texts[:FEW]) + (f' and {more:,} more' if more > 0 else '')

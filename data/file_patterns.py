@@ -9,15 +9,14 @@ import fnmatch
 import functools
 import os
 import re
-from typing import Iterator, List, Sequence
+from typing import Iterator, List
 
-from console.messages import shown
+from console.messages import first_few, shown
 from console.tensorflow_versions import tf
 from data import remote
 from data.braces import PatternError, expand
 from data.records import DataError
 
-_NAMED_AT_MOST = 3
 _WILDCARDS = re.compile(r'[*?[]')
 _ROOT = re.compile(r'(?:\w+://[^/]*/|/*)')
 
@@ -82,12 +81,12 @@ def find(patterns: str, folder: str, flag: str) -> List[str]:
         found += matched
     if missing:
         raise DataError(
-            f'{given}: {len(missing):,} of {len(missing) + len(found):,} files are missing: {_first(missing)}.'
+            f'{given}: {len(missing):,} of {len(missing) + len(found):,} files are missing: {first_few(missing)}.'
             f'{holds(missing[0])} Supply them, or name the files that there are.'
         )
     twice = sorted(path for path, count in collections.Counter(found).items() if count > 1)
     if twice:
-        raise DataError(f'{given}: names {len(twice):,} files more than once: {_first(twice)}.')
+        raise DataError(f'{given}: names {len(twice):,} files more than once: {first_few(twice)}.')
     return found
 
 
@@ -95,8 +94,3 @@ def located(pattern: str, folder: str) -> str:
     """The path of a pattern: relative ones belong to a folder, and `~` is the user's."""
     pattern = os.path.expanduser(pattern)
     return pattern if remote.is_remote(pattern) else os.path.join(folder, pattern)
-
-
-def _first(paths: Sequence[str]) -> str:
-    more = len(paths) - _NAMED_AT_MOST
-    return ', '.join(paths[:_NAMED_AT_MOST]) + (f' and {more:,} more' if more > 0 else '')

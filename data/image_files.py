@@ -6,7 +6,7 @@ import re
 import stat
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from console.messages import shown
+from console.messages import FEW, first_few, shown
 from data import remote
 from data.image_header import ImageHeader, is_image, read_header
 from preprocessing.decoding import MAX_PIXELS
@@ -22,8 +22,6 @@ NOT_AN_IMAGE, UNRECOGNIZED = 'not an image', 'in no format that is known as one 
 # Larger than any file of an image with at most MAX_PIXELS pixels.
 _MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
-# The number of files that a message names.
-_NAMED_AT_MOST = 3
 _SUPPORTED = 'JPEG, PNG, GIF, WebP, BMP and TIFF'
 _DECODED, _CONVERTED = ('JPEG', 'PNG', 'GIF'), ('WebP', 'BMP', 'TIFF')
 # ImageMagick's command.
@@ -185,6 +183,5 @@ def show(path: str) -> str:
 
 def listed(names: Sequence[str], all_in: str = '') -> str:
     """The first few of some names, the number of the others, and the path of the file that lists all of them."""
-    more = len(names) - _NAMED_AT_MOST
-    text = ', '.join(map(show, names[:_NAMED_AT_MOST]))
-    return text if more <= 0 else f'{text} and {more:,} more' + (f' (all in {show(all_in)})' if all_in else '')
+    text = first_few([*map(show, names)])
+    return f'{text} (all in {show(all_in)})' if all_in and len(names) > FEW else text

@@ -1,13 +1,11 @@
 """The findings of an audit: errors, which make training fail, and warnings."""
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from console.messages import FEW, first_few
 from data.dataset_info import FILE_NAME
 from data.record_checker import BadRecord
 from data.records import TRAIN, VALIDATION
-
-# The number of places or names that a finding lists.
-NAMED_AT_MOST = 3
 
 Report = Dict[str, Any]
 
@@ -59,7 +57,7 @@ def judge(report: Report) -> Tuple[List[str], List[str]]:
     warnings += [*_about_identity(report), *_about_classes(report), *_about_duplicates(report['duplicates'])]
     others = report['other_files']
     if others:
-        warnings.append(f'other files, which are not read: {len(others):,}: {_listed(others)}')
+        warnings.append(f'other files, which are not read: {len(others):,}: {first_few(others)}')
     return errors, warnings
 
 
@@ -67,7 +65,7 @@ def _checked(split: str, described: Report, is_error: bool) -> Iterator[str]:
     for check in CHECKS:
         found = described[check.kind]
         if found['count'] and check.is_error == is_error and check.split in (None, split):
-            places = [str(BadRecord(**place)).rstrip('.') for place in found['first'][:NAMED_AT_MOST]]
+            places = [str(BadRecord(**place)).rstrip('.') for place in found['first'][:FEW]]
             more = found['count'] - len(places)
             text = '; '.join([*places, *[f'and {more:,} more'] * bool(more)])
             yield f'{check.finding.format(split, found["count"])} {text}'
@@ -89,7 +87,7 @@ def _warnings(split: str, described: Report) -> Iterator[str]:
     )
     if missing:
         all_files = len(missing) + described['files']
-        yield f'missing {split} files: {len(missing):,} of {all_files:,}: {_listed(missing)}'
+        yield f'missing {split} files: {len(missing):,} of {all_files:,}: {first_few(missing)}'
     if expected not in (None, count):
         yield f'{split} records: {count:,}; {FILE_NAME} says {expected:,}.'
     yield from _checked(split, described, False)
@@ -97,7 +95,7 @@ def _warnings(split: str, described: Report) -> Iterator[str]:
     fields = {name: number for name, number in described['fields'].items() if not name.startswith('image/object/')}
     partial = [f'{name} ({number:,})' for name, number in fields.items() if number < count]
     if partial:
-        yield f'fields that some of the {count:,} {split} records lack: {_listed(partial)}'
+        yield f'fields that some of the {count:,} {split} records lack: {first_few(partial)}'
     if boxes['in_pixels'] or boxes['empty']:
         yield (
             f'{split} boxes in pixels instead of fractions of the image: {boxes["in_pixels"]:,} of '
@@ -151,7 +149,7 @@ def _about_classes(report: Report) -> Iterator[str]:
         found = [c for c in classes if (bool(c[TRAIN]), bool(c[VALIDATION])) == (trained, validated)]
         if found and (trained or validated or has_training_images):
             names = [f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else '') for c in found]
-            yield f'{what}: {len(found):,}: {_listed(names)}'
+            yield f'{what}: {len(found):,}: {first_few(names)}'
 
 
 def _about_duplicates(copies: Report) -> Iterator[str]:
@@ -171,12 +169,7 @@ def _about_duplicates(copies: Report) -> Iterator[str]:
                 firsts = {place[by]: place for place in reversed(group)}
                 places = [place for place in group if firsts[place[by]] is place]
             if len(places) > 1:
-                named = (f'{place["path"]}, record {place["position"]}' for place in places[:NAMED_AT_MOST])
+                named = (f'{place["path"]}, record {place["position"]}' for place in places[:FEW])
                 examples.append(' = '.join(named))
         if copies[key]:
-            yield f'{what}: {copies[key]:,}, such as {"; ".join(examples[:NAMED_AT_MOST])}'
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = len(texts) - NAMED_AT_MOST
-    return ', '.join(texts[:NAMED_AT_MOST]) + (f' and {more:,} more' if more > 0 else '')
+            yield f'{what}: {copies[key]:,}, such as {"; ".join(examples[:FEW])}'

@@ -7,9 +7,9 @@ from rich import box, markup
 from rich.console import Console
 from rich.table import Table
 
-from console.messages import counted, printable
+from console.messages import FEW, counted, printable
 from console.screen import raw
-from data.audit.findings import KINDS, NAMED_AT_MOST
+from data.audit.findings import KINDS
 
 # The largest number of rows for classes. If there are more, those with the fewest and the most images are shown.
 _CLASSES_SHOWN = 24
@@ -56,10 +56,10 @@ def print_report(report: Report) -> None:
     for kind in KINDS[1:]:
         title = f'{kind.replace("_", " "):<12}'
         # The findings list the first few.
-        found = [place for split in splits for place in split[kind]['first'][NAMED_AT_MOST:]]
+        found = [place for split in splits for place in split[kind]['first'][FEW:]]
         for place in found[:_PLACES_SHOWN]:
             line(f'{place["path"]}, record {place["position"]}: {place["problem"]}', title)
-        more = sum(max(split[kind]['count'] - NAMED_AT_MOST, 0) for split in splits) - _PLACES_SHOWN
+        more = sum(max(split[kind]['count'] - FEW, 0) for split in splits) - _PLACES_SHOWN
         if more > 0:
             line(f'and {more:,} more; --json lists the first 1,000 of each split', title)
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'

@@ -9,7 +9,7 @@ import re
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from console.log import logger
-from console.messages import counted, shown
+from console.messages import FEW, counted, shown
 from console.tensorflow_versions import tf
 from data import ppm, remote
 from data.record_checker import RecordChecker, advice_on, label_problem
@@ -21,8 +21,6 @@ from data.tf_example import DOCUMENTED_FIELDS, Fields
 
 # The largest file that TensorFlow can read as a whole, in bytes.
 _LARGEST_SHARD = (1 << 31) - 1
-# Files that one line of the log names.
-_NAMED_AT_MOST = 3
 # The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
 _REGULAR, _EXTENSIONS, _WITHOUT_DATA = (
@@ -331,7 +329,7 @@ def with_note(path: str, everything: Iterator[Sample]) -> Iterator[Sample]:
     finally:
         if names:
             what = counted(len(names), 'file')
-            logger.info('%s: left out %s of no sample, such as %s', path, what, ', '.join(names[:_NAMED_AT_MOST]))
+            logger.info('%s: left out %s of no sample, such as %s', path, what, ', '.join(names[:FEW]))
 
 
 def check_keys(path: str, fields: Fields) -> None:
