@@ -12,7 +12,7 @@ def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> No
     The unfinished file is in `work_dir`, by default beside it.
 
     Raises:
-      OutputError: something exists there that is no regular file.
+      CommandError: something exists there that is no regular file.
       RemoteError: access to a remote file is denied, or the store cannot be reached.
       tf.errors.OpError: a local file cannot be written.
     """

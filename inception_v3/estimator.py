@@ -26,11 +26,6 @@ def make_estimator(
       config: of the run.
       class_names: the class names by label, for printed predictions and exports; if empty, these have numbers only.
       writes: let TensorFlow save checkpoints and write summaries; False: hooks do this.
-
-    Raises:
-      ConfigError: no model_dir is given; the run needs a GPU, and none is visible; or it needs a TPU, and no TPU is
-        given, or it cannot reach the run's folders.
-      TpuError: the run's TPU is not there, or its address cannot be looked up.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -184,9 +179,6 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     A call of `train` goes on with the weights and the input of the call before, which must have saved the weights. A
     call of `evaluate` restores its checkpoint. The input function of the first call of each serves all later ones.
     Saving, summaries and the check of the loss are up to the hooks.
-
-    Args:
-      **arguments: those of TPUEstimator.
     """
 
     def __init__(self, **arguments: Any):

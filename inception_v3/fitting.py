@@ -34,9 +34,6 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
       command_line: as parsed.
       description: the content of `dataset.json`; None without one.
       counts: the numbers of records of splits that were counted, by split.
-
-    Raises:
-      ConfigError: flags contradict the description, each other, or the preset.
     """
     # A run takes its configuration as it is, and needs neither.
     from inception_v3 import presets, rules
@@ -74,11 +71,7 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
 def _images(
     command_line: 'CommandLine', split: str, description: Optional[DatasetInfo], counts: Mapping[str, int]
 ) -> int:
-    """The number of images of a split: the given one, or that of the description, or the number of records.
-
-    Raises:
-      ConfigError: the given number contradicts the description.
-    """
+    """The number of images of a split: the given one, or that of the description, or the number of records."""
     config, (name, kind) = command_line.config, SIZES[split]
     number: int = counts.get(split, getattr(config, name))
     has_patterns = config.train_files if split == TRAIN else config.eval_files

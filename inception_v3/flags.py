@@ -137,10 +137,6 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
     Args:
       argv: the program's name and its arguments, as in `sys.argv`; `--flagfile=FILE` reads more of them from a file.
       own_flags: the command's own flags, by name.
-
-    Raises:
-      ConfigError: an unknown flag or preset, a stray argument, a value of another type, or an unreadable flag file.
-      PatternError: a flag that names files is given several times.
     """
     values = _defined(own_flags)
     check_given_once(argv[1:], FILE_FLAGS)

@@ -6,7 +6,6 @@ from typing import List, NamedTuple, Optional
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
@@ -16,8 +15,6 @@ from inception_v3.tpu import topology
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
-# The guide's sample trace has 815 ms of TPU time; it names no TPU, no batch, and does not say whether this is a step.
-ASSUMED_STEP_MS = 815.0
 # The most points of a curve; more than a figure has columns of pixels.
 _POINTS = 4000
 # A float32 error is smaller, an overshoot larger.
@@ -55,22 +52,11 @@ class Average(NamedTuple):
 class Estimate:
     """The schedules and sizes of a run, computed without a TensorFlow session.
 
-    Attributes:
-      step_ms: the assumed time of a training step, in milliseconds.
-      steps_per_epoch: may be a fraction.
-      hours: of training, at `step_ms`.
-      images_per_second: of each host, at `step_ms`.
-      bytes_per_image: sent to a core for a training image and its label.
-      steps: the steps at which the curves have points.
-      rates: the learning rates.
-      documented: the documented learning rates, without warm-up.
-      overshoot: of the documented warm-up; None if there is none.
-      averages: of the weights; None without them.
-      statistics: of batch normalization.
-      fitting_decay: alpha ** N, the documented decay of batch normalization for this number of cores.
+    Hours, and the images per second of each host, are for steps of `step_ms` milliseconds. The curves of the learning
+    rate, the run's and the documented one without warm-up, have points at `steps`.
     """
 
-    def __init__(self, config: Config, step_ms: float = ASSUMED_STEP_MS):
+    def __init__(self, config: Config, step_ms: float = 815.0):
         self.config = config
         self.step_ms = step_ms
         self.steps_per_epoch = config.num_train_images / config.train_batch_size
@@ -88,7 +74,6 @@ class Estimate:
         averages = self._average(weights, initial_share_of_averages(weights, config.train_steps))
         self.averages = averages if config.moving_average else None
         self.statistics = self._average(statistics, initial_share_of_statistics(statistics, config.train_steps))
-        self.fitting_decay = batch_norm.decay_for(config.replicas)
 
     def _average(self, decay: float, initial_share: float) -> Average:
         window = 1 / (1 - decay)

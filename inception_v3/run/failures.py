@@ -9,7 +9,7 @@ from typing import Iterator, List, Optional, Sequence
 
 from absl import app
 
-from console.errors import CommandError, RetryableError
+from console.errors import CommandError
 from console.log import logger
 from console.messages import printable
 from console.screen import Screen
@@ -29,7 +29,6 @@ from inception_v3.run.checkpoints import (
     step_of,
 )
 from inception_v3.run.files import check_writable
-from inception_v3.tpu.refusals import refusals_explained as refusals_explained
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG; and for ENOENT, EACCES, EIO and ESTALE, after the file's path.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
@@ -40,18 +39,6 @@ _UNREADABLE = re.compile(
 _INPUT_OPERATION = 'IteratorGetNext'
 # Bad records that one message lists.
 _LISTED_AT_MOST = 10
-
-
-class DiskError(CommandError):
-    """A disk is full, or a folder has vanished."""
-
-
-class TrainingError(CommandError):
-    """Training cannot continue."""
-
-
-class InterruptedTrainingError(TrainingError, RetryableError):
-    """Training was interrupted from outside; the same command resumes it."""
 
 
 class DivergedError(Exception):
@@ -102,7 +89,7 @@ def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
-    """Raises a DiskError about a full disk or a vanished folder, and removes half-written files.
+    """Raises a CommandError about a full disk or a vanished folder, and removes half-written files.
 
     The caller has locked model_dir.
     """
@@ -116,7 +103,7 @@ def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
         screen.clear()
         if config.mode != 'eval':
             remove_leftovers(model_dir)
-        raise DiskError(f'{text} {what_is_kept(model_dir)}' if os.path.isdir(model_dir) else text)
+        raise CommandError(f'{text} {what_is_kept(model_dir)}' if os.path.isdir(model_dir) else text)
 
 
 def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
@@ -195,7 +182,7 @@ def check_reachable(config: Config) -> None:
     check_writable('model_dir', str(config.model_dir))
 
 
-def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> TrainingError:
+def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> CommandError:
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
     The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
@@ -209,7 +196,7 @@ def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> T
         folder = os.path.join(model_dir, PASSED_OVER)
         removed = f'The checkpoint of step {step}, which led to it, was moved into {folder}. '
     kept = latest_checkpoint(model_dir)
-    return TrainingError(
+    return CommandError(
         f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
         f'{removed}The checkpoint of step {step_of(kept) if kept else 0} is kept. A lower --learning_rate, or '
         '--use_learning_rate_warmup, keeps the loss finite.'

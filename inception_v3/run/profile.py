@@ -43,10 +43,6 @@ _MOST_NAMES = 12
 Span = Tuple[float, float]
 
 
-class ProfileError(CommandError):
-    """A profile that is missing, damaged, or of another format."""
-
-
 class Event(NamedTuple):
     """A piece of work on a thread of the host, or on a device.
 
@@ -158,12 +154,12 @@ class Profile(NamedTuple):
 
 
 def read(model_dir: str) -> Profile:
-    """Reads the profile in a model_dir; raises ProfileError without an undamaged one of this format."""
+    """Reads the profile in a model_dir; raises CommandError without an undamaged one of this format."""
     path = os.path.join(model_dir, JSON_FILE)
     text = files.text_of(path)
     again = 'Profile some steps of a run with --profile_steps=A,B.'
     if not text:
-        raise ProfileError(f'{path}: there is no profile. {again}')
+        raise CommandError(f'{path}: there is no profile. {again}')
     try:
         content = from_json(text, lambda values: dict(values.items()))
         if content.pop('format', None) != _FORMAT:
@@ -176,7 +172,7 @@ def read(model_dir: str) -> Profile:
         if {*profile.host_ms} != {*HOST_PHASES} or min(counts) < 1:
             raise ValueError('phases, steps or counts are missing')
     except (TypeError, ValueError) as error:
-        raise ProfileError(f'{path}: is damaged: {shown(error)}. {again}')
+        raise CommandError(f'{path}: is damaged: {shown(error)}. {again}')
     return profile
 
 

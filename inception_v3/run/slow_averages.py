@@ -1,6 +1,5 @@
 """Warnings about averages that would still hold their initial values when they are used."""
 
-import math
 from typing import Iterator, List
 
 from inception_v3 import batch_norm
@@ -74,7 +73,5 @@ def decay_warnings(config: Config) -> List[str]:
 def _advice(flag: str, steps: int) -> str:
     if flag == 'moving_average_decay':
         return 'more steps, or --moving_average=False'
-    # Rounded down to two digits of the fraction that is replaced in each step.
-    replaced = 1 - _LITTLE ** (1 / steps)
-    digits = 1 - math.floor(math.log10(replaced))
-    return f'--{flag}={1 - math.ceil(replaced * 10**digits) / 10**digits:.{digits}f} or less, or more steps'
+    # (1 - 5 / steps) ** steps is below e ** -5, which is less than 1 %.
+    return f'--{flag}={max(0.0, 1 - 5 / steps):g} or less, or more steps'

@@ -15,7 +15,7 @@ from inception_v3.run.checkpoints import (
     check_holds_averages,
     check_undamaged,
     is_complete,
-    latest_checkpoint,
+    newest_checkpoint,
     step_of,
 )
 from inception_v3.run.files import CONFIG_FILE, read_config
@@ -28,11 +28,6 @@ class TrainedModel(NamedTuple):
     step: int
     config: Config
 
-    @property
-    def weights(self) -> str:
-        """The weights that are evaluated: 'average' or 'raw'."""
-        return 'average' if self.config.moving_average else 'raw'
-
     def restore(self, session: tf.Session) -> None:
         """Restores the weights that are evaluated into the variables of the current graph, which they must fit."""
         check_undamaged(self.checkpoint)
@@ -44,21 +39,12 @@ class TrainedModel(NamedTuple):
 
 
 def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
-    """Finds a checkpoint, by its name in a model_dir or by its path, or the newest.
-
-    The model_dir may be the folder `best` of a run.
-
-    Raises:
-      CheckpointError: there is no such checkpoint, or it cannot be read.
-      ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
-    """
+    """Finds a checkpoint, by its name in a model_dir, which may be a run's `best`, or by its path; or the newest."""
     if checkpoint is None:
-        path = latest_checkpoint(model_dir)
-        if not path:
-            raise CheckpointError(f'{model_dir}: contains no checkpoint.')
+        path = newest_checkpoint(model_dir)
     else:
         paths = (os.path.join(model_dir, checkpoint), checkpoint)
-        path = next((path for path in paths if is_complete(path)), None)
+        path = next((path for path in paths if is_complete(path)), '')
         if not path:
             raise CheckpointError(
                 f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '

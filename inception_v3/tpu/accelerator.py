@@ -24,11 +24,7 @@ def on_gpu(config: Config) -> bool:
 
 
 def check(config: Config) -> None:
-    """Checks that the GPU that a run needs is visible.
-
-    Raises:
-      ConfigError: it is not; the message says what the installed TensorFlow needs.
-    """
+    """Checks that the GPU that a run needs is visible."""
     needs = '--accelerator=gpu' if config.accelerator == 'gpu' else '--layout=NCHW' if config.layout == 'NCHW' else ''
     if not needs or config.use_tpu or visible_gpus():
         return

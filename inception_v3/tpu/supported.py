@@ -15,8 +15,8 @@ from tensorflow.python.tpu.ops import tpu_ops
 import inception_v3
 from console import native_messages
 from console.errors import CommandError
+from console.messages import listed
 
-_NAMED_AT_MOST = 10
 # XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
 _KERNELS = 'XLA_CPU_JIT'
 # Operations that a TPU runs and a CPU does not.
@@ -65,10 +65,6 @@ class Flaw(NamedTuple):
         return f'{self.operation} ({self.type}), created at {self.where}: {self.problem}'
 
 
-class UnsupportedError(CommandError):
-    """A TPU would refuse a graph."""
-
-
 def unsupported(
     operations: Iterable[tf.Operation],
     allowed: Collection[str] = (),
@@ -97,7 +93,7 @@ def unsupported(
 def python_flaws(graph: tf.Graph, besides: Iterable[tf.Operation] = ()) -> Iterator[Flaw]:
     """Yields the operations of a graph and its functions that call Python, but for those in `besides`."""
     left_out = set(besides)
-    for scope, operation in _with_functions(graph, '', set()):
+    for scope, operation in _with_called(graph.get_operations(), set()):
         if operation.type in _PYTHON and operation not in left_out:
             yield flaw(operation, "calls Python, which a TPU's hosts do not have", scope)
 
@@ -117,29 +113,14 @@ def infeed_flaws(tensors: Iterable[tf.Tensor]) -> Iterator[Flaw]:
 
 
 def refuse(flaws: Iterable[Flaw], what: str) -> None:
-    """Raises an error that names the flaws, if there are any.
-
-    Args:
-      flaws: as the functions above yield them.
-      what: the part of the program that has the flaws.
-
-    Raises:
-      UnsupportedError: there are flaws.
-    """
-    found = [*dict.fromkeys(flaws)]
+    """Raises an error that names the flaws of a part of the program, if there are any."""
+    found = [str(each) for each in dict.fromkeys(flaws)]
     if found:
-        lines = [f'  {each}' for each in found[:_NAMED_AT_MOST]]
-        if len(found) > _NAMED_AT_MOST:
-            lines.append(f'  and {len(found) - _NAMED_AT_MOST} more')
-        raise UnsupportedError('\n'.join([f'A TPU refuses {what}:', *lines]))
+        raise CommandError(f'A TPU refuses {what}:\n  ' + listed(found, 10, '\n  '))
 
 
 def line_of(frames: Iterable[Any]) -> str:
-    """Returns FILE:LINE of the innermost frame that is neither in a library nor in the emulation of a TPU.
-
-    Args:
-      frames: frames of a traceback, outermost first; each begins with its path and line.
-    """
+    """Returns FILE:LINE of the innermost frame that is neither in a library nor in the emulation of a TPU."""
     for path, line, *_ in reversed([*frames]):
         path = os.path.abspath(path)
         if path.startswith(_EMULATION):
@@ -167,16 +148,6 @@ def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator
                     seen.add(name)
                     scope = f'{re.sub("^__inference_", "", name)}/'
                     yield from ((scope + inner, o) for inner, o in _with_called(function.graph.get_operations(), seen))
-
-
-def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
-    """Yields (scope, operation) for a graph and, recursively, its functions; the scope names the functions."""
-    for operation in graph.get_operations():
-        yield scope, operation
-    for name, function in graph._functions.items():
-        if name not in seen and hasattr(function, 'graph'):
-            seen.add(name)
-            yield from _with_functions(function.graph, f'{re.sub("^__inference_", "", name)}/', seen)
 
 
 @functools.lru_cache(maxsize=None)

@@ -113,16 +113,11 @@ def hosts_of(config: Config) -> int:
 
 
 def unreachable_folders(tpu: Optional[str], master: str, **folders: Optional[str]) -> List[str]:
-    """Messages about folders that a TPU's hosts cannot reach, one per folder.
+    """Messages about folders, by their flags, that the hosts of the TPU of `--tpu` or `--master` cannot reach.
 
     A TPU on this machine, emulated, local or at a loopback address, reaches the same folders as this machine. For
     other TPUs, Cloud TPU's documentation demands gs:// paths: "all input files and the model directory must use a Cloud
     Storage bucket path".
-
-    Args:
-      tpu: the value of `--tpu`.
-      master: the value of `--master`.
-      **folders: the folders, by the names of their flags.
     """
     if not is_remote(tpu) or _LOOPBACK.match(master):
         return []

@@ -82,11 +82,6 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
       named: begins the messages of errors; by default, the flag with the path.
       outline: read names, shapes and types alone, which the index of a checkpoint has, and give all values but the step
         as 0. The digest is empty. An .npz file has no index, and is read whole.
-
-    Raises:
-      WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
-      CheckpointError: the newest checkpoint of a model_dir is incomplete.
-      RemoteError: access is denied, or the store cannot be reached.
     """
     flag = named or f'--init_from={path}'
     kind, stored = 'checkpoint', path

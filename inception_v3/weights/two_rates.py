@@ -7,12 +7,7 @@ from inception_v3.weights.selection import is_head
 
 
 class TwoRates(tf.train.Optimizer):
-    """Two optimizers of the same kind: one for the classifiers of the network, one for its other layers.
-
-    Args:
-      body: updates all other variables, and computes all gradients.
-      head: updates the variables of the classifiers.
-    """
+    """Two optimizers of the same kind: one for the classifiers of the network, one for its other layers."""
 
     def __init__(self, body: tf.train.Optimizer, head: tf.train.Optimizer):
         super().__init__(use_locking=False, name='TwoRates')

@@ -73,10 +73,6 @@ class Mistake(NamedTuple):
 class ErrorAnalysis:
     """Accumulates the batches of an evaluation.
 
-    Args:
-      num_classes: number of classes of the network.
-      mistakes: number of worst mistakes to keep.
-
     Attributes:
       confusion: int64 [num_classes, num_classes], number of images by label and predicted class.
       images: number of images, without padding.

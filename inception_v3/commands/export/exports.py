@@ -11,13 +11,13 @@ from typing import Dict, Iterable, List, NamedTuple
 
 import numpy as np
 
-from console.errors import DONE, RETRY
+from console.errors import DONE, RETRY, CommandError
 from console.log import logger
 from console.screen import Screen
 from data import records, remote
 from data.files import write_whole
 from inception_v3.commands.export import prepare
-from inception_v3.commands.export.formats import FORMATS, ExportError, of_variables
+from inception_v3.commands.export.formats import FORMATS, of_variables
 from inception_v3.commands.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
 from inception_v3.config import ConfigError
 from inception_v3.run import card, history, origin, trained_model
@@ -69,14 +69,14 @@ class Agreement(NamedTuple):
 def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     """Makes the exports of a command line in a folder, and returns the exit code."""
     if remote.is_remote(out):
-        raise ExportError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
+        raise CommandError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
     formats = {name: FORMATS[name] for name in arguments.format}
     # Before anything takes time.
     for name, each in formats.items():
         each.check()
         path = os.path.join(out, name)
         if os.path.lexists(path):
-            raise ExportError(f'{path}: exists already. Remove it, or name another folder with --out.')
+            raise CommandError(f'{path}: exists already. Remove it, or name another folder with --out.')
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config

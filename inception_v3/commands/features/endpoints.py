@@ -10,18 +10,11 @@ from inception_v3.weights.patterns import HEAD, Patterns
 _MAP, _VECTOR = 4, 2
 
 
-class LayerError(CommandError):
-    """A network has no such layer."""
-
-
 class Endpoints:
     """The layers of the network in a graph that predicts.
 
     A layer is a scope of variables, such as `Mixed_6e`, with or without the scope of the network, or a pooling between
     scopes. Its features are the tensors that operations outside of it read, each averaged over the image.
-
-    Args:
-      graph: has the network and its variables, and nothing yet that saves or restores them.
     """
 
     def __init__(self, graph: tf.Graph):
@@ -51,7 +44,7 @@ class Endpoints:
         return names
 
     def features(self, layer: str) -> tf.Tensor:
-        """The features of a layer: float32 [batch, features]. LayerError lists the layers if there is no such one."""
+        """The features of a layer: float32 [batch, features]. CommandError lists the layers if there is no such one."""
         scope = self._root + self._inner(layer.strip('/'))
         inside = [name for name in self._operations if name == scope or name.startswith(f'{scope}/')]
         found = [self.classifier().inputs[0]] if layer == POOL else []
@@ -62,7 +55,7 @@ class Endpoints:
             if is_activation and tensor.dtype.is_floating and not readers <= {*inside}:
                 found.append(tensor)
         if not found:
-            raise LayerError(
+            raise CommandError(
                 f'--layer={layer}: the network has no such layer. It has {", ".join(self.names())}; and scopes '
                 'inside of these, such as Mixed_5b/Branch_0.'
             )

@@ -75,7 +75,7 @@ def of_run(path: str, layer: str) -> Extractor:
     """The network of a run, with the weights that the run evaluates and the preprocessing of its evaluation.
 
     The path is the model_dir of a run, or one of its checkpoints. Raises ConfigError, CheckpointError or RemoteError if
-    it cannot be used, and LayerError if the network has no such layer.
+    it cannot be used, and CommandError if the network has no such layer.
     """
     if is_complete(path):
         model = trained_model.find(os.path.dirname(path) or '.', os.path.basename(path))
@@ -102,7 +102,7 @@ def of_2015(path: str, layer: str) -> Extractor:
 
     Its outputs also have the logits without their biases, from which the Inception Score has always been computed
     (https://github.com/openai/improved-gan/blob/master/inception_score/model.py). Raises as `graph_2015.read`, and
-    LayerError if the network has no such layer.
+    CommandError if the network has no such layer.
     """
     with tf.Graph().as_default() as graph:
         encoded = tf.placeholder(tf.string, [])

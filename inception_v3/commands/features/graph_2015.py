@@ -8,6 +8,7 @@ of `networks.registry`; its layers have the names of TF-Slim, which are later th
 import re
 from typing import Dict, List, Mapping, Sequence
 
+from console.messages import listed
 from console.tensorflow_versions import tf
 from inception_v3.commands.features import FILES_OF_2015
 from inception_v3.commands.weights import state_dicts
@@ -18,7 +19,6 @@ from inception_v3.commands.weights.architecture import (
     Values,
     entries_of,
     inception,
-    listed,
     of_torch,
     to_ours,
 )

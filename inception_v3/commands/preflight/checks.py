@@ -47,14 +47,7 @@ _LONGEST_MESSAGE = 1000
 
 
 def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen) -> Report:
-    """Runs every check of a run that needs no TPU.
-
-    Args:
-      tpu: the TPU of the run.
-      line: the run's flags.
-      with_xla: also compile and run a training step on this CPU.
-      screen: shows the progress.
-    """
+    """Runs every check of a run that needs no TPU."""
     report = Report(f'preflight of a run on {tpu.name}')
     if with_xla:
         xla_step.compile_fast()

@@ -27,12 +27,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     task = parser.add_mutually_exclusive_group()
     task.add_argument('--verify', action='store_true', help='repeat the first steps, and compare them')
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
-    parser.add_argument(
-        '--steps',
-        type=number_of(int, 1),
-        metavar='N',
-        help='number of steps to verify (default: all recorded steps, up to 10)',
-    )
+    about = 'number of steps to verify (default: all recorded steps, up to 10)'
+    parser.add_argument('--steps', type=number_of(int, 1), metavar='N', help=about)
     parser.add_argument('--json', action='store_true', help='print a JSON object')
     arguments = parser.parse_args(expanded(argv))
     if arguments.steps is not None and not arguments.verify:
@@ -55,19 +51,21 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     from inception_v3.commands.provenance import record, verification
 
-    result = verification.verify(arguments.model_dir, arguments.steps)
-    differences = record.differences_of_starts(result.old_start, result.new_start)
-    steps = f'compared after step {", ".join(map(str, result.compared))}'
-    recorded, repeated = result.different or (None, None)
+    pairs, *starts = verification.verify(arguments.model_dir, arguments.steps)
+    differences = record.differences_of_starts(*starts)
+    compared = [step.step for step, _ in pairs]
+    steps = f'compared after step {", ".join(map(str, compared))}'
+    # Compared as text, so that a loss of NaN equals itself.
+    recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))
     if arguments.json:
         values = {'recorded': recorded and recorded._asdict(), 'repeated': repeated and repeated._asdict()}
-        _print_json({'same': not result.different, 'compared': result.compared, **values}, differences)
+        _print_json({'same': not recorded, 'compared': compared, **values}, differences)
     elif recorded and repeated:
         rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]
         print(record.section(f'different after step {recorded.step}; {steps}', rows), _text(differences), sep='\n\n')
     else:
         print(f'loss and variables are equal bit for bit; {steps}')
-    return FIX if result.different else DONE
+    return FIX if recorded else DONE
 
 
 def _diff(old: 'RunRecord', new: 'RunRecord', as_json: bool) -> int:

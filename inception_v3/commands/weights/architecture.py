@@ -8,7 +8,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from console.messages import shown
+from console.messages import listed
 from inception_v3.networks import inception_v3, resnet
 from inception_v3.networks.inception_v3 import AveragePool, Conv, Fork, MaxPool
 from inception_v3.networks.layers import scaled_depth
@@ -27,7 +27,6 @@ _BRANCHES: Dict[str, Sequence[str]] = {
     'Mixed_7a': ('branch3x3', 'branch7x7x3'),
     'Mixed_7': ('branch1x1', 'branch3x3', 'branch3x3dbl', 'branch_pool'),
 }
-_NAMED_AT_MOST = 3
 # PyTorch's last parts of the names of variables.
 _TORCH_NAMES = {
     **{'weights': 'weight', 'biases': 'bias'},
@@ -253,11 +252,7 @@ def of_keras(layers: Sequence[Layer], by_order: bool) -> List[Entry]:
 
 
 def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: str) -> Values:
-    """Converts arrays of another framework to float32 arrays by our names.
-
-    Raises:
-      WeightsError: a variable is missing, is no array of finite floating-point numbers, or has another shape.
-    """
+    """Converts arrays of another framework to float32 arrays by our names."""
     problems = []
     values: Values = {}
     for entry in entries:
@@ -289,9 +284,3 @@ def from_ours(values: Mapping[str, np.ndarray], entries: Iterable[Entry]) -> Val
         )
         for entry in entries
     }
-
-
-def listed(texts: Sequence[str]) -> str:
-    """The first few of a list of texts, and the number of others."""
-    more = len(texts) - _NAMED_AT_MOST
-    return '; '.join(shown(text, 200) for text in texts[:_NAMED_AT_MOST]) + (f'; and {more} more' if more > 0 else '')

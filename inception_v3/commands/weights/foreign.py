@@ -5,7 +5,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from console.messages import shown
+from console.messages import listed, shown
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.commands.weights import keras_files, state_dicts
@@ -16,7 +16,6 @@ from inception_v3.commands.weights.architecture import (
     Layer,
     Values,
     inception,
-    listed,
     of_keras,
     of_ours,
     of_torch,
@@ -136,12 +135,7 @@ WHOLE = Options()
 
 
 def read(path: str, options: Options = WHOLE) -> Weights:
-    """Reads weights of Inception v3 or ResNet-50 from a local or remote file or folder.
-
-    Raises:
-      WeightsError: there is no such file, it is damaged, or its weights are those of another network or do not fit it.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """Reads weights of Inception v3 or ResNet-50 from a local or remote file or folder."""
     options = options._replace(auxiliary_head=options.auxiliary_head and options.classifier)
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 import numpy as np
 
 from console import extras
-from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member
+from inception_v3.weights.sources import archive_of, check_memory, member
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -309,10 +309,6 @@ def write_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _safetensors() -> Any:
-    try:
+    with extras.needed('A .safetensors file', 'weights'):
         import safetensors.numpy
-    except ImportError:
-        raise WeightsError(
-            f'A .safetensors file needs safetensors, which is not installed: {extras.command("weights")}.'
-        )
     return safetensors
