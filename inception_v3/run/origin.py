@@ -73,9 +73,10 @@ class Origin(NamedTuple):
         """Whether the SavedModel turns images by their EXIF orientation, and lays transparent ones on white."""
         return self.settings.get(_AS_VIEWED) is True
 
-    def is_of_same_model(self, other: 'Origin') -> bool:
-        """Whether a SavedModel of the one equals a SavedModel of the other."""
-        return (self.digest, self.weights, self.settings) == (other.digest, other.weights, other.settings)
+    @property
+    def identity(self) -> Any:
+        """SavedModels of equal identities are equal."""
+        return self.digest, self.weights, self.settings
 
 
 def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) -> Origin:
@@ -137,7 +138,5 @@ def saved_models(export_dir: str) -> Dict[str, Optional[Origin]]:
 
 def exported(export_dir: str, origin: Origin) -> Optional[str]:
     """The path of a complete SavedModel of the same checkpoint, settings and class names; None if there is none."""
-    for path, other in saved_models(export_dir).items():
-        if other and other.is_of_same_model(origin) and is_complete(os.path.join(path, 'variables', 'variables')):
-            return path
-    return None
+    same = (path for path, other in saved_models(export_dir).items() if other and other.identity == origin.identity)
+    return next((path for path in same if is_complete(os.path.join(path, 'variables', 'variables'))), None)

@@ -43,14 +43,9 @@ Span = Tuple[float, float]
 
 
 class Event(NamedTuple):
-    """A piece of work on a thread of the host, or on a device.
+    """A piece of work on a thread of the host, or on a stream of a device; the host has no name as a device.
 
-    Attributes:
-      device: the name of the device; empty for the host.
-      thread: the thread of the host, or the stream of the device.
-      name: of the work: `NAME:TYPE` of an operation, or `Iterator::…` of a data set.
-      start: milliseconds since the trace began.
-      end: the same.
+    The name is `NAME:TYPE` of an operation, or `Iterator::…` of a data set; the times are milliseconds of the trace.
     """
 
     device: str

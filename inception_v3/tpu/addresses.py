@@ -32,12 +32,9 @@ def resolver_of(
 ) -> 'tf.distribute.cluster_resolver.TPUClusterResolver':
     """Returns TensorFlow's resolver of a TPU, which gives the address of its first machine and those of all.
 
-    Args:
-      tpu: `local` for the TPU of this machine; the name of a TPU; or its machines' addresses, grpc://A:8470,B:8470.
-      zone: of a TPU with a name; None asks the metadata server of Google Cloud.
-      project: as the zone.
-      cores: the number of cores that the run expects of a local TPU.
-      session_config: of the first session in this process, which determines the threads of all sessions.
+    The TPU is `local`, that of this machine, of which the run expects so many cores; or it has a name, or its machines'
+    addresses, grpc://A:8470,B:8470. Without zone and project, the metadata server of Google Cloud is asked for them.
+    This may begin the first session of the process, whose configuration determines the threads of all sessions.
     """
     if tpu != topology.LOCAL:
         resolver = _look_up(tpu, zone, project)

@@ -47,13 +47,9 @@ _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdl
 
 
 class Flaw(NamedTuple):
-    """An operation that a TPU cannot run.
+    """An operation that a TPU cannot run; its name is preceded by FUNCTION/ if it is in a function.
 
-    Attributes:
-      operation: name of the operation, preceded by FUNCTION/ if it is in a function.
-      type: type of the operation.
-      where: the innermost line of this program that created it, FILE:LINE.
-      problem: the reason.
+    `where` is the innermost line of this program that created it, FILE:LINE.
     """
 
     operation: str
@@ -72,10 +68,8 @@ def unsupported(
 ) -> Iterator[Flaw]:
     """Yields the operations that a core cannot run, including those in the functions that they call.
 
-    Args:
-      operations: those of a core.
-      allowed: further types of operations that a core runs.
-      session_config: of the first session in a process, which determines the threads of all sessions.
+    `allowed` are further types of operations that a core runs. If this is the first session of the process,
+    `session_config` determines the threads of all sessions.
     """
     for scope, operation in _with_called(operations, set()):
         if operation.type in _TPU_ONLY or operation.type in allowed:

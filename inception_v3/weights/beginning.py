@@ -24,13 +24,9 @@ _OF_IMAGES = ('preprocessing', 'height', 'width', 'batch_norm', 'precision')
 
 
 class Row(NamedTuple):
-    """The fate of a variable of the run or of the source.
+    """The fate of a variable of the run or of the source: `LOADED`, `NEW` for a reason, or `UNUSED`.
 
-    Attributes:
-      fate: `LOADED`, `NEW` or `UNUSED`.
-      name: of the variable.
-      source: the name of the source's variable; empty for a variable left new.
-      reason: for a variable left new or unused.
+    A variable that is not left new has a name in the source.
     """
 
     fate: str
@@ -60,11 +56,8 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
     A weight begins from the source's average of it, if the source has one and `init_averages` is set, or else from the
     weight, if the source has that. The run's own average of a weight begins with the same value.
 
-    Args:
-      network: the shapes of the network's variables by name, moving statistics included.
-      others: the names of the run's other variables: averages, slots of the optimizer, the step.
-      source: the weights.
-      config: of the run, with `init_except` and `init_averages`.
+    `network` has the shapes of the network's variables by name, moving statistics included, and `others` the names of
+    the run's other variables: averages, slots of the optimizer, the step.
     """
     flag = f'--init_from={config.init_from}'
     excepted, head = Patterns(config.init_except), Patterns(HEAD)

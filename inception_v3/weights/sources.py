@@ -42,14 +42,10 @@ class WeightsError(CheckpointError):
 
 
 class Source(NamedTuple):
-    """Weights to begin from.
+    """Weights to begin from, of the kind 'checkpoint', 'SavedModel' or 'npz', with their SHA-256 digest.
 
-    Attributes:
-      path: the path of the checkpoint, SavedModel or .npz file.
-      kind: 'checkpoint', 'SavedModel' or 'npz'.
-      values: all variables by name, those of optimizers and averages included.
-      digest: SHA-256 of the values; for a checkpoint, the digest that `inception-v3 provenance` shows.
-      config: the configuration of the run that wrote a checkpoint; None if it is not beside it.
+    The values are all variables by name, those of optimizers and averages included. The configuration is that of the
+    run that wrote a checkpoint, if it is beside it.
     """
 
     path: str
@@ -75,13 +71,10 @@ class Source(NamedTuple):
 
 
 def read(path: str, named: str = '', outline: bool = False) -> Source:
-    """Reads all weights of a source.
+    """Reads all weights of a source, local or remote. Messages of errors begin with `named`, or with the flag.
 
-    Args:
-      path: as `--init_from` has it, local or remote.
-      named: begins the messages of errors; by default, the flag with the path.
-      outline: read names, shapes and types alone, which the index of a checkpoint has, and give all values but the step
-        as 0. The digest is empty. An .npz file has no index, and is read whole.
+    An outline has names, shapes and types alone, which the index of a checkpoint has: all values but the step are 0,
+    and the digest is empty. An .npz file has no index, and is read whole.
     """
     flag = named or f'--init_from={path}'
     kind, stored = 'checkpoint', path

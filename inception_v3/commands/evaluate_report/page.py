@@ -32,15 +32,9 @@ _PAGE = html.template(pathlib.Path(__file__).with_name('page.html').read_text())
 
 
 class ErrorReport(NamedTuple):
-    """The results of an evaluation report.
+    """The results of an evaluation report; the names of classes are by label, and empty if a class has none.
 
-    Attributes:
-      model_dir: model_dir of the run.
-      evaluation: the scores, as in a line of `results.jsonl`.
-      analysis: the analysis of the errors.
-      names: name of each class, by label; empty if a class has none.
-      notes: remarks on the evaluation, a line each.
-      against: the other checkpoint's evaluation on the same images, and the comparison with it, if there is one.
+    `against` is another checkpoint's evaluation on the same images, and the comparison with it, if there is one.
     """
 
     model_dir: str
@@ -145,15 +139,10 @@ def _comparison(other: Evaluation, pairs: Pairs) -> Dict[str, Any]:
 
 
 def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0) -> bytes:
-    """Draws the confusion matrix of the classes that occur, as a PNG file.
+    """Draws the confusion matrix of the classes that occur, from the label `first` on, as a PNG file.
 
-    Colours show fractions of a label's images. Up to 30 classes are shown with names and numbers.
-
-    Args:
-      confusion: int64 [num_classes, num_classes], images by label and predicted class.
-      names: names of all classes, in the same order.
-      first: the first label that is shown, 1 to leave out a background without images. Images classified as
-        the background still count in their label's row.
+    Colours show fractions of a label's images, also of those that are classified as a class before `first`. Up to 30
+    classes are shown with names and numbers. `confusion` is int64 [num_classes, num_classes].
     """
     images = confusion.sum(axis=1)
     occurring = first + np.flatnonzero((confusion.sum(axis=0) + images)[first:])

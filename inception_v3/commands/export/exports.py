@@ -28,14 +28,10 @@ _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
 
 
 class Agreement(NamedTuple):
-    """The agreement of an export with its checkpoint.
+    """The agreement of an export, in the format `name`, with its checkpoint on the validation images.
 
-    Attributes:
-      name: of the format.
-      images: number of validation images.
-      right: number of them whose most probable class is their label, by the export.
-      expected: the same, by the checkpoint.
-      difference: the largest absolute difference of two logits.
+    The export classifies `right` images as their label, the checkpoint `expected` ones; `difference` is the largest
+    absolute difference of two logits.
     """
 
     name: str

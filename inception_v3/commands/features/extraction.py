@@ -35,16 +35,11 @@ _GREY = 128.0
 
 
 class Extractor(NamedTuple):
-    """A network with its weights and its preparation of images. Any thread may call `prepare`.
+    """A network with its weights, of a name for users and a digest, and its preparation of images.
 
-    Attributes:
-      name: for users: whose weights.
-      digest: SHA-256 of the weights.
-      session: holds the weights.
-      encoded: the placeholder of an image file's bytes.
-      image: the prepared image of `encoded`, float32 [height, width, 3].
-      images: the placeholder of a batch of prepared images.
-      outputs: tensors of the batch by name, float32 [batch, values].
+    `encoded` is the placeholder of an image file, `image` its prepared image, float32 [height, width, 3], `images` the
+    placeholder of a batch of these, and `outputs` are the batch's outputs by name, float32 [batch, values]. Any thread
+    may call `prepare`.
     """
 
     name: str
@@ -140,13 +135,7 @@ def build(images: tf.Tensor) -> tf.Tensor:
 
 
 class Extracted(NamedTuple):
-    """The features of image files.
-
-    Attributes:
-      paths: of the images that could be read, in the order of the rows.
-      values: the extractor's outputs, float32 [images, values].
-      unreadable: number of the images that could not be read.
-    """
+    """The extractor's outputs, float32 [images, values], for the paths that could be read; and the number of others."""
 
     paths: List[str]
     values: Dict[str, np.ndarray]

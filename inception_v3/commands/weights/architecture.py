@@ -59,14 +59,9 @@ class Layer(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """The layers of a network.
+    """The layers of a network, those of the auxiliary head last; its outermost scope, and that of its classifier.
 
-    Attributes:
-      name: the name that `--network` has.
-      scope: the outermost scope of its variables.
-      classifier: the scope of the classifier's layer.
-      has_scales: whether its normalization has scales.
-      layers: all layers; those of the auxiliary head last.
+    `has_scales` says whether its normalization has scales.
     """
 
     name: str

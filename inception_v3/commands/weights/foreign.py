@@ -71,17 +71,11 @@ class Options(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The weights of a network.
+    """The weights of a network, from a kind of file: `OURS`, `KERAS` or `TORCH`.
 
-    Attributes:
-      path: of their file.
-      origin: the kind of file, of `OURS`, `KERAS` and `TORCH`.
-      architecture: the network.
-      values: float32 variables by our names; no scales in Inception v3.
-      images: the range of the images that they are for: a name in `changes.IMAGES`.
-      config: of the run that wrote them; None if there is none.
-      depth_multiplier: of the network.
-      notes: lines about what was taken of the file, what is assumed, and scales that were folded.
+    The values are float32 variables by our names, without scales in Inception v3. They are for images in a range of
+    `changes.IMAGES`. Notes say what was taken of the file, what is assumed, and which scales were folded. The
+    configuration is that of the run that wrote them, if there is one.
     """
 
     path: str

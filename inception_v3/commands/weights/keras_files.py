@@ -9,7 +9,6 @@ anything else than Inception v3 is refused by the name of its layer.
 """
 
 import collections
-import importlib
 import io
 import itertools
 import json
@@ -17,6 +16,7 @@ import re
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import h5py
 import numpy as np
 
 from console.errors import CommandError
@@ -92,13 +92,6 @@ class KerasFile(NamedTuple):
     config: Optional[Mapping[str, Any]]
 
 
-def _h5py() -> Any:
-    try:
-        return importlib.import_module('h5py')
-    except ImportError:
-        raise CommandError('h5py is missing, which TensorFlow brings: pip install h5py')
-
-
 def read(content: bytes) -> KerasFile:
     """Finds the layers of a file of weights, or of a whole model.
 
@@ -113,7 +106,7 @@ def read(content: bytes) -> KerasFile:
             content = member(archive, ARCHIVE_MEMBER, inflated)
             if _CONFIG_MEMBER in archive.namelist():
                 config = member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
-    with _h5py().File(io.BytesIO(content), 'r') as file:
+    with h5py.File(io.BytesIO(content), 'r') as file:
         _check_own(file, size)
         config = file.attrs.get('model_config', config)
         is_by_order = any(name in file for name in _LAYERS)
@@ -137,7 +130,6 @@ def _check_own(file: Any, size: int) -> None:
 
     External links, external storage and virtual data sets read other files of this machine. Keras writes none of them.
     """
-    h5py = _h5py()
     needed = 0
     groups, seen = [file], {file}
     for group in groups:
@@ -251,7 +243,7 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
         groups.append(((place, distance + 1, branch, number), f'batch_normalization{suffix}', own))
     groups.sort(key=lambda group: group[0])
     content = io.BytesIO()
-    with _h5py().File(content, 'w') as file:
+    with h5py.File(content, 'w') as file:
         file.attrs['backend'], file.attrs['keras_version'] = b'tensorflow', _VERSION
         file.attrs['layer_names'] = [name.encode() for _, name, _ in groups]
         for _, layer_name, own in groups:
