@@ -15,14 +15,7 @@ from console.tensorflow_names import checkpoint_errors
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.weights import kinds
-from inception_v3.weights.model_dir import (
-    LIST_FILE,
-    digest_of_values,
-    is_complete,
-    latest_checkpoint,
-    recorded_config,
-)
+from inception_v3.weights import kinds, model_dir
 
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
@@ -80,19 +73,19 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
     kind, stored = 'checkpoint', path
     if path.endswith('.npz'):
         values = arrays(path, flag)
-        return Source(path, 'npz', values, digest_of_values(values), None)
+        return Source(path, 'npz', values, model_dir.digest_of_values(values), None)
     if tf.saved_model.loader.maybe_saved_model_directory(path):
         kind, stored = 'SavedModel', os.path.join(path, 'variables', 'variables')
-    elif remote.exists(os.path.join(path, LIST_FILE)):
-        path = stored = str(latest_checkpoint(path))
-    elif not is_complete(path):
+    elif remote.exists(os.path.join(path, model_dir.LIST_FILE)):
+        path = stored = str(model_dir.latest_checkpoint(path))
+    elif not model_dir.is_complete(path):
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
         reason = _why_not(path)
         if reason:
             raise WeightsError(f'{flag}: {reason}')
     values = _variables(stored, flag, outline)
-    config = recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
-    return Source(path, kind, values, '' if outline else digest_of_values(values), config)
+    config = model_dir.recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
+    return Source(path, kind, values, '' if outline else model_dir.digest_of_values(values), config)
 
 
 def _why_not(path: str) -> str:

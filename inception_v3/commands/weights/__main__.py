@@ -57,9 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     add('a', metavar='A', help='a model_dir, checkpoint or SavedModel, or a file as for import')
     add('b', metavar='B', help='the same')
     add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
-    about = 'run files of Keras and PyTorch there; without it, all weights run in the network of this program'
-    add('--own_framework', action='store_true', help=about)
-    add('--torch_python', metavar='PATH', help='Python with torchvision (default: .venv-frameworks)')
     add('--no_averages', action='store_true', help='the weights of a run, not the averages of them')
     _add_reading(add)
     return parser
@@ -126,14 +123,13 @@ def _export(arguments: argparse.Namespace) -> List[str]:
 
 def _compare(arguments: argparse.Namespace) -> List[str]:
     from data import image_files
-    from inception_v3.commands.weights import comparison, foreign
+    from inception_v3.commands.weights import comparison
 
-    read = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]
-    models = [(weights, weights.origin if arguments.own_framework else foreign.OURS) for weights in read]
+    models = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]
     found = image_files.find(arguments.images)
     for path, problem in found.problems.items():
         raise CommandError(f'{image_files.show(path)}: {problem}')
-    return comparison.compare(models, found.paths, arguments.torch_python)
+    return comparison.compare(models, found.paths)
 
 
 if __name__ == '__main__':
