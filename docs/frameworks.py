@@ -21,7 +21,7 @@ TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[1] / '.venv-frameworks' 
 
 
 def in_keras(path: str, classes: int, images: np.ndarray) -> Dict[str, np.ndarray]:
-    """The outputs of all rows in `keras.applications` of this TensorFlow, from an .h5 file of its weights, for images in [-1, 1]."""
+    """The outputs of all rows in `keras.applications`, from an .h5 file of its weights, for images in [-1, 1]."""
     with tf.Graph().as_default(), tf.Session() as session:
         tf.keras.backend.set_session(session)
         model = tf.keras.applications.InceptionV3(weights=None, classes=classes, input_shape=images.shape[1:])
@@ -41,7 +41,7 @@ def in_keras(path: str, classes: int, images: np.ndarray) -> Dict[str, np.ndarra
 def in_torch(
     library: str, weights: Weights, path: str, images: np.ndarray, count_padding: bool = True
 ) -> Dict[str, np.ndarray]:
-    """The outputs of all rows in torchvision or timm, by a process of `.venv-frameworks`, which `./run --frameworks true` makes.
+    """The outputs of all rows in torchvision or timm, by a process of `.venv-frameworks`.
 
     Images are in the range that the network is given there. Average pools count padding as zeros, as in both libraries,
     or not.

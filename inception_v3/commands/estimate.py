@@ -6,11 +6,12 @@ from typing import List, NamedTuple, Optional
 import numpy as np
 
 from console.tensorflow_versions import tf
+from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.memory.estimate import FLOAT_BYTES, SLOTS, sizes_for
-from inception_v3.run.slow_averages import decay_warnings, initial_share_of_averages, initial_share_of_statistics
+from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
@@ -82,8 +83,7 @@ class Estimate:
     @property
     def warnings(self) -> List[str]:
         """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
-        found = decay_warnings(self.config)
-        over = self.overshoot
+        found, over = [batch_norm.decay_warning(self.config)], self.overshoot
         if over:
             epochs = f'epoch {over.first}' if over.first == over.last else f'epochs {over.first} to {over.last}'
             found.insert(
@@ -92,7 +92,7 @@ class Estimate:
                 f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use '
                 'this formula; --cap_warmup ends the warm-up at the curve',
             )
-        return found
+        return [*filter(None, found)]
 
 
 def _overshoot(config: Config) -> Optional[Overshoot]:
