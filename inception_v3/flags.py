@@ -258,7 +258,6 @@ def help_text(
 
 
 def _fields_help(preset: str) -> List[str]:
-    """The fields of `Config` in their groups, with the defaults of a preset."""
     groups: Dict[str, List[str]] = {}
     for field in dataclasses.fields(Config):
         setting = setting_of(field)
@@ -275,7 +274,6 @@ def _flag_help(name: str, default: Any, text: str) -> str:
 
 
 def _entry(title: str, text: str) -> str:
-    """A line of title and text; the text goes below the title if both do not fit into a line."""
     indent = ' ' * 6
     if len(title) + len(text) + 4 <= _HELP_WIDTH:
         return f'  {title}  {text}'

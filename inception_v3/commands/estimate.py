@@ -115,7 +115,6 @@ def _overshoot(config: Config) -> Optional[Overshoot]:
 
 
 def _bytes_per_image(config: Config) -> int:
-    """From the shapes of a graph."""
     with tf.Graph().as_default():
         image = tf.zeros([config.height, config.width, 3])
         drawn = preprocessing_for(config).draw(tf.shape(image), whole_image_box(), tf.random.uniform)

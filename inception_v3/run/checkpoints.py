@@ -153,7 +153,6 @@ def _names_in_list(model_dir: str) -> List[str]:
 
 
 def _step_in(name: str) -> Optional[int]:
-    """The step at the end of a checkpoint's name; None if it has none."""
     match = _STEP_IN_NAME.search(name)
     return int(match.group(1)) if match else None
 

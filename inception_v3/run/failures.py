@@ -134,7 +134,6 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
 
 
 def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Screen) -> str:
-    """The bad records behind an error of TensorFlow, each with its problem; empty if there are none."""
     from data import order, tf_example
     from inception_v3.input import usable_records
     from inception_v3.run.skipped_records import checker_of

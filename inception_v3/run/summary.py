@@ -49,7 +49,6 @@ def notes_of(config: Config) -> Iterator[str]:
 
 
 def _duration(config: Config) -> str:
-    """The time that all training steps take on this machine's CPU, as a sentence."""
     cores = min(config.intra_op_threads or math.inf, usable_cores())
     images = config.train_steps * config.train_batch_size
     minutes = images * sizes_for(config).products / _PRODUCTS_PER_SECOND / cores / 60
@@ -121,7 +120,6 @@ def summary_of(
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
-    """The name and the beginning of the fingerprint of a run's data set."""
     if config.use_data == 'fake':
         return 'random images'
     if not data_set:

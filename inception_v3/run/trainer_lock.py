@@ -131,7 +131,6 @@ class TrainerLock(tf.estimator.SessionRunHook):
             self._descriptor = None
 
     def _foreign_claim(self) -> Optional[Claim]:
-        """The claim in the folder, if another process wrote it."""
         claim = _claim_in(self._path)
         return claim if claim and claim._replace(renewed=0.0) != self._claim else None
 

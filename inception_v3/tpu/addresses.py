@@ -113,7 +113,6 @@ def check_answers(master: str) -> None:
 
 
 def _look_up(tpu: str, zone: Optional[str], project: Optional[str]) -> Any:
-    """Returns the resolver of a TPU after it has looked up the address."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu, zone=zone, project=project)
         resolver.master()

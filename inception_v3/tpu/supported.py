@@ -159,7 +159,6 @@ def _registered_kernels(session_config: Optional[bytes]) -> Dict[str, List[Any]]
 
 
 def _takes(kernel: Any, operation: tf.Operation) -> bool:
-    """Whether a kernel supports the types of an operation's attributes."""
     for constraint in kernel.constraint:
         allowed = constraint.allowed_values.list.type
         value = operation.get_attr(constraint.name)

@@ -103,7 +103,6 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
 
 
 def _advice(problems: Iterable[str], network: Iterable[str], source: Source, config: Config) -> str:
-    """A sentence about the change that makes variables fit."""
     names = [name for name in sorted(source.values) if not name.endswith(AVERAGE) and '/' in name]
     if not {*names} & {*network}:
         has = listed(scopes_of(names), separator=', ') or 'no variable with a scope'

@@ -191,7 +191,6 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
 
 
 def _npy_size(archive: zipfile.ZipFile, name: str) -> int:
-    """The bytes of header and array of an .npy file in an archive."""
     file: Any = io.BytesIO(member(archive, name, _LONGEST_HEADER))
     is_first = np.lib.format.read_magic(file) == (1, 0)
     header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

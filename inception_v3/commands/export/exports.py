@@ -137,7 +137,6 @@ def _right(logits: np.ndarray, labels: np.ndarray) -> int:
 
 
 def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: history.TrainedData) -> None:
-    """Writes what stands beside an export."""
     config = network.model.config
     contents = [
         f'`{FORMATS[name].file}`: the model, for {FORMATS[name].purpose}',

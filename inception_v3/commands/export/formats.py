@@ -165,7 +165,6 @@ def of_variables(network: FrozenNetwork, restore: Callable[[tf.Session], Any]) -
 
 
 def _lacking(name: str, operations: Set[str], network: FrozenNetwork) -> CommandError:
-    """The error about operations that a format lacks; it names the layers that they are of."""
     layers = [f'{node.op} of {node.name}' for node in network.graph_def.node if node.op in operations]
     found = listed(layers or sorted(operations), separator=', ')
     return CommandError(f'{name} has no operation for {found}. Export to another format: {", ".join(FORMATS)}.')

@@ -103,7 +103,6 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
 
 
 def _constants(path: str, flag: str) -> Values:
-    """The constants of a frozen graph, by name."""
     content, graph = sources.content_of(path, flag), tf.GraphDef()
     with sources.damage_explained(flag, 'frozen graph'):
         graph.ParseFromString(content)

@@ -137,7 +137,6 @@ def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Op
 
 
 def _places(config: Config) -> Dict[str, str]:
-    """Returns the folders and patterns that lead to the records of a run, by flag."""
     return source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
 
 

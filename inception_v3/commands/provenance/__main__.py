@@ -7,16 +7,13 @@ for bit. --diff compares the configurations, data and results of two runs.
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from console import program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
-
-if TYPE_CHECKING:
-    from inception_v3.commands.provenance.record import Difference, RunRecord
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -68,7 +65,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     return FIX if recorded else DONE
 
 
-def _diff(old: 'RunRecord', new: 'RunRecord', as_json: bool) -> int:
+def _diff(old: Any, new: Any, as_json: bool) -> int:
     from inception_v3.commands.provenance import record
 
     differences = record.differences(old, new)
@@ -84,12 +81,12 @@ def _diff(old: 'RunRecord', new: 'RunRecord', as_json: bool) -> int:
     return FIX if different else DONE
 
 
-def _print_json(values: Dict[str, Any], differences: 'Dict[str, List[Difference]]') -> None:
+def _print_json(values: Dict[str, Any], differences: Dict[str, List[Any]]) -> None:
     objects = {name: [each._asdict() for each in found] for name, found in differences.items()}
     print(json.dumps({**values, **objects}, indent=2))
 
 
-def _text(differences: 'Dict[str, List[Difference]]') -> str:
+def _text(differences: Dict[str, List[Any]]) -> str:
     from inception_v3.commands.provenance.record import section
 
     rows = {title: [(each.name, each) for each in found] for title, found in differences.items()}

@@ -198,7 +198,6 @@ def common(old: RunRecord, new: RunRecord) -> Tuple[int, int]:
 
 
 def _results(run: RunRecord) -> Dict[str, Any]:
-    """The last scores of each step, kind of weights and set of changed settings, and the digests of checkpoints."""
     scores = {
         '; '.join([f'step {each.step}, {each.weights} weights, {name}', *each.changed]): getattr(each, name)
         for each in run.evaluations

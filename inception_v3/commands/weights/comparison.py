@@ -107,7 +107,6 @@ def compare(models: Sequence[Weights], paths: Sequence[str]) -> List[str]:
 
 
 def _classes(paths: Sequence[str], logits: Sequence[np.ndarray]) -> List[str]:
-    """The most probable class of each image in both models."""
     lines = []
     sizes = [each.shape[1] for each in logits]
     if sizes[0] != sizes[1]:

@@ -289,7 +289,6 @@ def _of_ours(source: sources.Source, options: Options) -> Weights:
 
 
 def _heads(names: Iterable[str], auxiliary: str, classifier: str) -> Tuple[bool, bool]:
-    """Whether there are variables of the auxiliary head, and of the classifier."""
     known = [*names]
     return any(n.startswith(auxiliary) for n in known), any(n.startswith(classifier) for n in known)
 
@@ -307,7 +306,6 @@ def _converted(arrays: Values, entries: Sequence[Entry], path: str) -> Values:
 
 
 def _finished(weights: Weights) -> Weights:
-    """Checks the classifiers, and folds the scales that the network has not."""
     path, values, architecture = weights.path, weights.values, weights.architecture
     heads = [layer.scope for layer in architecture.layers if layer.is_classifier and f'{layer.scope}/biases' in values]
     counts = {values[f'{head}/{name}'].shape[-1] for head in heads for name in ('weights', 'biases')}

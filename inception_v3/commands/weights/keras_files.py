@@ -389,7 +389,6 @@ def _of_channels(value: Any) -> np.ndarray:
 
 
 def _constants(layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of an operation beside its input."""
     (node,) = layer['inbound_nodes']
     if isinstance(node, dict):
         # Keras 3: the input, and perhaps one constant.
@@ -402,7 +401,6 @@ def _constants(layer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _head(layers: Sequence[Mapping[str, Any]]) -> str:
-    """The activation of the classifier after the last block."""
     pools = [layer for layer in layers if 'Pooling' in layer['class_name']]
     if layers and [layer['class_name'] for layer in pools] != [_POOL]:
         raise _refuse((pools or layers)[0], f'the classifier of Inception v3 follows one {_POOL}. {WITHOUT_CLASSIFIER}')

@@ -170,7 +170,6 @@ def _buffer_problems(config: Config, available: int) -> Iterator[str]:
 
 
 def _problem(config: Config, memory: StepMemory, flag: str, available: int, limit: int) -> Iterator[str]:
-    """A message about a step of more than `limit` bytes; `flag` sets its batch size."""
     task, batch = (
         ('training', config.train_batch_size) if flag == 'train_batch_size' else ('evaluation', config.eval_batch_size)
     )
