@@ -28,12 +28,8 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
     """The configuration of a command line, with the sizes and the classes of its data set.
 
     With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset
-    own_images follow from them.
-
-    Args:
-      command_line: as parsed.
-      description: the content of `dataset.json`; None without one.
-      counts: the numbers of records of splits that were counted, by split.
+    own_images follow from them. The description is the content of `dataset.json`, and `counts` are the numbers of
+    records of splits that were counted.
     """
     # A run takes its configuration as it is, and needs neither.
     from inception_v3 import presets, rules

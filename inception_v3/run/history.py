@@ -358,12 +358,9 @@ def evaluations_in(path: str) -> List[Evaluation]:
 
 
 class TrainedData(NamedTuple):
-    """The data set that a checkpoint has learned.
+    """The data set that a checkpoint has learned, and the earlier ones that it left with `--allow_other_data_set`.
 
-    Attributes:
-      info: its description; None if it is unknown.
-      earlier: the data sets of earlier starts, which the run left with `--allow_other_data_set`.
-      note: says that another data set is in its place now, or that nothing is recorded; empty if neither is so.
+    A note says that another data set is in its place now, or that nothing is recorded.
     """
 
     info: Optional[DatasetInfo]

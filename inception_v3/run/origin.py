@@ -40,17 +40,11 @@ _AS_VIEWED = 'images_as_viewed'
 
 
 class Origin(NamedTuple):
-    """The origin of a model.
+    """The origin of a model: the absolute path of the run's folder, the checkpoint's step, 'average' or 'raw' weights.
 
-    Attributes:
-      model_dir: the absolute path of the run's folder.
-      step: the global step of the checkpoint.
-      weights: 'average' or 'raw'.
-      digest: SHA-256 of the checkpoint's index, which has a checksum of each variable.
-      settings: the settings that a SavedModel of the checkpoint depends on, its class names, and whether it shows
-        images as viewers do.
-      top_1: the top-1 accuracy in the last evaluation of this checkpoint; None if it was not evaluated.
-      images: the number of validation images of that evaluation.
+    The digest is the SHA-256 of the checkpoint's index, which has a checksum of each variable. The settings are those
+    that a SavedModel depends on, its class names, and whether it shows images as viewers do. Without an evaluation of
+    this checkpoint, accuracy and number of validation images are None.
     """
 
     model_dir: str

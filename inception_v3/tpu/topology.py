@@ -18,14 +18,9 @@ _LOOPBACK = re.compile(r'grpc://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$')
 
 
 class Topology(NamedTuple):
-    """The cores of a TPU, and the hosts that feed them.
+    """The cores of a TPU, on all hosts together, and the hosts that feed them; its name is v2-8, or emulated:8x2.
 
-    Attributes:
-      name: the name that users write: v2-8, or emulated:8x2.
-      cores: the number of cores on all hosts together.
-      hosts: the number of host machines, each with the same number of cores.
-      memory: the memory of each core in bytes; None for an emulated TPU, which uses the machine's memory.
-      peak: the operations of a core per second, at most; None for an emulated TPU.
+    Each core has its memory, in bytes, and at most `peak` operations per second; those of an emulated TPU are None.
     """
 
     name: str

@@ -35,15 +35,11 @@ _TORCH_NAMES = {
 
 
 class Layer(NamedTuple):
-    """A convolution with batch normalization, or a classifier.
+    """A convolution with batch normalization, or a classifier, with the names of its parts in PyTorch.
 
-    Attributes:
-      scope: the scope of its variables in this program.
-      shape: height, width, input channels and output channels of its kernel; a classifier has 0 output channels,
-        because its number of classes is that of the data set.
-      conv: the name of the convolution, or of the classifier, in PyTorch.
-      norm: the name of the normalization in PyTorch; empty for a classifier.
-      order: sorts layers as Keras lists them: by the distance to the output, and then as we do.
+    The shape is that of its kernel: height, width, input and output channels; a classifier has 0 output channels,
+    because its number of classes is that of the data set. `order` sorts layers as Keras lists them: by the distance to
+    the output, and then as we do.
     """
 
     scope: str
@@ -156,14 +152,10 @@ def resnet50(depth_multiplier: float = 1.0) -> Architecture:
 
 
 class Entry(NamedTuple):
-    """A variable.
+    """A variable by its name in this program and in the other framework, where it may be optional.
 
-    Attributes:
-      ours: its name in this program.
-      theirs: its name in the other framework.
-      shape: its shape in this program; 0 for the number of classes.
-      axes: of this shape, in their order there; those of size 1 that a matrix lacks are left out.
-      is_optional: whether it may be missing.
+    The shape is ours, with 0 for the number of classes. `axes` are those of this shape, in their order there; those of
+    size 1 that a matrix lacks are left out.
     """
 
     ours: str

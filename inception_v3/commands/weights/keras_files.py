@@ -75,14 +75,10 @@ class KerasError(CommandError):
 
 
 class KerasFile(NamedTuple):
-    """The layers with weights in a file.
+    """The arrays of a file by the names of `architecture.of_keras`, the numbers of layers by kind, and all their names.
 
-    Attributes:
-      arrays: by the names that `architecture.of_keras` has: kind and number of the layer, and last part of the name.
-      numbers: of the layers of each kind.
-      names: the names of all layers.
-      is_by_order: whether layers are numbered by `Layer.order`, not in the order of our table.
-      config: of the model; None if the file has weights alone.
+    Layers are numbered by `Layer.order`, or in the order of our table. There is no configuration of the model if the
+    file has weights alone.
     """
 
     arrays: Values
@@ -255,12 +251,10 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
 
 
 class Form(NamedTuple):
-    """The parts of a model around its Inception v3.
+    """The parts of a model around its Inception v3, which is given pixels in [0, 255] @ matrix + shift, [3, 3] and [3].
 
-    Attributes:
-      matrix, shift: what the network is given of pixels in [0, 255]: pixels @ matrix + shift, [3, 3] and [3].
-      is_scaled: whether the model changes the pixels' values; if not, the caller does.
-      activation: of the classifier, `SOFTMAX` or, with one output, `SIGMOID`. Logits are taken for those of a softmax.
+    If the model does not scale the pixels, the caller does. The classifier ends with `SOFTMAX` or, with one output,
+    `SIGMOID`; logits are taken for those of a softmax.
     """
 
     matrix: np.ndarray
