@@ -35,13 +35,10 @@ _LISTED_AT_MOST = 10
 
 
 class DivergedError(Exception):
-    """Training has diverged.
+    """Training has diverged: the evidence, as the beginning of a sentence, and the step that showed it, from 0.
 
-    Args:
-      what: the evidence, as the beginning of a sentence.
-      step: the step that showed it, counted from 0.
-      steps_before: the number of steps that were done when the loss was last within its limit. A checkpoint of this
-        many steps may itself be the cause: the loss of its weights is the bad one, or was never read.
+    `steps_before` were done when the loss was last within its limit. A checkpoint of this many steps may itself be the
+    cause: the loss of its weights is the bad one, or was never read.
     """
 
     def __init__(self, what: str, step: int, steps_before: int):

@@ -29,17 +29,11 @@ Run = Callable[[Batch], np.ndarray]
 
 
 class Format(NamedTuple):
-    """A format.
+    """A format: the name of the file, or folder, in the export's folder; its runtime and its input, in words.
 
-    Attributes:
-      file: the name of the file, or folder, in the export's folder.
-      purpose: its runtime, and an input that is no prepared image, in words.
-      write: (network, prepared training images, path) → None; converts the network, and raises CommandError if the
-        format lacks one of its operations. The images, float32 [height, width, 3], are empty unless `is_calibrated`.
-      open: (path, network) → a `Run`; loads the file into its runtime.
-      packages: those that the conversion and the runtime need.
-      loses_at_most: points of top-1 accuracy that an export may lose, compared with the checkpoint.
-      is_calibrated: whether the conversion needs images.
+    `write` converts the network, and raises CommandError if the format lacks one of its operations. It takes prepared
+    training images, float32 [height, width, 3], which are empty unless `is_calibrated`. `open` loads the file into its
+    runtime. Both need the packages. An export may lose so many points of the checkpoint's top-1 accuracy.
     """
 
     file: str

@@ -50,16 +50,12 @@ _KINDS = (
 
 
 class Options(NamedTuple):
-    """The choice of what to read from a file of weights.
+    """The choice of what to read from a file of weights: the averages of a run, the auxiliary head, the classifiers.
 
-    Attributes:
-      averages: take the moving averages of a run's weights, if there are any.
-      auxiliary_head: read the auxiliary head, if there is one.
-      images: the range of the images that weights of another framework are for, of `changes.IMAGES`; empty for that of
-        the published weights.
-      depth_multiplier: of the network; 0 for that of the run that wrote the weights, or 1.
-      classifier: read the classifiers; without them, the file may have a head of another form.
-      which: the key of one of several models in a file of PyTorch; empty for the averages.
+    Without classifiers, the file may have a head of another form. `images` is the range in `changes.IMAGES` that
+    weights of another framework are for, by default that of the published weights; `which` the key of one of several
+    models in a file of PyTorch, by default the averages. A multiplier of 0 is that of the run that wrote the weights,
+    or 1.
     """
 
     averages: bool = True

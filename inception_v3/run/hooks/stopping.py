@@ -42,13 +42,9 @@ class Termination(tf.estimator.SessionRunHook):
     A signal handler in Python waits until TensorFlow's current operation returns, which on a TPU may take minutes. A
     thread that reads the signal from a pipe does not wait.
 
-    Args:
-      end_at_once: ends the process because of an error. Called if there are no steps to lose, or if another signal
-        comes: a SIGTERM more than 5 seconds after the first signal, or a second Ctrl-C.
-
-    Attributes:
-      request: the signal that came while there were steps to lose; None if none came.
-      release: called before the process ends at once.
+    `end_at_once` ends the process because of an error. It is called, after `release`, if there are no steps to lose, or
+    if another signal comes: a SIGTERM more than 5 seconds after the first signal, or a second Ctrl-C. `request` is the
+    signal that came while there were steps to lose.
     """
 
     def __init__(self, end_at_once: Callable[[CommandError], None]):
