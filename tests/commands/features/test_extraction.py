@@ -7,7 +7,7 @@ from console.errors import CommandError
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands.features import extraction
-from inception_v3.commands.features.endpoints import Endpoints
+from inception_v3.commands.features.extraction import Endpoints
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from tests.support.graphs import plain_session
