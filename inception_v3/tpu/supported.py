@@ -87,7 +87,7 @@ def unsupported(
 def python_flaws(graph: tf.Graph, besides: Iterable[tf.Operation] = ()) -> Iterator[Flaw]:
     """Yields the operations of a graph and its functions that call Python, but for those in `besides`."""
     left_out = set(besides)
-    for scope, operation in _with_called(graph.get_operations(), set()):
+    for scope, operation in _with_functions(graph, '', set()):
         if operation.type in _PYTHON and operation not in left_out:
             yield flaw(operation, "calls Python, which a TPU's hosts do not have", scope)
 
@@ -142,6 +142,16 @@ def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator
                     seen.add(name)
                     scope = f'{re.sub("^__inference_", "", name)}/'
                     yield from ((scope + inner, o) for inner, o in _with_called(function.graph.get_operations(), seen))
+
+
+def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
+    """Yields (scope, operation) for a graph and all its functions; to look for calls in large graphs takes seconds."""
+    for operation in graph.get_operations():
+        yield scope, operation
+    for name, function in graph._functions.items():
+        if name not in seen and hasattr(function, 'graph'):
+            seen.add(name)
+            yield from _with_functions(function.graph, f'{re.sub("^__inference_", "", name)}/', seen)
 
 
 @functools.lru_cache(maxsize=None)
