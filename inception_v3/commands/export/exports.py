@@ -149,4 +149,6 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, lea
     write_whole(os.path.join(folder, _DESCRIPTION), description)
     write_whole(os.path.join(folder, _PROGRAM), pathlib.Path(prepare.__file__).read_text(encoding='utf-8'))
     own = origin.origin_of(config, network.model.checkpoint)
-    card.write(folder, name, contents, config, own, verified, learned, network.class_names)
+    text = card.card(name, contents, config, own, verified, learned)
+    write_whole(os.path.join(folder, card.CARD_FILE), text)
+    write_whole(os.path.join(folder, card.LABELS_FILE), card.labels(network.class_names, config.num_classes))

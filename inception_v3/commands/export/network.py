@@ -79,6 +79,8 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
     )
     pipeline, preprocessing = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
 
+    # AutoGraph has nothing to convert here, and takes seconds to find that out.
+    @tf.autograph.experimental.do_not_convert
     def prepared(serialized: tf.Tensor) -> tf.Tensor:
         encoded, _, label = preprocessing.parse(serialized)
         return encoded, infeed.as_evaluated(resize_as_viewed(encoded, config), config), label

@@ -9,7 +9,7 @@ No framework is needed to read or write its files, and code in files of PyTorch 
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from console import native_messages, program
 from console.command_line import new_parser
@@ -17,9 +17,6 @@ from console.errors import DONE, CommandError
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.commands.weights.choices import ADD, DROP, KEEP, PIXELS, TARGETS
-
-if TYPE_CHECKING:
-    from inception_v3.commands.weights.foreign import Weights
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -87,7 +84,7 @@ def _add_reading(add: Callable[..., Any]) -> None:
     add('--depth_multiplier', type=float, default=0.0, metavar='X', help=about)
 
 
-def _read(path: str, arguments: argparse.Namespace) -> Tuple['Weights', List[str]]:
+def _read(path: str, arguments: argparse.Namespace) -> Tuple[Any, List[str]]:
     """The weights of a file, without the classes that are dropped; and lines about them."""
     from inception_v3.commands.weights import changes, foreign
 
