@@ -53,5 +53,4 @@ def warnings_of(config: Config) -> Iterator[str]:
 def _advice(flag: str, steps: int) -> str:
     if flag == 'moving_average_decay':
         return 'more steps, or --moving_average=False'
-    # (1 - 5 / steps) ** steps is below e ** -5, which is less than 1 %.
-    return f'--{flag}={max(0.0, 1 - 5 / steps):g} or less, or more steps'
+    return f'--{flag}={_LITTLE ** (1 / steps):g} or less, or more steps'
