@@ -28,6 +28,9 @@ select, input { font: inherit; padding: .15rem .5rem; border: 1px solid var(--li
   background: var(--card); color: inherit; max-width: 100%; min-width: 0; }
 :focus-visible { outline: 2px solid var(--good); outline-offset: 2px; }
 [hidden] { display: none !important; }
+.figure { flex: 0 1 auto; min-width: 0; height: auto; display: block; }
+/* Figures have the colours of a light page. */
+@media (prefers-color-scheme: dark) { .figure { filter: invert(.93) hue-rotate(180deg); } }
 .about { margin: .5rem 0 1rem; }
 .about div { display: flex; flex-wrap: wrap; gap: 0 .75rem; }
 .about dt { color: var(--faint); min-width: 5rem; }
@@ -52,6 +55,9 @@ _LAYOUT = """{% macro bar(name, share, fill='') -%}
 <li><span>{{ name }}</span><b>{{ '%.1f' | format(100 * share) }} %</b>
 <i style="--share: {{ '%.2f' | format(100 * share) }}%{% if fill %}; --fill: var(--{{ fill }}){% endif %}"></i></li>
 {%- endmacro %}
+{% macro picture(figure, alt) -%}
+<img class="figure" src="{{ figure[0] }}" width="{{ figure[1] }}" alt="{{ alt }}">
+{%- endmacro %}
 {% macro begin(title) -%}
 <!doctype html>
 <html lang="en">
@@ -73,7 +79,7 @@ def template(text: str) -> jinja2.Template:
     """Compiles a Jinja template of a part of a page. The template escapes inserted values.
 
     In the template, `layout.begin(title)` starts a page. `layout.bar(name, share)` is an item of a list of the class
-    `bars`: a name, and a bar for a share of 0 to 1.
+    `bars`: a name, and a bar for a share of 0 to 1. `layout.picture(figure, alt)` is a figure: its data URI and width.
     """
     environment = jinja2.Environment(
         autoescape=True,

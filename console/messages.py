@@ -26,6 +26,12 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
     return printable(text)
 
 
+def listed(texts: Sequence[str], at_most: int = 3, separator: str = '; ') -> str:
+    """The first few of some texts, and the number of the others."""
+    more = [f'and {len(texts) - at_most} more'] if len(texts) > at_most else []
+    return separator.join([*(shown(text, 500) for text in texts[:at_most]), *more])
+
+
 def in_rows(rows: Sequence[Tuple[str, Any]], indent: str = '') -> str:
     """A line for each name and value, with the values below each other."""
     width = max(len(name) for name, _ in rows)

@@ -10,47 +10,35 @@ from console.errors import CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
 
-_KINDS = {
-    stat.S_IFDIR: 'a folder',
-    stat.S_IFCHR: 'a device',
-    stat.S_IFBLK: 'a device',
-    stat.S_IFIFO: 'a named pipe',
-    stat.S_IFSOCK: 'a socket',
-}
 # Bytes of the longest path on Linux.
 _LONGEST_PATH = 4096
-
-
-class OutputError(CommandError):
-    """The path of an output holds what must not be replaced."""
 
 
 def replaceable(path: str) -> str:
     """The path of the file that an output makes or replaces. A symbolic link is followed, and its target replaced.
 
-    Anything else there than a regular file is an OutputError, and so is a path that cannot be followed.
+    Anything else there than a regular file is a CommandError, and so is a path that cannot be followed.
     """
     if '://' in path:
         return path
     try:
         real = os.path.realpath(path)
-        kind = stat.S_IFMT(os.stat(real).st_mode)
+        mode = os.stat(real).st_mode
     except (FileNotFoundError, NotADirectoryError):
         # Writing names what is missing.
         return real
     except (OSError, ValueError) as error:
-        raise OutputError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {getattr(error, "strerror", error)}.')
-    if kind != stat.S_IFREG:
-        raise OutputError(
-            f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {_KINDS[kind]}, and only files are replaced.'
-        )
+        raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {getattr(error, "strerror", error)}.')
+    if not stat.S_ISREG(mode):
+        kind = 'a folder' if stat.S_ISDIR(mode) else 'a device, a pipe or a socket'
+        raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {kind}; only files are replaced.')
     return real
 
 
 def check_is_no_input(path: str, inputs: Iterable[str]) -> None:
-    """Raises OutputError if an output would replace one of the files that the command reads."""
+    """Raises CommandError if an output would replace one of the files that the command reads."""
     if os.path.realpath(path) in {os.path.realpath(each) for each in inputs}:
-        raise OutputError(
+        raise CommandError(
             f'{shown(path, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name another file.'
         )
 
@@ -71,7 +59,7 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
     unique = f'{os.path.basename(real)}.{uuid.uuid4().hex}.unfinished'
     unfinished = os.path.join(work_dir, unique) if work_dir else f'{real}.unfinished'
     if replaceable(unfinished) != unfinished and os.path.islink(unfinished):
-        raise OutputError(f'{shown(unfinished, _LONGEST_PATH)}: is a link, and must be a new file. Remove it.')
+        raise CommandError(f'{shown(unfinished, _LONGEST_PATH)}: is a link, and must be a new file. Remove it.')
     try:
         yield unfinished
         move(unfinished, real)

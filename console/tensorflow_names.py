@@ -25,17 +25,6 @@ def knows_tpu_vms() -> bool:
     return hasattr(sys.modules[resolver.__module__], '_LocalCloudTpuClient')
 
 
-def cuda_version() -> str:
-    """Returns the CUDA and cuDNN that TensorFlow needs on a GPU, in words; empty if it is built without GPU support.
-
-    1.15 does not record them: https://www.tensorflow.org/install/source#gpu lists them.
-    """
-    if not tf.test.is_built_with_cuda():
-        return ''
-    build_info = getattr(tf.sysconfig, 'get_build_info', lambda: {'cuda_version': '10.0', 'cudnn_version': '7'})()
-    return f'CUDA {build_info["cuda_version"]} and cuDNN {build_info["cudnn_version"]}'
-
-
 def stop_recording() -> ContextManager[None]:
     """Returns a context manager in which an eager gradient tape records nothing."""
     from tensorflow.python.eager import tape

@@ -16,8 +16,9 @@ from typing import Dict, List, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
+from docs import frameworks
 from inception_v3.commands.weights import comparison, foreign, writing
-from inception_v3.commands.weights.comparison import LOGITS, TORCH_PYTHON
+from inception_v3.commands.weights.comparison import LOGITS
 
 CLASSES = 1000
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [2, 299, 299, 3]).astype(np.float32)
@@ -81,16 +82,16 @@ def logits_of(kind: str, path: str, count_padding: bool = False) -> np.ndarray:
     if kind == 'TF-Slim':
         return _in_slim(path)
     if kind == 'Keras':
-        return comparison.in_keras(path, CLASSES, IMAGES)[LOGITS]
+        return frameworks.in_keras(path, CLASSES, IMAGES)[LOGITS]
     if kind in ('torchvision', 'timm'):
-        return comparison.in_torch(kind, foreign.read(path), path, IMAGES, count_padding)[LOGITS]
+        return frameworks.in_torch(kind, foreign.read(path), path, IMAGES, count_padding)[LOGITS]
     return comparison.in_this_program(foreign.read(path), IMAGES)[LOGITS]
 
 
 def write_sources(folder: str) -> Dict[str, str]:
     """Lets each framework write its file; the paths by kind."""
     paths = {kind: os.path.join(folder, name) for kind, (name, _) in FILES.items()}
-    subprocess.run([str(TORCH_PYTHON), '-W', 'ignore', '-c', _WRITE_TORCH], cwd=folder, check=True)
+    subprocess.run([str(frameworks.TORCH_PYTHON), '-W', 'ignore', '-c', _WRITE_TORCH], cwd=folder, check=True)
     with tf.Graph().as_default(), tf.Session() as session:
         random = np.random.RandomState(1)
         _, variables = _build_slim(tf.constant(IMAGES))

@@ -10,13 +10,10 @@ from inception_v3.networks.layers import NHWC, Layout
 from inception_v3.weights.patterns import NOTHING, Patterns
 
 EPSILON = 1e-3
-# The documented decay per step of one device, and the number of cores that the default of --batch_norm_decay is for.
+# The documented decay per step of one device.
 ONE_DEVICE_DECAY = 0.9997
-_DOCUMENTED_CORES = 8
 # Decays agree if their memories differ by less than this fraction: 0.9976 is rounded from 0.9997 ** 8.
 _ROUNDING = 0.02
-# At the end, statistics should hold less than this share of their initial values.
-_INITIAL_AT_MOST = 0.1
 
 
 def batch_norm_for(config: Config, is_training: bool, layout: Layout = NHWC) -> 'BatchNorm':
@@ -63,20 +60,13 @@ def agrees(decay: float, other: float) -> bool:
 
 
 def decay_warning(config: Config) -> Optional[str]:
-    """A sentence if the default decay, which is for 8 cores, is used on another number of cores; else None.
-
-    A decay that was chosen, by a preset or a flag, has no warning; nor has a run that is too short for the documented
-    one.
-    """
+    """A sentence if Inception v3's decay is not the documented one for this number of cores; else None."""
     decay, fitting = config.batch_norm_decay, decay_for(config.replicas)
-    if decay != Config.batch_norm_decay or agrees(decay, fitting):
+    if config.network != 'inception_v3' or agrees(decay, fitting):
         return None
-    if fitting**config.train_steps > _INITIAL_AT_MOST:
-        return None
-    cores = '1 device' if config.replicas == 1 else f'{config.replicas} cores'
     return (
-        f'--batch_norm_decay={decay:g} is for {_DOCUMENTED_CORES} cores: {ONE_DEVICE_DECAY} per step of one device, to '
-        f'the power of the number of cores. For {cores}, that is --batch_norm_decay={fitting:.4g}'
+        f'--batch_norm_decay={decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the documented decay for '
+        f'this number of cores, where alpha = {ONE_DEVICE_DECAY} is that of one device'
     )
 
 

@@ -33,15 +33,9 @@ PADDING_LABEL = -1
 
 
 class Setting(NamedTuple):
-    """The metadata of a field, besides its name, type and default.
+    """The metadata of a field, besides its name, type and default: its group and a phrase in `--help`, and its limits.
 
-    Attributes:
-      group: the heading under which `--help` lists the field.
-      help: a phrase for `--help`, with the unit.
-      lower: the least allowed value.
-      upper: the greatest allowed value.
-      above: a bound that the value must exceed.
-      choices: the allowed values; empty for no such limit.
+    The value must exceed `above`; the other bounds are allowed. No choices are no such limit.
     """
 
     group: str

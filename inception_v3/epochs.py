@@ -8,22 +8,12 @@ EPOCHS = {'train_steps': 'train_epochs', 'train_steps_per_eval': 'epochs_per_eva
 
 
 def steps_of(epochs: float, images: int, batch_size: int) -> int:
-    """The steps that take a number of epochs, rounded up to whole steps.
-
-    Args:
-      epochs: the number of epochs, which may be a fraction.
-      images: training images per epoch.
-      batch_size: images per step, over all cores.
-    """
+    """The steps that take a number of epochs, rounded up to whole steps."""
     # Without the rounding, 0.1 epochs of 1,000 images in batches of 10 would take 11 steps.
     return max(1, math.ceil(round(epochs * images / batch_size, 6)))
 
 
 def steps_of_epochs(values: Mapping[str, Any]) -> Dict[str, int]:
-    """The numbers of steps, by name, that follow from epochs; none of those without epochs.
-
-    Args:
-      values: the fields of a configuration.
-    """
+    """The numbers of steps, by name, that follow from epochs; none of those without epochs."""
     images, batch_size = values['num_train_images'], values['train_batch_size']
     return {name: steps_of(values[epochs], images, batch_size) for name, epochs in EPOCHS.items() if values[epochs]}

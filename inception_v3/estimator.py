@@ -22,15 +22,8 @@ def make_estimator(
 ) -> tf.estimator.tpu.TPUEstimator:
     """Builds the estimator. It connects to no TPU, and reads no file, until it is used.
 
-    Args:
-      config: of the run.
-      class_names: the class names by label, for printed predictions and exports; if empty, these have numbers only.
-      writes: let TensorFlow save checkpoints and write summaries; False: hooks do this.
-
-    Raises:
-      ConfigError: no model_dir is given; the run needs a GPU, and none is visible; or it needs a TPU, and no TPU is
-        given, or it cannot reach the run's folders.
-      TpuError: the run's TPU is not there, or its address cannot be looked up.
+    Printed predictions and exports have the class names by label, or numbers only. Without `writes`, hooks save the
+    checkpoints and write the summaries, instead of TensorFlow.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -73,14 +66,9 @@ def arguments_of(
     class_names: Sequence[str] = (),
     writes: bool = True,
 ) -> Dict[str, Any]:
-    """The arguments of a run's TPUEstimator.
+    """The arguments of a run's TPUEstimator; `class_names` and `writes` are as for `make_estimator`.
 
-    Args:
-      config: of the run.
-      master: the address of the TPU worker; empty for this process, None with a cluster.
-      cluster: looks up the TPU's address, in place of `master`.
-      class_names: as for `make_estimator`.
-      writes: as for `make_estimator`.
+    `master` is the address of the TPU worker, empty for this process; or it is None, and a cluster looks it up.
     """
     tpu = tf.estimator.tpu
     with tf_config_explained():
@@ -114,13 +102,7 @@ def arguments_of(
 class _Session(tf.train.SessionCreator):
     """A session that hooks can begin to use several times.
 
-    Args:
-      scaffold: of the graph; None for TensorFlow's default.
-      config: of the session.
-      checkpoint_dir: a folder whose newest checkpoint, if there is one, is restored in the beginning.
-
-    Attributes:
-      checkpoint: the checkpoint to restore each time, in place of `checkpoint_dir`.
+    In the beginning, it restores the newest checkpoint in `checkpoint_dir`, if there is one; or each time `checkpoint`.
     """
 
     def __init__(self, scaffold: Optional[tf.train.Scaffold], config: Any, checkpoint_dir: Optional[str] = None):
@@ -155,14 +137,9 @@ class _Session(tf.train.SessionCreator):
 
 
 class _Graph(NamedTuple):
-    """A graph with its session.
+    """A graph with its session, the operation of a step, and the metrics to read after the last step.
 
-    Attributes:
-      graph: the graph.
-      session: its session.
-      hooks: the hooks of each use of the graph, such as that of its host call.
-      step: the operation of a step.
-      metrics: the tensors to read after the last step.
+    The hooks are for each use of the graph, such as that of its host call.
     """
 
     graph: tf.Graph
@@ -184,9 +161,6 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     A call of `train` goes on with the weights and the input of the call before, which must have saved the weights. A
     call of `evaluate` restores its checkpoint. The input function of the first call of each serves all later ones.
     Saving, summaries and the check of the loss are up to the hooks.
-
-    Args:
-      **arguments: those of TPUEstimator.
     """
 
     def __init__(self, **arguments: Any):

@@ -28,15 +28,8 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
     """The configuration of a command line, with the sizes and the classes of its data set.
 
     With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset
-    own_images follow from them.
-
-    Args:
-      command_line: as parsed.
-      description: the content of `dataset.json`; None without one.
-      counts: the numbers of records of splits that were counted, by split.
-
-    Raises:
-      ConfigError: flags contradict the description, each other, or the preset.
+    own_images follow from them. The description is the content of `dataset.json`, and `counts` are the numbers of
+    records of splits that were counted.
     """
     # A run takes its configuration as it is, and needs neither.
     from inception_v3 import presets, rules
@@ -74,11 +67,7 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
 def _images(
     command_line: 'CommandLine', split: str, description: Optional[DatasetInfo], counts: Mapping[str, int]
 ) -> int:
-    """The number of images of a split: the given one, or that of the description, or the number of records.
-
-    Raises:
-      ConfigError: the given number contradicts the description.
-    """
+    """The number of images of a split: the given one, or that of the description, or the number of records."""
     config, (name, kind) = command_line.config, SIZES[split]
     number: int = counts.get(split, getattr(config, name))
     has_patterns = config.train_files if split == TRAIN else config.eval_files

@@ -52,12 +52,8 @@ NO_FLAGS: OwnFlags = types.MappingProxyType({})
 class ParsedFlags(NamedTuple):
     """A parsed command line, before its values are checked against each other.
 
-    Attributes:
-      fields: the values of the fields of `Config` that flags set.
-      preset: the name of the preset; None if none is named, which means imagenet.
-      verbose: show TensorFlow's own log.
-      help: the help flag that was given, such as 'helpshort'; empty if none was.
-      own: the values of the command's own flags.
+    `fields` are the values of the fields of `Config` that flags set, `own` those of the command's own flags; `help` is
+    the help flag that was given, such as 'helpshort', if any. No preset means imagenet.
     """
 
     fields: Dict[str, Any]
@@ -68,12 +64,10 @@ class ParsedFlags(NamedTuple):
 
 
 class CommandLine(NamedTuple):
-    """A parsed command line with its configuration.
+    """A parsed command line with its configuration: the preset, changed by the flags that were given.
 
-    Attributes:
-      config: the preset, changed by the flags that were given.
-      given: the names of the fields that flags set; these override the sizes in a data set's description.
-      preset, verbose, help, own: as in `ParsedFlags`. With a help flag, `config` is the default.
+    The fields that were given override the sizes in a data set's description. The other values are as in `ParsedFlags`.
+    With a help flag, the configuration is the default.
     """
 
     config: Config
@@ -132,15 +126,9 @@ def _defined(own_flags: OwnFlags) -> flags.FlagValues:
 
 
 def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
-    """Parses a command line without checking its values against each other.
+    """Parses a command line, such as `sys.argv`, without checking its values against each other.
 
-    Args:
-      argv: the program's name and its arguments, as in `sys.argv`; `--flagfile=FILE` reads more of them from a file.
-      own_flags: the command's own flags, by name.
-
-    Raises:
-      ConfigError: an unknown flag or preset, a stray argument, a value of another type, or an unreadable flag file.
-      PatternError: a flag that names files is given several times.
+    `--flagfile=FILE` reads more arguments from a file.
     """
     values = _defined(own_flags)
     check_given_once(argv[1:], FILE_FLAGS)
@@ -262,7 +250,6 @@ def help_text(
 
 
 def _fields_help(preset: str) -> List[str]:
-    """The fields of `Config` in their groups, with the defaults of a preset."""
     groups: Dict[str, List[str]] = {}
     for field in dataclasses.fields(Config):
         setting = setting_of(field)
@@ -279,7 +266,6 @@ def _flag_help(name: str, default: Any, text: str) -> str:
 
 
 def _entry(title: str, text: str) -> str:
-    """A line of title and text; the text goes below the title if both do not fit into a line."""
     indent = ' ' * 6
     if len(title) + len(text) + 4 <= _HELP_WIDTH:
         return f'  {title}  {text}'

@@ -70,9 +70,6 @@ class InputPipeline:
           Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
           batches of padding follow without end, because the number of evaluation steps is fixed there, and is the same
           for all hosts.
-
-        Raises:
-          records.DataError: there are no usable files of this split.
         """
         if not self._is_configured:
             # TPUEstimator adds the context on a TPU alone.
@@ -106,9 +103,6 @@ class InputPipeline:
           A data set of serialized records, string scalars. With `max_bad_records` or `with_places`, of (path, position,
           record) instead. In training with a seed, of (record, key): the key seeds the record's distortion; with
           `max_bad_records`, of groups of ((path, position, record), key) for `usable_records.map_or_replace`.
-
-        Raises:
-          records.DataError: there are no usable files of this split.
         """
         config = self._config
         paths = source_of(config).find(self._split)

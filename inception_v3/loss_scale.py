@@ -23,13 +23,7 @@ VARIABLES = 'loss_scale_variables'
 
 
 class State(NamedTuple):
-    """The state of loss scaling.
-
-    Attributes:
-      scale: factor on the loss in the next step.
-      steady_steps: steps since the last change of the scale.
-      skipped_steps: steps whose gradients overflowed, since the first step of the run.
-    """
+    """The factor on the next loss, the steps since its last change, and all steps whose gradients overflowed."""
 
     scale: Any
     steady_steps: Any

@@ -213,7 +213,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'train_steps_per_eval': 500,
         'save_summary_steps': 10,
     },
-    # For the smallest data sets; `settings.own_images` adapts the values to the number of images.
+    # For the smallest data sets; `own_images` adapts the values to the number of images.
     'own_images': {
         'use_tpu': False,
         'train_batch_size': 32,

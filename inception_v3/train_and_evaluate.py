@@ -10,6 +10,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional
 
+from console.errors import CommandError, RetryableError
 from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
@@ -24,7 +25,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.run import checkpoints, failures, history
-from inception_v3.run.failures import DivergedError, InterruptedTrainingError, TrainingError
+from inception_v3.run.failures import DivergedError
 from inception_v3.run.files import check_writable, now
 from inception_v3.run.history import Evaluation
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
@@ -45,6 +46,7 @@ from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.addresses import check_answers
+from inception_v3.tpu.refusals import refusals_explained
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
 _CHECK_INTERVAL = 60
@@ -67,11 +69,7 @@ class Run:
         self.began_at: Optional[int] = None
 
     def check(self) -> None:
-        """Checks the device, the data set and the memory, and logs what the run will be. It writes nothing.
-
-        Raises:
-          ConfigError, DataError: the run cannot start.
-        """
+        """Checks the device, the data set and the memory, and logs what the run will be. It writes nothing."""
         config = self._config
         self._data_set = description_of(config)
         self._class_names = self._data_set.class_names if self._data_set else ()
@@ -107,13 +105,7 @@ class Run:
             logger.info(note)
 
     def execute(self) -> str:
-        """Checks, then trains, evaluates or both, as `--mode` says, exports with `--export_dir`; returns the summary.
-
-        Raises:
-          ConfigError, DataError: the run cannot start.
-          CommandError: a record, a checkpoint, a folder or a device cannot be used; training diverged; or SIGTERM or
-            Ctrl-C ended it. The message names the checkpoint that is kept.
-        """
+        """Checks, then trains, evaluates or both, as `--mode` says, and exports; returns the summary."""
         began, config = time.monotonic(), self._config
         self.check()
         check_writable('model_dir', self._model_dir)
@@ -218,20 +210,14 @@ class Run:
     # Training.
 
     def train(self, until_step: int) -> None:
-        """Trains from the newest checkpoint to a step, and saves it.
-
-        Raises:
-          TrainingError: the loss or the weights have diverged.
-          InterruptedTrainingError: the TPU or a file server was lost.
-          TerminatedError, InterruptedByUserError: SIGTERM or Ctrl-C came; the last step is saved.
-        """
+        """Trains from the newest checkpoint to a step, and saves it."""
         if self.began_at is None:
             self._begin()
         divergence = DivergenceWatcher(self._config.num_classes)
         hooks = self._training_hooks(divergence)
         self._screen.wait('building the graph of training')
         try:
-            with failures.refusals_explained():
+            with refusals_explained():
                 self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)
         except DivergedError as error:
             raise failures.diverged(error, self._config, self.began_at)
@@ -281,7 +267,7 @@ class Run:
             # Before everything that writes: a checkpoint of another network leaves model_dir as it is.
             *([CheckpointFitsHook(checkpoint)] if checkpoint else []),
             # Before everything that writes: model_dir may belong to another trainer by now.
-            self._lock.hook(),
+            self._lock,
             # Before the watchers and the first checkpoint.
             *self._begin_hooks,
             RecoveryLimitHook(lambda: failures.check_reachable(config)),
@@ -291,7 +277,7 @@ class Run:
                 self._model_dir, config.save_checkpoints_secs, steps_per_run=config.iterations if config.use_tpu else 1
             ),
             # Last: there are steps to lose only after all hooks above have begun.
-            self._termination.hook(),
+            self._termination,
         ]
 
     def _check_end(self, until_step: int) -> None:
@@ -301,7 +287,7 @@ class Run:
         if step < until_step:
             # TPUEstimator returns without an error when its TPU is preempted or a file server stays down.
             failures.check_reachable(self._config)
-            raise InterruptedTrainingError(
+            raise RetryableError(
                 f'Training was interrupted after step {step} of {until_step}. The same command resumes from there; '
                 '--verbose shows the cause.'
             )
@@ -323,13 +309,7 @@ class Run:
     # Evaluation: every validation image exactly once, with the averages of the checkpoint itself.
 
     def evaluate(self, checkpoint: str) -> Evaluation:
-        """Evaluates a checkpoint, adds the result to `results.jsonl` and to TensorBoard's curves, and keeps the best.
-
-        Raises:
-          ConfigError: the data set has other classes than the checkpoint.
-          DataError: no validation image could be used.
-          TrainingError: the cross-entropy is not finite.
-        """
+        """Evaluates a checkpoint, adds the result to `results.jsonl` and TensorBoard's curves, and keeps the best."""
         begun, config = time.monotonic(), self._config
         if config.mode == 'eval':
             history.check_data_set(config, self._data_set, checkpoint)
@@ -362,7 +342,7 @@ class Run:
             # After the session has restored the weights, which the averages replace.
             *([LoadEMAHook(checkpoint)] if config.moving_average else []),
         ]
-        with unwritten_by_estimator(), failures.refusals_explained():
+        with unwritten_by_estimator(), refusals_explained():
             return self._estimator.evaluate(
                 InputPipeline(False, config),
                 # A CPU evaluates until the files end, however many images they hold. A TPU needs a number of steps.
@@ -378,9 +358,7 @@ class Run:
         if math.isfinite(evaluation.cross_entropy):
             return
         if config.mode == 'eval':
-            raise TrainingError(
-                f'{checkpoint}: its cross-entropy is {evaluation.cross_entropy}; training has diverged.'
-            )
+            raise CommandError(f'{checkpoint}: its cross-entropy is {evaluation.cross_entropy}; training has diverged.')
         what = f'The cross-entropy of the validation images is {evaluation.cross_entropy}'
         raise failures.diverged(DivergedError(what, evaluation.step - 1, evaluation.step), config, self.began_at)
 
@@ -473,7 +451,7 @@ class Run:
         estimator, names = self._estimator, history.trained_data_of(self._config, checkpoint).class_names
         if [*names] != [*self._class_names]:
             estimator = make_estimator(self._config, names, writes=False)
-        with failures.refusals_explained():
+        with refusals_explained():
             path = export_saved_model(estimator, self._config, checkpoint, names)
         self._screen.clear()
         return path

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Tuple
 import numpy as np
 import pytest
 
-from console.errors import CommandError
+from console.errors import CommandError, RetryableError
 from data import dataset_info, record_counts
 from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline
@@ -19,7 +19,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.run import history, origin, profile, trainer_lock
 from inception_v3.run.files import read_config
-from inception_v3.run.trainer_lock import LockedError, TrainerLock
+from inception_v3.run.trainer_lock import TrainerLock
 from studies.revnet_memory import __main__ as revnet_memory
 from tests.support.evaluations import DIGITS, EVALUATION
 
@@ -127,7 +127,7 @@ def test_damaged_claim__is_named_and_replaced(wrong: Any, tmp_path: Any, caplog:
 def test_claim_from_the_future__is_a_fault_of_a_clock(ahead: float, is_wrong: bool, tmp_path: Any) -> None:
     claim = {'host': 'far', 'process': 1, 'since': 's', 'machine': 'm', 'renewed': time.time() + ahead}
     (tmp_path / 'trainer.json').write_text(json.dumps(claim))
-    with pytest.raises(LockedError) as found, TrainerLock(str(tmp_path), 'now'):
+    with pytest.raises(RetryableError) as found, TrainerLock(str(tmp_path), 'now'):
         pass
     clock = f'the clock of far or of this machine is wrong. Set it right; if that process has ended, remove {tmp_path}'
     assert (clock in str(found.value)) == is_wrong and ('its lock expires in' in str(found.value)) != is_wrong

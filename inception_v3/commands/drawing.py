@@ -1,44 +1,25 @@
 """Colours and files of the figures on the pages of this program's commands."""
 
 import io
-from typing import Any, NamedTuple
+from typing import Any, Tuple
 
-from matplotlib.figure import Figure
+from console import html
 
 DOTS_PER_INCH = 150
 _PAGE_PIXELS_PER_INCH = 96
+# Those of the page in light mode; in dark mode, the page inverts its figures.
+FAINT, GOOD, BAD, MOST = '#8a939d', '#0072b2', '#c44f00', '#003a70'
 
 
-class Look(NamedTuple):
-    """Colours of a figure; they match the page."""
-
-    paper: str
-    ink: str
-    faint: str
-    good: str
-    bad: str
-    most: str
-
-
-LIGHT = Look('#ffffff', '#1b1f24', '#8a939d', '#0072b2', '#c44f00', '#003a70')
-DARK = Look('#14171b', '#e6e9ed', '#7b8590', '#56b4e9', '#f0904e', '#9bd6ff')
-
-
-def dress(axes: Any, look: Look) -> None:
-    """Gives axes the colours of a look."""
-    axes.set_facecolor(look.paper)
-    axes.tick_params(colors=look.ink)
-    for spine in axes.spines.values():
-        spine.set_color(look.faint)
-
-
-def png(figure: Figure) -> bytes:
+def png(figure: Any) -> bytes:
     """The PNG file of a figure."""
     content = io.BytesIO()
-    figure.savefig(content, format='png', dpi=DOTS_PER_INCH, bbox_inches='tight', facecolor=figure.get_facecolor())
+    figure.savefig(content, format='png', dpi=DOTS_PER_INCH, bbox_inches='tight')
     return content.getvalue()
 
 
-def width_on_page(pixels: int) -> int:
-    """The width on a page, in CSS pixels, at which the text of a figure of this width has its intended size."""
-    return round(pixels * _PAGE_PIXELS_PER_INCH / DOTS_PER_INCH)
+def on_page(png: bytes) -> Tuple[str, int]:
+    """The data URI of a figure, and the width in CSS pixels at which its text has the intended size."""
+    # A PNG file has its width in the bytes 16 to 19.
+    width = int.from_bytes(png[16:20], 'big') * _PAGE_PIXELS_PER_INCH / DOTS_PER_INCH
+    return html.data_uri(png, 'image/png'), round(width)

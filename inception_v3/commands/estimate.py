@@ -11,13 +11,11 @@ from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.memory.estimate import FLOAT_BYTES, SLOTS, sizes_for
-from inception_v3.run.slow_averages import decay_warnings, initial_share_of_averages, initial_share_of_statistics
+from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
-# The guide's sample trace has 815 ms of TPU time; it names no TPU, no batch, and does not say whether this is a step.
-ASSUMED_STEP_MS = 815.0
 # The most points of a curve; more than a figure has columns of pixels.
 _POINTS = 4000
 # A float32 error is smaller, an overshoot larger.
@@ -55,22 +53,11 @@ class Average(NamedTuple):
 class Estimate:
     """The schedules and sizes of a run, computed without a TensorFlow session.
 
-    Attributes:
-      step_ms: the assumed time of a training step, in milliseconds.
-      steps_per_epoch: may be a fraction.
-      hours: of training, at `step_ms`.
-      images_per_second: of each host, at `step_ms`.
-      bytes_per_image: sent to a core for a training image and its label.
-      steps: the steps at which the curves have points.
-      rates: the learning rates.
-      documented: the documented learning rates, without warm-up.
-      overshoot: of the documented warm-up; None if there is none.
-      averages: of the weights; None without them.
-      statistics: of batch normalization.
-      fitting_decay: alpha ** N, the documented decay of batch normalization for this number of cores.
+    Hours, and the images per second of each host, are for steps of `step_ms` milliseconds. The curves of the learning
+    rate, the run's and the documented one without warm-up, have points at `steps`.
     """
 
-    def __init__(self, config: Config, step_ms: float = ASSUMED_STEP_MS):
+    def __init__(self, config: Config, step_ms: float = 815.0):
         self.config = config
         self.step_ms = step_ms
         self.steps_per_epoch = config.num_train_images / config.train_batch_size
@@ -88,7 +75,6 @@ class Estimate:
         averages = self._average(weights, initial_share_of_averages(weights, config.train_steps))
         self.averages = averages if config.moving_average else None
         self.statistics = self._average(statistics, initial_share_of_statistics(statistics, config.train_steps))
-        self.fitting_decay = batch_norm.decay_for(config.replicas)
 
     def _average(self, decay: float, initial_share: float) -> Average:
         window = 1 / (1 - decay)
@@ -97,8 +83,7 @@ class Estimate:
     @property
     def warnings(self) -> List[str]:
         """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
-        found = decay_warnings(self.config)
-        over = self.overshoot
+        found, over = [batch_norm.decay_warning(self.config)], self.overshoot
         if over:
             epochs = f'epoch {over.first}' if over.first == over.last else f'epochs {over.first} to {over.last}'
             found.insert(
@@ -107,7 +92,7 @@ class Estimate:
                 f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use '
                 'this formula; --cap_warmup ends the warm-up at the curve',
             )
-        return found
+        return [*filter(None, found)]
 
 
 def _overshoot(config: Config) -> Optional[Overshoot]:
@@ -130,7 +115,6 @@ def _overshoot(config: Config) -> Optional[Overshoot]:
 
 
 def _bytes_per_image(config: Config) -> int:
-    """From the shapes of a graph."""
     with tf.Graph().as_default():
         image = tf.zeros([config.height, config.width, 3])
         drawn = preprocessing_for(config).draw(tf.shape(image), whole_image_box(), tf.random.uniform)

@@ -13,12 +13,9 @@ OPTIONS: Dict[str, str] = {
 
 
 class Limits(NamedTuple):
-    """The limits of a network.
+    """The names in `OPTIONS` that a network takes, and the least height and width of its images, in pixels.
 
-    Attributes:
-      options: the names in `OPTIONS` that it takes.
-      min_size: least height and width of the images, in pixels.
-      auxiliary_head_min_size: the same with the auxiliary head; 0 if there is none.
+    The last number is the least with the auxiliary head; 0 if there is none.
     """
 
     options: FrozenSet[str]

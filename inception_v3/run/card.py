@@ -1,12 +1,10 @@
 """The model card of an export: what it is, how it was made, how good it is, and what it is not for."""
 
 import math
-import os
 from typing import Iterator, Sequence, Tuple
 
 from console.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
-from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.run.history import TrainedData, not_default
 from inception_v3.run.origin import Origin
@@ -56,21 +54,6 @@ def labels(class_names: Sequence[str], num_classes: int) -> str:
     """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
     return ''.join(f'{printable(" ".join(name.split()))}\n' for name in names)
-
-
-def write(
-    folder: str,
-    name: str,
-    contents: Sequence[str],
-    config: Config,
-    own: Origin,
-    verified: str,
-    learned: TrainedData,
-    class_names: Sequence[str],
-) -> None:
-    """Writes `labels.txt` and the card, whose arguments are those of `card`, into the folder of an export."""
-    write_whole(os.path.join(folder, LABELS_FILE), labels(class_names, config.num_classes))
-    write_whole(os.path.join(folder, CARD_FILE), card(name, contents, config, own, verified, learned))
 
 
 def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:

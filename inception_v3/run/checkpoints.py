@@ -10,6 +10,7 @@ import numpy as np
 from console import outputs
 from console.errors import CheckpointError
 from console.log import logger
+from console.messages import listed
 from console.tensorflow_names import checkpoint_errors
 from console.tensorflow_versions import tf
 from data import remote
@@ -37,9 +38,6 @@ _UNFINISHED = re.compile(
 # The folder in model_dir for checkpoints that were skipped.
 PASSED_OVER = 'passed_over'
 
-# Variables that a message names.
-_NAMED_AT_MOST = 3
-
 
 class DamagedError(CheckpointError):
     """The files of a checkpoint are damaged or incomplete, or its values are not finite."""
@@ -59,7 +57,7 @@ def newest_checkpoint(model_dir: str) -> str:
     """As `latest_checkpoint`; a folder without a checkpoint is an error."""
     checkpoint = latest_checkpoint(model_dir)
     if not checkpoint:
-        raise CheckpointError(f'--model_dir={model_dir}: has no checkpoint.')
+        raise CheckpointError(f'{model_dir}: contains no checkpoint.')
     return checkpoint
 
 
@@ -93,11 +91,9 @@ def check_fits(checkpoint: str) -> None:
         if stored.get(name) != shape
     ]
     if problems:
-        more = len(problems) - _NAMED_AT_MOST
-        named = '; '.join(problems[:_NAMED_AT_MOST]) + (f'; and {more} more' if more > 0 else '')
         raise CheckpointError(
-            f'{checkpoint}: does not fit this run: {named}. Use another --model_dir, or the flags of the run that '
-            f'wrote it ({os.path.join(os.path.dirname(checkpoint), "config.json")}).'
+            f'{checkpoint}: does not fit this run: {listed(problems)}. Use another --model_dir, or the flags of the '
+            f'run that wrote it ({os.path.join(os.path.dirname(checkpoint), "config.json")}).'
         )
 
 
@@ -130,12 +126,7 @@ def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 def check_undamaged(checkpoint: str) -> None:
-    """Reads a whole checkpoint, which verifies its checksums (in 0.3 s, of 434 MB), and checks that values are finite.
-
-    Raises:
-      DamagedError: a file is damaged or missing; NotFiniteError: a value is not finite.
-      CheckpointError: it is not a checkpoint of a training run.
-    """
+    """Reads a whole checkpoint, which verifies its checksums (0.3 s for 434 MB), and checks that values are finite."""
     if not is_complete(checkpoint):
         raise DamagedError(checkpoint, 'files are missing')
     reader, paths = _reader(checkpoint), data_files(checkpoint)
@@ -162,7 +153,6 @@ def _names_in_list(model_dir: str) -> List[str]:
 
 
 def _step_in(name: str) -> Optional[int]:
-    """The step at the end of a checkpoint's name; None if it has none."""
     match = _STEP_IN_NAME.search(name)
     return int(match.group(1)) if match else None
 
@@ -252,11 +242,8 @@ def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     already has this step, nothing is written. A checkpoint from which the training began, and which has another name
     or is elsewhere, stays in the list until there are five others; its files are never removed.
 
-    `write` writes the checkpoint's files, without changing the list.
-
-    Raises:
-      NotFiniteError: a value is not finite; the checkpoint's files are removed.
-      DamagedError: the files cannot be read back.
+    `write` writes the checkpoint's files, without changing the list. If a value is not finite, the files are removed,
+    and NotFiniteError is raised.
     """
     name = f'{PREFIX}-{step}'
     listed = _names_in_list(model_dir)

@@ -9,7 +9,7 @@ from typing import Iterator, List, Optional, Sequence
 
 from absl import app
 
-from console.errors import CommandError, RetryableError
+from console.errors import CommandError
 from console.log import logger
 from console.messages import printable
 from console.screen import Screen
@@ -20,16 +20,8 @@ from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.fitting import splits_of
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.checkpoints import (
-    PASSED_OVER,
-    latest_checkpoint,
-    remove_leftovers,
-    set_aside,
-    step_before,
-    step_of,
-)
+from inception_v3.run import checkpoints
 from inception_v3.run.files import check_writable
-from inception_v3.tpu.refusals import refusals_explained as refusals_explained
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG; and for ENOENT, EACCES, EIO and ESTALE, after the file's path.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
@@ -42,26 +34,11 @@ _INPUT_OPERATION = 'IteratorGetNext'
 _LISTED_AT_MOST = 10
 
 
-class DiskError(CommandError):
-    """A disk is full, or a folder has vanished."""
-
-
-class TrainingError(CommandError):
-    """Training cannot continue."""
-
-
-class InterruptedTrainingError(TrainingError, RetryableError):
-    """Training was interrupted from outside; the same command resumes it."""
-
-
 class DivergedError(Exception):
-    """Training has diverged.
+    """Training has diverged: the evidence, as the beginning of a sentence, and the step that showed it, from 0.
 
-    Args:
-      what: the evidence, as the beginning of a sentence.
-      step: the step that showed it, counted from 0.
-      steps_before: the number of steps that were done when the loss was last within its limit. A checkpoint of this
-        many steps may itself be the cause: the loss of its weights is the bad one, or was never read.
+    `steps_before` were done when the loss was last within its limit. A checkpoint of this many steps may itself be the
+    cause: the loss of its weights is the bad one, or was never read.
     """
 
     def __init__(self, what: str, step: int, steps_before: int):
@@ -74,8 +51,7 @@ class DivergedError(Exception):
 def what_is_kept(model_dir: str) -> str:
     """A sentence that names the checkpoint from which the same command resumes."""
     try:
-        checkpoint = latest_checkpoint(model_dir)
-        step = step_of(checkpoint) if checkpoint else 0
+        step = checkpoints.latest_step(model_dir)
     except (tf.errors.OpError, app.UsageError):
         return 'The content of --model_dir is kept, and the same command resumes from it.'
     if not step:
@@ -102,7 +78,7 @@ def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
-    """Raises a DiskError about a full disk or a vanished folder, and removes half-written files.
+    """Raises a CommandError about a full disk or a vanished folder, and removes half-written files.
 
     The caller has locked model_dir.
     """
@@ -115,8 +91,8 @@ def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
             raise
         screen.clear()
         if config.mode != 'eval':
-            remove_leftovers(model_dir)
-        raise DiskError(f'{text} {what_is_kept(model_dir)}' if os.path.isdir(model_dir) else text)
+            checkpoints.remove_leftovers(model_dir)
+        raise CommandError(f'{text} {what_is_kept(model_dir)}' if os.path.isdir(model_dir) else text)
 
 
 def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
@@ -155,7 +131,6 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
 
 
 def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Screen) -> str:
-    """The bad records behind an error of TensorFlow, each with its problem; empty if there are none."""
     from data import order, tf_example
     from inception_v3.input import usable_records
     from inception_v3.run.skipped_records import checker_of
@@ -195,22 +170,21 @@ def check_reachable(config: Config) -> None:
     check_writable('model_dir', str(config.model_dir))
 
 
-def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> TrainingError:
+def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> CommandError:
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
     The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
     command began with, at step `began_at`, is kept, too.
     """
     model_dir, step, removed = str(config.model_dir), error.steps_before, ''
-    newest = latest_checkpoint(model_dir)
-    may_be_the_cause = newest and step_of(newest) == step and not (config.use_tpu and step == began_at)
-    if may_be_the_cause and step_before(model_dir, step) is not None:
-        set_aside(model_dir, step)
-        folder = os.path.join(model_dir, PASSED_OVER)
+    newest = checkpoints.latest_checkpoint(model_dir)
+    may_be_the_cause = newest and checkpoints.step_of(newest) == step and not (config.use_tpu and step == began_at)
+    if may_be_the_cause and checkpoints.step_before(model_dir, step) is not None:
+        checkpoints.set_aside(model_dir, step)
+        folder = os.path.join(model_dir, checkpoints.PASSED_OVER)
         removed = f'The checkpoint of step {step}, which led to it, was moved into {folder}. '
-    kept = latest_checkpoint(model_dir)
-    return TrainingError(
+    return CommandError(
         f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
-        f'{removed}The checkpoint of step {step_of(kept) if kept else 0} is kept. A lower --learning_rate, or '
+        f'{removed}The checkpoint of step {checkpoints.latest_step(model_dir)} is kept. A lower --learning_rate, or '
         '--use_learning_rate_warmup, keeps the loss finite.'
     )

@@ -358,12 +358,9 @@ def evaluations_in(path: str) -> List[Evaluation]:
 
 
 class TrainedData(NamedTuple):
-    """The data set that a checkpoint has learned.
+    """The data set that a checkpoint has learned, and the earlier ones that it left with `--allow_other_data_set`.
 
-    Attributes:
-      info: its description; None if it is unknown.
-      earlier: the data sets of earlier starts, which the run left with `--allow_other_data_set`.
-      note: says that another data set is in its place now, or that nothing is recorded; empty if neither is so.
+    A note says that another data set is in its place now, or that nothing is recorded.
     """
 
     info: Optional[DatasetInfo]
@@ -377,11 +374,7 @@ class TrainedData(NamedTuple):
 
 
 def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
-    """The data set that a checkpoint has learned. Where nothing is recorded, it is the one that `config` names.
-
-    Raises:
-      DataError: nothing is recorded, and the description of the present data set cannot be read.
-    """
+    """The data set that a checkpoint has learned. Where nothing is recorded, it is the one that `config` names."""
     recorded, present = starts_before(checkpoint), None
     last = recorded[-1] if recorded else None
     info = last.info if last else None
@@ -435,11 +428,7 @@ def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, 
 
 
 def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> None:
-    """Checks that training resumes on the data set of its checkpoint, and that evaluation has the same classes.
-
-    Raises:
-      ConfigError: they are others, and `--allow_other_data_set` is not given.
-    """
+    """Checks that training resumes on its checkpoint's data set, and evaluation on one with the same classes."""
     recorded = starts_before(checkpoint)
     last = recorded[-1] if recorded else None
     if not last or not (last.samples or last.fingerprint or last.config.get('use_data') == 'fake'):

@@ -40,17 +40,11 @@ _AS_VIEWED = 'images_as_viewed'
 
 
 class Origin(NamedTuple):
-    """The origin of a model.
+    """The origin of a model: the absolute path of the run's folder, the checkpoint's step, 'average' or 'raw' weights.
 
-    Attributes:
-      model_dir: the absolute path of the run's folder.
-      step: the global step of the checkpoint.
-      weights: 'average' or 'raw'.
-      digest: SHA-256 of the checkpoint's index, which has a checksum of each variable.
-      settings: the settings that a SavedModel of the checkpoint depends on, its class names, and whether it shows
-        images as viewers do.
-      top_1: the top-1 accuracy in the last evaluation of this checkpoint; None if it was not evaluated.
-      images: the number of validation images of that evaluation.
+    The digest is the SHA-256 of the checkpoint's index, which has a checksum of each variable. The settings are those
+    that a SavedModel depends on, its class names, and whether it shows images as viewers do. Without an evaluation of
+    this checkpoint, accuracy and number of validation images are None.
     """
 
     model_dir: str
@@ -73,9 +67,10 @@ class Origin(NamedTuple):
         """Whether the SavedModel turns images by their EXIF orientation, and lays transparent ones on white."""
         return self.settings.get(_AS_VIEWED) is True
 
-    def is_of_same_model(self, other: 'Origin') -> bool:
-        """Whether a SavedModel of the one equals a SavedModel of the other."""
-        return (self.digest, self.weights, self.settings) == (other.digest, other.weights, other.settings)
+    @property
+    def identity(self) -> Any:
+        """SavedModels of equal identities are equal."""
+        return self.digest, self.weights, self.settings
 
 
 def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) -> Origin:
@@ -137,7 +132,5 @@ def saved_models(export_dir: str) -> Dict[str, Optional[Origin]]:
 
 def exported(export_dir: str, origin: Origin) -> Optional[str]:
     """The path of a complete SavedModel of the same checkpoint, settings and class names; None if there is none."""
-    for path, other in saved_models(export_dir).items():
-        if other and other.is_of_same_model(origin) and is_complete(os.path.join(path, 'variables', 'variables')):
-            return path
-    return None
+    same = (path for path, other in saved_models(export_dir).items() if other and other.identity == origin.identity)
+    return next((path for path in same if is_complete(os.path.join(path, 'variables', 'variables'))), None)

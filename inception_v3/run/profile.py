@@ -38,24 +38,14 @@ _SENDING = re.compile(r'InfeedEnqueue\w*|QueueEnqueue\w*')
 
 # Gaps shorter than this fraction of the whole are not drawn.
 _RESOLUTION = 1 / 2000
-_MOST_NAMES = 12
 
 Span = Tuple[float, float]
 
 
-class ProfileError(CommandError):
-    """A profile that is missing, damaged, or of another format."""
-
-
 class Event(NamedTuple):
-    """A piece of work on a thread of the host, or on a device.
+    """A piece of work on a thread of the host, or on a stream of a device; the host has no name as a device.
 
-    Attributes:
-      device: the name of the device; empty for the host.
-      thread: the thread of the host, or the stream of the device.
-      name: of the work: `NAME:TYPE` of an operation, or `Iterator::…` of a data set.
-      start: milliseconds since the trace began.
-      end: the same.
+    The name is `NAME:TYPE` of an operation, or `Iterator::…` of a data set; the times are milliseconds of the trace.
     """
 
     device: str
@@ -66,20 +56,11 @@ class Event(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The pieces of an event's time in which no event that it contains is running, and their phase.
-
-    The name is the type of the operation or data set; `on_host` tells the work of a thread from that of a device.
-    """
+    """The phase of an event, on the host or on a device, and the times in which no event that it contains runs."""
 
     phase: str
-    name: str
     on_host: bool
     spans: List[Span]
-
-    @property
-    def duration(self) -> float:
-        """Milliseconds, over all pieces."""
-        return _length(self.spans)
 
 
 class Profile(NamedTuple):
@@ -158,12 +139,12 @@ class Profile(NamedTuple):
 
 
 def read(model_dir: str) -> Profile:
-    """Reads the profile in a model_dir; raises ProfileError without an undamaged one of this format."""
+    """Reads the profile in a model_dir; raises CommandError without an undamaged one of this format."""
     path = os.path.join(model_dir, JSON_FILE)
     text = files.text_of(path)
     again = 'Profile some steps of a run with --profile_steps=A,B.'
     if not text:
-        raise ProfileError(f'{path}: there is no profile. {again}')
+        raise CommandError(f'{path}: there is no profile. {again}')
     try:
         content = from_json(text, lambda values: dict(values.items()))
         if content.pop('format', None) != _FORMAT:
@@ -176,7 +157,7 @@ def read(model_dir: str) -> Profile:
         if {*profile.host_ms} != {*HOST_PHASES} or min(counts) < 1:
             raise ValueError('phases, steps or counts are missing')
     except (TypeError, ValueError) as error:
-        raise ProfileError(f'{path}: is damaged: {shown(error)}. {again}')
+        raise CommandError(f'{path}: is damaged: {shown(error)}. {again}')
     return profile
 
 
@@ -188,10 +169,11 @@ def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: 
     """
     begin, end, steps = bounds[0], bounds[-1], about['last'] - about['first'] + 1
     works = works_of(events, begin, end)
-    of_phase = {phase: [work for work in works if work.phase == phase] for phase in (STEP, *HOST_PHASES)}
+    spans: Dict[str, List[Span]] = {
+        phase: [span for work in works if work.phase == phase for span in work.spans] for phase in (STEP, *HOST_PHASES)
+    }
     # With a device of its own, the host's threads only launch its work.
-    of_phase[STEP] = [work for work in works if not work.on_host] or of_phase[STEP]
-    spans = {phase: [span for work in found for span in work.spans] for phase, found in of_phase.items()}
+    spans[STEP] = [span for work in works if not work.on_host for span in work.spans] or spans[STEP]
     # Something waits for a batch of the pipeline in the calls of its last data set.
     waits = [
         (max(event.start, begin), min(event.end, end))
@@ -207,7 +189,7 @@ def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: 
         host_ms={phase: _length(spans[phase]) / steps for phase in HOST_PHASES},
         **about,
     )
-    files.write_whole(os.path.join(folder, PAGE_FILE), _page(profile, of_phase, {**spans, 'waits': waits}, bounds))
+    files.write_whole(os.path.join(folder, PAGE_FILE), _page(profile, {**spans, 'waits': waits}, bounds))
     # Last: a profile that can be read is complete.
     files.write_whole(os.path.join(folder, JSON_FILE), profile.to_json())
     return profile
@@ -217,7 +199,7 @@ def works_of(events: Iterable[Event], begin: float, end: float) -> List[Work]:
     """The work between two times, without waiting."""
     lanes: Dict[Tuple[str, str], List[Event]] = collections.defaultdict(list)
     for event in events:
-        if event.end > begin and event.start < end and _kind_of(event):
+        if event.end > begin and event.start < end and phase_of(event):
             lanes[event.device, event.thread].append(event)
     works: List[Work] = []
     for lane in lanes.values():
@@ -237,38 +219,38 @@ def works_of(events: Iterable[Event], begin: float, end: float) -> List[Work]:
                     break
                 running.pop()
             now = max(begin, event.start)
-            work = Work(*(_kind_of(event) or (_WAIT, '')), not event.device, [])
+            work = Work(phase_of(event) or _WAIT, not event.device, [])
             running.append((event.end, work))
             works.append(work)
     return [work for work in works if work.spans and work.phase != _WAIT]
 
 
-def _kind_of(event: Event) -> Optional[Tuple[str, str]]:
-    """The phase of an event, `_WAIT` for waiting, and its name; None for an event that only contains others."""
+def phase_of(event: Event) -> str:
+    """The phase of an event; `_WAIT` for waiting, empty for an event that only contains others."""
     operation = _OPERATION.fullmatch(event.name)
     if event.device:
-        return STEP, operation['type'] if operation else event.name
+        return STEP
     if event.name.startswith(_ITERATOR):
         *above, own = _data_sets(event.name)
         if _WAITING.fullmatch(own):
-            return _WAIT, own
+            return _WAIT
         if _GROUPING.fullmatch('::'.join([*above, own])):
-            return PREPROCESSING, own
-        return STORAGE if any(_MAP.fullmatch(data_set) for data_set in above) else TRANSFER, own
+            return PREPROCESSING
+        return STORAGE if any(_MAP.fullmatch(data_set) for data_set in above) else TRANSFER
     if not operation:
-        return None
+        return ''
     name, kind = operation['name'], operation['type']
     if kind == 'IteratorGetNext':
-        return _WAIT, kind
+        return _WAIT
     # The pipeline names the scopes of its functions, which run on threads of any name.
     # TensorFlow numbers a scope that a graph opens again.
     scopes = [re.sub(r'_\d+$', '', scope) for scope in name.split('/')]
     for phase in (PREPROCESSING, TRANSFER):
         if phase in scopes:
-            return phase, kind
+            return phase
     if _SENDING.fullmatch(kind) and 'outfeed' not in name.lower():
-        return TRANSFER, kind
-    return STORAGE if event.thread.startswith('tf_data') else STEP, kind
+        return TRANSFER
+    return STORAGE if event.thread.startswith('tf_data') else STEP
 
 
 def _data_sets(name: str) -> List[str]:
@@ -290,10 +272,10 @@ def _length(spans: Iterable[Span]) -> float:
     return sum(end - start for start, end in spans)
 
 
-def _page(profile: Profile, of_phase: Dict[str, List[Work]], spans: Dict[str, Any], bounds: Sequence[float]) -> str:
+def _page(profile: Profile, spans: Dict[str, List[Span]], bounds: Sequence[float]) -> str:
     from console import html, processes
 
-    begin, length, steps = bounds[0], bounds[-1] - bounds[0], profile.last - profile.first + 1
+    begin, length = bounds[0], bounds[-1] - bounds[0]
 
     def row(kind: str) -> Dict[str, Any]:
         """A row of bars in percent of the width; nearby spans are drawn as one."""
@@ -301,19 +283,9 @@ def _page(profile: Profile, of_phase: Dict[str, List[Work]], spans: Dict[str, An
         bars = [(100 * (a - begin) / length, max(0.05, 100 * (b - a) / length)) for a, b in drawn]
         return {'share': _length(_united(spans[kind])) / length, 'bars': bars}
 
-    def names(works: Sequence[Work]) -> List[Tuple[str, float, float, float]]:
-        """(name, milliseconds per step, share, calls per step) of the work that takes longest."""
-        times: Dict[str, List[float]] = collections.defaultdict(list)
-        for work in works:
-            times[work.name].append(work.duration)
-        longest = sorted(times.items(), key=lambda item: -sum(item[1]))[:_MOST_NAMES]
-        total = sum(work.duration for work in works) or 1.0
-        return [(name, sum(each) / steps, sum(each) / total, len(each) / steps) for name, each in longest]
-
     return html.template(pathlib.Path(__file__).with_name('profile.html').read_text()).render(
         command=processes.command_line('train'),
         profile=profile,
         rows={kind: row(kind) for kind in spans},
-        names={phase: names(works) for phase, works in of_phase.items()},
         marks=[100 * (bound - begin) / length for bound in bounds[1:-1]],
     )

@@ -8,6 +8,7 @@ from typing import Sequence
 from console.log import logger
 from console.tensorflow_names import make_servable_by_both
 from console.tensorflow_versions import tf
+from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
@@ -57,16 +58,11 @@ def export_saved_model(
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
     make_servable_by_both(path)
     origin.write(path, own)
-    card.write(
-        os.path.join(path, origin.EXTRA),
-        'SavedModel',
-        [f'a SavedModel; {INPUT_FILES}'],
-        config,
-        own,
-        'not verified (inception-v3 export)',
-        history.trained_data_of(config, checkpoint),
-        class_names,
-    )
+    learned, contents = history.trained_data_of(config, checkpoint), [f'a SavedModel; {INPUT_FILES}']
+    text = card.card('SavedModel', contents, config, own, 'not verified (inception-v3 export)', learned)
+    write_whole(os.path.join(path, origin.EXTRA, card.CARD_FILE), text)
+    names = card.labels(class_names, config.num_classes)
+    write_whole(os.path.join(path, origin.EXTRA, card.LABELS_FILE), names)
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):

@@ -1,13 +1,11 @@
 """Warnings about averages that would still hold their initial values when they are used."""
 
-import math
-from typing import Iterator, List
+from typing import Iterator
 
-from inception_v3 import batch_norm
 from inception_v3.config import Config
 
 # More than this share of the initial values is too much, and a suggested decay leaves this share.
-_TOO_MUCH, _LITTLE = 0.1, 0.01
+TOO_MUCH, _LITTLE = 0.1, 0.01
 
 
 def initial_share_of_statistics(decay: float, steps: int) -> float:
@@ -44,7 +42,7 @@ def warnings_of(config: Config) -> Iterator[str]:
             continue
         for steps, when in ((last, 'at the end'), (first, 'at the first evaluation')):
             share = share_after(decay, steps)
-            if share > _TOO_MUCH:
+            if share > TOO_MUCH:
                 yield (
                     f'--{flag}={decay:g}: {when}, after {steps:,} steps, {name} would still hold {share:.0%} of their '
                     f'initial values, so evaluation and export would be wrong. Use {_advice(flag, steps)}.'
@@ -52,29 +50,7 @@ def warnings_of(config: Config) -> Iterator[str]:
                 break
 
 
-def decay_warnings(config: Config) -> List[str]:
-    """A sentence if the decay of Inception v3's batch normalization is not the documented one for this number of cores.
-
-    Other networks have decays of their own.
-    """
-    if config.network != 'inception_v3':
-        return []
-    decay, fitting = config.batch_norm_decay, batch_norm.decay_for(config.replicas)
-    if batch_norm.agrees(decay, fitting):
-        return []
-    for_default = batch_norm.decay_warning(config)
-    if for_default:
-        return [for_default]
-    return [
-        f'--batch_norm_decay={decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the documented decay for '
-        'this number of cores'
-    ]
-
-
 def _advice(flag: str, steps: int) -> str:
     if flag == 'moving_average_decay':
         return 'more steps, or --moving_average=False'
-    # Rounded down to two digits of the fraction that is replaced in each step.
-    replaced = 1 - _LITTLE ** (1 / steps)
-    digits = 1 - math.floor(math.log10(replaced))
-    return f'--{flag}={1 - math.ceil(replaced * 10**digits) / 10**digits:.{digits}f} or less, or more steps'
+    return f'--{flag}={_LITTLE ** (1 / steps):g} or less, or more steps'

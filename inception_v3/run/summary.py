@@ -15,7 +15,7 @@ from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.run.files import BEST_FOLDER
 from inception_v3.run.history import Evaluation, shows_top_5
 from inception_v3.run.memory.estimate import sizes_for
-from inception_v3.run.slow_averages import warnings_of
+from inception_v3.run.slow_averages import TOO_MUCH, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import accelerator, topology
 
 # Multiplications of the forward pass per second of training on a core: 2.6e9 for the digits, more for large networks.
@@ -33,9 +33,10 @@ def notes_of(config: Config) -> Iterator[str]:
     if config.mode == 'eval':
         return
     yield f'batch normalization: {batch_norm.description(config)}'
-    decay_warning = batch_norm.decay_warning(config)
-    if decay_warning:
-        yield f'warning: {decay_warning}'
+    # A decay that was chosen has no warning, nor has a run that is too short for the documented one.
+    is_long = initial_share_of_statistics(batch_norm.decay_for(config.replicas), config.train_steps) < TOO_MUCH
+    if is_long and config.batch_norm_decay == Config.batch_norm_decay and batch_norm.decay_warning(config):
+        yield f'warning: {batch_norm.decay_warning(config)}'
     yield from warnings_of(config)
     if accelerator.on_gpu(config):
         if config.seed is not None:
@@ -48,7 +49,6 @@ def notes_of(config: Config) -> Iterator[str]:
 
 
 def _duration(config: Config) -> str:
-    """The time that all training steps take on this machine's CPU, as a sentence."""
     cores = min(config.intra_op_threads or math.inf, usable_cores())
     images = config.train_steps * config.train_batch_size
     minutes = images * sizes_for(config).products / _PRODUCTS_PER_SECOND / cores / 60
@@ -120,7 +120,6 @@ def summary_of(
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
-    """The name and the beginning of the fingerprint of a run's data set."""
     if config.use_data == 'fake':
         return 'random images'
     if not data_set:

@@ -8,16 +8,7 @@ from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.moving_average import averaging_saver
-from inception_v3.run import history
-from inception_v3.run.checkpoints import (
-    CheckpointError,
-    check_fits,
-    check_holds_averages,
-    check_undamaged,
-    is_complete,
-    latest_checkpoint,
-    step_of,
-)
+from inception_v3.run import checkpoints, history
 from inception_v3.run.files import CONFIG_FILE, read_config
 
 
@@ -28,39 +19,25 @@ class TrainedModel(NamedTuple):
     step: int
     config: Config
 
-    @property
-    def weights(self) -> str:
-        """The weights that are evaluated: 'average' or 'raw'."""
-        return 'average' if self.config.moving_average else 'raw'
-
     def restore(self, session: tf.Session) -> None:
         """Restores the weights that are evaluated into the variables of the current graph, which they must fit."""
-        check_undamaged(self.checkpoint)
-        check_fits(self.checkpoint)
+        checkpoints.check_undamaged(self.checkpoint)
+        checkpoints.check_fits(self.checkpoint)
         if self.config.moving_average:
-            check_holds_averages(self.checkpoint)
+            checkpoints.check_holds_averages(self.checkpoint)
         saver = averaging_saver() if self.config.moving_average else tf.train.Saver()
         saver.restore(session, self.checkpoint)
 
 
 def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
-    """Finds a checkpoint, by its name in a model_dir or by its path, or the newest.
-
-    The model_dir may be the folder `best` of a run.
-
-    Raises:
-      CheckpointError: there is no such checkpoint, or it cannot be read.
-      ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
-    """
+    """Finds a checkpoint, by its name in a model_dir, which may be a run's `best`, or by its path; or the newest."""
     if checkpoint is None:
-        path = latest_checkpoint(model_dir)
-        if not path:
-            raise CheckpointError(f'{model_dir}: contains no checkpoint.')
+        path = checkpoints.newest_checkpoint(model_dir)
     else:
         paths = (os.path.join(model_dir, checkpoint), checkpoint)
-        path = next((path for path in paths if is_complete(path)), None)
+        path = next((path for path in paths if checkpoints.is_complete(path)), '')
         if not path:
-            raise CheckpointError(
+            raise checkpoints.CheckpointError(
                 f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '
                 f'{model_dir}. Give the name without an extension, such as model.ckpt-500.'
             )
@@ -81,7 +58,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         model_dir=model_dir,
         data_dir=_from_here(config, model_dir),
     )
-    return TrainedModel(path, step_of(path), here)
+    return TrainedModel(path, checkpoints.step_of(path), here)
 
 
 def _from_here(config: Config, model_dir: str) -> str:

@@ -32,10 +32,6 @@ STALE_AFTER = 180.0
 _CLOCKS_DIFFER_AT_MOST = 60.0
 
 
-class LockedError(RetryableError):
-    """Another process is training in the model_dir."""
-
-
 class Claim(NamedTuple):
     """The content of `trainer.json`: host, PID and start of the trainer, and the time of the last renewal.
 
@@ -83,8 +79,8 @@ def _claim_in(path: str) -> Optional[Claim]:
         return None
 
 
-class TrainerLock:
-    """A context manager that locks an existing folder for training, or raises LockedError; the run began at `since`."""
+class TrainerLock(tf.estimator.SessionRunHook):
+    """Locks an existing folder for training while the context is open, or raises RetryableError."""
 
     def __init__(self, model_dir: str, since: str):
         self._model_dir = model_dir
@@ -135,7 +131,6 @@ class TrainerLock:
             self._descriptor = None
 
     def _foreign_claim(self) -> Optional[Claim]:
-        """The claim in the folder, if another process wrote it."""
         claim = _claim_in(self._path)
         return claim if claim and claim._replace(renewed=0.0) != self._claim else None
 
@@ -156,10 +151,10 @@ class TrainerLock:
         if left > 0:
             raise self._in_use(claim, f' If that process has ended, its lock expires in {left:.0f} seconds.')
 
-    def _in_use(self, claim: Optional[Claim], more: str = '') -> LockedError:
+    def _in_use(self, claim: Optional[Claim], more: str = '') -> RetryableError:
         who = f'process {claim.process} on {shown(claim.host)}, since {shown(claim.since)}' if claim else 'a process'
         where = f'--model_dir={self._model_dir}: in use by {who}'
-        return LockedError(f'{where}. Wait until it ends, or use another folder.{more}')
+        return RetryableError(f'{where}. Wait until it ends, or use another folder.{more}')
 
     def _write(self) -> None:
         now = time.time()
@@ -177,12 +172,8 @@ class TrainerLock:
                     return
                 self._write()
 
-    def hook(self) -> tf.estimator.SessionRunHook:
-        """A hook that ends training when another process has taken over the lock."""
-        return _LockHook(self)
-
-    def check(self) -> None:
-        """Raises LockedError if another process has taken over the lock.
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Ends training if another process has taken over the lock.
 
         Usually the thread that renews it knows. After a suspension, it may not have looked yet.
         """
@@ -202,11 +193,3 @@ class TrainerLock:
             if not self._foreign_claim():
                 tf.io.gfile.remove(self._path)
         self._unlock_folder()
-
-
-class _LockHook(tf.estimator.SessionRunHook):
-    def __init__(self, lock: TrainerLock):
-        self._lock = lock
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        self._lock.check()

@@ -3,7 +3,6 @@
 import contextlib
 from typing import Any, ContextManager
 
-from console.tensorflow_names import cuda_version
 from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks import layers
@@ -24,25 +23,15 @@ def on_gpu(config: Config) -> bool:
 
 
 def check(config: Config) -> None:
-    """Checks that the GPU that a run needs is visible.
-
-    Raises:
-      ConfigError: it is not; the message says what the installed TensorFlow needs.
-    """
+    """Checks that the GPU that a run needs is visible."""
     needs = '--accelerator=gpu' if config.accelerator == 'gpu' else '--layout=NCHW' if config.layout == 'NCHW' else ''
-    if not needs or config.use_tpu or visible_gpus():
-        return
-    built_with = cuda_version()
-    if not built_with:
+    if needs and not config.use_tpu and not visible_gpus():
         raise ConfigError(
-            f'{needs}: this TensorFlow, {tf.__version__}, is built without GPU support. Use ./run --tf=2.15 (see '
-            'docs/on-a-gpu.md), or run on the CPU with --accelerator=cpu and without --layout.'
+            f'{needs}: TensorFlow {tf.__version__} sees no GPU on this machine. It needs an NVIDIA GPU with its driver '
+            '(nvidia-smi lists it), a TensorFlow that is built for GPUs (./run --tf=2.15), its CUDA, and no '
+            'CUDA_VISIBLE_DEVICES that hides the GPU; docs/on-a-gpu.md has the commands. Or run on the CPU with '
+            '--accelerator=cpu and without --layout.'
         )
-    raise ConfigError(
-        f'{needs}: TensorFlow {tf.__version__} sees no GPU on this machine. It needs an NVIDIA GPU with its driver '
-        f'(nvidia-smi lists it), {built_with}, and no CUDA_VISIBLE_DEVICES that hides the GPU; docs/on-a-gpu.md has '
-        'the commands. Or run on the CPU with --accelerator=cpu and without --layout.'
-    )
 
 
 def placement(config: Config, is_exported: bool) -> ContextManager[Any]:

@@ -27,28 +27,14 @@ _PAUSES = (0, 5, 5)
 _IMAGES = f'{topology.software_version(topology.CLOUD_TPUS["v2-8"])}, or -pod-se for a slice'
 
 
-class TpuError(CommandError):
-    """A TPU cannot be used as it was named."""
-
-
-class UnavailableTpuError(TpuError, RetryableError):
-    """A TPU is not available now, but may be later."""
-
-
 def resolver_of(
     tpu: str, zone: Optional[str], project: Optional[str], cores: int, session_config: tf.ConfigProto
 ) -> 'tf.distribute.cluster_resolver.TPUClusterResolver':
     """Returns TensorFlow's resolver of a TPU, which gives the address of its first machine and those of all.
 
-    Args:
-      tpu: `local` for the TPU of this machine; the name of a TPU; or its machines' addresses, grpc://A:8470,B:8470.
-      zone: of a TPU with a name; None asks the metadata server of Google Cloud.
-      project: as the zone.
-      cores: the number of cores that the run expects of a local TPU.
-      session_config: of the first session in this process, which determines the threads of all sessions.
-
-    Raises:
-      TpuError: there is no such TPU, or this TensorFlow cannot use it.
+    The TPU is `local`, that of this machine, of which the run expects so many cores; or it has a name, or its machines'
+    addresses, grpc://A:8470,B:8470. Without zone and project, the metadata server of Google Cloud is asked for them.
+    This may begin the first session of the process, whose configuration determines the threads of all sessions.
     """
     if tpu != topology.LOCAL:
         resolver = _look_up(tpu, zone, project)
@@ -56,7 +42,7 @@ def resolver_of(
             return resolver
         machines = resolver.cluster_spec().as_dict()['worker']
         if len(machines) > 1 and _devices() and os.environ.get(_LOAD_LIBRARY) != '0':
-            raise TpuError(
+            raise CommandError(
                 f'--tpu={tpu}: a slice of {len(machines)} machines, of which this is one: start the run with '
                 f"{_LOAD_LIBRARY}=0 in the environment, so that it leaves this machine's TPU to its TensorFlow server."
             )
@@ -68,19 +54,15 @@ def resolver_of(
 
 
 def check_local(cores: int, session_config: tf.ConfigProto) -> None:
-    """Checks that this process can run on the `cores` cores of this machine's TPU; see `resolver_of`.
-
-    Raises:
-      TpuError: it cannot; the message says why.
-    """
+    """Checks that this process can run on the `cores` cores of this machine's TPU; see `resolver_of`."""
     version, devices = tf.__version__, _devices()
     if not knows_tpu_vms():
-        raise TpuError(
+        raise CommandError(
             f'--tpu=local: TensorFlow {version} cannot use the TPU of its own machine. On a TPU VM, run the same '
             'command with ./run --tf=image, on its TensorFlow 2.15.'
         )
     if not devices:
-        raise TpuError(
+        raise CommandError(
             f'--tpu=local: this machine has no TPU: there is no {_DEVICES}. Run this on a TPU VM of a v2 or v3, name a '
             'TPU with --tpu=NAME, emulate one with --tpu=emulated:8, or run on the CPU with --use_tpu=False.'
         )
@@ -89,22 +71,22 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
     if found == cores:
         return
     if found:
-        raise TpuError(
+        raise CommandError(
             f'--tpu=local: this machine has {found} cores, and the run expects {cores}. This program runs on v2 and '
             'v3, whose machines have 8. Name a slice with --tpu=NAME.'
         )
     if not kernels.get_registered_kernels_for_op(_STARTS_TPU).kernel:
-        raise TpuError(
+        raise CommandError(
             f'--tpu=local: TensorFlow {version} in {os.path.dirname(tf.__file__)} is built without TPU support, as all '
             f"from PyPI are. Use ./run --tf=image, which has that of the machine's image, of the version {_IMAGES}; "
             'build a container with deploy/Dockerfile and HARDWARE=tpu.'
         )
     if os.environ.get(_LOAD_LIBRARY) == '0':
-        raise TpuError(
+        raise CommandError(
             f'--tpu=local: {_LOAD_LIBRARY}=0 in the environment keeps TensorFlow from this TPU. Unset it; in a slice, '
             'name the TPU with --tpu=NAME instead.'
         )
-    raise UnavailableTpuError(
+    raise RetryableError(
         f'--tpu=local: TensorFlow {version} finds no cores of the TPU at {devices[0]}. Another process may be using it '
         f'(sudo fuser -v {devices[0]}); in a slice, name the TPU with --tpu=NAME. Otherwise the software version of '
         f'the TPU VM is not {_IMAGES}.'
@@ -112,14 +94,7 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
 
 
 def check_answers(master: str) -> None:
-    """Checks that the TensorFlow server of a TPU accepts connections; a session would wait for it for a day.
-
-    Args:
-      master: its address, grpc://ADDRESS:PORT; empty if this process is the server.
-
-    Raises:
-      UnavailableTpuError: it does not.
-    """
+    """Checks that the TensorFlow server of a TPU accepts connections; a session would wait for it for a day."""
     if not master:
         return
     url, problem = urllib.parse.urlsplit(master), ''
@@ -130,7 +105,7 @@ def check_answers(master: str) -> None:
             return
         except OSError as error:
             problem = error.strerror or str(error)
-    raise UnavailableTpuError(
+    raise RetryableError(
         f'{master}: no TensorFlow server of a TPU answers: {problem}. A TPU VM of one machine has none: on that '
         'machine, run the same command with --tpu=local. A slice has one if its software version ends in -pod-se, and '
         'answers its own machines: run the same command on the first.'
@@ -138,7 +113,6 @@ def check_answers(master: str) -> None:
 
 
 def _look_up(tpu: str, zone: Optional[str], project: Optional[str]) -> Any:
-    """Returns the resolver of a TPU after it has looked up the address."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu, zone=zone, project=project)
         resolver.master()
@@ -147,13 +121,13 @@ def _look_up(tpu: str, zone: Optional[str], project: Optional[str]) -> Any:
         # Google's packages raise errors of many types, and the two versions of TensorFlow pass on different ones.
         text = str(error)
         if isinstance(error, ImportError) or 'Missing runtime dependency' in text:
-            raise TpuError(
+            raise CommandError(
                 f"--tpu={tpu}: the packages that look up a TPU's address are not installed. Install them with pip "
                 "install '.[tpu]', or give the address: --master=grpc://ADDRESS:8470."
             )
         if 'not yet ready' in text:
-            raise UnavailableTpuError(f'--tpu={tpu}: {text}.')
-        raise TpuError(
+            raise RetryableError(f'--tpu={tpu}: {text}.')
+        raise CommandError(
             f'--tpu={tpu}: its address cannot be looked up; outside of Google Cloud, give --tpu_zone and '
             f'--gcp_project, too. {text}'
         )

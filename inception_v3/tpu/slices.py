@@ -26,12 +26,7 @@ def images_of_hosts(records: Sequence[int], hosts: int, at_most: int = 0) -> Lis
 
 
 def steps_for(images: Sequence[int], batch_size: int) -> int:
-    """The number of evaluation steps in which every host has fed its images; the others feed padding meanwhile.
-
-    Args:
-      images: of each host.
-      batch_size: over all hosts.
-    """
+    """The number of evaluation steps in which every host has fed its images; the others feed padding meanwhile."""
     return -(-max(images) * len(images) // batch_size)
 
 

@@ -15,8 +15,8 @@ from tensorflow.python.tpu.ops import tpu_ops
 import inception_v3
 from console import native_messages
 from console.errors import CommandError
+from console.messages import listed
 
-_NAMED_AT_MOST = 10
 # XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
 _KERNELS = 'XLA_CPU_JIT'
 # Operations that a TPU runs and a CPU does not.
@@ -47,13 +47,9 @@ _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdl
 
 
 class Flaw(NamedTuple):
-    """An operation that a TPU cannot run.
+    """An operation that a TPU cannot run; its name is preceded by FUNCTION/ if it is in a function.
 
-    Attributes:
-      operation: name of the operation, preceded by FUNCTION/ if it is in a function.
-      type: type of the operation.
-      where: the innermost line of this program that created it, FILE:LINE.
-      problem: the reason.
+    `where` is the innermost line of this program that created it, FILE:LINE.
     """
 
     operation: str
@@ -65,10 +61,6 @@ class Flaw(NamedTuple):
         return f'{self.operation} ({self.type}), created at {self.where}: {self.problem}'
 
 
-class UnsupportedError(CommandError):
-    """A TPU would refuse a graph."""
-
-
 def unsupported(
     operations: Iterable[tf.Operation],
     allowed: Collection[str] = (),
@@ -76,10 +68,8 @@ def unsupported(
 ) -> Iterator[Flaw]:
     """Yields the operations that a core cannot run, including those in the functions that they call.
 
-    Args:
-      operations: those of a core.
-      allowed: further types of operations that a core runs.
-      session_config: of the first session in a process, which determines the threads of all sessions.
+    `allowed` are further types of operations that a core runs. If this is the first session of the process,
+    `session_config` determines the threads of all sessions.
     """
     for scope, operation in _with_called(operations, set()):
         if operation.type in _TPU_ONLY or operation.type in allowed:
@@ -117,29 +107,14 @@ def infeed_flaws(tensors: Iterable[tf.Tensor]) -> Iterator[Flaw]:
 
 
 def refuse(flaws: Iterable[Flaw], what: str) -> None:
-    """Raises an error that names the flaws, if there are any.
-
-    Args:
-      flaws: as the functions above yield them.
-      what: the part of the program that has the flaws.
-
-    Raises:
-      UnsupportedError: there are flaws.
-    """
-    found = [*dict.fromkeys(flaws)]
+    """Raises an error that names the flaws of a part of the program, if there are any."""
+    found = [str(each) for each in dict.fromkeys(flaws)]
     if found:
-        lines = [f'  {each}' for each in found[:_NAMED_AT_MOST]]
-        if len(found) > _NAMED_AT_MOST:
-            lines.append(f'  and {len(found) - _NAMED_AT_MOST} more')
-        raise UnsupportedError('\n'.join([f'A TPU refuses {what}:', *lines]))
+        raise CommandError(f'A TPU refuses {what}:\n  ' + listed(found, 10, '\n  '))
 
 
 def line_of(frames: Iterable[Any]) -> str:
-    """Returns FILE:LINE of the innermost frame that is neither in a library nor in the emulation of a TPU.
-
-    Args:
-      frames: frames of a traceback, outermost first; each begins with its path and line.
-    """
+    """Returns FILE:LINE of the innermost frame that is neither in a library nor in the emulation of a TPU."""
     for path, line, *_ in reversed([*frames]):
         path = os.path.abspath(path)
         if path.startswith(_EMULATION):
@@ -170,7 +145,7 @@ def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator
 
 
 def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
-    """Yields (scope, operation) for a graph and, recursively, its functions; the scope names the functions."""
+    """Yields (scope, operation) for a graph and all its functions; to look for calls in large graphs takes seconds."""
     for operation in graph.get_operations():
         yield scope, operation
     for name, function in graph._functions.items():
@@ -194,7 +169,6 @@ def _registered_kernels(session_config: Optional[bytes]) -> Dict[str, List[Any]]
 
 
 def _takes(kernel: Any, operation: tf.Operation) -> bool:
-    """Whether a kernel supports the types of an operation's attributes."""
     for constraint in kernel.constraint:
         allowed = constraint.allowed_values.list.type
         value = operation.get_attr(constraint.name)

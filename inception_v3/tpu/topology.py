@@ -18,14 +18,9 @@ _LOOPBACK = re.compile(r'grpc://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$')
 
 
 class Topology(NamedTuple):
-    """The cores of a TPU, and the hosts that feed them.
+    """The cores of a TPU, on all hosts together, and the hosts that feed them; its name is v2-8, or emulated:8x2.
 
-    Attributes:
-      name: the name that users write: v2-8, or emulated:8x2.
-      cores: the number of cores on all hosts together.
-      hosts: the number of host machines, each with the same number of cores.
-      memory: the memory of each core in bytes; None for an emulated TPU, which uses the machine's memory.
-      peak: the operations of a core per second, at most; None for an emulated TPU.
+    Each core has its memory, in bytes, and at most `peak` operations per second; those of an emulated TPU are None.
     """
 
     name: str
@@ -113,16 +108,11 @@ def hosts_of(config: Config) -> int:
 
 
 def unreachable_folders(tpu: Optional[str], master: str, **folders: Optional[str]) -> List[str]:
-    """Messages about folders that a TPU's hosts cannot reach, one per folder.
+    """Messages about folders, by their flags, that the hosts of the TPU of `--tpu` or `--master` cannot reach.
 
     A TPU on this machine, emulated, local or at a loopback address, reaches the same folders as this machine. For
     other TPUs, Cloud TPU's documentation demands gs:// paths: "all input files and the model directory must use a Cloud
     Storage bucket path".
-
-    Args:
-      tpu: the value of `--tpu`.
-      master: the value of `--master`.
-      **folders: the folders, by the names of their flags.
     """
     if not is_remote(tpu) or _LOOPBACK.match(master):
         return []

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 import numpy as np
 
 from console.log import logger
-from console.messages import shown
+from console.messages import listed, shown
 from console.tensorflow_versions import tf
 from data.files import write_whole
 from inception_v3.config import Config
@@ -18,20 +18,15 @@ TABLE_FILE = 'init_from.tsv'
 LOADED, NEW, UNUSED = 'loaded', 'left new', 'unused'
 # The reason of slots of the optimizer and of the step.
 _OF_RUN = 'not of the network'
-_NAMED_AT_MOST = 3
 # Settings of the source's run that decide about the variables of its network, and those that decide about its images.
 _OF_NETWORK = ('network', 'depth_multiplier', 'height', 'width', 'auxiliary_head')
 _OF_IMAGES = ('preprocessing', 'height', 'width', 'batch_norm', 'precision')
 
 
 class Row(NamedTuple):
-    """The fate of a variable of the run or of the source.
+    """The fate of a variable of the run or of the source: `LOADED`, `NEW` for a reason, or `UNUSED`.
 
-    Attributes:
-      fate: `LOADED`, `NEW` or `UNUSED`.
-      name: of the variable.
-      source: the name of the source's variable; empty for a variable left new.
-      reason: for a variable left new or unused.
+    A variable that is not left new has a name in the source.
     """
 
     fate: str
@@ -61,15 +56,8 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
     A weight begins from the source's average of it, if the source has one and `init_averages` is set, or else from the
     weight, if the source has that. The run's own average of a weight begins with the same value.
 
-    Args:
-      network: the shapes of the network's variables by name, moving statistics included.
-      others: the names of the run's other variables: averages, slots of the optimizer, the step.
-      source: the weights.
-      config: of the run, with `init_except` and `init_averages`.
-
-    Raises:
-      WeightsError: a variable of the network is missing in the source or has another shape there, without being
-        excepted; or a value is no finite number.
+    `network` has the shapes of the network's variables by name, moving statistics included, and `others` the names of
+    the run's other variables: averages, slots of the optimizer, the step.
     """
     flag = f'--init_from={config.init_from}'
     excepted, head = Patterns(config.init_except), Patterns(HEAD)
@@ -100,9 +88,8 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
             rows[name] = Row(LOADED, name, origin)
     if problems:
         texts = [f'{name} {problem}' for name, problem in problems.items()]
-        more = f'; and {len(texts) - _NAMED_AT_MOST} more' if len(texts) > _NAMED_AT_MOST else ''
         advice = _advice(problems, network, source, config)
-        raise WeightsError(f'{flag}: does not fit this run: {"; ".join(texts[:_NAMED_AT_MOST])}{more}. {advice}')
+        raise WeightsError(f'{flag}: does not fit this run: {listed(texts)}. {advice}')
     for name in sorted(others):
         weight = name[: -len(AVERAGE)] if name.endswith(AVERAGE) else ''
         if weight in values:
@@ -116,10 +103,9 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
 
 
 def _advice(problems: Iterable[str], network: Iterable[str], source: Source, config: Config) -> str:
-    """A sentence about the change that makes variables fit."""
     names = [name for name in sorted(source.values) if not name.endswith(AVERAGE) and '/' in name]
     if not {*names} & {*network}:
-        has = shown(', '.join(scopes_of(names)[:_NAMED_AT_MOST]) or 'no variable with a scope')
+        has = listed(scopes_of(names), separator=', ') or 'no variable with a scope'
         return f'These are the weights of another network: they have {has}.'
     different = _different(source.config, config, _OF_NETWORK) if source.config else []
     if different:
@@ -187,11 +173,6 @@ class BeginHook(tf.estimator.SessionRunHook):
 
     This process sends the values, so that a TPU's worker need not reach the source. A run that is killed before its
     first checkpoint begins in the same way again.
-
-    Args:
-      config: of the run.
-      source: the weights.
-      has_checkpoint: whether the run has a checkpoint by now, which the session has restored.
     """
 
     def __init__(self, config: Config, source: Source, has_checkpoint: Callable[[], bool]):

@@ -1,6 +1,6 @@
 """Marks the variables of a network when they are created: those that `--freeze` names, and those of its classifiers."""
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, List
 
 from console.messages import shown
 from console.tensorflow_versions import tf
@@ -17,9 +17,6 @@ class Selection:
 
     It goes by the names that the network gives to them: in the graph, those of a second emulated core are others. All
     of the network's variables are put into the collection MODEL_VARIABLES, and frozen ones are made not trainable.
-
-    Args:
-      config: of the run.
     """
 
     def __init__(self, config: Config):
@@ -45,11 +42,7 @@ class Selection:
         return variable
 
     def check(self) -> None:
-        """Checks the patterns of `--freeze`, when the network is built.
-
-        Raises:
-          ConfigError: a pattern matches no variable of the network, or nothing is left to train.
-        """
+        """Checks the patterns of `--freeze`, when the network is built."""
         flag = f'--freeze={shown(self._text)}'
         unmatched = self._frozen.unmatched(self._names)
         if unmatched:
@@ -64,14 +57,10 @@ class Selection:
 
 def without_frozen(variables: List[tf.Variable]) -> List[tf.Variable]:
     """The variables that are not frozen."""
-    frozen = _by_name(FROZEN)
+    frozen = {variable.name for variable in tf.get_collection(FROZEN)}
     return [variable for variable in variables if variable.name not in frozen]
 
 
 def is_head(variable: tf.Variable) -> bool:
     """Whether a variable of the current graph belongs to a classifier of its network."""
-    return variable.name in _by_name(_HEAD)
-
-
-def _by_name(collection: str) -> Dict[str, tf.Variable]:
-    return {variable.name: variable for variable in tf.get_collection(collection)}
+    return variable.name in {each.name for each in tf.get_collection(_HEAD)}

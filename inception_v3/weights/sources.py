@@ -15,14 +15,7 @@ from console.tensorflow_names import checkpoint_errors
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.weights import kinds
-from inception_v3.weights.model_dir import (
-    LIST_FILE,
-    digest_of_values,
-    is_complete,
-    latest_checkpoint,
-    recorded_config,
-)
+from inception_v3.weights import kinds, model_dir
 
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
@@ -42,14 +35,10 @@ class WeightsError(CheckpointError):
 
 
 class Source(NamedTuple):
-    """Weights to begin from.
+    """Weights to begin from, of the kind 'checkpoint', 'SavedModel' or 'npz', with their SHA-256 digest.
 
-    Attributes:
-      path: the path of the checkpoint, SavedModel or .npz file.
-      kind: 'checkpoint', 'SavedModel' or 'npz'.
-      values: all variables by name, those of optimizers and averages included.
-      digest: SHA-256 of the values; for a checkpoint, the digest that `inception-v3 provenance` shows.
-      config: the configuration of the run that wrote a checkpoint; None if it is not beside it.
+    The values are all variables by name, those of optimizers and averages included. The configuration is that of the
+    run that wrote a checkpoint, if it is beside it.
     """
 
     path: str
@@ -75,36 +64,28 @@ class Source(NamedTuple):
 
 
 def read(path: str, named: str = '', outline: bool = False) -> Source:
-    """Reads all weights of a source.
+    """Reads all weights of a source, local or remote. Messages of errors begin with `named`, or with the flag.
 
-    Args:
-      path: as `--init_from` has it, local or remote.
-      named: begins the messages of errors; by default, the flag with the path.
-      outline: read names, shapes and types alone, which the index of a checkpoint has, and give all values but the step
-        as 0. The digest is empty. An .npz file has no index, and is read whole.
-
-    Raises:
-      WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
-      CheckpointError: the newest checkpoint of a model_dir is incomplete.
-      RemoteError: access is denied, or the store cannot be reached.
+    An outline has names, shapes and types alone, which the index of a checkpoint has: all values but the step are 0,
+    and the digest is empty. An .npz file has no index, and is read whole.
     """
     flag = named or f'--init_from={path}'
     kind, stored = 'checkpoint', path
     if path.endswith('.npz'):
         values = arrays(path, flag)
-        return Source(path, 'npz', values, digest_of_values(values), None)
+        return Source(path, 'npz', values, model_dir.digest_of_values(values), None)
     if tf.saved_model.loader.maybe_saved_model_directory(path):
         kind, stored = 'SavedModel', os.path.join(path, 'variables', 'variables')
-    elif remote.exists(os.path.join(path, LIST_FILE)):
-        path = stored = str(latest_checkpoint(path))
-    elif not is_complete(path):
+    elif remote.exists(os.path.join(path, model_dir.LIST_FILE)):
+        path = stored = str(model_dir.latest_checkpoint(path))
+    elif not model_dir.is_complete(path):
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
         reason = _why_not(path)
         if reason:
             raise WeightsError(f'{flag}: {reason}')
     values = _variables(stored, flag, outline)
-    config = recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
-    return Source(path, kind, values, '' if outline else digest_of_values(values), config)
+    config = model_dir.recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
+    return Source(path, kind, values, '' if outline else model_dir.digest_of_values(values), config)
 
 
 def _why_not(path: str) -> str:
@@ -210,7 +191,6 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
 
 
 def _npy_size(archive: zipfile.ZipFile, name: str) -> int:
-    """The bytes of header and array of an .npy file in an archive."""
     file: Any = io.BytesIO(member(archive, name, _LONGEST_HEADER))
     is_first = np.lib.format.read_magic(file) == (1, 0)
     header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

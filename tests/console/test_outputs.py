@@ -10,7 +10,7 @@ from typing import Any, Callable, Tuple
 import pytest
 
 from console import outputs
-from console.errors import FIX
+from console.errors import FIX, CommandError
 from data import files, json_lines
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
 from inception_v3.commands.export import __main__ as export
@@ -52,10 +52,10 @@ def _loop(path: pathlib.Path) -> None:
 
 
 SPECIAL: Tuple[Tuple[Callable[[pathlib.Path], None], str], ...] = (
-    (_device, 'cannot be written: it is a device, and only files'),
-    (_pipe, 'cannot be written: it is a named pipe, and only files'),
-    (_socket, 'cannot be written: it is a socket, and only files'),
-    (pathlib.Path.mkdir, 'cannot be written: it is a folder, and only files'),
+    (_device, 'cannot be written: it is a device, a pipe or a socket; only files'),
+    (_pipe, 'cannot be written: it is a device, a pipe or a socket; only files'),
+    (_socket, 'cannot be written: it is a device, a pipe or a socket; only files'),
+    (pathlib.Path.mkdir, 'cannot be written: it is a folder; only files'),
     (_loop, 'cannot be written: Too many levels of symbolic links'),
 )
 
@@ -80,7 +80,7 @@ def test_special_files__are_refused_and_stay(make: Any, reason: str, tmp_path: p
             (outputs.move, str(tmp_path / 'absent'), str(each)),
         )
         for write, *arguments in writes:
-            with pytest.raises(outputs.OutputError, match=reason):
+            with pytest.raises(CommandError, match=reason):
                 write(*arguments)
     assert (state(path), state(link)) == before and sorted(os.listdir(str(tmp_path))) == ['link', 'out']
 
@@ -111,7 +111,7 @@ def test_failed_output__leaves_the_old_file_alone(tmp_path: pathlib.Path) -> Non
 def test_unfinished_output__is_not_written_through_a_link(target: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'mine').write_text('mine')
     (tmp_path / 'page.html.unfinished').symlink_to(target)
-    with pytest.raises(outputs.OutputError, match=r'is a link|it is a device'):
+    with pytest.raises(CommandError, match=r'is a link|it is a device'):
         files.write_whole(str(tmp_path / 'page.html'), 'page')
     assert (tmp_path / 'mine').read_text() == 'mine' and not (tmp_path / 'page.html').exists()
 

@@ -18,8 +18,6 @@ from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import ConfigError
 from inception_v3.run.checkpoints import CheckpointError
-from inception_v3.run.failures import InterruptedTrainingError, TrainingError
-from inception_v3.run.trainer_lock import LockedError
 
 
 def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:
@@ -33,8 +31,8 @@ def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:
     ('error', 'code'),
     [
         *((kind('text'), 2) for kind in (CommandError, ConfigError, DataError, RemoteError, CheckpointError)),
-        *((kind('text'), 2) for kind in (TrainingError, app.UsageError)),
-        *((kind('text'), 1) for kind in (RetryableError, UnreachableError, LockedError, InterruptedTrainingError)),
+        (app.UsageError('text'), 2),
+        *((kind('text'), 1) for kind in (RetryableError, UnreachableError)),
         (TerminatedError('text'), 75),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tensorflow.python.training import monitored_session
 
+from console.errors import RetryableError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
@@ -100,7 +101,7 @@ def test_run__protects_its_folder_while_it_trains(config: Config, course: List[A
     train = Run.train
 
     def look(self: Run, until_step: int) -> None:
-        with pytest.raises(trainer_lock.LockedError), trainer_lock.TrainerLock(self._model_dir, 'now'):
+        with pytest.raises(RetryableError), trainer_lock.TrainerLock(self._model_dir, 'now'):
             pass
         claims.append(True)
         # On a CPU, no worker can be lost.

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from console.errors import CommandError, RetryableError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.records import DataError
@@ -15,7 +16,6 @@ from inception_v3.config import Config
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.run import history
 from inception_v3.run.checkpoints import latest_step
-from inception_v3.run.failures import InterruptedTrainingError, TrainingError
 from inception_v3.run.history import append_evaluation, read_evaluations
 from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook
@@ -84,14 +84,14 @@ def test_training__goes_to_the_end_of_the_cycle_and_no_further(config: Config) -
     estimator._reached = 8
     run.train(8)
     assert run.began_at == 2
-    with pytest.raises(InterruptedTrainingError, match='interrupted after step 8 of 9'):
+    with pytest.raises(RetryableError, match='interrupted after step 8 of 9'):
         run.train(9)
 
 
 def test_training__explains_weights_that_the_estimator_finds_not_finite(config: Config) -> None:
     # A loop of up to 100 steps ended at step 4: the last of them has the number 3.
     error = tf.errors.InvalidArgumentError(None, None, 'Gradient for a/b:0 is NaN')
-    with pytest.raises(TrainingError, match=r'The weights are no longer finite in step 3, '):
+    with pytest.raises(CommandError, match=r'The weights are no longer finite in step 3, '):
         run_of(config, Estimator(str(config.model_dir), error=error)).train(4)
     other = tf.errors.InvalidArgumentError(None, None, 'another cause')
     with pytest.raises(tf.errors.InvalidArgumentError, match='another cause'):
@@ -156,8 +156,8 @@ def test_evaluation__on_a_tpu_has_a_step_for_the_last_images(config: Config) -> 
     ('metrics', 'mode', 'error', 'message'),
     [
         ({'images': 0}, 'eval', DataError, 'no validation image can be used'),
-        ({'cross_entropy': float('nan')}, 'eval', TrainingError, r'model\.ckpt-3: its cross-entropy is nan'),
-        ({'cross_entropy': float('inf')}, 'train_and_eval', TrainingError, r'cross-entropy .* is inf in step 2'),
+        ({'cross_entropy': float('nan')}, 'eval', CommandError, r'model\.ckpt-3: its cross-entropy is nan'),
+        ({'cross_entropy': float('inf')}, 'train_and_eval', CommandError, r'cross-entropy .* is inf in step 2'),
     ],
 )
 def test_evaluation__records_no_useless_result(

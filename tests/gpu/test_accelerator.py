@@ -176,22 +176,13 @@ def test_run__with_a_requested_gpu_trains_evaluates_and_exports(
     assert not {each.device for each in exported.get_operations() if 'GPU' in each.device}
 
 
-@pytest.mark.parametrize(
-    ('built_with', 'parts'),
-    [
-        ('', ['is built without GPU support', './run --tf=2.15']),
-        ('CUDA 12.2 and cuDNN 8', ['sees no GPU', 'CUDA 12.2 and cuDNN 8', 'nvidia-smi', 'CUDA_VISIBLE_DEVICES']),
-    ],
-)
 @pytest.mark.parametrize('flag', ['--accelerator=gpu', '--layout=NCHW'])
-def test_gpu__asked_for_but_not_visible_is_refused(
-    monkeypatch: Any, capsys: Any, tmp_path: Any, flag: str, built_with: str, parts: List[str]
-) -> None:
-    monkeypatch.setattr(accelerator, 'cuda_version', lambda: built_with)
+def test_gpu__asked_for_but_not_visible_is_refused(monkeypatch: Any, capsys: Any, tmp_path: Any, flag: str) -> None:
     monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 0)
     model_dir = tmp_path / 'run'
     argv = ['main', '--use_tpu=False', flag, '--use_data=fake', f'--model_dir={model_dir}']
     assert main.main(argv) == 2
     message = capsys.readouterr().err
-    assert all(part in message for part in [f'error: {flag}: ', tf.__version__, *parts]), message
+    parts = [f'error: {flag}: ', tf.__version__, 'sees no GPU', './run --tf=2.15', 'nvidia-smi', 'CUDA_VISIBLE_DEVICES']
+    assert all(part in message for part in parts), message
     assert not model_dir.exists()

@@ -21,7 +21,6 @@ INTERNAL = {
     'examples.eager_revnet',
     'examples.guide',
     'inception_v3.commands.provenance.verification',
-    'inception_v3.commands.weights.torch_forward',
     'inception_v3_tpu',
     'studies.revnet_memory.training',
     'studies.streaming.object_store',

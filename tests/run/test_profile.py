@@ -6,8 +6,9 @@ from typing import Any, Dict
 
 import pytest
 
+from console.errors import CommandError
 from inception_v3.run import profile
-from inception_v3.run.profile import Event, Profile, ProfileError
+from inception_v3.run.profile import Event, Profile
 
 PIPELINE = 'Iterator::Root::Prefetch::MapAndBatch'
 READER = f'{PIPELINE}::Shuffle::ParallelInterleave[3]::FlatMap[0]::TFRecord'
@@ -125,8 +126,8 @@ def test_page__shows_the_four_views(profiled: Profile, tmp_path: pathlib.Path) -
 def test_read__refuses_what_is_no_profile(profiled: Profile, tmp_path: pathlib.Path, change: Any) -> None:
     path = tmp_path / 'profile.json'
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ProfileError, match=r'profile\.json: is damaged: .*Profile some steps of a run'):
+    with pytest.raises(CommandError, match=r'profile\.json: is damaged: .*Profile some steps of a run'):
         profile.read(str(tmp_path))
     path.unlink()
-    with pytest.raises(ProfileError, match=r'profile\.json: there is no profile'):
+    with pytest.raises(CommandError, match=r'profile\.json: there is no profile'):
         profile.read(str(tmp_path))

@@ -11,14 +11,14 @@ import pytest
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.framework import kernels
 
-from console.errors import FIX, RETRY
+from console.errors import FIX, RETRY, CommandError, RetryableError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3 import seeding, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.tpu import addresses
-from inception_v3.tpu.addresses import TpuError, UnavailableTpuError, check_answers, check_local
+from inception_v3.tpu.addresses import check_answers, check_local
 from inception_v3.tpu.emulation.system import fixed_topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 from inception_v3.train_and_evaluate import Run
@@ -46,8 +46,8 @@ def with_devices(patch: Any, *kinds: str) -> None:
     patch.setattr(tf.Session, 'list_devices', lambda self: listed)
 
 
-def refusal(cores: int = 8) -> TpuError:
-    with pytest.raises(TpuError) as error:
+def refusal(cores: int = 8) -> CommandError:
+    with pytest.raises(CommandError) as error:
         check_local(cores, SESSION_CONFIG)
     return error.value
 
@@ -58,7 +58,7 @@ def test_local__of_1_15_or_without_a_tpu_is_refused_at_once(tmp_path: pathlib.Pa
     monkeypatch.setattr(addresses, '_DEVICES', str(tmp_path / 'accel[0-9]*'))
     config = Config(use_tpu=True, tpu='local', model_dir='m')
     began = time.monotonic()
-    with pytest.raises(TpuError) as error:
+    with pytest.raises(CommandError) as error:
         make_estimator(config)
     assert time.monotonic() - began < 2
     assert error.value.exit_code == FIX
@@ -80,7 +80,7 @@ def test_local__that_another_process_uses_may_be_retried(device: str, monkeypatc
     monkeypatch.setattr(addresses, '_STARTS_TPU', 'Add')
     assert kernels.get_registered_kernels_for_op('Add').kernel
     error = refusal()
-    assert isinstance(error, UnavailableTpuError) and error.exit_code == RETRY
+    assert isinstance(error, RetryableError) and error.exit_code == RETRY
     assert f'finds no cores of the TPU at {device}' in str(error) and f'fuser -v {device}' in str(error)
     monkeypatch.setenv('TPU_LOAD_LIBRARY', '0')
     error = refusal()
@@ -160,7 +160,7 @@ def test_slice__each_machine_feeds_its_own_cores(one_layer: None, tmp_path: path
 def test_slice__leaves_this_machines_tpu_to_its_server(device: str, monkeypatch: Any) -> None:
     cloud_tpus.found_at(['10.0.0.2', '10.0.0.3'], monkeypatch)
     config = dataclasses.replace(NAMED, num_shards=16)
-    with pytest.raises(TpuError, match='a slice of 2 machines, of which this is one: start the run with TPU_LOAD_LIBR'):
+    with pytest.raises(CommandError, match='a slice of 2 machines, of which this is one: start the run with TPU_LOAD'):
         make_estimator(config)
     monkeypatch.setenv('TPU_LOAD_LIBRARY', '0')
     assert make_estimator(config).config.master == 'grpc://10.0.0.2:8470'
@@ -168,7 +168,7 @@ def test_slice__leaves_this_machines_tpu_to_its_server(device: str, monkeypatch:
 
 def test_name__that_is_not_ready_may_be_retried(monkeypatch: Any) -> None:
     cloud_tpus.found_at(['10.0.0.2'], monkeypatch, state='CREATING')
-    with pytest.raises(UnavailableTpuError, match='--tpu=mine: TPU "mine" is not yet ready; state: "CREATING"'):
+    with pytest.raises(RetryableError, match='--tpu=mine: TPU "mine" is not yet ready; state: "CREATING"'):
         make_estimator(NAMED)
 
 
@@ -187,7 +187,7 @@ def test_name__that_cannot_be_looked_up_is_refused(monkeypatch: Any, error: Exce
         raise error
 
     monkeypatch.setattr(tf.distribute.cluster_resolver.TPUClusterResolver, 'master', fail)
-    with pytest.raises(TpuError, match=message) as raised:
+    with pytest.raises(CommandError, match=message) as raised:
         make_estimator(NAMED)
     assert raised.value.exit_code == FIX
 
@@ -203,7 +203,7 @@ def test_answers__a_run_does_not_wait_for_a_server(digits_dir: str, tmp_path: pa
         return estimator
 
     monkeypatch.setattr(train_and_evaluate, 'make_estimator', elsewhere)
-    with pytest.raises(UnavailableTpuError, match=r'grpc://127.0.0.1:1: no TensorFlow server of a TPU answers'):
+    with pytest.raises(RetryableError, match=r'grpc://127.0.0.1:1: no TensorFlow server of a TPU answers'):
         run.execute()
 
 
@@ -214,7 +214,7 @@ def test_answers__a_server_that_does_not_listen_is_named(monkeypatch: Any) -> No
     with socket.socket() as server:
         server.bind(('127.0.0.1', 0))
         address = f'grpc://127.0.0.1:{server.getsockname()[1]}'
-        with pytest.raises(UnavailableTpuError, match=f'{address}: no TensorFlow server .*: Connection refused'):
+        with pytest.raises(RetryableError, match=f'{address}: no TensorFlow server .*: Connection refused'):
             check_answers(address)
         assert pauses == [0, 5, 5]
         server.listen()

@@ -1,25 +1,19 @@
 """Tests of comparing two models on images."""
 
-import io
 import os
-import pickle
-import zipfile
 from typing import Any, Dict, List
 
 import numpy as np
 import pytest
 import skimage.data
 
-from console.errors import CommandError
 from inception_v3.commands.weights import __main__ as command
-from inception_v3.commands.weights import architecture, foreign, state_dicts, writing
+from inception_v3.commands.weights import writing
 from inception_v3.commands.weights.changes import change_class_0
 from inception_v3.commands.weights.choices import DROP
-from inception_v3.commands.weights.comparison import converted, run
-from inception_v3.commands.weights.foreign import TORCH, Weights
+from inception_v3.commands.weights.comparison import converted
 from tests.support.photos import encode_jpeg
-from tests.support.state_dicts import Harmful
-from tests.support.weights import CLASSES, NARROW, narrow, values_of
+from tests.support.weights import CLASSES, NARROW, narrow
 
 
 def compared(one: Dict[str, np.ndarray], other: Dict[str, np.ndarray], folder: Any, capsys: Any) -> List[str]:
@@ -66,26 +60,3 @@ def test_converted__gives_a_pixel_its_value_in_another_range() -> None:
     np.testing.assert_allclose(converted(pixels, 'inception', 'vgg'), vgg, rtol=1e-5)
     np.testing.assert_allclose(converted(np.array(vgg), 'vgg', 'inception'), pixels, rtol=1e-5)
     assert converted(pixels, 'vgg', 'vgg') is pixels
-
-
-@pytest.mark.program
-def test_model__gives_pytorch_a_file_of_tensors_alone(tmp_path: Any) -> None:
-    # PyTorch runs the code in a file that it loads; this one stands for PyTorch, and keeps what it is given.
-    python, kept, original = tmp_path / 'python', tmp_path / 'kept.pth', tmp_path / 'original.pth'
-    find = """sed 's/.*"weights": "\\([^"]*\\)".*/\\1/' "$4\""""
-    python.write_text(f'#!/bin/sh\ncp "$({find})" {kept}\nexit 1\n')
-    python.chmod(0o755)
-    network = architecture.inception()
-    weights = Weights(str(original), TORCH, network, values_of(network, CLASSES), 'inception')
-    arrays = state_dicts.write(architecture.from_ours(weights.values, architecture.of_torch(network.layers, False)))
-    with zipfile.ZipFile(io.BytesIO(arrays)) as archive, zipfile.ZipFile(str(original), 'w') as written:
-        for name in archive.namelist():
-            harm = pickle.dumps(Harmful(), 2)[2:-1] if name.endswith('.pkl') else b''
-            written.writestr(name, archive.read(name).replace(b'\x80\x02', b'\x80\x02' + harm + b'0' * bool(harm), 1))
-    read = foreign.read(str(original))
-    images = np.zeros([1, 75, 75, 3], np.float32)
-    with pytest.raises(CommandError):
-        run(read, TORCH, images, str(python))
-    np.testing.assert_equal(foreign.read(str(kept)).values, weights.values)
-    with zipfile.ZipFile(str(kept)) as archive:
-        assert b'system' not in archive.read('archive/data.pkl')

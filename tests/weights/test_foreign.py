@@ -177,7 +177,7 @@ def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any)
     np.testing.assert_equal(weights.values, {**values, **own} if averages else values)
     lines = writing.import_into(model_dir, weights, averages)
     found = trained_model.find(model_dir)
-    assert (found.step, found.weights) == (0, 'average' if averages else 'raw')
+    assert (found.step, found.config.evaluated_weights) == (0, 'average' if averages else 'raw')
     expected = Config(use_tpu=False, num_classes=CLASSES, depth_multiplier=NARROW, moving_average=averages)
     for name in ('use_tpu', 'num_classes', 'depth_multiplier', 'moving_average', 'network', 'height', 'preprocessing'):
         assert getattr(found.config, name) == getattr(expected, name), name

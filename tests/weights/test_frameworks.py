@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
+from docs import frameworks
+from docs.frameworks import TORCH_PYTHON
 from inception_v3.commands.weights import comparison, foreign, writing
-from inception_v3.commands.weights.comparison import FEATURES, LOGITS, TORCH_PYTHON
+from inception_v3.commands.weights.comparison import FEATURES, LOGITS
 
 CLASSES = 7
 # Images are small to save time; the networks have their published widths.
@@ -76,7 +78,7 @@ def test_torch__computes_the_same_logits_with_files_in_both_directions(
     ours = comparison.in_this_program(weights, IMAGES)
     written = str(tmp_path / f'weights{path[path.rindex(".") :]}')
     writing.export(weights, written, kind)
-    theirs = comparison.in_torch(library, weights, written, IMAGES, count_padding=False)
+    theirs = frameworks.in_torch(library, weights, written, IMAGES, count_padding=False)
     assert ours.keys() == theirs.keys()
     for row in ours:
         check_close(ours[row], theirs[row])
@@ -85,11 +87,11 @@ def test_torch__computes_the_same_logits_with_files_in_both_directions(
         np.testing.assert_equal(weights.values, foreign.read(str(torch_files / 'new.pth')).values)
     elif name != 'resnet50.pth':
         # Also from the file that the framework wrote itself.
-        original = comparison.in_torch(library, weights, path, IMAGES, count_padding=False)
+        original = frameworks.in_torch(library, weights, path, IMAGES, count_padding=False)
         check_close(ours[LOGITS], original[LOGITS])
     if name == 'new.pth':
         # Average pools that count the padding are no rounding.
-        counted = comparison.in_torch(library, weights, path, IMAGES)
+        counted = frameworks.in_torch(library, weights, path, IMAGES)
         assert np.abs(counted[FEATURES] - ours[FEATURES]).max() > 1e-2
         np.testing.assert_allclose(counted['Conv2d_4a_3x3'], ours['Conv2d_4a_3x3'], atol=1e-4)
 
@@ -128,7 +130,7 @@ def test_keras__computes_the_same_with_files_in_both_directions(tmp_path: Any) -
     ours = comparison.in_this_program(first, IMAGES)
     np.testing.assert_allclose(ours[FEATURES], np.load(str(tmp_path / 'features.npy')), atol=1e-5)
     writing.export(first, str(tmp_path / 'again.h5'), 'keras')
-    theirs = comparison.in_keras(str(tmp_path / 'again.h5'), CLASSES, IMAGES)
+    theirs = frameworks.in_keras(str(tmp_path / 'again.h5'), CLASSES, IMAGES)
     assert ours.keys() == theirs.keys()
     for row in ours:
         check_close(theirs[row], ours[row])

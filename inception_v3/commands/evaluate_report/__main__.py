@@ -17,48 +17,29 @@ from console.paths import expanded
 from console.screen import Screen
 from data.braces import check_given_once
 from inception_v3.commands.evaluate_report import FOLDER
-from inception_v3.config import ConfigError
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     """Parses a command line; flags that are not given are None."""
     parser = new_parser('evaluate', __doc__)
-    parser.add_argument('model_dir', type=folder, help='the model_dir of a run; may be at gs:// or s3://')
-    parser.add_argument(
-        '--checkpoint',
-        metavar='NAME',
-        help='a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)',
-    )
-    parser.add_argument(
-        '--out', type=folder, metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)'
-    )
-    parser.add_argument(
-        '--against',
-        type=folder,
-        metavar='RUN',
-        help="compare with the report of a run's checkpoint on the same images, by McNemar's exact test",
-    )
-    parser.add_argument('--data_dir', type=folder, metavar='DIR', help="folder of the records (default: the run's)")
-    parser.add_argument(
-        '--eval_files',
-        type=folder,
-        metavar='PATTERNS',
-        help="the files to evaluate (default: the run's, or those in --data_dir)",
-    )
+    add = parser.add_argument
+    add('model_dir', type=folder, help='the model_dir of a run; may be at gs:// or s3://')
+    about = 'a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)'
+    add('--checkpoint', metavar='NAME', help=about)
+    add('--out', type=folder, metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)')
+    about = "compare with the report of a run's checkpoint on the same images, by McNemar's exact test"
+    add('--against', type=folder, metavar='RUN', help=about)
+    add('--data_dir', type=folder, metavar='DIR', help="folder of the records (default: the run's)")
+    about = "the files to evaluate (default: the run's, or those in --data_dir)"
+    add('--eval_files', type=folder, metavar='PATTERNS', help=about)
     for key in ('image_key', 'label_key'):
-        parser.add_argument(f'--{key}', metavar='KEY', help=f"{key[:5]}'s key in TFRecords (default: the run's)")
-    parser.add_argument('--label_offset', type=int, metavar='N', help="number to add to labels (default: the run's)")
-    parser.add_argument('--data_format', choices=('tar', 'tfrecord'), help="format of the records (default: the run's)")
-    parser.add_argument(
-        '--batch_size', type=number_of(int, 1), metavar='N', help="images per batch (default: the run's, at most 64)"
-    )
-    parser.add_argument(
-        '--mistakes',
-        type=number_of(int, 0),
-        default=48,
-        metavar='N',
-        help='number of worst mistakes to show (default: 48)',
-    )
+        add(f'--{key}', metavar='KEY', help=f"{key[:5]}'s key in TFRecords (default: the run's)")
+    add('--label_offset', type=int, metavar='N', help="number to add to labels (default: the run's)")
+    add('--data_format', choices=('tar', 'tfrecord'), help="format of the records (default: the run's)")
+    about = "images per batch (default: the run's, at most 64)"
+    add('--batch_size', type=number_of(int, 1), metavar='N', help=about)
+    about = 'number of worst mistakes to show (default: 48)'
+    add('--mistakes', type=number_of(int, 0), default=48, metavar='N', help=about)
     return parser.parse_args(expanded(argv))
 
 
@@ -68,10 +49,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
     def command(screen: Screen) -> None:
         check_given_once(expanded(argv), ['eval_files'])
-        try:
-            from inception_v3.commands.evaluate_report import evaluation
-        except ImportError as error:
-            raise ConfigError(f'The report needs {error.name}, which is not installed: {extras.command("studies")}.')
+        extras.require('studies', 'matplotlib', 'scipy')
+        from inception_v3.commands.evaluate_report import evaluation
+
         out = arguments.out or os.path.join(arguments.model_dir, FOLDER)
         print(evaluation.write_report(arguments, out, screen))
 

@@ -47,17 +47,10 @@ class Bin(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """An image whose most probable class is not its label.
+    """An image whose most probable class, with a probability of `confidence`, is not its label.
 
-    Attributes:
-      label: the image's label.
-      predicted: the most probable class.
-      confidence: its probability.
-      probability_of_label: the probability of the label.
-      path: the file of the record; None for synthetic images.
-      position: the record's position in it, from 0; None for synthetic images.
-      likeliest: the five most probable classes with their probabilities, most probable first.
-      pixels: uint8 [height, width, 3], the image as the network saw it.
+    The record is at a position, from 0, in a file; both are None for synthetic images. `likeliest` has the five most
+    probable classes with their probabilities, and `pixels`, uint8 [height, width, 3], are those that the network saw.
     """
 
     label: int
@@ -72,10 +65,6 @@ class Mistake(NamedTuple):
 
 class ErrorAnalysis:
     """Accumulates the batches of an evaluation.
-
-    Args:
-      num_classes: number of classes of the network.
-      mistakes: number of worst mistakes to keep.
 
     Attributes:
       confusion: int64 [num_classes, num_classes], number of images by label and predicted class.
@@ -101,13 +90,9 @@ class ErrorAnalysis:
         pixels: np.ndarray,
         places: Optional[Sequence[Tuple[str, int]]] = None,
     ) -> None:
-        """Adds a batch.
+        """Adds a batch: labels [batch], logits [batch, num_classes], pixels [batch, height, width, 3] as of `Mistake`.
 
-        Args:
-          labels: int32 [batch]; `metrics.PADDING_LABEL` for padding.
-          logits: float32 [batch, num_classes].
-          pixels: uint8 [batch, height, width, 3], the images as the network saw them.
-          places: path and position of each record, without padding; None for synthetic images.
+        `places` has path and position of each record, without padding; None for synthetic images.
         """
         real = labels != PADDING_LABEL
         labels, logits, pixels = labels[real], logits[real], pixels[real]

@@ -8,6 +8,7 @@ import tempfile
 import time
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
+from console.errors import CommandError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import record_checker, records
@@ -23,7 +24,7 @@ from inception_v3.input import device_images
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run import history, trained_model
-from inception_v3.run.failures import TrainingError, bad_records_explained
+from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
 from inception_v3.run.memory.estimate import check_fits
@@ -88,7 +89,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     if not analysis.images:
         raise records.DataError(f'{source_of(model.config)}: contains no usable validation image.')
     if not math.isfinite(metrics['cross_entropy']):
-        raise TrainingError(
+        raise CommandError(
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
     evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)

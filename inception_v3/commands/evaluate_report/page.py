@@ -15,7 +15,6 @@ from console import html, processes
 from console.messages import shown
 from data.dataset_info import is_background
 from inception_v3.commands import drawing
-from inception_v3.commands.drawing import LIGHT
 from inception_v3.commands.evaluate_report import JSON_FILE
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
 from inception_v3.commands.evaluate_report.predictions import Pairs
@@ -33,15 +32,9 @@ _PAGE = html.template(pathlib.Path(__file__).with_name('page.html').read_text())
 
 
 class ErrorReport(NamedTuple):
-    """The results of an evaluation report.
+    """The results of an evaluation report; the names of classes are by label, and empty if a class has none.
 
-    Attributes:
-      model_dir: model_dir of the run.
-      evaluation: the scores, as in a line of `results.jsonl`.
-      analysis: the analysis of the errors.
-      names: name of each class, by label; empty if a class has none.
-      notes: remarks on the evaluation, a line each.
-      against: the other checkpoint's evaluation on the same images, and the comparison with it, if there is one.
+    `against` is another checkpoint's evaluation on the same images, and the comparison with it, if there is one.
     """
 
     model_dir: str
@@ -119,11 +112,7 @@ class ErrorReport(NamedTuple):
             report=self,
             command=processes.command_line('evaluate'),
             mistakes=[*zip(mistakes, pictures)],
-            # A PNG file has its width in the bytes 16 to 19.
-            figures=[
-                (html.data_uri(png, 'image/png'), drawing.width_on_page(int.from_bytes(png[16:20], 'big')))
-                for png in figures.values()
-            ],
+            figures=[drawing.on_page(png) for png in figures.values()],
             pairs=pairs[:_PAIRS_SHOWN],
             more_pairs=len(pairs) - _PAIRS_SHOWN,
             json_file=JSON_FILE,
@@ -150,15 +139,10 @@ def _comparison(other: Evaluation, pairs: Pairs) -> Dict[str, Any]:
 
 
 def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0) -> bytes:
-    """Draws the confusion matrix of the classes that occur, as a PNG file.
+    """Draws the confusion matrix of the classes that occur, from the label `first` on, as a PNG file.
 
-    Colours show fractions of a label's images. Up to 30 classes are shown with names and numbers.
-
-    Args:
-      confusion: int64 [num_classes, num_classes], images by label and predicted class.
-      names: names of all classes, in the same order.
-      first: the first label that is shown, 1 to leave out a background without images. Images classified as
-        the background still count in their label's row.
+    Colours show fractions of a label's images, also of those that are classified as a class before `first`. Up to 30
+    classes are shown with names and numbers. `confusion` is int64 [num_classes, num_classes].
     """
     images = confusion.sum(axis=1)
     occurring = first + np.flatnonzero((confusion.sum(axis=0) + images)[first:])
@@ -166,9 +150,9 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0
     shares = counts / np.maximum(1, images[occurring])[:, np.newaxis]
     is_labelled = len(occurring) <= _LABELLED_AT_MOST
     side = max(4.5, 0.42 * len(occurring)) if is_labelled else 9.5
-    figure = Figure(figsize=(side + 1.6, side), facecolor='white')
+    figure = Figure(figsize=(side + 1.6, side))
     axes = figure.add_subplot()
-    colours = LinearSegmentedColormap.from_list('share', ['white', LIGHT.good, LIGHT.most])
+    colours = LinearSegmentedColormap.from_list('share', ['white', drawing.GOOD, drawing.MOST])
     # On a square-root scale, single images are visible beside whole classes.
     image = axes.imshow(shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), interpolation='nearest')
     bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
@@ -191,22 +175,22 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], first: int = 0
 
 def reliability_diagram(bins: Sequence[Bin], error: float) -> bytes:
     """Draws the top-1 accuracy and the number of images by confidence, and names the error, as a PNG file."""
-    figure = Figure(figsize=(6.2, 6.4), facecolor='white')
+    figure = Figure(figsize=(6.2, 6.4))
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={'height_ratios': [3, 1], 'hspace': 0.08})
     for each in (above, below):
         each.grid(alpha=0.4, linewidth=0.6)
         each.set_axisbelow(True)
     used = [each for each in bins if each.images]
     centres = [(each.lower + each.upper) / 2 for each in used]
-    above.bar(centres, [b.top_1 for b in used], 1 / BINS, color=LIGHT.good, edgecolor='white', label='top-1')
+    above.bar(centres, [b.top_1 for b in used], 1 / BINS, color=drawing.GOOD, edgecolor='white', label='top-1')
     outline = [Stroke(linewidth=5, foreground='white'), Normal()]
-    confidences = {'color': LIGHT.bad, 'linewidth': 3, 'label': 'mean confidence', 'path_effects': outline}
+    confidences = {'color': drawing.BAD, 'linewidth': 3, 'label': 'mean confidence', 'path_effects': outline}
     above.hlines([b.confidence for b in used], [b.lower for b in used], [b.upper for b in used], **confidences)
-    above.plot([0, 1], [0, 1], '--', color=LIGHT.faint, linewidth=1, zorder=0.5)
+    above.plot([0, 1], [0, 1], '--', color=drawing.FAINT, linewidth=1, zorder=0.5)
     above.set(xlim=(0, 1), ylim=(0, 1), ylabel='top-1 of the images')
     above.legend(loc='lower right', bbox_to_anchor=(1, 1), ncol=2, frameon=False, fontsize=9, columnspacing=1)
     above.set_title(f'expected calibration error {error:.2%}', fontsize=9, loc='left')
-    below.bar(centres, [b.images for b in used], 1 / BINS, color=LIGHT.faint, edgecolor='white')
+    below.bar(centres, [b.images for b in used], 1 / BINS, color=drawing.FAINT, edgecolor='white')
     below.set_yscale('log')
     below.yaxis.set_major_formatter(StrMethodFormatter('{x:,.0f}'))
     below.set_ylim(bottom=0.5)

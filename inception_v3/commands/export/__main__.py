@@ -21,7 +21,6 @@ NAMES = ('saved_model', 'onnx', 'tflite', 'tflite_int8', 'npz')
 
 
 def _formats(text: str) -> List[str]:
-    """The formats of a command line, as a type for argparse."""
     names = [*dict.fromkeys(text.split(','))]
     unknown = [name for name in names if name not in NAMES]
     if unknown:

@@ -11,13 +11,13 @@ from typing import Dict, Iterable, List, NamedTuple
 
 import numpy as np
 
-from console.errors import DONE, RETRY
+from console.errors import DONE, RETRY, CommandError
 from console.log import logger
 from console.screen import Screen
 from data import records, remote
 from data.files import write_whole
 from inception_v3.commands.export import prepare
-from inception_v3.commands.export.formats import FORMATS, ExportError, of_variables
+from inception_v3.commands.export.formats import FORMATS, of_variables
 from inception_v3.commands.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
 from inception_v3.config import ConfigError
 from inception_v3.run import card, history, origin, trained_model
@@ -28,14 +28,10 @@ _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
 
 
 class Agreement(NamedTuple):
-    """The agreement of an export with its checkpoint.
+    """The agreement of an export, in the format `name`, with its checkpoint on the validation images.
 
-    Attributes:
-      name: of the format.
-      images: number of validation images.
-      right: number of them whose most probable class is their label, by the export.
-      expected: the same, by the checkpoint.
-      difference: the largest absolute difference of two logits.
+    The export classifies `right` images as their label, the checkpoint `expected` ones; `difference` is the largest
+    absolute difference of two logits.
     """
 
     name: str
@@ -69,14 +65,14 @@ class Agreement(NamedTuple):
 def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     """Makes the exports of a command line in a folder, and returns the exit code."""
     if remote.is_remote(out):
-        raise ExportError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
+        raise CommandError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
     formats = {name: FORMATS[name] for name in arguments.format}
     # Before anything takes time.
     for name, each in formats.items():
         each.check()
         path = os.path.join(out, name)
         if os.path.lexists(path):
-            raise ExportError(f'{path}: exists already. Remove it, or name another folder with --out.')
+            raise CommandError(f'{path}: exists already. Remove it, or name another folder with --out.')
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config
@@ -141,7 +137,6 @@ def _right(logits: np.ndarray, labels: np.ndarray) -> int:
 
 
 def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: history.TrainedData) -> None:
-    """Writes what stands beside an export."""
     config = network.model.config
     contents = [
         f'`{FORMATS[name].file}`: the model, for {FORMATS[name].purpose}',
@@ -154,4 +149,6 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, lea
     write_whole(os.path.join(folder, _DESCRIPTION), description)
     write_whole(os.path.join(folder, _PROGRAM), pathlib.Path(prepare.__file__).read_text(encoding='utf-8'))
     own = origin.origin_of(config, network.model.checkpoint)
-    card.write(folder, name, contents, config, own, verified, learned, network.class_names)
+    text = card.card(name, contents, config, own, verified, learned)
+    write_whole(os.path.join(folder, card.CARD_FILE), text)
+    write_whole(os.path.join(folder, card.LABELS_FILE), card.labels(network.class_names, config.num_classes))

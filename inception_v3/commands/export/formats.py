@@ -1,7 +1,6 @@
 """The formats of exports: the conversion of a network to each, and the runtime that runs it."""
 
 import dataclasses
-import importlib
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ import numpy as np
 
 from console import extras
 from console.errors import CommandError
+from console.messages import listed
 from console.tensorflow_versions import tf
 from inception_v3.commands.export.network import INPUT, LOGITS, PROBABILITIES, Batch, FrozenNetwork, build
 from inception_v3.estimator import make_estimator
@@ -20,8 +20,6 @@ from inception_v3.weights import sources
 
 # ONNX's set of operations; runtimes since 2021 have it.
 _OPSET = 13
-# Layers that a message lists.
-_NAMED_AT_MOST = 3
 # The two versions' messages about operations that TensorFlow Lite lacks.
 _LISTS_OF_OPERATIONS = re.compile(r'(?:need custom implementations|Custom ops): (\w+(?:, \w+)*)')
 
@@ -29,22 +27,12 @@ _LISTS_OF_OPERATIONS = re.compile(r'(?:need custom implementations|Custom ops): 
 Run = Callable[[Batch], np.ndarray]
 
 
-class ExportError(CommandError):
-    """A network cannot be exported to a format."""
-
-
 class Format(NamedTuple):
-    """A format.
+    """A format: the name of the file, or folder, in the export's folder; its runtime and its input, in words.
 
-    Attributes:
-      file: the name of the file, or folder, in the export's folder.
-      purpose: its runtime, and an input that is no prepared image, in words.
-      write: (network, prepared training images, path) → None; converts the network, and raises ExportError if the
-        format lacks one of its operations. The images, float32 [height, width, 3], are empty unless `is_calibrated`.
-      open: (path, network) → a `Run`; loads the file into its runtime.
-      packages: those that the conversion and the runtime need.
-      loses_at_most: points of top-1 accuracy that an export may lose, compared with the checkpoint.
-      is_calibrated: whether the conversion needs images.
+    `write` converts the network, and raises CommandError if the format lacks one of its operations. It takes prepared
+    training images, float32 [height, width, 3], which are empty unless `is_calibrated`. `open` loads the file into its
+    runtime. Both need the packages. An export may lose so many points of the checkpoint's top-1 accuracy.
     """
 
     file: str
@@ -56,12 +44,8 @@ class Format(NamedTuple):
     is_calibrated: bool = False
 
     def check(self) -> None:
-        """Raises ExportError if a package is not installed."""
-        for package in self.packages:
-            try:
-                importlib.import_module(package)
-            except ImportError:
-                raise ExportError(f'The export needs {package}, which is not installed: {extras.command("export")}.')
+        """Raises CommandError if a package is not installed."""
+        extras.require('export', *self.packages)
 
 
 def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
@@ -171,15 +155,10 @@ def of_variables(network: FrozenNetwork, restore: Callable[[tf.Session], Any]) -
     return lambda batch: session.run(f'{LOGITS}:0', {f'{INPUT}:0': batch.images})
 
 
-def _lacking(name: str, operations: Set[str], network: FrozenNetwork) -> ExportError:
-    """The error about operations that a format lacks; it names the layers that they are of."""
+def _lacking(name: str, operations: Set[str], network: FrozenNetwork) -> CommandError:
     layers = [f'{node.op} of {node.name}' for node in network.graph_def.node if node.op in operations]
-    more = len(layers) - _NAMED_AT_MOST
-    listed = ', '.join(layers[:_NAMED_AT_MOST]) + (f' and {more} more' if more > 0 else '')
-    return ExportError(
-        f'{name} has no operation for {listed or ", ".join(sorted(operations))}. Export to another format: '
-        f'{", ".join(FORMATS)}.'
-    )
+    found = listed(layers or sorted(operations), separator=', ')
+    return CommandError(f'{name} has no operation for {found}. Export to another format: {", ".join(FORMATS)}.')
 
 
 _ONNX_PACKAGES = ('tf2onnx', 'onnx', 'onnxruntime')

@@ -24,14 +24,10 @@ _BATCH_SIZE = 32
 
 
 class FrozenNetwork(NamedTuple):
-    """A network in float32.
+    """A network in float32, with the values of its variables as evaluated.
 
-    Attributes:
-      graph_def: from `images`, float32 [batch, height, width, 3], to `logits` and `probabilities`, float32 [batch,
-        num_classes], with the evaluated weights as constants.
-      variables: the values of all variables of the network, by name, as evaluated.
-      model: the checkpoint.
-      class_names: the name of each class; empty without a description of the data set.
+    The graph leads from `images`, float32 [batch, height, width, 3], to `logits` and `probabilities`, float32 [batch,
+    num_classes]. Without a description of the data set, there are no class names.
     """
 
     graph_def: tf.GraphDef
@@ -63,12 +59,9 @@ def freeze(model: TrainedModel, class_names: Sequence[str]) -> FrozenNetwork:
 
 
 class Batch(NamedTuple):
-    """Images of a split.
+    """Image files of a split with their labels, int32 [batch].
 
-    Attributes:
-      encoded: the image files.
-      images: float32 [batch, height, width, 3], prepared as exports need them: from the image as viewers show it.
-      labels: int32 [batch].
+    The images, float32 [batch, height, width, 3], are prepared as exports need them: from those that viewers show.
     """
 
     encoded: List[bytes]
@@ -86,6 +79,8 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
     )
     pipeline, preprocessing = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
 
+    # AutoGraph has nothing to convert here, and takes seconds to find that out.
+    @tf.autograph.experimental.do_not_convert
     def prepared(serialized: tf.Tensor) -> tf.Tensor:
         encoded, _, label = preprocessing.parse(serialized)
         return encoded, infeed.as_evaluated(resize_as_viewed(encoded, config), config), label

@@ -16,8 +16,7 @@ from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, listed, show, why_undecodable
 from data.read_ahead import in_order
 from inception_v3.batch_norm import BatchNorm
-from inception_v3.commands.features import graph_2015
-from inception_v3.commands.features.endpoints import Endpoints
+from inception_v3.commands.features import POOL, graph_2015
 from inception_v3.config import ConfigError
 from inception_v3.input import infeed
 from inception_v3.model_fn import inception_model_fn
@@ -26,25 +25,79 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history, trained_model
 from inception_v3.run.memory.estimate import bytes_per_image, check_batch
 from inception_v3.weights.model_dir import digest_of_values, is_complete
+from inception_v3.weights.patterns import HEAD, Patterns
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_for_eval
 
 FEATURES, LOGITS = 'features', 'logits'
 # The graph of 2015 computes (x - 128) / 128.
 _GREY = 128.0
+# Axes of an activation.
+_MAP, _VECTOR = 4, 2
+
+
+class Endpoints:
+    """The layers of the network in a graph that predicts.
+
+    A layer is a scope of variables, such as `Mixed_6e`, with or without the scope of the network, or a pooling between
+    scopes. Its features are the tensors that operations outside of it read, each averaged over the image.
+    """
+
+    def __init__(self, graph: tf.Graph):
+        # Operations that read features are added to the graph later.
+        self._operations = {operation.name: operation for operation in graph.get_operations()}
+        with graph.as_default():
+            variables = [variable.op.name for variable in tf.global_variables()]
+        first = {name.partition('/')[0] for name in variables if '/' in name}
+        # A network's variables may lie in a scope of its own.
+        self._root = f'{first.pop()}/' if len(first) == 1 else ''
+        self._scopes = {self._inner(name).partition('/')[0] for name in variables}
+
+    def classifier(self) -> tf.Operation:
+        """The last product of the network, whose input is the layer `pool`."""
+        head = Patterns(HEAD)
+        return [o for o in self._operations.values() if o.type in ('Conv2D', 'MatMul') and head.match(o.name)][-1]
+
+    def names(self) -> List[str]:
+        """The layers, in the order of the network: the outer scopes, and the poolings between them."""
+        names = [POOL]
+        for name, operation in self._operations.items():
+            inner = self._inner(name)
+            scope = inner.partition('/')[0]
+            is_pool = operation.type in ('AvgPool', 'MaxPool') and inner == scope
+            if (is_pool or scope in self._scopes) and scope not in names:
+                names.append(scope)
+        return names
+
+    def features(self, layer: str) -> tf.Tensor:
+        """The features of a layer: float32 [batch, features]. CommandError lists the layers if there is no such one."""
+        scope = self._root + self._inner(layer.strip('/'))
+        inside = [name for name in self._operations if name == scope or name.startswith(f'{scope}/')]
+        found = [self.classifier().inputs[0]] if layer == POOL else []
+        for tensor in (tensor for name in inside if layer != POOL for tensor in self._operations[name].outputs):
+            readers = {reader.name for reader in tensor.consumers()} & self._operations.keys()
+            # Values of each image of a batch, whose size is open.
+            is_activation = tensor.shape.ndims in (_MAP, _VECTOR) and tensor.shape.as_list()[0] is None
+            if is_activation and tensor.dtype.is_floating and not readers <= {*inside}:
+                found.append(tensor)
+        if not found:
+            raise CommandError(
+                f'--layer={layer}: the network has no such layer. It has {", ".join(self.names())}; and scopes '
+                'inside of these, such as Mixed_5b/Branch_0.'
+            )
+        floats = [tf.cast(tensor, tf.float32) for tensor in found]
+        return tf.concat([tf.reduce_mean(t, [1, 2]) if t.shape.ndims == _MAP else t for t in floats], axis=1)
+
+    def _inner(self, name: str) -> str:
+        return name[len(self._root) :] if name.startswith(self._root) else name
 
 
 class Extractor(NamedTuple):
-    """A network with its weights and its preparation of images. Any thread may call `prepare`.
+    """A network with its weights, of a name for users and a digest, and its preparation of images.
 
-    Attributes:
-      name: for users: whose weights.
-      digest: SHA-256 of the weights.
-      session: holds the weights.
-      encoded: the placeholder of an image file's bytes.
-      image: the prepared image of `encoded`, float32 [height, width, 3].
-      images: the placeholder of a batch of prepared images.
-      outputs: tensors of the batch by name, float32 [batch, values].
+    `encoded` is the placeholder of an image file, `image` its prepared image, float32 [height, width, 3], `images` the
+    placeholder of a batch of these, and `outputs` are the batch's outputs by name, float32 [batch, values]. Any thread
+    may call `prepare`.
     """
 
     name: str
@@ -75,7 +128,7 @@ def of_run(path: str, layer: str) -> Extractor:
     """The network of a run, with the weights that the run evaluates and the preprocessing of its evaluation.
 
     The path is the model_dir of a run, or one of its checkpoints. Raises ConfigError, CheckpointError or RemoteError if
-    it cannot be used, and LayerError if the network has no such layer.
+    it cannot be used, and CommandError if the network has no such layer.
     """
     if is_complete(path):
         model = trained_model.find(os.path.dirname(path) or '.', os.path.basename(path))
@@ -102,7 +155,7 @@ def of_2015(path: str, layer: str) -> Extractor:
 
     Its outputs also have the logits without their biases, from which the Inception Score has always been computed
     (https://github.com/openai/improved-gan/blob/master/inception_score/model.py). Raises as `graph_2015.read`, and
-    LayerError if the network has no such layer.
+    CommandError if the network has no such layer.
     """
     with tf.Graph().as_default() as graph:
         encoded = tf.placeholder(tf.string, [])
@@ -140,13 +193,7 @@ def build(images: tf.Tensor) -> tf.Tensor:
 
 
 class Extracted(NamedTuple):
-    """The features of image files.
-
-    Attributes:
-      paths: of the images that could be read, in the order of the rows.
-      values: the extractor's outputs, float32 [images, values].
-      unreadable: number of the images that could not be read.
-    """
+    """The extractor's outputs, float32 [images, values], for the paths that could be read; and the number of others."""
 
     paths: List[str]
     values: Dict[str, np.ndarray]

@@ -5,9 +5,9 @@ as constants, and pytorch-fid's `pt_inception-2015-12-05-6726825d.pth` as a stat
 of `networks.registry`; its layers have the names of TF-Slim, which are later than those of the graph.
 """
 
-import re
 from typing import Dict, List, Mapping, Sequence
 
+from console.messages import listed
 from console.tensorflow_versions import tf
 from inception_v3.commands.features import FILES_OF_2015
 from inception_v3.commands.weights import state_dicts
@@ -18,7 +18,6 @@ from inception_v3.commands.weights.architecture import (
     Values,
     entries_of,
     inception,
-    listed,
     of_torch,
     to_ours,
 )
@@ -30,13 +29,6 @@ NETWORK = 'inception_2015'
 # 1,000 classes of ImageNet-2012, the background, and 7 outputs without a meaning.
 CLASSES = 1008
 SIZE = 299
-# Names that other files of weights have, and what these files are.
-_FOREIGN = (
-    (r'AuxLogits\.', "torchvision's Inception v3, which was trained anew and has an auxiliary head"),
-    (r'fc\.weight$', 'another network of PyTorch'),
-    (r'InceptionV3/', "TF-Slim's Inception v3 of 2016"),
-    (r'mixed_?\d.*/(kernel|gamma)|conv2d(_\d+)?/kernel', "Keras's Inception v3"),
-)
 
 
 def names_in_graph() -> Dict[str, str]:
@@ -104,15 +96,13 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
             raise WeightsError(f'{flag}: {listed([f"{name} is not 1" for name in scales])}.')
         return to_ours(stored, [own[name] for name in shapes], flag)
     except WeightsError as error:
-        kinds = [kind for name, kind in _FOREIGN if any(re.match(name, each) for each in stored)]
         raise WeightsError(
-            f'{error} These are the weights of {(kinds or ["another graph"])[0]}, not those of the Inception graph of '
-            f'2015 ({FILES_OF_2015}).'
+            f'{error} These are the weights of another graph, such as the Inception v3 of torchvision, TF-Slim or '
+            f'Keras, not those of the Inception graph of 2015 ({FILES_OF_2015}).'
         )
 
 
 def _constants(path: str, flag: str) -> Values:
-    """The constants of a frozen graph, by name."""
     content, graph = sources.content_of(path, flag), tf.GraphDef()
     with sources.damage_explained(flag, 'frozen graph'):
         graph.ParseFromString(content)

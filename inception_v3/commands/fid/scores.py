@@ -21,16 +21,10 @@ _MEAN, _COVARIANCE = 'mu', 'sigma'
 
 
 class Sample(NamedTuple):
-    """A set of images.
+    """A set of images, as the user named it: features [images, features] of a layer, logits [images, classes].
 
-    Attributes:
-      name: as the user gave it.
-      features: [images, features]; None if only their moments are known.
-      logits: [images, classes]; None if they are not known.
-      statistics: moments of the features; None until they are needed.
-      layer: the layer of the features; None if it is not known.
-      digest: of the weights; None if it is not known.
-      unreadable: number of image files that could not be read.
+    Unknown values are None: a file may have the moments of the features alone, its layer and the digest of the weights
+    need not be recorded. `unreadable` image files are not in it.
     """
 
     name: str
@@ -55,11 +49,7 @@ class Sample(NamedTuple):
 
 
 def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
-    """The sets that a command line names, which are described on standard error.
-
-    Raises:
-      CommandError: a set cannot be read, or two sets have features of different kinds.
-    """
+    """The sets that a command line names, which are described on standard error."""
     # What is missing or damaged is found before the images are read, which takes long.
     sample_of = {name: of_file(name) for name in arguments.names if name.endswith('.npz')}
     files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}

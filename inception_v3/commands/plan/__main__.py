@@ -18,6 +18,7 @@ is written to model_dir.
 {EXIT_CODES}"""
 _OWN_FLAGS = {
     'out': flags.OwnFlag(str, 'plan', f'folder for {PAGE_FILE} and {PICTURE_FILE}'),
+    # The trace names no TPU, no batch, and does not say whether this is a step.
     'step_ms': flags.OwnFlag(
         float, 815.0, "milliseconds of a training step, for hours and rates; 815 is the TPU time in the guide's trace"
     ),

@@ -26,18 +26,11 @@ from inception_v3.weights import beginning, sources
 
 
 def write(command_line: CommandLine) -> str:
-    """Writes the page and the picture of a plan to the folder `--out`, logs its warnings, and returns its rows as text.
+    """Writes the page and the picture of a plan into `--out`, logs its warnings, and returns its rows as text."""
+    extras.require('studies', 'matplotlib')
+    from inception_v3.commands import drawing
+    from inception_v3.commands.plan import figures
 
-    Raises:
-      ConfigError: --step_ms is not a time; the run does not train, its data or weights do not fit, or `--out` is no
-        folder for a plan.
-      RemoteError: a file cannot be read or written.
-    """
-    try:
-        from inception_v3.commands import drawing
-        from inception_v3.commands.plan import figures
-    except ImportError as error:
-        raise ConfigError(f'The plan needs {error.name}, which is not installed: {extras.command("studies")}.')
     out, step_ms = command_line.own['out'], command_line.own['step_ms']
     if not 0 < step_ms < math.inf:
         raise ConfigError(f'--step_ms={step_ms:g}: must be the milliseconds of a training step, above 0.')
@@ -53,14 +46,12 @@ def write(command_line: CommandLine) -> str:
     estimate = Estimate(config, step_ms)
     rows = [*_rows(estimate), *begins]
     warnings = [*estimate.warnings, *warnings_of(config), *notes]
-    light, dark = (figures.draw(estimate, look) for look in (drawing.LIGHT, drawing.DARK))
-    write_whole(os.path.join(out, PICTURE_FILE), light)
+    picture = figures.draw(estimate)
+    write_whole(os.path.join(out, PICTURE_FILE), picture)
     page = html.template(pathlib.Path(__file__).with_name('page.html').read_text()).render(
         command=processes.command_line('plan'),
         warnings=warnings,
-        light=html.data_uri(light, 'image/png'),
-        dark=html.data_uri(dark, 'image/png'),
-        width=drawing.width_on_page(int.from_bytes(light[16:20], 'big')),
+        figure=drawing.on_page(picture),
         rows=rows,
         milliseconds=f'{step_ms:g}',
     )
@@ -120,7 +111,7 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
         (
             'its documented decay',
             f'alpha = {batch_norm.ONE_DEVICE_DECAY} on 1 device, beta = alpha ** {config.replicas} = '
-            f'{estimate.fitting_decay:.4g} for {cores}',
+            f'{batch_norm.decay_for(config.replicas):.4g} for {cores}',
         ),
         (
             'input',

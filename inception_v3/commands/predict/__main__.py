@@ -17,21 +17,17 @@ from console.screen import Screen
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Classifies the images that a command line names, and returns the exit code."""
     parser = new_parser('predict', f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.')
-    parser.add_argument('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
-    parser.add_argument(
-        '--model',
-        required=True,
-        metavar='DIR',
-        help='the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used, if '
-        'all are of one run); may be remote',
+    add, count = parser.add_argument, number_of(int, 1)
+    add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
+    about = (
+        'the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used, if all are of one '
+        'run); may be remote'
     )
-    count = number_of(int, 1)
-    parser.add_argument(
-        '--top', type=count, default=5, metavar='N', help='classes to show per image, at most all (default: 5)'
-    )
-    parser.add_argument('--json', action='store_true', help='print a JSON object per image, one per line')
-    parser.add_argument('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
-    parser.add_argument('--batch_size', type=count, default=32, metavar='N', help='images per batch (default: 32)')
+    add('--model', required=True, metavar='DIR', help=about)
+    add('--top', type=count, default=5, metavar='N', help='classes to show per image, at most all (default: 5)')
+    add('--json', action='store_true', help='print a JSON object per image, one per line')
+    add('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
+    add('--batch_size', type=count, default=32, metavar='N', help='images per batch (default: 32)')
     arguments = parser.parse_args(expanded(argv))
     if arguments.html == '':
         parser.error('--html=: must be the path of a file.')

@@ -7,6 +7,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from console.log import logger
+from console.screen import failure
 from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import is_background
@@ -30,10 +31,8 @@ class Classifier(NamedTuple):
     """A classifier of encoded images: JPEG, PNG, and GIF of one frame. Any thread may call `prepare`.
 
     Attributes:
-      name: name of the classifier, for users.
       origin: its run, step and accuracy; None if they are unknown.
       class_names: the name of each class; empty if a class has none.
-      bytes_per_image: memory that each image of a batch needs, at least.
       prepare: (file, pixels) → the input of `classify`. The pixels, uint8 [height, width, 3] as viewers show them, are
         None if they are not decoded yet. Raises UnreadableError.
       classify: a batch of prepared images → the probabilities of the classes of each, float32 [num_classes].
@@ -86,7 +85,7 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
         try:
             return session.run(image_of_file, {encoded_file: encoded})
         except tf.errors.InvalidArgumentError as error:
-            raise UnreadableError(why_undecodable(encoded, _first_line(error)))
+            raise UnreadableError(why_undecodable(encoded, failure(error)))
 
     return Classifier(
         name=model.checkpoint,
@@ -109,8 +108,7 @@ def of_saved_model(path: str) -> Classifier:
         try:
             signatures = tf.saved_model.load(session, [tf.saved_model.SERVING], path).signature_def
         except (OSError, RuntimeError, tf.errors.OpError) as error:
-            text = _first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
-            raise ConfigError(f'--model={path}: the SavedModel cannot be read: {text}')
+            raise ConfigError(f'--model={path}: the SavedModel cannot be read: {failure(error)}')
     if EXPORT_SIGNATURE not in signatures:
         raise ConfigError(
             f'--model={path}: has no signature {EXPORT_SIGNATURE}; was it exported by this program? Its '
@@ -137,13 +135,7 @@ def of_saved_model(path: str) -> Classifier:
 
 
 def load(path: str) -> Classifier:
-    """Loads the classifier of a SavedModel, an export_dir (its newest SavedModel, all of one run) or a model_dir.
-
-    Raises:
-      ConfigError: the folder is none of these, has SavedModels of several runs, or its SavedModel cannot be used.
-      CheckpointError: the model_dir has no checkpoint, or one that cannot be used.
-      DataError: the description of the run's data set cannot be read.
-    """
+    """Loads the classifier of a SavedModel, an export_dir (its newest SavedModel, all of one run) or a model_dir."""
     if tf.saved_model.loader.maybe_saved_model_directory(path):
         return of_saved_model(path)
     # TensorFlow's listing of a local folder fails on file names that are not UTF-8.
@@ -170,7 +162,3 @@ def _newest_saved_model(export_dir: str) -> str:
             f'--model={export_dir}: has SavedModels of {len(runs)} runs. Name one of them:\n' + '\n'.join(lines)
         )
     return next(iter(found))
-
-
-def _first_line(error: tf.errors.OpError) -> str:
-    return error.message.partition('\n')[0]

@@ -12,14 +12,13 @@ from data import records, remote
 from data.convert import digits
 from data.dataset_info import FILE_NAME
 from data.sources import source_of
-from inception_v3 import data_set, flags, rules
+from inception_v3 import batch_norm, data_set, flags, rules
 from inception_v3.commands.preflight import graph_checks, storage, xla_step
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
 from inception_v3.fitting import SIZES, splits_of
 from inception_v3.input.evaluation_shares import images_of_hosts
-from inception_v3.run.slow_averages import decay_warnings
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import Topology
 
@@ -47,14 +46,7 @@ _LONGEST_MESSAGE = 1000
 
 
 def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen) -> Report:
-    """Runs every check of a run that needs no TPU.
-
-    Args:
-      tpu: the TPU of the run.
-      line: the run's flags.
-      with_xla: also compile and run a training step on this CPU.
-      screen: shows the progress.
-    """
+    """Runs every check of a run that needs no TPU."""
     report = Report(f'preflight of a run on {tpu.name}')
     if with_xla:
         xla_step.compile_fast()
@@ -145,7 +137,6 @@ def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Op
 
 
 def _places(config: Config) -> Dict[str, str]:
-    """Returns the folders and patterns that lead to the records of a run, by flag."""
     return source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
 
 
@@ -265,7 +256,8 @@ def _of_schedule(config: Config) -> Iterator[str]:
     """Warnings about values that are allowed but rarely intended."""
     trains, evaluates = config.mode != 'eval', config.mode != 'train'
     if trains:
-        yield from (f'{warning}.' for warning in decay_warnings(config))
+        if batch_norm.decay_warning(config):
+            yield f'{batch_norm.decay_warning(config)}.'
         epochs = config.train_steps * config.train_batch_size / config.num_train_images
         if config.use_learning_rate_warmup and epochs <= config.cold_epochs + config.warmup_epochs:
             yield (

@@ -6,7 +6,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 from console.tensorflow_versions import tf
 from data import order, records
 from data.sources import source_of
-from inception_v3.commands.estimate import CoreMemory, Estimate, core_memory
+from inception_v3.commands.estimate import CoreMemory, core_memory
 from inception_v3.commands.preflight import graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
@@ -34,23 +34,18 @@ def check(
     evaluated: Sequence[int],
     weights: Optional[Source],
 ) -> None:
-    """Builds the graph of a run's training or evaluation, and reports on it.
+    """Builds the graph that reads a split, that of a run's training or evaluation, and reports on it.
 
-    Args:
-      report: the report to add to.
-      config: of the run.
-      built: the same, with the temporary folders that the graph is built with.
-      tpu: the TPU of the run.
-      split: that the graph reads; `records.TRAIN` means training.
-      files: the number of its record files; None if it is unknown or irrelevant.
-      checkpoint: from which the run resumes.
-      evaluated: the validation images of each host, for evaluation.
-      weights: those that the training begins from.
+    The graph is built with the temporary folders of `built`. The split has so many files, if their number is known; and
+    each host evaluates so many images. The run resumes from the checkpoint, or begins from the weights.
     """
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
     report.add(section, batch=batch, batch_per_host=batch // tpu.hosts, batch_per_core=batch // tpu.cores)
-    steps = add_training_steps(config, report) if is_training else add_evaluation_steps(evaluated, batch, report)
+    if is_training:
+        per_epoch = config.num_train_images / config.train_batch_size
+        report.add(section, steps=config.train_steps, steps_per_epoch=per_epoch, epochs=config.train_steps / per_epoch)
+    steps = config.iterations if is_training else add_evaluation_steps(evaluated, batch, report)
     if files is not None:
         check_files(section, split, config, files, tpu.hosts, report)
     try:
@@ -87,13 +82,6 @@ def check_weights(config: Config, graph: tf.Graph, weights: Source, report: Repo
             report.add('weights', text, **{fate.replace(' ', '_'): [row.name for row in begun.of(fate)]})
         for text in beginning.warnings_of(begun, weights, config):
             report.warn(f'{text}.')
-
-
-def add_training_steps(config: Config, report: Report) -> int:
-    """Reports the steps and epochs of training; returns the steps of a loop."""
-    estimate = Estimate(config)
-    report.add('training', steps=config.train_steps, steps_per_epoch=estimate.steps_per_epoch, epochs=estimate.epochs)
-    return config.iterations
 
 
 def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> int:

@@ -15,15 +15,10 @@ _MIB = 1 << 20
 
 
 class Report:
-    """A report that the checks fill in.
+    """A report that the checks fill in: values by section, each with a note for people, and findings.
 
-    Attributes:
-      title: first line of the text.
-      sections: the values of each section by name, with a note for people; the text has spaces instead of underscores.
-      errors: problems that keep the run from starting.
-      warnings: other findings; the run may start in spite of them.
-      missing: flags that the command line lacks and the run needs.
-      not_checked: what a run needs, too, and no check can tell without a TPU.
+    Errors keep the run from starting. `missing` are flags that the command line lacks and the run needs, and
+    `not_checked` is what no check can tell without a TPU.
     """
 
     def __init__(self, title: str):

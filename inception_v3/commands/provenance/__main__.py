@@ -7,16 +7,13 @@ for bit. --diff compares the configurations, data and results of two runs.
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from console import program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
-
-if TYPE_CHECKING:
-    from inception_v3.commands.provenance.record import Difference, RunRecord
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -27,12 +24,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     task = parser.add_mutually_exclusive_group()
     task.add_argument('--verify', action='store_true', help='repeat the first steps, and compare them')
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
-    parser.add_argument(
-        '--steps',
-        type=number_of(int, 1),
-        metavar='N',
-        help='number of steps to verify (default: all recorded steps, up to 10)',
-    )
+    about = 'number of steps to verify (default: all recorded steps, up to 10)'
+    parser.add_argument('--steps', type=number_of(int, 1), metavar='N', help=about)
     parser.add_argument('--json', action='store_true', help='print a JSON object')
     arguments = parser.parse_args(expanded(argv))
     if arguments.steps is not None and not arguments.verify:
@@ -55,22 +48,24 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     from inception_v3.commands.provenance import record, verification
 
-    result = verification.verify(arguments.model_dir, arguments.steps)
-    differences = record.differences_of_starts(result.old_start, result.new_start)
-    steps = f'compared after step {", ".join(map(str, result.compared))}'
-    recorded, repeated = result.different or (None, None)
+    pairs, *starts = verification.verify(arguments.model_dir, arguments.steps)
+    differences = record.differences_of_starts(*starts)
+    compared = [step.step for step, _ in pairs]
+    steps = f'compared after step {", ".join(map(str, compared))}'
+    # Compared as text, so that a loss of NaN equals itself.
+    recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))
     if arguments.json:
         values = {'recorded': recorded and recorded._asdict(), 'repeated': repeated and repeated._asdict()}
-        _print_json({'same': not result.different, 'compared': result.compared, **values}, differences)
+        _print_json({'same': not recorded, 'compared': compared, **values}, differences)
     elif recorded and repeated:
         rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]
         print(record.section(f'different after step {recorded.step}; {steps}', rows), _text(differences), sep='\n\n')
     else:
         print(f'loss and variables are equal bit for bit; {steps}')
-    return FIX if result.different else DONE
+    return FIX if recorded else DONE
 
 
-def _diff(old: 'RunRecord', new: 'RunRecord', as_json: bool) -> int:
+def _diff(old: Any, new: Any, as_json: bool) -> int:
     from inception_v3.commands.provenance import record
 
     differences = record.differences(old, new)
@@ -86,12 +81,12 @@ def _diff(old: 'RunRecord', new: 'RunRecord', as_json: bool) -> int:
     return FIX if different else DONE
 
 
-def _print_json(values: Dict[str, Any], differences: 'Dict[str, List[Difference]]') -> None:
+def _print_json(values: Dict[str, Any], differences: Dict[str, List[Any]]) -> None:
     objects = {name: [each._asdict() for each in found] for name, found in differences.items()}
     print(json.dumps({**values, **objects}, indent=2))
 
 
-def _text(differences: 'Dict[str, List[Difference]]') -> str:
+def _text(differences: Dict[str, List[Any]]) -> str:
     from inception_v3.commands.provenance.record import section
 
     rows = {title: [(each.name, each) for each in found] for title, found in differences.items()}

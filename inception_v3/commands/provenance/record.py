@@ -113,11 +113,7 @@ def _row_of_evaluation(evaluation: Evaluation, num_classes: int) -> Tuple[str, s
 
 
 def read(model_dir: str) -> RunRecord:
-    """Reads the record of a run.
-
-    Raises:
-      ConfigError: `config.json` is missing or cannot be read.
-    """
+    """Reads the record of a run."""
     config = read_config(model_dir)
     if not config:
         path = os.path.join(model_dir, CONFIG_FILE)
@@ -202,7 +198,6 @@ def common(old: RunRecord, new: RunRecord) -> Tuple[int, int]:
 
 
 def _results(run: RunRecord) -> Dict[str, Any]:
-    """The last scores of each step, kind of weights and set of changed settings, and the digests of checkpoints."""
     scores = {
         '; '.join([f'step {each.step}, {each.weights} weights, {name}', *each.changed]): getattr(each, name)
         for each in run.evaluations

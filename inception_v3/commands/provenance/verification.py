@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from console import processes, program
 from console.errors import CommandError
@@ -16,40 +16,15 @@ from inception_v3.run import history
 from inception_v3.run.history import FirstStep, Start
 
 
-class CannotVerifyError(CommandError):
-    """The first steps of a run cannot be repeated."""
+def verify(model_dir: str, steps: Optional[int]) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, Start]:
+    """Repeats the first steps of a run in a process of its own: at least `steps`, by default all recorded ones.
 
-
-class Verification(NamedTuple):
-    """The result of repeating the first steps.
-
-    Attributes:
-      compared: the steps that were compared.
-      different: the first step that differs, as recorded and as repeated; None if all are equal.
-      old_start: the start of the run.
-      new_start: the start of the repetition.
-    """
-
-    compared: List[int]
-    different: Optional[Tuple[FirstStep, FirstStep]]
-    old_start: Start
-    new_start: Start
-
-
-def verify(model_dir: str, steps: Optional[int]) -> Verification:
-    """Repeats the first steps of a run in a process of its own, with a temporary model_dir, and compares them.
-
-    Args:
-      model_dir: model_dir of the run; it is not written to.
-      steps: minimum number of steps to repeat; None for all recorded steps.
-
-    Raises:
-      CannotVerifyError: the run cannot be repeated; the message gives the reason.
+    Returns the steps as recorded and as repeated, the start of the run and that of the repetition.
     """
     all_starts, recorded = history.read_starts(model_dir), history.read_first_steps(model_dir)
     if not all_starts:
         path = os.path.join(model_dir, history.STARTS_FILE)
-        raise CannotVerifyError(f'{path}: contains no start of training; name the model_dir of a run.')
+        raise CommandError(f'{path}: contains no start of training; name the model_dir of a run.')
     # A run that was killed before its first checkpoint starts at step 0 again.
     start = ([start for start in all_starts if start.step == 0] or all_starts[:1])[-1]
     config = Config(**start.config)
@@ -62,16 +37,14 @@ def verify(model_dir: str, steps: Optional[int]) -> Verification:
         (steps and steps > last_recorded, f'--steps={steps}: the run recorded only its first {last_recorded} steps.'),
     ):
         if is_so:
-            raise CannotVerifyError(f'{model_dir}: {reason}')
+            raise CommandError(f'{model_dir}: {reason}')
     last = next(step.step for step in recorded if step.step >= (steps or last_recorded))
     with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
         _run(_repetition_of(config, start.directory, folder, last))
         repeated = {step.step: step for step in history.read_first_steps(folder)}
         (new_start,) = history.read_starts(folder)
     pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated and step.step <= last]
-    # Compared as text, so that a loss of NaN equals itself.
-    different = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), None)
-    return Verification([step.step for step, _ in pairs], different, start, new_start)
+    return pairs, start, new_start
 
 
 def _repetition_of(config: Config, directory: str, model_dir: str, last: int) -> Config:
@@ -97,7 +70,7 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
 def _run(config: Config) -> None:
     code = subprocess.run(processes.module(__name__, config.to_json()), stdout=subprocess.DEVNULL).returncode
     if code:
-        raise CannotVerifyError(f'Repeating the first steps failed: the program ended with exit code {code}.')
+        raise CommandError(f'Repeating the first steps failed: the program ended with exit code {code}.')
 
 
 def main(argv: Sequence[str]) -> int:

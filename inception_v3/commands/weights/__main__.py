@@ -9,7 +9,7 @@ No framework is needed to read or write its files, and code in files of PyTorch 
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from console import native_messages, program
 from console.command_line import new_parser
@@ -17,9 +17,6 @@ from console.errors import DONE, CommandError
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.commands.weights.choices import ADD, DROP, KEEP, PIXELS, TARGETS
-
-if TYPE_CHECKING:
-    from inception_v3.commands.weights.foreign import Weights
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -57,9 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     add('a', metavar='A', help='a model_dir, checkpoint or SavedModel, or a file as for import')
     add('b', metavar='B', help='the same')
     add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
-    about = 'run files of Keras and PyTorch there; without it, all weights run in the network of this program'
-    add('--own_framework', action='store_true', help=about)
-    add('--torch_python', metavar='PATH', help='Python with torchvision (default: .venv-frameworks)')
     add('--no_averages', action='store_true', help='the weights of a run, not the averages of them')
     _add_reading(add)
     return parser
@@ -90,7 +84,7 @@ def _add_reading(add: Callable[..., Any]) -> None:
     add('--depth_multiplier', type=float, default=0.0, metavar='X', help=about)
 
 
-def _read(path: str, arguments: argparse.Namespace) -> Tuple['Weights', List[str]]:
+def _read(path: str, arguments: argparse.Namespace) -> Tuple[Any, List[str]]:
     """The weights of a file, without the classes that are dropped; and lines about them."""
     from inception_v3.commands.weights import changes, foreign
 
@@ -126,14 +120,13 @@ def _export(arguments: argparse.Namespace) -> List[str]:
 
 def _compare(arguments: argparse.Namespace) -> List[str]:
     from data import image_files
-    from inception_v3.commands.weights import comparison, foreign
+    from inception_v3.commands.weights import comparison
 
-    read = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]
-    models = [(weights, weights.origin if arguments.own_framework else foreign.OURS) for weights in read]
+    models = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]
     found = image_files.find(arguments.images)
     for path, problem in found.problems.items():
         raise CommandError(f'{image_files.show(path)}: {problem}')
-    return comparison.compare(models, found.paths, arguments.torch_python)
+    return comparison.compare(models, found.paths)
 
 
 if __name__ == '__main__':

@@ -8,7 +8,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from console.messages import shown
+from console.messages import listed
 from inception_v3.networks import inception_v3, resnet
 from inception_v3.networks.inception_v3 import AveragePool, Conv, Fork, MaxPool
 from inception_v3.networks.layers import scaled_depth
@@ -27,7 +27,6 @@ _BRANCHES: Dict[str, Sequence[str]] = {
     'Mixed_7a': ('branch3x3', 'branch7x7x3'),
     'Mixed_7': ('branch1x1', 'branch3x3', 'branch3x3dbl', 'branch_pool'),
 }
-_NAMED_AT_MOST = 3
 # PyTorch's last parts of the names of variables.
 _TORCH_NAMES = {
     **{'weights': 'weight', 'biases': 'bias'},
@@ -36,15 +35,11 @@ _TORCH_NAMES = {
 
 
 class Layer(NamedTuple):
-    """A convolution with batch normalization, or a classifier.
+    """A convolution with batch normalization, or a classifier, with the names of its parts in PyTorch.
 
-    Attributes:
-      scope: the scope of its variables in this program.
-      shape: height, width, input channels and output channels of its kernel; a classifier has 0 output channels,
-        because its number of classes is that of the data set.
-      conv: the name of the convolution, or of the classifier, in PyTorch.
-      norm: the name of the normalization in PyTorch; empty for a classifier.
-      order: sorts layers as Keras lists them: by the distance to the output, and then as we do.
+    The shape is that of its kernel: height, width, input and output channels; a classifier has 0 output channels,
+    because its number of classes is that of the data set. `order` sorts layers as Keras lists them: by the distance to
+    the output, and then as we do.
     """
 
     scope: str
@@ -60,14 +55,9 @@ class Layer(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """The layers of a network.
+    """The layers of a network, those of the auxiliary head last; its outermost scope, and that of its classifier.
 
-    Attributes:
-      name: the name that `--network` has.
-      scope: the outermost scope of its variables.
-      classifier: the scope of the classifier's layer.
-      has_scales: whether its normalization has scales.
-      layers: all layers; those of the auxiliary head last.
+    `has_scales` says whether its normalization has scales.
     """
 
     name: str
@@ -162,14 +152,10 @@ def resnet50(depth_multiplier: float = 1.0) -> Architecture:
 
 
 class Entry(NamedTuple):
-    """A variable.
+    """A variable by its name in this program and in the other framework, where it may be optional.
 
-    Attributes:
-      ours: its name in this program.
-      theirs: its name in the other framework.
-      shape: its shape in this program; 0 for the number of classes.
-      axes: of this shape, in their order there; those of size 1 that a matrix lacks are left out.
-      is_optional: whether it may be missing.
+    The shape is ours, with 0 for the number of classes. `axes` are those of this shape, in their order there; those of
+    size 1 that a matrix lacks are left out.
     """
 
     ours: str
@@ -253,11 +239,7 @@ def of_keras(layers: Sequence[Layer], by_order: bool) -> List[Entry]:
 
 
 def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: str) -> Values:
-    """Converts arrays of another framework to float32 arrays by our names.
-
-    Raises:
-      WeightsError: a variable is missing, is no array of finite floating-point numbers, or has another shape.
-    """
+    """Converts arrays of another framework to float32 arrays by our names."""
     problems = []
     values: Values = {}
     for entry in entries:
@@ -289,9 +271,3 @@ def from_ours(values: Mapping[str, np.ndarray], entries: Iterable[Entry]) -> Val
         )
         for entry in entries
     }
-
-
-def listed(texts: Sequence[str]) -> str:
-    """The first few of a list of texts, and the number of others."""
-    more = len(texts) - _NAMED_AT_MOST
-    return '; '.join(shown(text, 200) for text in texts[:_NAMED_AT_MOST]) + (f'; and {more} more' if more > 0 else '')

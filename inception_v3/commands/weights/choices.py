@@ -10,14 +10,10 @@ _TORCH = ('.pth', '.pt', '.bin', '.safetensors')
 
 
 class Target(NamedTuple):
-    """A kind of file.
+    """A kind of file by the endings of its names, of which a checkpoint may have none.
 
-    Attributes:
-      endings: of the names of its files; a checkpoint may have none.
-      networks: those that the framework has, of the same architecture.
-      has_auxiliary_head: whether a file has the auxiliary head.
-      is_published: whether the framework has the network in its published width alone.
-      load: the expression that loads a file.
+    The framework has networks of the same architecture, with the auxiliary head or without it, and in their published
+    width alone or in any. `load` is the expression that loads a file.
     """
 
     endings: Tuple[str, ...]

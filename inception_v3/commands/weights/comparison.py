@@ -1,24 +1,18 @@
-"""Runs networks with given weights in this program, in Keras or in PyTorch, and compares what two of them compute."""
+"""Runs networks with given weights, and compares what two of them compute."""
 
-import json
-import os
-import pathlib
-import subprocess
-import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence
 
 import numpy as np
 
-from console.errors import CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import image_files
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3.batch_norm import BatchNorm
-from inception_v3.commands.weights import keras_files, torch_forward, writing
-from inception_v3.commands.weights.architecture import Architecture, inception
+from inception_v3.commands.weights import writing
+from inception_v3.commands.weights.architecture import Architecture
 from inception_v3.commands.weights.changes import IMAGES
-from inception_v3.commands.weights.foreign import KERAS, OURS, TORCH, Weights
+from inception_v3.commands.weights.foreign import Weights
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.networks import layers
@@ -29,11 +23,9 @@ from inception_v3.weights.sources import WeightsError
 from preprocessing.resizing import resize_for_eval
 
 FEATURES, LOGITS = 'features', 'logits'
-# The environment of requirements-frameworks.lock.
-TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[3] / '.venv-frameworks' / 'bin' / 'python'
 # Outputs of all rows of a network take 40 MB for an image of 299 x 299 pixels.
 _BATCH = 8
-_BLOCKS = (*MIXED_35, *MIXED_17, *MIXED_8)
+BLOCKS = (*MIXED_35, *MIXED_17, *MIXED_8)
 
 Outputs = Dict[str, np.ndarray]
 
@@ -42,7 +34,7 @@ def rows_of(architecture: Architecture) -> Dict[str, str]:
     """The blocks of a network by the names of PyTorch's modules: the rows of the table in its paper."""
     if architecture.name == 'inception_v3':
         stem = [layer.scope.rpartition('/')[2] for layer in architecture.layers if layer.scope.count('/') == 1]
-        return {name: name for name in (*stem, *(block.scope for block in _BLOCKS))}
+        return {name: name for name in (*stem, *(block.scope for block in BLOCKS))}
     blocks = ((number, block) for number, stage in enumerate(STAGES, 1) for block in range(stage.blocks))
     return {f'stage_{number}/block_{block + 1}': f'layer{number}.{block}' for number, block in blocks}
 
@@ -73,70 +65,6 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
         return session.run(outputs, {placeholder: images})
 
 
-def in_keras(path: str, classes: int, images: np.ndarray) -> Outputs:
-    """The same in `keras.applications` of this TensorFlow, from an .h5 file of its weights, for images in [-1, 1]."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.keras.backend.set_session(session)
-        model = tf.keras.applications.InceptionV3(weights=None, classes=classes, input_shape=images.shape[1:])
-        model.load_weights(path)
-        by_name = {layer.name: layer for layer in model.layers}
-        convs = [layer for layer in model.layers if layer.name.startswith('activation')]
-        convs.sort(key=lambda layer: keras_files.number_of(layer.name))
-        outputs = {block.scope: by_name[f'mixed{number}'].output for number, block in enumerate(_BLOCKS)}
-        rows = [row for row in rows_of(inception()) if row not in outputs]
-        outputs.update({row: conv.output for row, conv in zip(rows, convs)})
-        outputs[FEATURES] = by_name['avg_pool'].output
-        # The layer ends with a softmax.
-        outputs[LOGITS] = by_name['predictions'].output.op.inputs[0]
-        return session.run(outputs, {model.input: images})
-
-
-def in_torch(
-    library: str,
-    weights: Weights,
-    path: str,
-    images: np.ndarray,
-    count_padding: bool = True,
-    python: Optional[str] = None,
-) -> Outputs:
-    """The same in torchvision or timm, by a process of an environment that has them; by default `.venv-frameworks`.
-
-    The local file of weights was checked to hold no code, and images are in the range that the network is given there.
-    Average pools count padding as zeros, as in both libraries, or not. Raises CommandError if there is no such
-    environment, or if the network cannot run there.
-    """
-    interpreter = python or str(TORCH_PYTHON)
-    if not os.path.exists(interpreter):
-        raise CommandError(
-            f'{interpreter}: does not exist. `./run --frameworks true` installs PyTorch in an environment of its own; '
-            '--torch_python=PATH names the Python of another one that has torch and torchvision.'
-        )
-    name = weights.architecture.name
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(f'{folder}/images.npy', images)
-        spec = {
-            'library': library,
-            'model': f'tf_{name}' if (library, name) == ('timm', 'inception_v3') else name,
-            'classes': weights.num_classes,
-            'auxiliary_head': weights.has_auxiliary_head,
-            'weights': os.path.abspath(path),
-            'images': f'{folder}/images.npy',
-            'modules': rows_of(weights.architecture),
-            'count_padding': count_padding,
-            'outputs': f'{folder}/outputs.npz',
-        }
-        pathlib.Path(folder, 'spec.json').write_text(json.dumps(spec))
-        # This program's environment names packages of another Python.
-        environment = {key: value for key, value in os.environ.items() if not key.startswith('PYTHON')}
-        command = [interpreter, '-W', 'ignore', str(torch_forward.__file__), f'{folder}/spec.json']
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            last = (done.stderr.strip() or 'no message').splitlines()[-1]
-            raise CommandError(f'{path}: {library} cannot run it in {interpreter}: {shown(last, 300)}')
-        with np.load(spec['outputs']) as outputs:
-            return dict(outputs)
-
-
 def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
     """Images in another range of `changes.IMAGES`."""
     if old == new:
@@ -144,42 +72,25 @@ def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
     return ((images - IMAGES[old].shift) / IMAGES[old].scale * IMAGES[new].scale + IMAGES[new].shift).astype(np.float32)
 
 
-def run(weights: Weights, framework: str, images: np.ndarray, python: Optional[str] = None) -> Outputs:
-    """The outputs of the rows in `OURS`, `KERAS` or `TORCH`, for images in the range of the weights."""
-    if framework == OURS:
-        return in_this_program(weights, images)
-    # The file itself may hold code, which its framework would run; what is written here holds weights alone.
-    with tempfile.TemporaryDirectory() as folder:
-        if framework == TORCH:
-            path = os.path.join(folder, 'weights.pth')
-            writing.export(weights, path, 'torchvision', weights.images)
-            return in_torch('torchvision', weights, path, images, python=python)
-        path = os.path.join(folder, 'weights.h5')
-        writing.export(weights, path, 'keras')
-        return in_keras(path, weights.num_classes, images)
-
-
-def compare(models: Sequence[Tuple[Weights, str]], paths: Sequence[str], python: Optional[str] = None) -> List[str]:
-    """Runs two models, each with the framework that runs it, on image files.
+def compare(models: Sequence[Weights], paths: Sequence[str]) -> List[str]:
+    """Runs two models on image files.
 
     Returns lines for the screen: a table of the rows that both have in the same shape, and the most probable class of
     each image in both. Raises WeightsError if a model has no classifier, or if an image cannot be read.
     """
-    places = {OURS: 'this program', KERAS: f'Keras of TensorFlow {tf.__version__}', TORCH: 'torchvision in PyTorch'}
-    for weights, _ in models:
+    for weights in models:
         if not weights.num_classes:
             raise WeightsError(f'{weights.path}: has no classifier, so that it has no logits to compare.')
     # The images are those of the first run, or of the published network.
-    configs = [weights.config for weights, _ in models if weights.config]
-    config = configs[0] if configs else writing.settings_of(models[0][0])
-    one, other = (weights.architecture for weights, _ in models)
+    configs = [weights.config for weights in models if weights.config]
+    config = configs[0] if configs else writing.settings_of(models[0])
+    one, other = (weights.architecture for weights in models)
     differences: Dict[str, float] = {}
     largest: Dict[str, float] = {}
     batches: List[List[np.ndarray]] = []
     for images in _prepared(paths, config):
         ours, theirs = (
-            run(weights, framework, converted(images, config.preprocessing, weights.images), python)
-            for weights, framework in models
+            in_this_program(weights, converted(images, config.preprocessing, weights.images)) for weights in models
         )
         batches.append([ours[LOGITS], theirs[LOGITS]])
         for name, value in ours.items():
@@ -187,7 +98,7 @@ def compare(models: Sequence[Tuple[Weights, str]], paths: Sequence[str], python:
             if is_common and name in theirs and value.shape == theirs[name].shape:
                 differences[name] = max(differences.get(name, 0.0), float(np.abs(value - theirs[name]).max()))
                 largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max()))
-    lines = [f'{letter}  {weights}, run by {places[where]}' for letter, (weights, where) in zip('AB', models)]
+    lines = [f'{letter}  {weights}' for letter, weights in zip('AB', models)]
     lines += ['', f'{"layer":<20}  {"largest difference":>18}  {"largest value of A":>18}']
     for name in (*rows_of(one), FEATURES, LOGITS):
         if name in differences:
@@ -196,7 +107,6 @@ def compare(models: Sequence[Tuple[Weights, str]], paths: Sequence[str], python:
 
 
 def _classes(paths: Sequence[str], logits: Sequence[np.ndarray]) -> List[str]:
-    """The most probable class of each image in both models."""
     lines = []
     sizes = [each.shape[1] for each in logits]
     if sizes[0] != sizes[1]:

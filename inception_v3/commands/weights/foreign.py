@@ -5,7 +5,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from console.messages import shown
+from console.messages import listed, shown
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.commands.weights import keras_files, state_dicts
@@ -16,7 +16,6 @@ from inception_v3.commands.weights.architecture import (
     Layer,
     Values,
     inception,
-    listed,
     of_keras,
     of_ours,
     of_torch,
@@ -51,16 +50,12 @@ _KINDS = (
 
 
 class Options(NamedTuple):
-    """The choice of what to read from a file of weights.
+    """The choice of what to read from a file of weights: the averages of a run, the auxiliary head, the classifiers.
 
-    Attributes:
-      averages: take the moving averages of a run's weights, if there are any.
-      auxiliary_head: read the auxiliary head, if there is one.
-      images: the range of the images that weights of another framework are for, of `changes.IMAGES`; empty for that of
-        the published weights.
-      depth_multiplier: of the network; 0 for that of the run that wrote the weights, or 1.
-      classifier: read the classifiers; without them, the file may have a head of another form.
-      which: the key of one of several models in a file of PyTorch; empty for the averages.
+    Without classifiers, the file may have a head of another form. `images` is the range in `changes.IMAGES` that
+    weights of another framework are for, by default that of the published weights; `which` the key of one of several
+    models in a file of PyTorch, by default the averages. A multiplier of 0 is that of the run that wrote the weights,
+    or 1.
     """
 
     averages: bool = True
@@ -72,17 +67,11 @@ class Options(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The weights of a network.
+    """The weights of a network, from a kind of file: `OURS`, `KERAS` or `TORCH`.
 
-    Attributes:
-      path: of their file.
-      origin: the kind of file, of `OURS`, `KERAS` and `TORCH`.
-      architecture: the network.
-      values: float32 variables by our names; no scales in Inception v3.
-      images: the range of the images that they are for: a name in `changes.IMAGES`.
-      config: of the run that wrote them; None if there is none.
-      depth_multiplier: of the network.
-      notes: lines about what was taken of the file, what is assumed, and scales that were folded.
+    The values are float32 variables by our names, without scales in Inception v3. They are for images in a range of
+    `changes.IMAGES`. Notes say what was taken of the file, what is assumed, and which scales were folded. The
+    configuration is that of the run that wrote them, if there is one.
     """
 
     path: str
@@ -136,12 +125,7 @@ WHOLE = Options()
 
 
 def read(path: str, options: Options = WHOLE) -> Weights:
-    """Reads weights of Inception v3 or ResNet-50 from a local or remote file or folder.
-
-    Raises:
-      WeightsError: there is no such file, it is damaged, or its weights are those of another network or do not fit it.
-      RemoteError: access is denied, or the store cannot be reached.
-    """
+    """Reads weights of Inception v3 or ResNet-50 from a local or remote file or folder."""
     options = options._replace(auxiliary_head=options.auxiliary_head and options.classifier)
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
@@ -301,7 +285,6 @@ def _of_ours(source: sources.Source, options: Options) -> Weights:
 
 
 def _heads(names: Iterable[str], auxiliary: str, classifier: str) -> Tuple[bool, bool]:
-    """Whether there are variables of the auxiliary head, and of the classifier."""
     known = [*names]
     return any(n.startswith(auxiliary) for n in known), any(n.startswith(classifier) for n in known)
 
@@ -319,7 +302,6 @@ def _converted(arrays: Values, entries: Sequence[Entry], path: str) -> Values:
 
 
 def _finished(weights: Weights) -> Weights:
-    """Checks the classifiers, and folds the scales that the network has not."""
     path, values, architecture = weights.path, weights.values, weights.architecture
     heads = [layer.scope for layer in architecture.layers if layer.is_classifier and f'{layer.scope}/biases' in values]
     counts = {values[f'{head}/{name}'].shape[-1] for head in heads for name in ('weights', 'biases')}

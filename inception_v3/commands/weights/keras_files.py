@@ -9,7 +9,6 @@ anything else than Inception v3 is refused by the name of its layer.
 """
 
 import collections
-import importlib
 import io
 import itertools
 import json
@@ -17,6 +16,7 @@ import re
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import h5py
 import numpy as np
 
 from console.errors import CommandError
@@ -75,14 +75,10 @@ class KerasError(CommandError):
 
 
 class KerasFile(NamedTuple):
-    """The layers with weights in a file.
+    """The arrays of a file by the names of `architecture.of_keras`, the numbers of layers by kind, and all their names.
 
-    Attributes:
-      arrays: by the names that `architecture.of_keras` has: kind and number of the layer, and last part of the name.
-      numbers: of the layers of each kind.
-      names: the names of all layers.
-      is_by_order: whether layers are numbered by `Layer.order`, not in the order of our table.
-      config: of the model; None if the file has weights alone.
+    Layers are numbered by `Layer.order`, or in the order of our table. There is no configuration of the model if the
+    file has weights alone.
     """
 
     arrays: Values
@@ -90,13 +86,6 @@ class KerasFile(NamedTuple):
     names: List[str]
     is_by_order: bool
     config: Optional[Mapping[str, Any]]
-
-
-def _h5py() -> Any:
-    try:
-        return importlib.import_module('h5py')
-    except ImportError:
-        raise CommandError('h5py is missing, which TensorFlow brings: pip install h5py')
 
 
 def read(content: bytes) -> KerasFile:
@@ -113,7 +102,7 @@ def read(content: bytes) -> KerasFile:
             content = member(archive, ARCHIVE_MEMBER, inflated)
             if _CONFIG_MEMBER in archive.namelist():
                 config = member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
-    with _h5py().File(io.BytesIO(content), 'r') as file:
+    with h5py.File(io.BytesIO(content), 'r') as file:
         _check_own(file, size)
         config = file.attrs.get('model_config', config)
         is_by_order = any(name in file for name in _LAYERS)
@@ -137,7 +126,6 @@ def _check_own(file: Any, size: int) -> None:
 
     External links, external storage and virtual data sets read other files of this machine. Keras writes none of them.
     """
-    h5py = _h5py()
     needed = 0
     groups, seen = [file], {file}
     for group in groups:
@@ -251,7 +239,7 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
         groups.append(((place, distance + 1, branch, number), f'batch_normalization{suffix}', own))
     groups.sort(key=lambda group: group[0])
     content = io.BytesIO()
-    with _h5py().File(content, 'w') as file:
+    with h5py.File(content, 'w') as file:
         file.attrs['backend'], file.attrs['keras_version'] = b'tensorflow', _VERSION
         file.attrs['layer_names'] = [name.encode() for _, name, _ in groups]
         for _, layer_name, own in groups:
@@ -263,12 +251,10 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
 
 
 class Form(NamedTuple):
-    """The parts of a model around its Inception v3.
+    """The parts of a model around its Inception v3, which is given pixels in [0, 255] @ matrix + shift, [3, 3] and [3].
 
-    Attributes:
-      matrix, shift: what the network is given of pixels in [0, 255]: pixels @ matrix + shift, [3, 3] and [3].
-      is_scaled: whether the model changes the pixels' values; if not, the caller does.
-      activation: of the classifier, `SOFTMAX` or, with one output, `SIGMOID`. Logits are taken for those of a softmax.
+    If the model does not scale the pixels, the caller does. The classifier ends with `SOFTMAX` or, with one output,
+    `SIGMOID`; logits are taken for those of a softmax.
     """
 
     matrix: np.ndarray
@@ -397,7 +383,6 @@ def _of_channels(value: Any) -> np.ndarray:
 
 
 def _constants(layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of an operation beside its input."""
     (node,) = layer['inbound_nodes']
     if isinstance(node, dict):
         # Keras 3: the input, and perhaps one constant.
@@ -410,7 +395,6 @@ def _constants(layer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _head(layers: Sequence[Mapping[str, Any]]) -> str:
-    """The activation of the classifier after the last block."""
     pools = [layer for layer in layers if 'Pooling' in layer['class_name']]
     if layers and [layer['class_name'] for layer in pools] != [_POOL]:
         raise _refuse((pools or layers)[0], f'the classifier of Inception v3 follows one {_POOL}. {WITHOUT_CLASSIFIER}')

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 import numpy as np
 
 from console import extras
-from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member
+from inception_v3.weights.sources import archive_of, check_memory, member
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -138,7 +138,6 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _load(file: Any) -> Tuple[Any, _Unpickler]:
-    """Unpickles one value."""
     begin = file.tell()
     # Python allocates whatever size and number the opcodes claim; this reads them without it.
     for opcode, argument, place in pickletools.genops(file):
@@ -212,7 +211,6 @@ def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
 
 
 def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
-    """The dicts of tensors by name, under the keys that lead to them."""
     found: Dict[str, Dict[str, _Tensor]] = {}
     seen = set()
     following: List[Tuple[Tuple[str, ...], Any]] = [((), content)]
@@ -227,7 +225,6 @@ def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
 
 
 def _why_none(skipped: Sequence[str]) -> str:
-    """The reason why a file with objects of skipped classes has no state dict."""
     if any(name.startswith('__torch__.') for name in skipped):
         return f'it is a program of TorchScript; save its state dict: model = torch.jit.load(FILE); {_SAVE}'
     if skipped:
@@ -239,7 +236,6 @@ def _why_none(skipped: Sequence[str]) -> str:
 
 
 def _view(storage: np.ndarray, tensor: _Tensor, name: str) -> np.ndarray:
-    """The values of a tensor, as an array of its own."""
     if tensor.extent > storage.size:
         raise ValueError(f'{name} has more values than its storage')
     strides = [stride * storage.itemsize for stride in tensor.strides]
@@ -309,10 +305,7 @@ def write_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError:
-        raise WeightsError(
-            f'A .safetensors file needs safetensors, which is not installed: {extras.command("weights")}.'
-        )
+    extras.require('weights', 'safetensors')
+    import safetensors.numpy
+
     return safetensors

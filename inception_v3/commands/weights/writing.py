@@ -70,7 +70,6 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
 
 
 def _check(weights: Weights, path: str, kind: str, images: str) -> None:
-    """Checks that a file of a kind can hold the weights, and does not exist."""
     target, architecture = TARGETS[kind], weights.architecture
     if architecture.name not in target.networks:
         raise WeightsError(f'--to={kind}: {weights.path} has the weights of {architecture.name}; {kind} has no such.')

@@ -113,7 +113,6 @@ def _whole(sample: _Sample) -> tf.Tensor:
 
 
 def _seen(sample: _Sample, config: Config) -> tf.Tensor:
-    """Draws the network's input for a sample, as PNG."""
     batch = tf.nest.map_structure(lambda part: part[tf.newaxis], sample.features)
     return tf.image.encode_png(preprocessing_for(config).visible(device_images.received(batch, False, config))[0])
 

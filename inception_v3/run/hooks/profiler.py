@@ -11,6 +11,7 @@ import time
 from typing import Any, Iterator, List, Optional, Sequence
 
 from console.log import logger
+from console.screen import failure
 from console.tensorflow_versions import tf
 from data.sources import source_of
 from inception_v3.config import Config
@@ -36,10 +37,6 @@ _UNTIMED_TRACE = 2000
 _PATIENCE = 60
 
 
-class ProfilerError(Exception):
-    """The profiler cannot be started or stopped, or the trace cannot be read."""
-
-
 def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> List[str]:
     """The addresses of the profilers, HOST:PORT, of the machines whose sessions a run uses.
 
@@ -52,42 +49,25 @@ def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> List[s
     return [address.replace('grpc://', '').replace(_SESSIONS_PORT, _PROFILER_PORT) for address in tasks]
 
 
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Raises ProfilerError in place of TensorFlow's errors; that of 1.15 for a second profile has no class in 2.15."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, (tf.errors.OpError, RuntimeError)) or 'ProfilerAlreadyRunning' in type(error).__name__:
-            raise ProfilerError(getattr(error, 'message', '') or str(error))
-        raise
-
-
 def start(folder: str) -> None:
     """Starts to trace this process; `stop` writes the trace to the folder."""
-    with _explained():
-        profiler.start() if _IS_1 else profiler.start(folder)
+    profiler.start() if _IS_1 else profiler.start(folder)
 
 
 def stop(folder: str, writes: bool = True) -> None:
     """Stops tracing, and writes the trace or discards it."""
-    with _explained():
-        if not _IS_1:
-            profiler.stop(writes)
-            return
-        trace = profiler.stop()
-        if writes:
-            profiler.save(folder, trace)
+    if not _IS_1:
+        profiler.stop(writes)
+        return
+    trace = profiler.stop()
+    if writes:
+        profiler.save(folder, trace)
 
 
 def trace_workers(addresses: Sequence[str], folder: str, milliseconds: int) -> None:
-    """Traces the processes of other machines, at their profilers' addresses, and waits for the end.
-
-    The workers must be able to write to the folder.
-    """
+    """Traces the processes of other machines, which must be able to write to the folder, and waits for the end."""
     trace = profiler_client.start_tracing if _IS_1 else profiler_client.trace
-    with _explained():
-        trace(addresses[0], folder, milliseconds, ','.join(addresses))
+    trace(addresses[0], folder, milliseconds, ','.join(addresses))
 
 
 def newest(folder: str) -> str:
@@ -100,14 +80,13 @@ def newest(folder: str) -> str:
 def events_in(trace: str) -> List[Event]:
     """The events of the traces in the folder that `newest` names."""
     found: List[Event] = []
-    with _explained():
-        for name in sorted(tf.io.gfile.listdir(trace)):
-            read = _events_of_trace if name.endswith('trace') else _events_of_xspace
-            if name.endswith(('trace', '.xplane.pb')):
-                with tf.io.gfile.GFile(os.path.join(trace, name), 'rb') as file:
-                    found += read(file.read())
+    for name in sorted(tf.io.gfile.listdir(trace)):
+        read = _events_of_trace if name.endswith('trace') else _events_of_xspace
+        if name.endswith(('trace', '.xplane.pb')):
+            with tf.io.gfile.GFile(os.path.join(trace, name), 'rb') as file:
+                found += read(file.read())
     if not found:
-        raise ProfilerError(f'{trace}: the trace is empty')
+        raise RuntimeError(f'{trace}: the trace is empty')
     return found
 
 
@@ -275,6 +254,10 @@ class ProfiledSteps(Watcher):
         """Logs a failure of the profiler, and ends the profile."""
         try:
             yield
-        except ProfilerError as error:
+        except Exception as error:
+            # The error of 1.15 for a second profile has no class in 2.15.
+            is_running = 'ProfilerAlreadyRunning' in type(error).__name__
+            if not is_running and not isinstance(error, (tf.errors.OpError, RuntimeError)):
+                raise
             self._has_ended, self._calls = True, []
-            logger.info('%s: the steps cannot be profiled: %s', self._flag, error)
+            logger.info('%s: the steps cannot be profiled: %s', self._flag, failure(error))

@@ -18,10 +18,9 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 from tensorflow.python.training import monitored_session
 from tensorflow_estimator.python.estimator.tpu import error_handling
 
-from console.errors import CommandError, InterruptedByUserError, TerminatedError
+from console.errors import CommandError, InterruptedByUserError, RetryableError, TerminatedError
 from console.log import logger
 from console.tensorflow_versions import tf
-from inception_v3.run.failures import InterruptedTrainingError
 
 # The name of a signal, its error, and the seconds in which a second one counts as the same request: a script may
 # forward a signal that its whole process group has received. A person presses Ctrl-C again to end the run at once.
@@ -35,19 +34,17 @@ _RELEASE_WITHIN = 5.0
 _SESSIONS_PER_STEP = 3
 
 
-class Termination:
+class Termination(tf.estimator.SessionRunHook):
     """Handles SIGTERM and Ctrl-C on a thread of its own, while the context is open.
+
+    As a hook, it ends training after the step in which a signal came.
 
     A signal handler in Python waits until TensorFlow's current operation returns, which on a TPU may take minutes. A
     thread that reads the signal from a pipe does not wait.
 
-    Args:
-      end_at_once: ends the process because of an error. Called if there are no steps to lose, or if another signal
-        comes: a SIGTERM more than 5 seconds after the first signal, or a second Ctrl-C.
-
-    Attributes:
-      request: the signal that came while there were steps to lose; None if none came.
-      release: called before the process ends at once.
+    `end_at_once` ends the process because of an error. It is called, after `release`, if there are no steps to lose, or
+    if another signal comes: a SIGTERM more than 5 seconds after the first signal, or a second Ctrl-C. `request` is the
+    signal that came while there were steps to lose.
     """
 
     def __init__(self, end_at_once: Callable[[CommandError], None]):
@@ -98,25 +95,18 @@ class Termination:
         name, error, _ = _SIGNALS[self.request]
         return error(f'ended by {name} after step {step} of {steps}, which is saved; the same command resumes')
 
-    def hook(self) -> tf.estimator.SessionRunHook:
-        """Makes a hook that ends training after the step in which a signal came."""
-        return _TerminationHook(self)
-
     def steps_to_lose(self, there_are: bool) -> None:
         """Sets whether training has steps to lose from now on."""
         with self._lock:
             self._has_steps_to_lose = there_are
 
-
-class _TerminationHook(tf.estimator.SessionRunHook):
-    def __init__(self, termination: Termination):
-        self._termination = termination
-
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
-        self._termination.steps_to_lose(True)
+        """Has steps to lose from now on."""
+        self.steps_to_lose(True)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        if self._termination.request:
+        """Ends training after a signal."""
+        if self.request:
             run_context.request_stop()
 
 
@@ -154,7 +144,7 @@ class RecoveryLimitHook(tf.estimator.SessionRunHook):
         self._step = step
         if self._sessions > _SESSIONS_PER_STEP:
             self._check()
-            raise InterruptedTrainingError(
+            raise RetryableError(
                 f'The run was interrupted {_SESSIONS_PER_STEP} times after step {step}, before the next checkpoint. '
                 'The same command resumes from there; --verbose shows the cause.'
             )

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import os
 import time
+import types
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from console.tensorflow_versions import tf
@@ -164,18 +165,9 @@ def _seconds(moment: str) -> float:
 def unwritten_by_estimator() -> Iterator[None]:
     """Discards the summary that Estimator writes of an evaluation: its mean loss would count padded examples."""
     cache = tf.summary.FileWriterCache
-    get, cache.get = cache.get, staticmethod(lambda logdir: _Discarding())
+    silent = types.SimpleNamespace(add_summary=lambda *unused: None, flush=lambda: None)
+    get, cache.get = cache.get, staticmethod(lambda logdir: silent)
     try:
         yield
     finally:
         cache.get = staticmethod(get)
-
-
-class _Discarding:
-    """A writer of summaries that writes nothing."""
-
-    def add_summary(self, summary: tf.Summary, global_step: int) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass

@@ -20,10 +20,8 @@ LOSS_LIMIT = 1e4
 class Step(NamedTuple):
     """The state of training after a session call: one step, or on a TPU one loop of `--iterations` steps.
 
-    Attributes:
-      step: the number of steps done.
-      loss: the training loss of the last of them, in nats; on a TPU, that of the first core.
-      time: the time of the reading, `time.monotonic()` in seconds.
+    It has the number of steps done, the loss of the last one in nats (on a TPU, that of the first core), and the time
+    of the reading, `time.monotonic()` in seconds.
     """
 
     step: int

@@ -42,7 +42,7 @@ class StepMemory(NamedTuple):
     per_image: int
 
     def of(self, batch_size: int) -> int:
-        """Bytes of a step of `batch_size` images."""
+        """Bytes of a step."""
         return self.variables + self.per_image * batch_size
 
 
@@ -93,13 +93,7 @@ def _variables(config: Config, each: int = 1) -> int:
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:
     """Checks that a run fits into this machine's memory. A TPU or GPU has its own; `preflight` checks that of a TPU.
 
-    Args:
-      config: of the run.
-      available: bytes of memory; None for those that this process can still use.
-      eval_flag: the flag that sets `eval_batch_size`.
-
-    Raises:
-      ConfigError: it does not fit; the message names the flags.
+    `available` are bytes, by default those that this process can still use; `eval_flag` sets `eval_batch_size`.
     """
     available = available_memory() if available is None else available
     if available is None or (config.use_tpu and not config.is_emulated) or accelerator.on_gpu(config):
@@ -134,11 +128,7 @@ def bytes_per_image(graph: tf.Graph) -> int:
 
 
 def check_batch(flag: str, batch_size: int, per_image: int) -> None:
-    """Checks that a batch fits into this machine's memory.
-
-    Raises:
-      ConfigError: it does not; the message names `flag` and the largest batch that fits.
-    """
+    """Checks that the batch that a flag sets fits into this machine's memory."""
     available = available_memory()
     if available is not None and batch_size * per_image > available:
         raise ConfigError(
@@ -180,7 +170,6 @@ def _buffer_problems(config: Config, available: int) -> Iterator[str]:
 
 
 def _problem(config: Config, memory: StepMemory, flag: str, available: int, limit: int) -> Iterator[str]:
-    """A message about a step of more than `limit` bytes; `flag` sets its batch size."""
     task, batch = (
         ('training', config.train_batch_size) if flag == 'train_batch_size' else ('evaluation', config.eval_batch_size)
     )

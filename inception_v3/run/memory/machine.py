@@ -11,11 +11,7 @@ _ROOT = pathlib.Path('/')
 def available_memory(root: pathlib.Path = _ROOT) -> Optional[int]:
     """Bytes that this process can still use: free memory, memory of cached files and free swap, within its cgroups.
 
-    Args:
-      root: the folder that holds `proc` and `sys`.
-
-    Returns:
-      The bytes; None if the system does not tell, as outside of Linux.
+    None if the system does not tell, as outside of Linux. `root` holds `proc` and `sys`.
     """
     found = {key: int(value.split()[0]) << 10 for key, value in _pairs(root / 'proc/meminfo') if value.split()}
     if 'MemAvailable:' not in found:

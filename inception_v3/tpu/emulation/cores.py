@@ -11,6 +11,8 @@ import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from unittest import mock
 
+from console.errors import CommandError
+
 from console.tensorflow_versions import tf, tf2  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.framework import ops, tensor_util
@@ -20,7 +22,7 @@ from tensorflow.python.tpu.ops import tpu_ops
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
 from inception_v3.tpu.emulation.system import TPU_JOB
-from inception_v3.tpu.supported import UnsupportedError, infeed_flaws, refuse, unsupported
+from inception_v3.tpu.supported import infeed_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology
 
 # The capacity of a core's infeed in batches, and of its outfeed in results.
@@ -208,7 +210,7 @@ class EmulatedCores:
         What 2.15 passes is unused: one core must sum, too.
         """
         if not any(self._sums):
-            raise UnsupportedError(
+            raise CommandError(
                 'CrossShardOptimizer must be used for model training on TPUs: no core sums its gradients.'
             )
 

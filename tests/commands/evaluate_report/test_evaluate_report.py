@@ -317,8 +317,7 @@ def test_missing_packages__one_message_says_what_to_install(trained: Config, cap
     monkeypatch.delattr(sys.modules[str(evaluate_report.__package__)], 'evaluation', raising=False)
     monkeypatch.setitem(sys.modules, 'matplotlib', None)
     code, _, (line,) = run(capfd, str(trained.model_dir))
-    assert code == 2 and line.startswith('error: The report needs matplotlib')
-    assert line.endswith("which is not installed: pip install 'inception-v3-tpu[studies]'.")
+    assert (code, line) == (2, "error: matplotlib: not installed: pip install 'inception-v3-tpu[studies]'")
 
 
 def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path: Any) -> None:

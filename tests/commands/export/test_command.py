@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from console.errors import CommandError
 from console.tensorflow_versions import tf
 from inception_v3.commands.export import __main__ as command
 from inception_v3.commands.export.__main__ import NAMES
 from inception_v3.commands.export.exports import Agreement
-from inception_v3.commands.export.formats import FORMATS, ExportError
+from inception_v3.commands.export.formats import FORMATS
 from inception_v3.commands.export.network import FrozenNetwork
 from inception_v3.commands.predict.classifier import of_checkpoint
 from inception_v3.networks.registry import NETWORKS
@@ -159,7 +160,7 @@ def test_refusals__leave_nothing(
     finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     def fail(*unused: Any) -> None:
-        raise ExportError('TensorFlow Lite has no operation')
+        raise CommandError('TensorFlow Lite has no operation')
 
     monkeypatch.setitem(FORMATS, 'tflite', FORMATS['tflite']._replace(write=fail))
     monkeypatch.setitem(sys.modules, 'tf2onnx', None)
@@ -167,7 +168,7 @@ def test_refusals__leave_nothing(
     (tmp_path / 'old' / 'npz').mkdir(parents=True)
     for words, part in (
         ([model_dir, '--format=npz,tflite', out], 'TensorFlow Lite has no operation'),
-        ([model_dir, '--format=onnx', out], "tf2onnx, which is not installed: pip install 'inception-v3-tpu[export]'"),
+        ([model_dir, '--format=onnx', out], "tf2onnx: not installed: pip install 'inception-v3-tpu[export]'"),
         ([model_dir, '--format=tflite,npz', f'--out={tmp_path}/old'], f'{tmp_path}/old/npz: exists already'),
         ([model_dir, '--format=npz', '--out=gs://bucket/x'], '--out=gs://bucket/x: must be a local folder'),
         ([str(tmp_path), '--format=npz', out], f'{tmp_path}: contains no checkpoint'),
@@ -200,6 +201,6 @@ def test_operation_that_a_format_lacks__is_named_with_its_layer(name: str, tmp_p
     # Smaller images than a configuration allows.
     model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=2, width=2))
     network = FrozenNetwork(graph.as_graph_def(), {}, model, [])
-    with pytest.raises(ExportError, match='has no operation for Igamma of network/Odd/Igamma'):
+    with pytest.raises(CommandError, match='has no operation for Igamma of network/Odd/Igamma'):
         FORMATS[name].write(network, [np.zeros([2, 2, 3], np.float32)] * ('int8' in name), str(tmp_path / 'model'))
     assert not os.listdir(str(tmp_path))

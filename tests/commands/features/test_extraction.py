@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from console.errors import CommandError
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands.features import extraction
-from inception_v3.commands.features.endpoints import Endpoints, LayerError
+from inception_v3.commands.features.extraction import Endpoints
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from tests.support.graphs import plain_session
@@ -67,7 +68,7 @@ def test_endpoints__are_the_layers_of_any_network(network: str, size: int, names
         # The biases are 0.
         np.testing.assert_allclose(found @ weights[0, 0], expected, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(outputs, expected)
-        with pytest.raises(LayerError, match=r'^--layer=Mixed: the network has no such layer\. It has pool, .*'):
+        with pytest.raises(CommandError, match=r'^--layer=Mixed: the network has no such layer\. It has pool, .*'):
             endpoints.features('Mixed')
 
 

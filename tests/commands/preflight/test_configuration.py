@@ -71,7 +71,7 @@ WARM_UP = '--use_learning_rate_warmup --cold_epochs=2 --warmup_epochs=3'
         ('--eval_batch_size=72 --mode=train', ''),
         ('--eval_total_size=5001', '--eval_total_size=5001: exceeds the 5000 validation images'),
         ('--eval_total_size=5001 --mode=train', ''),
-        ('--topology=v2-32 --mode=train', '--batch_norm_decay=0.9976 is for 8 cores'),
+        ('--topology=v2-32 --mode=train', '--batch_norm_decay=0.9976 is not alpha '),
         ('--topology=v2-32 --mode=eval', ''),
     ],
 )

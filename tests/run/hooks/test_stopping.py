@@ -17,7 +17,6 @@ from console.errors import CommandError, InterruptedByUserError, TerminatedError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.run.failures import DiskError, TrainingError
 from inception_v3.run.hooks import stopping
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
 from inception_v3.run.trainer_lock import CLAIM_FILE
@@ -167,7 +166,7 @@ def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: A
     # The list is written after the first checkpoint.
     listed = f'{config.model_dir}/checkpoint'
     when(lambda: os.path.exists(listed), lambda: shutil.rmtree(str(config.model_dir)))
-    with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):
+    with pytest.raises(CommandError, match=r'--model_dir=\S+: the folder has vanished since the run began\.'):
         Run(config, Screen(io.StringIO())).execute()
     assert not os.path.exists(str(config.model_dir))
 
@@ -202,7 +201,7 @@ def train_interrupted(model_dir: Any, interruption: Interruption, check: Any = l
 
 def test_recovery_limit_hook__stops_after_repeated_interruptions_of_one_step(tmp_path: Any) -> None:
     interruption = Interruption([2])
-    with pytest.raises(TrainingError, match='interrupted 3 times after step 2'):
+    with pytest.raises(CommandError, match='interrupted 3 times after step 2'):
         train_interrupted(tmp_path, interruption)
     # The session that reached step 2, and three that started from its checkpoint.
     assert interruption.count == 4
@@ -214,15 +213,15 @@ def test_without_recovery__makes_an_interruption_an_error(tmp_path: Any) -> None
         train_interrupted(tmp_path, interruption)
     assert interruption.count == 1
     # Recovery is enabled again after the `with` block.
-    with pytest.raises(TrainingError, match='interrupted 3 times'), tf.Graph().as_default():
+    with pytest.raises(CommandError, match='interrupted 3 times'), tf.Graph().as_default():
         train_interrupted(tmp_path, interruption)
 
 
 def test_recovery_limit_hook__checks_the_files_first(tmp_path: Any) -> None:
     def failing_check() -> None:
-        raise TrainingError('gs://b/f: cannot be reached')
+        raise CommandError('gs://b/f: cannot be reached')
 
-    with pytest.raises(TrainingError, match='gs://b/f'):
+    with pytest.raises(CommandError, match='gs://b/f'):
         train_interrupted(tmp_path, Interruption([0]), failing_check)
 
 

@@ -37,7 +37,7 @@ def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkey
     for name in ('first', 'second'):
         (tmp_path / name / 'data').mkdir()
     found = trained_model.find(model_dir)
-    assert (found.step, found.weights) == (4, 'average')
+    assert (found.step, found.config.evaluated_weights) == (4, 'average')
     here = found.config
     assert (here.use_tpu, here.tpu, here.master, here.mode) == (False, None, '', 'eval')
     # The third folder has no data.

@@ -13,9 +13,10 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
+from console.errors import RetryableError
 from console.tensorflow_versions import tf
 from inception_v3.run import trainer_lock
-from inception_v3.run.trainer_lock import CLAIM_FILE, STALE_AFTER, LockedError, TrainerLock
+from inception_v3.run.trainer_lock import CLAIM_FILE, STALE_AFTER, TrainerLock
 from tests.support.processes import wait_for
 
 SINCE = '2026-11-21T15:00:00+00:00'
@@ -37,7 +38,7 @@ def check_taken_over(folder: Any) -> None:
 
 
 def refused(folder: Any) -> str:
-    with pytest.raises(LockedError) as error, TrainerLock(str(folder), SINCE):
+    with pytest.raises(RetryableError) as error, TrainerLock(str(folder), SINCE):
         pass
     return str(error.value)
 
@@ -150,13 +151,13 @@ def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) 
     with TrainerLock(str(tmp_path), SINCE) as lock:
         first = claim_of(tmp_path)['renewed']
         wait_for(lambda: claim_of(tmp_path)['renewed'] > first)
-        lock.check()
+        lock.after_run(None, None)
         # The lock prevents a renewal in progress from overwriting this claim.
         with lock._renewing:
             write_claim(tmp_path)
         wait_for(lambda: lock._overtaken_by)
-        with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
-            lock.check()
+        with pytest.raises(RetryableError, match=r'process 1 on far, .*took over'):
+            lock.after_run(None, None)
     # The other trainer's claim is not removed.
     assert claim_of(tmp_path)['host'] == 'far'
 
@@ -165,12 +166,12 @@ def test_hook__ends_training_that_has_lost_the_lock_in_a_suspension(tmp_path: An
     lock = TrainerLock(str(tmp_path), SINCE)
     step = tf.train.get_or_create_global_step()
     advance = step.assign_add(1)
-    with lock, tf.train.SingularMonitoredSession(hooks=[lock.hook()]) as session:
+    with lock, tf.train.SingularMonitoredSession(hooks=[lock]) as session:
         write_claim(tmp_path)
         assert session.run(advance) == 1
         later = time.time() + STALE_AFTER + 1
         monkeypatch.setattr(trainer_lock.time, 'time', lambda: later)
-        with pytest.raises(LockedError, match=r'in use by process 1 on far, .*took over'):
+        with pytest.raises(RetryableError, match=r'in use by process 1 on far, .*took over'):
             session.run(advance)
 
 

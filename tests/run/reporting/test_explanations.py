@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from console.errors import CommandError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.records import DataError
@@ -14,7 +15,7 @@ from data.remote import RemoteError, UnreachableError
 from inception_v3.config import Config, ConfigError
 from inception_v3.run import failures
 from inception_v3.run.checkpoints import CheckpointError
-from inception_v3.run.failures import DiskError, DivergedError
+from inception_v3.run.failures import DivergedError
 from tests.support.checkpoints import save_step
 from tests.support.records import write_records
 
@@ -96,7 +97,7 @@ def test_disk_failures__remove_unfinished_files_unless_evaluating(mode: str, lef
     screen = quiet()
     message = f'^--model_dir={model_dir}: cannot be written to: file too large; .* {KEPT}$'
     config = Config(model_dir=model_dir, mode=mode)
-    with pytest.raises(DiskError, match=message), failures.disk_failures_explained(config, screen):
+    with pytest.raises(CommandError, match=message), failures.disk_failures_explained(config, screen):
         raise OSError(27, 'File too large')
     assert (os.path.isdir(half), screen.clear.call_count) == (left, 1)
 
@@ -106,7 +107,7 @@ def test_disk_failures__name_a_record_file_that_vanished_and_the_kept_checkpoint
     message = f'^A record file cannot be read: {path}; No such file or directory. Restore it. {KEPT}$'
     with tf.Graph().as_default(), tf.Session() as session:
         record = tf.data.make_one_shot_iterator(tf.data.TFRecordDataset(path)).get_next()
-        with pytest.raises(DiskError, match=message), failures.disk_failures_explained(
+        with pytest.raises(CommandError, match=message), failures.disk_failures_explained(
             Config(model_dir=model_dir), quiet()
         ):
             session.run(record)

@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 import pytest
 
+from console.errors import CommandError
 from console.tensorflow_versions import tf
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
-from inception_v3.tpu.supported import UnsupportedError
 
 API = tf.estimator.tpu
 
@@ -87,7 +87,7 @@ REFUSED: Tuple[Tuple[str, Step], ...] = (
 def test_step__refused_with_operation_and_line(tmp_path: Any, kind: str, step: Step) -> None:
     lines, first = inspect.getsourcelines(step)
     (offset,) = [number for number, text in enumerate(lines) if text.endswith('# culprit\n')]
-    with pytest.raises(UnsupportedError, match="A TPU refuses the model function's step:") as refused:
+    with pytest.raises(CommandError, match="A TPU refuses the model function's step:") as refused:
         train(tmp_path, step)
     place = f'created at tests/tpu/emulation/test_refusals.py:{first + offset}: '
     assert re.search(rf'\({kind}\), {re.escape(place)}', str(refused.value)), refused.value
@@ -98,14 +98,14 @@ def test_infeed__refuses_types_that_a_tpu_does_not_take(tmp_path: Any, dtype: tf
     def to_float(x: tf.Tensor) -> tf.Tensor:
         return tf.strings.to_number(x) if x.dtype == tf.string else x
 
-    with pytest.raises(UnsupportedError, match=f'a TPU takes no {dtype.name} in its infeed, only bfloat16, bool') as e:
+    with pytest.raises(CommandError, match=f'a TPU takes no {dtype.name} in its infeed, only bfloat16, bool') as e:
         train(tmp_path, to_float, numbers(dtype))
     assert 'IteratorGetNext' in str(e.value) and 'test_refusals.py:' in str(e.value)
 
 
 def test_input_pipeline__refuses_python(tmp_path: Any) -> None:
     with pytest.raises(
-        UnsupportedError, match=r"EagerPyFunc.*test_refusals.py:.* calls Python, which a TPU's hosts do not"
+        CommandError, match=r"EagerPyFunc.*test_refusals.py:.* calls Python, which a TPU's hosts do not"
     ):
         train(tmp_path, tf.identity, numbers(through=lambda x: tf.reshape(tf.py_function(tf.sin, [x], tf.float32), [])))
 
@@ -117,7 +117,7 @@ def twice(x: tf.Tensor) -> Any:
 
 @pytest.mark.parametrize('step', [tf.identity, twice])
 def test_training__needs_cross_shard_optimizer(tmp_path: Any, step: Step) -> None:
-    with pytest.raises(UnsupportedError, match='CrossShardOptimizer must be used'):
+    with pytest.raises(CommandError, match='CrossShardOptimizer must be used'):
         train(tmp_path, step, optimizer=lambda optimizer: optimizer)
 
 
