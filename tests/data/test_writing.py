@@ -37,11 +37,12 @@ def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, c
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path) -> None:
-    path = records.shard_path(str(tmp_path), records.TRAIN, 0, 1)
+@pytest.mark.parametrize('name', ['train-00000-of-00001', 'train-00000-of-00001.tar'])
+def test_a_full_disk_is_a_data_error_that_names_the_file(name: str, tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / name)
     os.symlink('/dev/full', path)
     with pytest.raises(records.DataError, match=f'{re.escape(path)}.*No space left'):
-        writing.write_shards(str(tmp_path), records.TRAIN, [tf.train.Example], 1)
+        writing.write_file(path, [tf.train.Example()])
 
 
 def test_write_shards__writes_equal_files_for_equal_fields(tmp_path: pathlib.Path) -> None:

@@ -15,8 +15,6 @@ import sklearn.metrics
 
 from console.tensorflow_versions import tf
 from data import dataset_info, records, tfrecord_files
-from data.convert.tar_shards import conversion as tar_shards
-from data.tar.shard import Shard
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
 from inception_v3.commands.evaluate_report import evaluation as evaluating
 from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis
@@ -138,38 +136,26 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     ends = scipy.stats.binomtest(int(right.sum()), 359).proportion_ci(method='wilson')
     assert printed[1].split(maxsplit=3)[3] == f'{ends.low:.2%} to {ends.high:.2%}'
 
-    # The checkpoint before, on the same images.
+    # The checkpoint before, on the same images. The last evaluation of the same checkpoint and settings counts.
+    before_last = read_evaluations(model_dir)[-2]
+    several: List[Dict[str, Any]] = [{'top_1': 0.125}, {'top_1': 0.375, 'weights': 'other'}]
+    for changes in several:
+        append_evaluation(model_dir, before_last._replace(**changes))
     code, out, err = run(capfd, model_dir, '--checkpoint=model.ckpt-4', f'--against={model_dir}', f'--out={folder}/4')
     assert (code, err) == (0, [])
     paths = [os.path.join(folder, part, 'predictions.csv') for part in ('', '4')]
     theirs, ours = (np.genfromtxt(path, int, delimiter=',', skip_header=1, usecols=(2, 3)) for path in paths)
     assert sorted(theirs.tolist()) == sorted(np.stack([labels, predicted], axis=1).tolist())
     assert (ours[:, 0] == theirs[:, 0]).all()
-    compared = read_report(os.path.join(folder, '4'))['against']
+    same_scores(read_report(f'{folder}/4'), before_last)
+    assert 'recorded top-1 12.50%' in out
+    compared = read_report(f'{folder}/4')['against']
     here, there = (each[:, 0] == each[:, 1] for each in (ours, theirs))
     alone = int((here > there).sum()), int((there > here).sum())
     assert (compared['images'], compared['ours_alone'], compared['theirs_alone']) == (359, *alone) != (359, 0, 0)
-    before_last = read_evaluations(model_dir)[-2]
     assert compared['top_1_difference'] == pytest.approx(before_last.top_1 - evaluation.top_1)
     for text in (out, ' '.join(read_page(f'{folder}/4/report.html').text)):
         assert f'Against {model_dir}: ' in text and f'{alone[0]:,} are right only here, {alone[1]:,} only there' in text
-
-
-@pytest.mark.program
-@pytest.mark.both
-def test_flags__checkpoint_and_out(trained: Config, tmp_path: Any, capfd: Any) -> None:
-    model_dir = str(trained.model_dir)
-    _, first, last = read_evaluations(model_dir)
-    out = str(tmp_path / 'out')
-    # The last evaluation of the same checkpoint and settings counts.
-    several: List[Dict[str, Any]] = [{'top_1': 0.125}, {'top_1': 0.375, 'weights': 'other'}]
-    for changes in several:
-        append_evaluation(model_dir, first._replace(**changes))
-    code, printed, _ = run(capfd, model_dir, '--checkpoint=model.ckpt-4', f'--out={out}', '--mistakes=0')
-    assert code == 0 and 'recorded top-1 12.50%' in printed
-    report = read_report(out)
-    same_scores(report, first)
-    assert report['mistakes'] == [] and last.step == 5
 
 
 @pytest.fixture(scope='module')
@@ -208,16 +194,8 @@ def copied(config: Config, folder: str, **changes: Any) -> str:
 
 @pytest.mark.program
 @pytest.mark.both
-@pytest.mark.parametrize('data_format', ['tfrecord', pytest.param('tar', marks=pytest.mark.slow)])
-def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any, data_format: str) -> None:
-    data_dir = photo_run.data_dir
-    if data_format == 'tar':
-        data_dir = str(tmp_path / 'tar')
-        tar_shards.convert(photo_run.data_dir, data_dir, 0, print)
-    # As if the run had been trained on this folder.
-    model_dir = copied(photo_run, str(tmp_path / 'run'), data_dir=data_dir, data_format=data_format)
-    if data_format == 'tar':
-        os.remove(os.path.join(model_dir, 'starts.jsonl'))
+def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+    model_dir = copied(photo_run, str(tmp_path / 'run'))
     code, _, err = run(capfd, model_dir)
     assert (code, err) == (0, [])
     report = read_report(os.path.join(model_dir, 'evaluation_report'))
@@ -226,13 +204,7 @@ def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capf
     same_scores(report, evaluation)
     assert len(report['mistakes']) == round((1 - evaluation.top_1) * 4) > 0
     for mistake in report['mistakes']:
-        path, position = mistake['path'], mistake['position']
-        if data_format == 'tar':
-            with Shard(path) as shard:
-                label = [*shard.samples()][position].label
-        else:
-            _, label = record_at(path, position)
-        assert label == mistake['label']
+        assert record_at(mistake['path'], mistake['position'])[1] == mistake['label']
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'transfer': 'uint8'}, {'precision': 'bfloat16'}])

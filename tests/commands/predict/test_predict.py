@@ -80,11 +80,10 @@ def test_text_output__fits_the_terminal_and_its_encoding(
     assert content.getvalue().decode(encoding).splitlines() == ['a.jpg', expected]
 
 
-@pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])
 def test_unreadable_images__reported_while_others_are_classified(
-    trained: Trained, odd_images: str, tmp_path: Any, capfd: Any, kind: str
+    trained: Trained, odd_images: str, tmp_path: Any, capfd: Any
 ) -> None:
-    model, path = f'--model={getattr(trained.config, kind)}', tmp_path / 'sheet.html'
+    model, path = f'--model={trained.config.export_dir}', tmp_path / 'sheet.html'
     arguments = (odd_images, 'nowhere.jpg', model, '--json', '--top=11', '--batch_size=4', f'--html={path}')
     code, out, err = run(capfd, *arguments)
     assert code == 2
