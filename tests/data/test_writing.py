@@ -71,11 +71,13 @@ def test_new_data_dir__is_local_and_missing_or_empty(tmp_path: pathlib.Path) -> 
     for name in ('file', 'full'):
         with pytest.raises(records.DataError, match=f'{name}: exists already. Name a new folder'):
             writing.check_can_be_made(str(tmp_path / name))
-    with pytest.raises(KeyboardInterrupt), writing.new_data_dir(str(tmp_path / 'new' / 'data')):
+    with pytest.raises(KeyboardInterrupt), writing.new_data_dir(str(tmp_path / 'new' / 'data')) as unfinished:
+        (pathlib.Path(unfinished) / 'half').touch()
         raise KeyboardInterrupt
     assert os.listdir(tmp_path / 'new') == []
-    with pytest.raises(records.DataError, match=r'^s3://bucket/data: must be a local folder'):
-        writing.check_can_be_made('s3://bucket/data')
+    for remote in ('gs://bucket/data', 's3://bucket/data'):
+        with pytest.raises(records.DataError, match=f'^{remote}: must be a local folder. .*gsutil -m cp'):
+            writing.check_can_be_made(remote)
     with pytest.raises(records.DataError, match='file/data: cannot be made: File exists'), writing.new_data_dir(
         str(tmp_path / 'file' / 'data')
     ):
