@@ -107,19 +107,6 @@ def test_ties__count_as_correct_and_keep_the_first_mistakes() -> None:
     assert [mistake[4:6] for mistake in analysis.mistakes] == [('a', 0), ('a', 1)]
 
 
-def test_calibration_error__known_cases() -> None:
-    # 3 of 4 right with a confidence of 3/4: calibrated. 0 of 4 with the same: off by 3/4.
-    logits = np.tile(np.log(np.array([[3, 1]], np.float32)), [4, 1])
-    for labels, error in (([0, 0, 0, 1], 0), ([1, 1, 1, 1], 0.75)):
-        analysis = ErrorAnalysis(2, 0)
-        analysis.add(np.array(labels), logits, np.zeros([4, 1, 1, 3], np.uint8))
-        assert analysis.expected_calibration_error == pytest.approx(error, abs=1e-7)
-        assert not analysis.mistakes
-    # A confidence of exactly 1 is in the last bin.
-    analysis.add(np.array([0]), np.array([[1000, 0]], np.float32), np.zeros([1, 1, 1, 3], np.uint8))
-    assert analysis.bins[-1][2:] == (1, 1.0, 1.0)
-
-
 @pytest.mark.parametrize(('classes', 'edge'), [(3, 5), (15, 1), (1, 15)])
 def test_bins__a_confidence_on_an_edge_is_in_the_bin_below(classes: int, edge: int) -> None:
     # Equal logits: the confidence is 1 / classes, which is edge / 15. Bins exclude their lower bound.
