@@ -214,7 +214,7 @@ def test_groups__have_at_least_32_records_if_there_are_many(records: int, groups
 def test_record_buffer__positions_in_a_window_are_uniform() -> None:
     # A chi-squared test of uniform positions, at a level of 1 in 10,000.
     share = order.Share(67)
-    windows = take(40, share=share, counts=[11], group_buffer=0, record_buffer=11).numbers.reshape([-1, 11])
+    windows = take(44, share=share, counts=[11], group_buffer=0, record_buffer=11).numbers.reshape([-1, 11])
     counts = np.zeros([11, 11])
     for window in windows:
         counts[np.arange(11), window] += 1
