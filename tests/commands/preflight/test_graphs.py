@@ -58,7 +58,8 @@ def test_collectives__of_batch_norm_are_counted_apart(
 def test_build__pipelines_per_host_in_training_and_evaluation(
     on_tpu: Config, one_layer: None, monkeypatch: Any
 ) -> None:
-    topology, sizes = emulated('emulated:6x3'), {'num_shards': 6, 'train_batch_size': 96, 'eval_batch_size': 96}
+    topology = emulated('emulated:6x3')
+    sizes: Any = {'num_shards': 6, 'train_batch_size': 96, 'eval_batch_size': 96}
     config = dataclasses.replace(on_tpu, tpu='emulated:6x3', use_data='fake', **sizes)
     built = mock.Mock(wraps=input_pipeline.fake_images)
     monkeypatch.setattr(input_pipeline, 'fake_images', built)
