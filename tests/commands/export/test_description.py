@@ -76,5 +76,5 @@ def test_prepare__its_example_gives_the_input_that_a_saved_model_makes(
 
 def test_description__names_the_classes() -> None:
     config = Config(height=75, width=91, num_classes=3, auxiliary_head=False)
-    for names in (['background', 'cat', 'dog'], []):
-        assert describe(config, names)['labels'] == (names or ['', '', ''])
+    assert describe(config, ['background', 'cat', 'dog'])['labels'] == ['background', 'cat', 'dog']
+    assert describe(config, [])['labels'] == ['', '', '']
