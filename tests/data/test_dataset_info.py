@@ -1,18 +1,15 @@
 """The description of a data set: round trip, refusal of invalid ones, and the fingerprint of its images."""
 
 import dataclasses
-import hashlib
 import json
 import pathlib
-import random
 import re
-from typing import Any, List
+from typing import Any
 
 import pytest
 
 from data import dataset_info
 from data.dataset_info import DatasetInfo
-from data.fingerprint import SplitFingerprint, fingerprint
 from data.records import DataError
 from tests.data.written_records import written
 from tests.support.commands import largest_file
@@ -119,35 +116,3 @@ def test_a_description_that_cannot_be_read_is_refused_by_its_path(tmp_path: path
 def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path) -> None:
     with largest_file(8), pytest.raises(DataError, match=r'dataset\.json: cannot be written: .*too large'):
         INFO.write(str(tmp_path))
-
-
-IMAGES = [(label, b'image %d' % index) for index, label in enumerate([1, 2, 1, 3, 2])]
-
-
-def of(images: list) -> SplitFingerprint:
-    split = SplitFingerprint()
-    for label, encoded in images:
-        split = split.with_image(label, encoded)
-    return split
-
-
-def test_fingerprint__is_the_sum_of_the_digests() -> None:
-    digests = [int(hashlib.sha256(f'{label} '.encode() + encoded).hexdigest(), 16) for label, encoded in IMAGES]
-    assert of(IMAGES) == (5, sum(digests) % 2**256)
-    assert sum(digests) > 2**256, 'the sum must have been cut for this test to show that it is'
-    text = f'5 {sum(digests) % 2**256:064x} 0 {0:064x}'
-    assert fingerprint(of(IMAGES), SplitFingerprint()) == hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_fingerprint__is_independent_of_order_and_files() -> None:
-    shuffled = random.Random(0).sample(IMAGES, len(IMAGES))
-    assert of(shuffled) == of(IMAGES)
-    assert of(IMAGES[:2]) + of(IMAGES[2:]) == of(IMAGES)
-
-
-def test_fingerprint__depends_on_labels_bytes_copies_and_splits() -> None:
-    label, encoded = IMAGES[0]
-    others: List[list] = [[(label + 1, encoded)], [(label, encoded + b'!')], [(label, encoded)] * 2, []]
-    splits = [of(IMAGES)] + [of(IMAGES[1:] + other) for other in others]
-    assert len(set(splits)) == len(splits)
-    assert fingerprint(splits[0], splits[1]) != fingerprint(splits[1], splits[0])

@@ -13,14 +13,6 @@ from console.tensorflow_versions import tf
 from data import files, json_lines, remote
 
 
-def test_write_whole__replaces_the_content_and_leaves_no_other_file(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.txt'
-    for content in ('long content\n', 'é'):
-        files.write_whole(str(path), content)
-        assert path.read_text() == content
-        assert [*tmp_path.iterdir()] == [path]
-
-
 def test_write_whole__keeps_the_old_content_until_the_new_is_complete(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     path, work_dir = tmp_path / 'file', tmp_path / 'work'
     work_dir.mkdir()

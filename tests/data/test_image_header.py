@@ -177,16 +177,6 @@ def rotated(kind: str, value: int) -> bytes:
     return saved(SMALL, kind, exif=block.tobytes())
 
 
-@pytest.mark.parametrize('value', range(1, 9))
-def test_upright__turns_as_pillow_does(value: int) -> None:
-    block = SMALL.getexif()
-    block[ORIENTATION_TAG] = value
-    image = SMALL.copy()
-    image.getexif()[ORIENTATION_TAG] = value
-    expected = np.asarray(PIL.ImageOps.exif_transpose(image))
-    np.testing.assert_array_equal(exif.upright(np.asarray(SMALL), value), expected)
-
-
 def with_block(block: bytes, jpeg: bytes = SMALL_JPEG) -> bytes:
     """A JPEG file with an EXIF block."""
     content = b'Exif\0\0' + block

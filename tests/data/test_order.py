@@ -102,13 +102,12 @@ def test_batches__are_the_same_for_any_number_of_hosts(hosts: int, whole: Taken)
     np.testing.assert_array_equal(together.reshape(-1), whole.numbers)
 
 
-@pytest.mark.parametrize('counts', [[RECORDS], [1] * RECORDS, [0, 50, 0, 6], [28, 28]])
+@pytest.mark.parametrize('counts', [[RECORDS], [0, 50, 0, 6]])
 def test_batches__are_the_same_for_any_division_into_files(counts: List[int], whole: Taken) -> None:
     np.testing.assert_array_equal(take(21, counts=counts).numbers, whole.numbers)
 
 
-@pytest.mark.parametrize('hosts', [1, 2])
-@pytest.mark.parametrize('step', [1, 6, 7, 13, 20, 139])
+@pytest.mark.parametrize(('step', 'hosts'), [(1, 1), (6, 2), (7, 1), (20, 2), (139, 2)])
 def test_order__begins_at_any_step(step: int, hosts: int) -> None:
     share = order.Share(BATCH, hosts - 1, hosts)
     resumed, expected = take(5, step, share), take(5 + step, 0, share)
@@ -153,7 +152,7 @@ def unshuffled(records: int, batch: int, lanes: int, batches: int) -> List[int]:
     return found.tolist()
 
 
-@pytest.mark.parametrize(('batch', 'lanes'), [(8, 8), (24, 8), (13, 13), (34, 2)])
+@pytest.mark.parametrize(('batch', 'lanes'), [(24, 8), (34, 2)])
 def test_buffers_of_size_0__keep_the_order_of_the_records_in_lanes(batch: int, lanes: int) -> None:
     # The batches are whole epochs: 56 records are 7 of 8, and so on.
     batches = RECORDS
@@ -191,7 +190,7 @@ def test_group_buffer__shuffles_groups_within_its_size() -> None:
 def test_record_buffer__shuffles_each_window_differently() -> None:
     # One lane, 40 records without shuffled groups: 4 windows of 10.
     share = order.Share(67)
-    epochs = take(60, share=share, counts=[40], group_buffer=0, record_buffer=10).numbers.reshape([-1, 10])
+    epochs = take(20, share=share, counts=[40], group_buffer=0, record_buffer=10).numbers.reshape([-1, 10])
     for index, window in enumerate(epochs):
         assert sorted(window) == [*range(index % 4 * 10, index % 4 * 10 + 10)]
     assert len({tuple(window % 10) for window in epochs}) == len(epochs)
@@ -215,7 +214,7 @@ def test_groups__have_at_least_32_records_if_there_are_many(records: int, groups
 def test_record_buffer__positions_in_a_window_are_uniform() -> None:
     # A chi-squared test of uniform positions, at a level of 1 in 10,000.
     share = order.Share(67)
-    windows = take(110, share=share, counts=[11], group_buffer=0, record_buffer=11).numbers.reshape([-1, 11])
+    windows = take(44, share=share, counts=[11], group_buffer=0, record_buffer=11).numbers.reshape([-1, 11])
     counts = np.zeros([11, 11])
     for window in windows:
         counts[np.arange(11), window] += 1

@@ -21,9 +21,14 @@ from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import framed
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def checker() -> RecordChecker:
     return RecordChecker(6, decode_image)
+
+
+@pytest.fixture(scope='module')
+def without_boxes() -> RecordChecker:
+    return RecordChecker(6, decode_image, with_boxes=False)
 
 
 def usable(serialized: bytes) -> bool:
@@ -45,7 +50,9 @@ def test_good_records_have_no_problem(label: int, checker: RecordChecker, photos
 
 
 @pytest.mark.parametrize('kind', DAMAGES)
-def test_problem__is_found_where_the_pipeline_fails(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
+def test_problem__is_found_where_the_pipeline_fails(
+    kind: str, checker: RecordChecker, without_boxes: RecordChecker, photos: List[Photo]
+) -> None:
     spoil, expected = DAMAGES[kind]
     example = photo_example(photos[1])
     spoil(example)
@@ -54,7 +61,6 @@ def test_problem__is_found_where_the_pipeline_fails(kind: str, checker: RecordCh
     assert problem is not None and re.search(expected, problem)
     assert usable(serialized) == problem.startswith('label ')
     # Boxes are not always used.
-    without_boxes = RecordChecker(6, decode_image, with_boxes=False)
     assert (without_boxes.problem(serialized) is None) == ('boxes' in kind)
     is_of_field = problem.startswith(('no image', 'no label', 'label'))
     assert record_checker.field_problem(example, 6) == (problem if is_of_field else None)
@@ -74,13 +80,12 @@ def test_problem__of_boxes_with_nan(checker: RecordChecker, photos: List[Photo])
 
 
 def test_problem__of_a_record_that_only_python_can_parse(
-    checker: RecordChecker, photos: List[Photo], monkeypatch: Any
+    checker: RecordChecker, without_boxes: RecordChecker, photos: List[Photo], monkeypatch: Any
 ) -> None:
     def fail(*unused: Any) -> None:
         raise tf.errors.InvalidArgumentError(None, None, 'Could not parse example input')
 
     monkeypatch.setattr(checker._session, 'run', fail)
-    without_boxes = RecordChecker(6, decode_image, with_boxes=False)
     monkeypatch.setattr(without_boxes._session, 'run', fail)
     uneven = photo_example(photos[1])
     set_boxes(uneven, ymin=[0.1, 0.2])
@@ -151,12 +156,12 @@ def test_impossible_record_length__is_named(
 
 def test_search__reports_progress(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
     assert record_checker._PROGRESS_EVERY == 10_000
-    monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 100)
-    paths = written(tmp_path, records.TRAIN, [90, 115])
+    monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 10)
+    paths = written(tmp_path, records.TRAIN, [9, 12])
     lines: List[str] = []
     found = list(checker.search(paths, lines.append))
-    assert len(found) == 205
-    assert lines == [f'{count} records checked, now in {paths[1]}' for count in ('100', '200')]
+    assert len(found) == 21
+    assert lines == [f'{count} records checked, now in {paths[1]}' for count in ('10', '20')]
 
 
 def test_problem_at__a_known_position(checker: RecordChecker, spoilt_paths: List[str]) -> None:

@@ -6,8 +6,7 @@ from typing import Any, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, remote
-from data.convert import writing
+from data import remote
 
 GS_403 = (
     'Error executing an HTTP request: HTTP response code 403 with body \'{"error": {"code": 403, "message": '
@@ -184,10 +183,3 @@ def test_local_files__same_functions(tmp_path: Any) -> None:
     assert (remote.read(str(path)), remote.size(str(path))) == (b'content', 7)
     with pytest.raises(tf.errors.NotFoundError):
         remote.check_readable(str(tmp_path / 'nothing'))
-
-
-@pytest.mark.parametrize('target', ['gs://bucket/digits', 's3://bucket/digits'])
-def test_new_data_set__must_be_local(target: str) -> None:
-    complaint = f'{target}: must be a local folder. .*gsutil -m cp'
-    with pytest.raises(records.DataError, match=complaint), writing.new_data_dir(target):
-        raise AssertionError('a folder was made')

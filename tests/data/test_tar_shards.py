@@ -14,7 +14,7 @@ from data import dataset_info, encoding, records
 from data.convert.tar_shards import __main__ as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
 from tests.data.test_image_header import with_orientation
-from tests.support.commands import Done, largest_file, run
+from tests.support.commands import Done, run
 from tests.support.photos import Photo, photo_example
 from tests.support.tar_files import write_tar
 
@@ -169,20 +169,6 @@ def one_of_each(data_dir: pathlib.Path, photos: List[Photo]) -> pathlib.Path:
         with tf.io.TFRecordWriter(records.shard_path(str(data_dir), split, 0, 1)) as writer:
             writer.write(photo_example(photos[0]).SerializeToString())
     return data_dir
-
-
-@pytest.mark.parametrize('form', ['records', 'tar'])
-def test_full_disk__gives_a_message(form: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    source = one_of_each(tmp_path / 'records', photos)
-    if form == 'tar':
-        assert tar_shards('write', source, tmp_path / 'tar').returncode == 0
-        source = tmp_path / 'tar'
-
-    with largest_file(8000):
-        done = tar_shards('write', source, tmp_path / 'target')
-    assert done.returncode == 2 and 'Traceback' not in done.stderr
-    assert 'error: ' in done.stderr and 'File too large' in done.stderr
-    assert {path.name for path in tmp_path.iterdir()} <= {'records', 'tar'}
 
 
 def test_foreign_tar_file__does_not_change_the_direction(photos: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -40,21 +40,6 @@ def test_a_record_without_image_or_label_fails_when_it_is_parsed(missing: str, p
         evaluate(*tf_example.parse(tf.constant(example.SerializeToString())))
 
 
-def test_an_example_has_imagenets_fields() -> None:
-    feature = encoding.make_example(b'JPEG bytes', 'JPEG', 7, 'tench', 480, 640, 'n01.jpg').features.feature
-    assert {name: [*f.bytes_list.value, *f.int64_list.value] for name, f in feature.items()} == {
-        'image/encoded': [b'JPEG bytes'],
-        'image/format': [b'JPEG'],
-        'image/class/label': [7],
-        'image/class/text': [b'tench'],
-        'image/height': [480],
-        'image/width': [640],
-        'image/colorspace': [b'RGB'],
-        'image/channels': [3],
-        'image/filename': [b'n01.jpg'],
-    }
-
-
 def test_make_example__with_boxes_labels_each(photos: List[Photo]) -> None:
     boxes = [
         encoding.Box(0.25, 0.5, 0.75, 1.0),

@@ -37,11 +37,12 @@ def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, c
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path) -> None:
-    path = records.shard_path(str(tmp_path), records.TRAIN, 0, 1)
+@pytest.mark.parametrize('name', ['train-00000-of-00001', 'train-00000-of-00001.tar'])
+def test_a_full_disk_is_a_data_error_that_names_the_file(name: str, tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / name)
     os.symlink('/dev/full', path)
     with pytest.raises(records.DataError, match=f'{re.escape(path)}.*No space left'):
-        writing.write_shards(str(tmp_path), records.TRAIN, [tf.train.Example], 1)
+        writing.write_file(path, [tf.train.Example()])
 
 
 def test_write_shards__writes_equal_files_for_equal_fields(tmp_path: pathlib.Path) -> None:
@@ -70,11 +71,13 @@ def test_new_data_dir__is_local_and_missing_or_empty(tmp_path: pathlib.Path) -> 
     for name in ('file', 'full'):
         with pytest.raises(records.DataError, match=f'{name}: exists already. Name a new folder'):
             writing.check_can_be_made(str(tmp_path / name))
-    with pytest.raises(KeyboardInterrupt), writing.new_data_dir(str(tmp_path / 'new' / 'data')):
+    with pytest.raises(KeyboardInterrupt), writing.new_data_dir(str(tmp_path / 'new' / 'data')) as unfinished:
+        (pathlib.Path(unfinished) / 'half').touch()
         raise KeyboardInterrupt
     assert os.listdir(tmp_path / 'new') == []
-    with pytest.raises(records.DataError, match=r'^s3://bucket/data: must be a local folder'):
-        writing.check_can_be_made('s3://bucket/data')
+    for remote in ('gs://bucket/data', 's3://bucket/data'):
+        with pytest.raises(records.DataError, match=f'^{remote}: must be a local folder. .*gsutil -m cp'):
+            writing.check_can_be_made(remote)
     with pytest.raises(records.DataError, match='file/data: cannot be made: File exists'), writing.new_data_dir(
         str(tmp_path / 'file' / 'data')
     ):

@@ -2,7 +2,6 @@
 
 import functools
 import io
-import json
 import os
 import zipfile
 import zlib
@@ -11,9 +10,8 @@ from typing import Any, Callable, Dict, List
 import h5py
 import numpy as np
 import pytest
-from safetensors import SafetensorError  # type: ignore[attr-defined]
 
-from inception_v3.commands.weights import foreign, keras_files, state_dicts
+from inception_v3.commands.weights import foreign, keras_files
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import narrow, peak_of
@@ -190,28 +188,3 @@ def test_npz__inflates_what_its_arrays_need_alone(tmp_path: Any) -> None:
     np.savez_compressed(path, a=np.zeros([0, 3]), b=np.float64(2), c=np.asfortranarray(np.eye(3)[:2]))
     read = sources.read(str(path)).values
     np.testing.assert_equal(read, {'a': np.zeros([0, 3]), 'b': np.array(2.0), 'c': np.eye(3)[:2]})
-
-
-def safetensors(values: bytes = b'', **entries: Any) -> bytes:
-    text = json.dumps({name: {'dtype': 'F32', **entry} for name, entry in entries.items()}).encode()
-    return len(text).to_bytes(8, 'little') + text + values
-
-
-@pytest.mark.parametrize(
-    ('first', 'last', 'shape'),
-    # Before the values, one byte beyond them, backwards, and other numbers of values.
-    [(-4, 0, [1]), (-4, 4, [2]), (4, 9, [1]), (5, 9, [1]), (4, 0, [0]), (0, 8, [-1]), (0, 8, [3]), (0, 8, [1])],
-)
-def test_safetensors__stay_inside_of_the_values(first: int, last: int, shape: Any) -> None:
-    values = np.array([1, 2], np.float32)
-    whole = safetensors(values.tobytes(), a={'data_offsets': [0, 8], 'shape': [2]})
-    np.testing.assert_array_equal(state_dicts.read_safetensors(whole)['a'], values)
-    with pytest.raises(SafetensorError):
-        state_dicts.read_safetensors(safetensors(values.tobytes(), a={'data_offsets': [first, last], 'shape': shape}))
-
-
-def test_safetensors__do_not_share_bytes() -> None:
-    # Nine arrays of the same bytes would need nine times the memory of the file.
-    entries: Dict[str, Any] = {str(n): {'data_offsets': [0, 64], 'shape': [16]} for n in range(9)}
-    with pytest.raises(SafetensorError):
-        state_dicts.read_safetensors(safetensors(bytes(64), **entries))

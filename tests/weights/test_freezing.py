@@ -136,7 +136,7 @@ def test_frozen_variables__of_emulated_cores_stay() -> None:
     assert not [name for name in changed(before, after) if name.startswith('Layer')]
 
 
-@pytest.mark.parametrize('optimizer', ['sgd', 'momentum', 'RMS'])
+@pytest.mark.parametrize('optimizer', ['momentum', 'RMS'])
 def test_head_learning_rate__scales_the_updates_of_classifiers_alone(optimizer: str) -> None:
     # Without the decay of weights, the first step is proportional to the learning rate for each optimizer.
     config = dataclasses.replace(CONFIG, optimizer=optimizer, learning_rate=0.2, moving_average=False)

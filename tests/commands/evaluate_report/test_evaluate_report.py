@@ -15,8 +15,6 @@ import sklearn.metrics
 
 from console.tensorflow_versions import tf
 from data import dataset_info, records, tfrecord_files
-from data.convert.tar_shards import conversion as tar_shards
-from data.tar.shard import Shard
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
 from inception_v3.commands.evaluate_report import evaluation as evaluating
 from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis
@@ -28,6 +26,7 @@ from inception_v3.run.history import Evaluation, append_evaluation, read_evaluat
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
 from tests.commands.evaluate_report.test_predictions import write as write_predictions
+from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
 from tests.support.photos import Photo
@@ -48,14 +47,9 @@ def trained(finished_run: FinishedRun, tmp_path: Any) -> Config:
     return dataclasses.replace(finished_run.config, model_dir=model_dir)
 
 
-def run(capfd: Any, *arguments: str) -> Tuple[int, str, List[str]]:
+def run(*arguments: str) -> Tuple[int, str, List[str]]:
     """Runs evaluate_report; returns its exit code, standard output, and standard error without progress lines."""
-    capfd.readouterr()
-    try:
-        code = evaluate_report.main(arguments)
-    except SystemExit as error:  # argparse's
-        code = int(str(error.code))
-    out, err = capfd.readouterr()
+    code, out, err = commands.run(evaluate_report.main, *arguments)
     lines = [line for line in err.splitlines() if line[:1] != ' ' and not line.startswith('usage:')]
     return code, out, [line for line in lines if 'evaluat' not in line or 'error' in line]
 
@@ -92,11 +86,11 @@ def record_at(path: str, position: int) -> Tuple[bytes, int]:
     return feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
 
 
-def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capfd: Any) -> None:
+def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> None:
     model_dir = str(trained.model_dir)
     before = sorted(os.listdir(model_dir))
     # 359 images in batches of 50: the last batch is padded.
-    code, out, err = run(capfd, model_dir, '--batch_size=50', '--mistakes=20')
+    code, out, err = run(model_dir, '--batch_size=50', '--mistakes=20')
     assert (code, err) == (0, [])
     folder = os.path.join(model_dir, 'evaluation_report')
     assert sorted(os.listdir(model_dir)) == sorted([*before, 'evaluation_report'])
@@ -138,38 +132,26 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     ends = scipy.stats.binomtest(int(right.sum()), 359).proportion_ci(method='wilson')
     assert printed[1].split(maxsplit=3)[3] == f'{ends.low:.2%} to {ends.high:.2%}'
 
-    # The checkpoint before, on the same images.
-    code, out, err = run(capfd, model_dir, '--checkpoint=model.ckpt-4', f'--against={model_dir}', f'--out={folder}/4')
+    # The checkpoint before, on the same images. The last evaluation of the same checkpoint and settings counts.
+    before_last = read_evaluations(model_dir)[-2]
+    several: List[Dict[str, Any]] = [{'top_1': 0.125}, {'top_1': 0.375, 'weights': 'other'}]
+    for changes in several:
+        append_evaluation(model_dir, before_last._replace(**changes))
+    code, out, err = run(model_dir, '--checkpoint=model.ckpt-4', f'--against={model_dir}', f'--out={folder}/4')
     assert (code, err) == (0, [])
     paths = [os.path.join(folder, part, 'predictions.csv') for part in ('', '4')]
     theirs, ours = (np.genfromtxt(path, int, delimiter=',', skip_header=1, usecols=(2, 3)) for path in paths)
     assert sorted(theirs.tolist()) == sorted(np.stack([labels, predicted], axis=1).tolist())
     assert (ours[:, 0] == theirs[:, 0]).all()
-    compared = read_report(os.path.join(folder, '4'))['against']
+    same_scores(read_report(f'{folder}/4'), before_last)
+    assert 'recorded top-1 12.50%' in out
+    compared = read_report(f'{folder}/4')['against']
     here, there = (each[:, 0] == each[:, 1] for each in (ours, theirs))
     alone = int((here > there).sum()), int((there > here).sum())
     assert (compared['images'], compared['ours_alone'], compared['theirs_alone']) == (359, *alone) != (359, 0, 0)
-    before_last = read_evaluations(model_dir)[-2]
     assert compared['top_1_difference'] == pytest.approx(before_last.top_1 - evaluation.top_1)
     for text in (out, ' '.join(read_page(f'{folder}/4/report.html').text)):
         assert f'Against {model_dir}: ' in text and f'{alone[0]:,} are right only here, {alone[1]:,} only there' in text
-
-
-@pytest.mark.program
-@pytest.mark.both
-def test_flags__checkpoint_and_out(trained: Config, tmp_path: Any, capfd: Any) -> None:
-    model_dir = str(trained.model_dir)
-    _, first, last = read_evaluations(model_dir)
-    out = str(tmp_path / 'out')
-    # The last evaluation of the same checkpoint and settings counts.
-    several: List[Dict[str, Any]] = [{'top_1': 0.125}, {'top_1': 0.375, 'weights': 'other'}]
-    for changes in several:
-        append_evaluation(model_dir, first._replace(**changes))
-    code, printed, _ = run(capfd, model_dir, '--checkpoint=model.ckpt-4', f'--out={out}', '--mistakes=0')
-    assert code == 0 and 'recorded top-1 12.50%' in printed
-    report = read_report(out)
-    same_scores(report, first)
-    assert report['mistakes'] == [] and last.step == 5
 
 
 @pytest.fixture(scope='module')
@@ -208,17 +190,9 @@ def copied(config: Config, folder: str, **changes: Any) -> str:
 
 @pytest.mark.program
 @pytest.mark.both
-@pytest.mark.parametrize('data_format', ['tfrecord', pytest.param('tar', marks=pytest.mark.slow)])
-def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any, data_format: str) -> None:
-    data_dir = photo_run.data_dir
-    if data_format == 'tar':
-        data_dir = str(tmp_path / 'tar')
-        tar_shards.convert(photo_run.data_dir, data_dir, 0, print)
-    # As if the run had been trained on this folder.
-    model_dir = copied(photo_run, str(tmp_path / 'run'), data_dir=data_dir, data_format=data_format)
-    if data_format == 'tar':
-        os.remove(os.path.join(model_dir, 'starts.jsonl'))
-    code, _, err = run(capfd, model_dir)
+def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any) -> None:
+    model_dir = copied(photo_run, str(tmp_path / 'run'))
+    code, _, err = run(model_dir)
     assert (code, err) == (0, [])
     report = read_report(os.path.join(model_dir, 'evaluation_report'))
     (evaluation,) = read_evaluations(model_dir)
@@ -226,13 +200,7 @@ def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capf
     same_scores(report, evaluation)
     assert len(report['mistakes']) == round((1 - evaluation.top_1) * 4) > 0
     for mistake in report['mistakes']:
-        path, position = mistake['path'], mistake['position']
-        if data_format == 'tar':
-            with Shard(path) as shard:
-                label = [*shard.samples()][position].label
-        else:
-            _, label = record_at(path, position)
-        assert label == mistake['label']
+        assert record_at(mistake['path'], mistake['position'])[1] == mistake['label']
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'transfer': 'uint8'}, {'precision': 'bfloat16'}])
@@ -253,7 +221,7 @@ def test_visible__pixels_that_the_network_saw(
 
 @pytest.mark.program
 @pytest.mark.both
-def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
     all_records = [*tfrecord_files.serialized_in(path)]
@@ -265,7 +233,7 @@ def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: 
     model_dir = copied(photo_run, str(tmp_path / 'run'), max_bad_records=1, eval_total_size=0)
     out = str(tmp_path / 'out')
     before = sorted(os.listdir(model_dir))
-    code, printed, _ = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={out}')
+    code, printed, _ = run(model_dir, f'--data_dir={data_dir}', f'--out={out}')
     assert code == 0
     assert sorted(os.listdir(model_dir)) == before
     assert 'Skipped records: 1.' in printed and path in printed
@@ -279,13 +247,13 @@ def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: 
 
     # Without --max_bad_records, the bad record is an error that names it.
     model_dir = copied(photo_run, str(tmp_path / 'strict'))
-    code, _, err = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={tmp_path}/not')
+    code, _, err = run(model_dir, f'--data_dir={data_dir}', f'--out={tmp_path}/not')
     assert code == 2
     assert any(path in line and 'cannot be decoded' in line for line in err)
     assert os.listdir(str(tmp_path / 'not')) == []
 
 
-def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any, capfd: Any) -> None:
+def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any) -> None:
     model_dir = str(trained.model_dir)
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'file').write_text('')
@@ -306,17 +274,17 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         ([model_dir, '--batch_size=0'], '--batch_size: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:
-        code, out, err = run(capfd, *arguments)
+        code, out, err = run(*arguments)
         assert (code, out) == (2, ''), arguments
         assert len(err) == 1 and message in err[0], (arguments, err)
 
 
-def test_missing_packages__one_message_says_what_to_install(trained: Config, capfd: Any, monkeypatch: Any) -> None:
+def test_missing_packages__one_message_says_what_to_install(trained: Config, monkeypatch: Any) -> None:
     for name in [name for name in sys.modules if name.startswith(('matplotlib.', evaluate_report.__package__ + '.'))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(sys.modules[str(evaluate_report.__package__)], 'evaluation', raising=False)
     monkeypatch.setitem(sys.modules, 'matplotlib', None)
-    code, _, (line,) = run(capfd, str(trained.model_dir))
+    code, _, (line,) = run(str(trained.model_dir))
     assert (code, line) == (2, "error: matplotlib: not installed: pip install 'inception-v3-tpu[studies]'")
 
 
@@ -351,29 +319,27 @@ def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path:
     [(float('nan'), 1, 'the cross-entropy is nan: training has diverged'), (0.5, 0, 'no usable validation image')],
 )
 def test_results__that_say_nothing_are_an_error(
-    trained: Config, monkeypatch: Any, capfd: Any, cross_entropy: float, images: int, part: str
+    trained: Config, monkeypatch: Any, cross_entropy: float, images: int, part: str
 ) -> None:
     analysis = ErrorAnalysis(11, 0)
     analysis.images = images
     scores = {'cross_entropy': cross_entropy, 'top_1': 0.5, 'top_5': 0.5}
     monkeypatch.setattr(evaluating, 'evaluate', lambda *others: (scores, analysis))
-    code, out, err = run(capfd, str(trained.model_dir))
+    code, out, err = run(str(trained.model_dir))
     assert (code, out) == (2, '') and part in err[-1]
 
 
 @pytest.mark.program
 @pytest.mark.both
-def test_synthetic_images__have_no_places_and_are_replaced_by_data_dir(
-    photo_run: Config, tmp_path: Any, capfd: Any
-) -> None:
+def test_synthetic_images__have_no_places_and_are_replaced_by_data_dir(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
-    code, out, err = run(capfd, model_dir, '--mistakes=2')
+    code, out, err = run(model_dir, '--mistakes=2')
     assert (code, err) == (0, [])
     report = read_report(os.path.join(model_dir, 'evaluation_report'))
     assert report['evaluation']['images'] == 4 and {mistake['path'] for mistake in report['mistakes']} == {None}
-    code, out, _ = run(capfd, model_dir, f'--data_dir={photo_run.data_dir}', '--mistakes=2')
+    code, out, _ = run(model_dir, f'--data_dir={photo_run.data_dir}', '--mistakes=2')
     assert code == 0 and 'use_data: fake -> real' in out
     report = read_report(os.path.join(model_dir, 'evaluation_report'))
     assert {os.path.dirname(mistake['path']) for mistake in report['mistakes']} == {photo_run.data_dir}
-    code, _, err = run(capfd, model_dir, f'--data_dir={tmp_path}/nowhere')
+    code, _, err = run(model_dir, f'--data_dir={tmp_path}/nowhere')
     assert code == 2 and f'{tmp_path}/nowhere' in err[0]

@@ -44,7 +44,6 @@ def test_prepared__resizes_as_tensorflow_1() -> None:
             'pool Conv2d_1a_3x3 Conv2d_2a_3x3 Conv2d_2b_3x3 MaxPool2d Conv2d_3b_1x1 Conv2d_4a_3x3 MaxPool2d_1 Mixed_5b '
             'Mixed_5c Mixed_5d Mixed_6a Mixed_6b Mixed_6c Mixed_6d Mixed_6e Mixed_7a Mixed_7b Mixed_7c Logits',
         ),
-        ('resnet50', 32, 'pool stem MaxPool2d stage_1 stage_2 stage_3 stage_4 logits'),
         ('revnet38', 8, 'pool stem stage_1 stage_2 stage_3 last logits'),
     ],
 )

@@ -11,6 +11,7 @@ from inception_v3.commands.features import __main__ as features
 from inception_v3.commands.features import extraction
 from inception_v3.commands.predict import classifier
 from inception_v3.run import history
+from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun
 
@@ -32,19 +33,14 @@ def images(finished_run: FinishedRun, tmp_path: Any) -> str:
     return str(folder)
 
 
-def run(capfd: Any, *arguments: str) -> Tuple[int, str, List[str]]:
-    capfd.readouterr()
-    try:
-        code = features.main(arguments)
-    except SystemExit as error:  # argparse's
-        code = int(str(error.code))
-    out, err = capfd.readouterr()
-    return code, out, err.splitlines()
+def run(*arguments: str) -> Tuple[int, str, List[str]]:
+    done = commands.run(features.main, *arguments)
+    return done.returncode, done.stdout, done.stderr.splitlines()
 
 
-def test_features__are_those_of_predictions(finished_run: FinishedRun, images: str, tmp_path: Any, capfd: Any) -> None:
+def test_features__are_those_of_predictions(finished_run: FinishedRun, images: str, tmp_path: Any) -> None:
     model_dir, out = str(finished_run.config.model_dir), str(tmp_path / 'out.npz')
-    code, text, err = run(capfd, images, f'--model={model_dir}', '--layer=Logits', f'--out={out}', '--batch_size=2')
+    code, text, err = run(images, f'--model={model_dir}', '--layer=Logits', f'--out={out}', '--batch_size=2')
     assert code == FIX
     assert any(line.endswith('1b.jpg: is empty') for line in err) and '1 of 6 images could not be read' in err
     assert any('skipped 1 files' in line and 'text.txt' in line for line in err)
@@ -73,11 +69,11 @@ def test_model__may_be_a_checkpoint(finished_run: FinishedRun) -> None:
     assert extractor.name == checkpoint
 
 
-def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_path: Any, capfd: Any) -> None:
+def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_path: Any) -> None:
     model, out = f'--model={finished_run.config.model_dir}', f'--out={tmp_path / "out.npz"}'
 
     def message(*arguments: str) -> str:
-        code, text, err = run(capfd, *arguments)
+        code, text, err = run(*arguments)
         assert (code, text) == (FIX, '')
         assert sum(line.startswith('error: ') or ': error: ' in line for line in err) == 1
         return '\n'.join(err)
@@ -95,4 +91,4 @@ def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_p
     assert '--batch_size: 0: must be a whole number' in message(images, model, out, '--batch_size=0')
     assert 'one of the arguments --model --weights is required' in message(images, out)
     assert not os.path.exists(str(tmp_path / 'out.npz')) and not os.path.exists(str(tmp_path / 'out.npz.unfinished'))
-    assert run(capfd, f'{images}/0.jpg', model, out)[0] == DONE
+    assert run(f'{images}/0.jpg', model, out)[0] == DONE

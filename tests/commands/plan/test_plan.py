@@ -158,12 +158,10 @@ def test_plan__of_a_run_that_resumes_does_not_read_other_weights(
     finished_run: FinishedRun, tmp_path: pathlib.Path, capsys: Any
 ) -> None:
     model_dir = finished_run.config.model_dir
-    assert run(tmp_path, '--use_data=fake', f'--model_dir={model_dir}', '--init_from=/none/here') == 0
+    # Also with unusual values.
+    unusual = ['--train_steps=9', '--batch_norm_decay=0', '--moving_average=False']
+    assert run(tmp_path, '--use_data=fake', f'--model_dir={model_dir}', '--init_from=/none/here', *unusual) == 0
     assert f'{model_dir}/model.ckpt-5, which the run resumes; --init_from is not read' in capsys.readouterr().out
-
-
-def test_plan__of_unusual_runs(tmp_path: pathlib.Path) -> None:
-    assert run(tmp_path, '--train_steps=1', '--batch_norm_decay=0', '--moving_average=False') == 0
 
 
 def test_plan__of_digits_does_not_write_them(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from inception_v3.commands.predict import __main__ as predict
 from inception_v3.config import Config
+from tests.support import commands
 
 # Files of the fixture `odd_images`, and the problem that is reported.
 PROBLEMS = {
@@ -27,14 +28,9 @@ class Trained(NamedTuple):
     images: str
 
 
-def run(capfd: Any, *arguments: str) -> Tuple[int, List[str], List[str]]:
+def run(*arguments: str) -> Tuple[int, List[str], List[str]]:
     """Runs predict; returns its exit code and the lines of standard output and standard error."""
-    capfd.readouterr()
-    try:
-        code = predict.main(arguments)
-    except SystemExit as error:  # argparse's
-        code = int(str(error.code))
-    out, err = capfd.readouterr()
+    code, out, err = commands.run(predict.main, *arguments)
     return code, out.splitlines(), err.splitlines()
 
 

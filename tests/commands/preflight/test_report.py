@@ -1,9 +1,6 @@
 """Tests of the preflight's report: values, findings and verdict."""
 
 import json
-from typing import List
-
-import pytest
 
 from inception_v3.commands.preflight.report import Report
 
@@ -33,19 +30,3 @@ def test_report__has_sections_findings_and_the_verdict() -> None:
         'not_checked': ['the weather'],
         'may_start': False,
     }
-
-
-@pytest.mark.parametrize(
-    ('warnings', 'missing', 'verdict'),
-    [
-        (0, [], 'may start'),
-        (2, [], 'may start, 2 warnings'),
-        (0, ['--a', '--b'], 'may start with --a, --b, which this command line lacks, 2 warnings'),
-    ],
-)
-def test_verdict__counts_findings_and_names_missing_flags(warnings: int, missing: List[str], verdict: str) -> None:
-    report = Report('title')
-    report.warnings += ['careful'] * warnings
-    for flag in missing:
-        report.need(flag, 'not given')
-    assert report.verdict == verdict

@@ -54,8 +54,8 @@ def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypa
     assert any('XLA cannot compile' in error and 'AsString' in error for error in errors)
 
 
-@pytest.mark.parametrize('changes', [{'transpose_enabled': True}, {'precision': 'bfloat16'}])
-def test_xla__runs_a_training_step_on_two_random_images(one_layer: None, changes: Any) -> None:
+def test_xla__runs_a_training_step_on_two_random_images(one_layer: None) -> None:
+    changes: Any = {'transpose_enabled': True, 'precision': 'bfloat16'}
     # A run on a TPU: its folder and its groups of cores do not matter for one core.
     config = Config(height=75, width=80, num_classes=11, seed=1, model_dir='gs://bucket/run', **changes)
     step = xla_step.run_once(dataclasses.replace(config, batch_norm='synchronized', batch_norm_group_size=4))

@@ -53,7 +53,7 @@ def test_difference__without_interval_and_of_equal_values() -> None:
 SHAPE = (3.09 / 1.69) ** 2
 
 
-@pytest.mark.parametrize('runs', [3, 5, 10])
+@pytest.mark.parametrize('runs', [3, 10])
 @pytest.mark.parametrize(
     ('draw', 'true', 'of_pairs', 'of_others'),
     [
@@ -65,7 +65,7 @@ SHAPE = (3.09 / 1.69) ** 2
 def test_intervals__contain_the_true_value_as_often_as_they_say(
     draw: Any, true: float, of_pairs: Any, of_others: Any, runs: int
 ) -> None:
-    random, studies = np.random.RandomState(0), 4000
+    random, studies = np.random.RandomState(0), 2000
     held = np.zeros(3)
     for _ in range(studies):
         ours, theirs = draw(random, runs), draw(random, runs)

@@ -2,15 +2,12 @@
 
 import functools
 import json
-import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
 from typing import Any, Dict, List, Tuple
 
-import numpy as np
 import pytest
 
 from benchmarks.measurement import MeasurementError
@@ -55,7 +52,7 @@ def images_read(reading: Reading, data: DataSet) -> List[Tuple[int, bytes]]:
                 return sorted(images)
 
 
-@pytest.mark.parametrize('layout', [FILES, TAR, TFRECORD])
+@pytest.mark.parametrize('layout', [FILES, TFRECORD])
 def test_layouts__give_the_same_images(layout: str, data: DataSet, photos: List[Photo]) -> None:
     expected = sorted((photo.label, photo.encoded) for photo in photos)
     assert images_read(Reading(layout, None, 2), data) == expected
@@ -151,44 +148,26 @@ def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path,
     assert argument.split('=')[0] in capsys.readouterr().err
 
 
-def check_files(out: pathlib.Path, stdout: str, readings: int) -> Dict[str, Any]:
-    """Compares a run's report with its JSON file, and returns the content of the JSON file."""
-    content: Dict[str, Any] = json.loads((out / 'streaming.json').read_text(encoding='utf-8'))
-    markdown = (out / 'streaming.md').read_text(encoding='utf-8')
+def test_command__writes_its_measurements_and_failures(tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:
+    def measure(reading: Reading, data: DataSet, seconds: float) -> Dict[str, Any]:
+        if reading.layout == TFRECORD:
+            raise MeasurementError('no such folder')
+        return {'images_per_second': 1234.0, 'cpu_ms': 2.0, **dict.fromkeys(OTHERS)}
+
+    data = DataSet('folder', (('0.jpg', 1),) * 5, 2, 3, {FILES: 50000})
+    monkeypatch.setattr(pipelines, 'write', lambda *arguments: data)
+    monkeypatch.setattr(streaming, 'measure', measure)
+    assert streaming.main(['--data_dir=mine', '--repeats=2', '--latencies=0', f'--out={tmp_path}']) == 1
+    shown, content = capsys.readouterr().out, json.loads((tmp_path / 'streaming.json').read_text(encoding='utf-8'))
+    assert content['made'].startswith('5 images of 10 kB on average, in 3 shards')
     assert content['published']['B over A'] == '+11.2 %'
     assert [*content['published']] == [*content['measured']] == ['B over A', 'C over A', 'C over B']
-    assert '+11.2 %' in markdown and '+11.2 %' in stdout
-    assert len(content['readings']) == readings
-    for reading in content['readings']:
-        if reading['failure'] is None:
-            median = f'{np.median([each["images_per_second"] for each in reading["measurements"]]):,.0f} ('
-            assert median in markdown and median in stdout, reading['name']
-    assert (out / 'streaming.png').exists()
-    return content
-
-
-@pytest.mark.program
-def test_command__writes_its_measurements_and_failures(
-    photo_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
-) -> None:
-    def write(*arguments: Any) -> DataSet:
-        data = pipelines_write(*arguments)
-        shutil.rmtree(os.path.join(data.folder, TFRECORD))
-        return data
-
-    pipelines_write = pipelines.write
-    monkeypatch.setattr(pipelines, 'write', write)
-    # Without tar shards: their graph takes seconds to build.
-    compared = streaming.COMPARED
-    few = [each for each in compared.values() if each.layout == FILES] + [compared['TFRecord, local']]
-    monkeypatch.setattr(streaming, 'readings_of', lambda latencies, read_ahead: few)
-    flags = ['--images=5', '--images_per_shard=2', '--repeats=2', '--seconds=0.01', f'--data_dir={photo_dir}']
-    assert streaming.main([*flags, f'--out={tmp_path / "out"}']) == 1
-    shown = capsys.readouterr().out
-    content = check_files(tmp_path / 'out', shown, readings=3)
-    assert content['made'].startswith('5 images of ') and ', in 3 shards' in content['made']
-    assert [len(reading['measurements']) for reading in content['readings']] == [2, 2, 0]
-    assert '/tfrecord: no such folder' in content['readings'][2]['failure'] and 'TFRecord, local, 8 at a time' in shown
+    failures = {reading['name']: (len(reading['measurements']), reading['failure']) for reading in content['readings']}
+    assert failures['TFRecord, local, 8 at a time'] == (0, 'no such folder')
+    assert failures['tar shards, local, 8 at a time'] == (2, None)
+    for text in (shown, (tmp_path / 'streaming.md').read_text(encoding='utf-8')):
+        assert '+11.2 %' in text and '1,234 (' in text and 'no such folder' in text
+    assert (tmp_path / 'streaming.png').exists()
 
 
 @pytest.mark.program

@@ -73,14 +73,6 @@ def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_p
     assert (fine / 'outcome.json').read_text() == before
 
 
-def test_sweep__refuses_the_folder_of_another_study(tmp_path: pathlib.Path, capsys: Any) -> None:
-    file = study_file(tmp_path, '[{grid: {optimizer: [sgd]}}]')
-    (tmp_path / 'out').mkdir()
-    (tmp_path / 'out' / 'study.json').write_text('{"name": "other"}')
-    assert 'holds the study other; name another folder for rates' in mistake(capsys, file, f'--out={tmp_path}/out')
-    assert os.listdir(tmp_path / 'out') == ['study.json']
-
-
 def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', seeds=2, data_dir='a b')
     out = f'--out={tmp_path}/out'

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import lzma
 import os
 import pathlib
 import pickle
@@ -16,7 +15,6 @@ from data.convert.cifar10 import conversion as cifar10_conversion
 from data.records import DataError
 from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.data.convert.cifar10.archives import BATCH, NAMES, Published, make
-from tests.data.convert.imagenet import archives as imagenet_archives
 
 # Before the tests replace it.
 PUBLISHED_BATCH = cifar10_conversion._BATCH_IMAGES
@@ -74,9 +72,9 @@ def cut(name: str, size: int) -> Callable[[pathlib.Path], None]:
 
 def replace_at(name: str, position: int, value: int) -> Callable[[pathlib.Path], None]:
     def change(path: pathlib.Path) -> None:
-        file = path / name if name else path
+        file = path / name
         content = bytearray(file.read_bytes())
-        content[position] = value if value >= 0 else content[position] ^ 0xFF
+        content[position] = value
         file.write_bytes(bytes(content))
 
     return change
@@ -94,19 +92,6 @@ def pickled(name: str, value: Any) -> Callable[[pathlib.Path], None]:
     return lambda path: cifar10_archives.write_pickle(path / name, value)
 
 
-def damaged_index(path: pathlib.Path) -> None:
-    """Compresses an archive with another method, and flips bits in the checksum of the index after the data."""
-    changed = bytearray(lzma.compress(gzip.decompress(path.read_bytes()), preset=0))
-    changed[-16] ^= 0x55
-    path.write_bytes(bytes(changed))
-
-
-def size_below_nothing(path: pathlib.Path) -> None:
-    """Writes a negative size into the header of the second batch."""
-    archive = gzip.decompress(path.read_bytes())
-    path.write_bytes(imagenet_archives.with_size(archive, archive.index(b'cifar-10-batches-bin/data_batch_2'), -512))
-
-
 ROWS = np.zeros([BATCH, 3072], np.uint8)
 LABELS = [0] * BATCH
 
@@ -115,10 +100,6 @@ LABELS = [0] * BATCH
     ('form', 'change', 'parts'),
     [
         ('binary.tar.gz', cut('', 100000), ['damaged', 'Download it again']),
-        ('binary.tar.gz', damaged_index, ['damaged', 'Corrupt input data']),
-        ('binary.tar.gz', size_below_nothing, ['damaged', ' claims a size of -512 bytes']),
-        # The checksum at the end.
-        ('python.tar.gz', replace_at('', -5, -1), ['damaged', 'CRC']),
         (
             'binary',
             cut('data_batch_3.bin', 3073 * (BATCH - 1)),

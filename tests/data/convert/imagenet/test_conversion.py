@@ -7,7 +7,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import time
 from typing import Any, Dict, List, Optional
 
 import numpy as np
@@ -161,8 +160,6 @@ def test_the_command_converts_the_archives_on_beam(archives: Archives, tmp_path:
     # The files are the same as without Beam.
     convert(archives, tmp_path / 'here')
     assert files_of(data_dir) == files_of(tmp_path / 'here')
-    again = run_imagenet(data_dir, *archives.arguments(), '--train_shards=3', '--validation_shards=2')
-    assert (again.returncode, again.stderr) == (0, f'{data_dir}: already finished\n')
 
 
 @pytest.mark.parametrize(
@@ -200,29 +197,6 @@ def test_command__passes_options_to_beam(
     assert not (data_dir / 'conversion').exists()
     again = run(imagenet.main, *arguments)
     assert (again.returncode, again.stderr) == (0, f'{data_dir}: already finished\n') and len(runs) == 1
-
-
-@pytest.mark.slow
-def test_command__other_runner(archives: Archives, tmp_path: pathlib.Path) -> None:
-    port_file = tmp_path / 'port'
-    server = subprocess.Popen(
-        [sys.executable, '-m', 'apache_beam.runners.portability.local_job_service_main', f'--port_file={port_file}'],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not port_file.exists():
-            assert server.poll() is None and time.monotonic() < deadline
-            time.sleep(0.1)
-        options = [f'--job_endpoint=localhost:{port_file.read_text()}', '--environment_type=LOOPBACK']
-        arguments = [*archives.arguments(), '--train_shards=3', '--validation_shards=2', '--runner=PortableRunner']
-        done = run_imagenet(tmp_path / 'out', *arguments, '--', *options)
-    finally:
-        server.terminate()
-        server.wait()
-    assert done.returncode == 0, done.stderr
-    convert(archives, tmp_path / 'here')
-    assert files_of(tmp_path / 'out') == files_of(tmp_path / 'here')
 
 
 @pytest.mark.parametrize(

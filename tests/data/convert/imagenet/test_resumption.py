@@ -177,12 +177,10 @@ class Held:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('sent', [signal.SIGKILL, signal.SIGTERM])
-def test_killed_command__leaves_no_process_and_resumes(tmp_path: pathlib.Path, sent: signal.Signals) -> None:
+def test_killed_command__leaves_no_process_and_resumes(tmp_path: pathlib.Path) -> None:
     held = Held(tmp_path)
-    held.process.send_signal(sent)
+    held.process.kill()
     _, said = held.process.communicate(timeout=60)
-    assert held.process.returncode == (75 if sent == signal.SIGTERM else -signal.SIGKILL)
     assert 'Traceback' not in said
     time.sleep(1)
     finished = {name: (held.data_dir / name).stat().st_mtime_ns for name in files_of(held.data_dir)}
