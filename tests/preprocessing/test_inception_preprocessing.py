@@ -95,10 +95,13 @@ def test_draw__flips_half_of_the_images() -> None:
 # All steps of training.
 
 
-@pytest.mark.parametrize('size', [(64, 48), (299, 299)])
-def test_of_image__equals_the_documented_steps(size: Tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ('size', 'ranges'), [((64, 48), (0.3, 0.02, 0.1)), ((64, 48), (0.02, 0.1, 0.3)), ((99, 299), (32 / 255, 0.1, 0.1))]
+)
+def test_of_image__equals_the_documented_steps(size: Tuple[int, int], ranges: Tuple[float, float, float]) -> None:
     image = tf.placeholder_with_default(CAT, [None, None, 3])
-    kind = InceptionPreprocessing(Settings(*size))
+    names = ('brightness_distortion_range', 'cb_distortion_range', 'cr_distortion_range')
+    kind = InceptionPreprocessing(Settings(*size, **dict(zip(names, ranges))))
     distortion = kind.draw(tf.shape(image), tf.constant(WHOLE))
     result = kind.of_image(image, distortion)
     assert (result.dtype, result.shape.as_list()) == (tf.float32, [*size, 3])
@@ -107,8 +110,8 @@ def test_of_image__equals_the_documented_steps(size: Tuple[int, int]) -> None:
         by_hand = resize_bilinear(CAT[top : top + height, left : left + width] / 255.0, *size)
         if drawn.flip:
             by_hand = by_hand[:, ::-1]
-        # The offsets of red, green and blue are a shift in YCbCr within the documented ranges.
-        assert np.all(np.abs(TO_YCBCR @ drawn.color) <= [32 / 255 + 1e-6, 0.1 + 1e-6, 0.1 + 1e-6])
+        # The offsets of red, green and blue are a shift in YCbCr within the ranges.
+        assert np.all(np.abs(TO_YCBCR @ drawn.color) <= np.add(ranges, 1e-6))
         by_hand = by_hand + drawn.color
         np.testing.assert_allclose(distorted, (np.clip(by_hand, 0, 1) - 0.5) * 2, atol=1e-5)
 
