@@ -46,12 +46,6 @@ def test_inference__normalizes_by_moving_statistics_and_adds_the_shift() -> None
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_variables__have_no_scale_and_a_trainable_shift() -> None:
-    BatchNorm(True, DECAY)(tf.constant(INPUTS))
-    assert set(variables()) == {'BatchNorm/beta', 'BatchNorm/moving_mean', 'BatchNorm/moving_variance'}
-    assert [v.op.name for v in tf.trainable_variables()] == ['BatchNorm/beta']
-
-
 @pytest.mark.parametrize('groups', [None, [[0]]])
 @pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
 def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype: Any, rounding: float) -> None:
@@ -76,18 +70,6 @@ def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype:
     np.testing.assert_allclose(d_beta, weights.sum((0, 1, 2)), rtol=tolerance, atol=tolerance)
     means = weights.mean((0, 1, 2)), (weights * normalized).mean((0, 1, 2))
     np.testing.assert_allclose(d_x, scale * inverse * (weights - means[0] - normalized * means[1]), atol=tolerance)
-
-
-@pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
-def test_scale__multiplies_in_inference(dtype: Any, rounding: float) -> None:
-    with tf.variable_scope('', dtype=tf.as_dtype(dtype)):
-        inputs = tf.constant(INPUTS, dtype)
-        outputs = BatchNorm(False, DECAY)(inputs, tf.constant_initializer([0.5, -2.0, 3.0]), 0.1)
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        result = session.run(outputs)
-    expected = INPUTS.astype(np.float64) / np.sqrt(1.1) * [0.5, -2.0, 3.0]
-    np.testing.assert_allclose(result, expected, rtol=rounding, atol=rounding)
 
 
 def test_bfloat16__has_float32_moments() -> None:

@@ -350,8 +350,3 @@ def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: path
 def test_own_images__statistics_average_over_1280_images(train: int, batch: int, decay: float, tmp_path: Any) -> None:
     config = of_images(tmp_path, train, 1)
     assert (config.train_batch_size, config.batch_norm_decay) == (batch, decay)
-
-
-@pytest.mark.parametrize('network', ['resnet50', 'revnet38'])
-def test_own_images__accept_other_networks(network: str, tmp_path: pathlib.Path) -> None:
-    assert of_images(tmp_path, 81, 9, f'--network={network}').network == network

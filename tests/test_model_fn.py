@@ -190,7 +190,7 @@ def convolution_types(config: Config, mode: str) -> Any:
         return types, kept, spec
 
 
-def test_bfloat16__is_the_type_of_activations_only() -> None:
+def test_bfloat16__is_the_type_of_activations_only(few_blocks: None) -> None:
     types, kept, spec = convolution_types(dataclasses.replace(CONFIG, precision='bfloat16', use_tpu=True), MODES.EVAL)
     assert types == {tf.bfloat16}
     assert kept == {tf.float32}
