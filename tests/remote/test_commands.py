@@ -1,4 +1,4 @@
-"""Tests of audit, compare, predict and evaluate_report on data sets and runs in a remote store."""
+"""Tests of audit, predict and evaluate_report on data sets and runs in a remote store."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Tests of conversions of ImageNet and CIFAR-10 from a remote store into a remote store."""
+"""Test of a conversion of ImageNet from a remote store into a remote store."""
 
 import pathlib
 
@@ -7,15 +7,6 @@ import pytest
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import convert, files_of
 from tests.remote.store import Store
-
-# Converts an archive whose batches have four images.
-_CONVERT = """
-from data.convert.cifar10 import __main__ as cifar10
-from data.convert.cifar10 import conversion as cifar10_conversion
-cifar10_conversion._BATCH_IMAGES = 4
-raise SystemExit(cifar10.main())
-"""
-_COUNTS = ['--train_images=20', '--validation_images=10', '--train_shards=4', '--validation_shards=2']
 
 
 @pytest.mark.slow
