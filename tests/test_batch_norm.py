@@ -1,6 +1,6 @@
 """Tests of batch normalization against its equations."""
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,28 +89,6 @@ def test_batch_norm_decay__equals_eight_steps_of_one_device() -> None:
     assert Config().batch_norm_decay == pytest.approx(0.9997**8, abs=5e-6)
 
 
-def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
-    """Returns the moving mean and variance after one training step per row of `values`, from the equations."""
-    mean, variance = 0.0, 1.0
-    for row in values:
-        mean = decay * mean + (1 - decay) * row.mean()
-        variance = decay * variance + (1 - decay) * row.var(ddof=1)
-    return mean, variance
-
-
-@pytest.mark.parametrize('groups', [None, [[0]]])
-def test_moving_statistics__follow_the_recurrence_over_many_steps(groups: Any) -> None:
-    rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
-    row = tf.placeholder(tf.float32, [16])
-    outputs = BatchNorm(True, DECAY, synchronized_over=groups)(tf.reshape(row, [1, 4, 4, 1]))
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        for values in rows:
-            session.run(outputs, {row: values})
-        result = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
-    np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
-
-
 def test_moments__of_many_values_are_accurate_to_float32() -> None:
     rows = np.maximum(np.random.RandomState(0).normal(0.3, 1.5, [16, 37, 37, 4]), -0.2)
     weights = np.random.RandomState(1).normal(size=rows.shape)
@@ -130,18 +108,6 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
     for found, expected in zip(outputs_and_gradients(tf.float32), exact):
         # A single sum over all three axes has a relative error of 1e-4.
         np.testing.assert_allclose(found, expected, atol=3e-6 * np.abs(expected).max())
-
-
-def test_recomputation__does_not_move_the_statistics() -> None:
-    outputs = BatchNorm(True, DECAY)(tf.constant(INPUTS), moves_statistics=False)
-    assert not tf.get_collection(tf.GraphKeys.UPDATE_OPS)
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        values = session.run(outputs)
-        moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
-    np.testing.assert_array_equal(moved, [[0.0] * 3, [1.0] * 3])
-    expected = (INPUTS - INPUTS.mean((0, 1, 2))) / np.sqrt(INPUTS.var((0, 1, 2)) + 1e-3)
-    np.testing.assert_allclose(values, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize('groups', [None, [[0]]])

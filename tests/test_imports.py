@@ -2,7 +2,6 @@
 
 import ast
 import pathlib
-import re
 from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
 
 import pytest
@@ -183,13 +182,6 @@ def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
     taken = {'tensorflow', 'tensorflow.compat', 'tensorflow.compat.v1', 'tensorflow.compat.v2'}
     users = {str(path.relative_to(ROOT)) for path in paths if taken & {*imported(ast.parse(path.read_text()))}}
     assert users == {'console/tensorflow_versions.py'}
-
-
-def test_settings_of_tensorflow_come_first() -> None:
-    for name, path in modules().items():
-        if name.startswith('inception_v3.') and name.split('.')[1] in DOCUMENTED:
-            imports = re.findall(r'^(?:from|import) (tensorflow|console)', path.read_text(), re.MULTILINE)
-            assert imports[:1] != ['tensorflow'], name
 
 
 def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import glob
-import json
 import os
 from typing import Any, Dict
 
@@ -12,7 +11,7 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run.checkpoints import CheckpointError
-from tests.support.runs import all_steps, evaluated_steps, evaluations, execute, forget
+from tests.support.runs import all_steps, evaluated_steps, execute, forget
 
 
 def test_cycles__leave_a_finished_run_unchanged(copied: Config) -> None:
@@ -50,27 +49,6 @@ def test_cycles__resume_at_the_last_checkpoint(copied: Config) -> None:
     mean_square = 'Layer/weights/RMSProp'
     assert (resumed.get_tensor(mean_square) >= 0.9**3 * saved.get_tensor(mean_square) * (1 - 1e-5)).all()
     assert resumed.get_tensor(mean_square).min() < 0.9**4
-
-
-def test_cycles__make_up_a_missed_evaluation_without_training(copied: Config) -> None:
-    path = os.path.join(str(copied.model_dir), 'results.jsonl')
-    with open(path) as file:
-        lines = file.readlines()
-    with open(path, 'w') as file:
-        file.writelines(lines[:-1])
-    execute(copied)
-    assert evaluated_steps(copied) == [2, 4, 5]
-    assert all_steps(copied)[-1] == 5
-    repeated, original = evaluations(copied)[-1], json.loads(lines[-1])
-    assert (repeated.top_1, repeated.cross_entropy) == pytest.approx((original['top_1'], original['cross_entropy']))
-
-
-def test_cycles__extend_a_finished_run_by_more_steps(copied: Config) -> None:
-    longer = dataclasses.replace(copied, train_steps=6)
-    execute(longer)
-    assert evaluated_steps(longer) == [2, 4, 5, 6]
-    with open(os.path.join(str(copied.model_dir), 'config.json')) as file:
-        assert Config.from_json(file.read()) == longer
 
 
 def modification_times(config: Config) -> Dict[str, int]:

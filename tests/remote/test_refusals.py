@@ -21,13 +21,10 @@ def flags(store: Store, photo_dir: str) -> List[str]:
         ('/data/$', [LIST], ['/data', 'may not list it']),
         ('/data/dataset.json', [STAT, READ], ['/data/dataset.json', 'read']),
         ('/data/train-00000', [READ], ['/data/train-00000-of-00002', 'read']),
-        ('/data/validation-00000', [READ], ['/data/validation-00000-of-00002', 'read']),
         ('/model', [WRITE], ['--model_dir={url}/model: cannot', 'may not write it']),
-        ('/model/.probe', [READ], ['--model_dir={url}/model', 'read']),
         ('/model/.probe', [DELETE], ['--model_dir={url}/model', 'may not delete it']),
         ('/model/$', [LIST], ['--model_dir={url}/model', 'may not list it']),
         ('/export', [WRITE], ['--export_dir={url}/export: cannot', 'may not write it']),
-        ('/model/checkpoint', [STAT, READ], ['/model/checkpoint', 'read']),
         ('/model/checkpoint', [READ], ['/model/checkpoint', 'read']),
     ],
 )
