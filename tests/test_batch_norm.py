@@ -141,7 +141,7 @@ def test_moments__of_a_single_value_have_no_correction() -> None:
     ],
 )
 def test_batch_norm_for__has_the_values_of_the_flags(kind: str, size: int, groups: Any) -> None:
-    flags = {'batch_norm_decay': 0.5, 'clear_update_collections': False, 'num_shards': 4}
+    flags: Any = {'batch_norm_decay': 0.5, 'clear_update_collections': False, 'num_shards': 4}
     norm = batch_norm_for(Config(batch_norm=kind, batch_norm_group_size=size, **flags), is_training=True)
     assert [norm._synchronized_over, norm._averaged_over, norm._decay, norm._update_in_place] == [*groups, 0.5, False]
 

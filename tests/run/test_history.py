@@ -165,7 +165,7 @@ def test_flags_that_change_evaluated_pixels_distinguish_evaluations_and_exports(
     graph, changing = graph_of_evaluation(config), set()
     for field in dataclasses.fields(Config):
         value, choices = getattr(config, field.name), setting_of(field).choices
-        others = [not value] if isinstance(value, bool) else [each for each in choices if each != value]
+        others: List[Any] = [not value] if isinstance(value, bool) else [each for each in choices if each != value]
         if type(value) in (int, float):
             others.append(value + 1 if type(value) is int else value / 2)
         for other in others:
