@@ -1,6 +1,6 @@
 """Tests of batch normalization against its equations."""
 
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 import pytest
@@ -87,6 +87,28 @@ def test_bfloat16__has_float32_moments() -> None:
 def test_batch_norm_decay__equals_eight_steps_of_one_device() -> None:
     # One of eight cores keeps its statistics: 0.9997^8 covers as many training images as 0.9997 on one device.
     assert Config().batch_norm_decay == pytest.approx(0.9997**8, abs=5e-6)
+
+
+def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
+    """Returns the moving mean and variance after one training step per row of `values`, from the equations."""
+    mean, variance = 0.0, 1.0
+    for row in values:
+        mean = decay * mean + (1 - decay) * row.mean()
+        variance = decay * variance + (1 - decay) * row.var(ddof=1)
+    return mean, variance
+
+
+def test_moving_statistics__follow_the_recurrence_over_many_steps() -> None:
+    rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
+    row = tf.placeholder(tf.float32, [16])
+    # From the second step on, the moments are those of differences from the moving mean.
+    outputs = BatchNorm(True, DECAY, synchronized_over=[[0]])(tf.reshape(row, [1, 4, 4, 1]))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for values in rows:
+            session.run(outputs, {row: values})
+        result = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
+    np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
 
 
 def test_moments__of_many_values_are_accurate_to_float32() -> None:
