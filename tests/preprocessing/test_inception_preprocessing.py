@@ -100,7 +100,7 @@ def test_draw__flips_half_of_the_images() -> None:
 def test_of_image__equals_the_documented_steps(size: Tuple[int, int], ranges: Tuple[float, float, float]) -> None:
     image = tf.placeholder_with_default(CAT, [None, None, 3])
     brightness, cb, cr = ranges
-    colours = {'brightness_distortion_range': brightness, 'cb_distortion_range': cb, 'cr_distortion_range': cr}
+    colours: Any = {'brightness_distortion_range': brightness, 'cb_distortion_range': cb, 'cr_distortion_range': cr}
     kind = InceptionPreprocessing(Settings(*size)._replace(**colours))
     distortion = kind.draw(tf.shape(image), tf.constant(WHOLE))
     result = kind.of_image(image, distortion)
