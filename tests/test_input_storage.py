@@ -66,9 +66,9 @@ def test_buffers_of_size_0__keep_the_order_of_files_and_records(tmp_path: Any) -
     assert [*in_turn] == [every[file][place] for place in (0, 1) for file in (0, 1, 2)] + [every[0][2], every[0][0]][:2]
 
 
-@pytest.mark.parametrize('hosts', [8])
+@pytest.mark.parametrize('hosts', [2, further(8)])
 def test_hosts__with_a_seed_read_their_parts_of_the_same_batches(hosts: int, tmp_path: Any) -> None:
-    # With fewer files than hosts.
+    # Also with fewer files than hosts.
     paths = written(tmp_path, records.TRAIN, [30, 0, 7, 3, 24])
     every = [record for path in paths for record in tf.io.tf_record_iterator(path)]
     config = Config(use_tpu=False, data_dir=str(tmp_path), seed=0, train_batch_size=16)

@@ -76,7 +76,7 @@ def test_bad_records__leave_the_other_images_and_are_named(config: Config, tmp_p
     }
 
 
-@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(8, 4, 16), further(2, 2, 96)])
+@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(4, 2, 16), further(2, 2, 96)])
 def test_bad_records__are_replaced_alike_on_any_hosts(
     cores: int, hosts: int, batch: int, config: Config, tmp_path: Any
 ) -> None:
