@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.batch_norm import BatchNorm, description
+from inception_v3.batch_norm import BatchNorm, batch_norm_for, description
 from inception_v3.config import Config
 
 DECAY = 0.9
@@ -46,12 +46,6 @@ def test_inference__normalizes_by_moving_statistics_and_adds_the_shift() -> None
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_variables__have_no_scale_and_a_trainable_shift() -> None:
-    BatchNorm(True, DECAY)(tf.constant(INPUTS))
-    assert set(variables()) == {'BatchNorm/beta', 'BatchNorm/moving_mean', 'BatchNorm/moving_variance'}
-    assert [v.op.name for v in tf.trainable_variables()] == ['BatchNorm/beta']
-
-
 @pytest.mark.parametrize('groups', [None, [[0]]])
 @pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
 def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype: Any, rounding: float) -> None:
@@ -76,18 +70,6 @@ def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype:
     np.testing.assert_allclose(d_beta, weights.sum((0, 1, 2)), rtol=tolerance, atol=tolerance)
     means = weights.mean((0, 1, 2)), (weights * normalized).mean((0, 1, 2))
     np.testing.assert_allclose(d_x, scale * inverse * (weights - means[0] - normalized * means[1]), atol=tolerance)
-
-
-@pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
-def test_scale__multiplies_in_inference(dtype: Any, rounding: float) -> None:
-    with tf.variable_scope('', dtype=tf.as_dtype(dtype)):
-        inputs = tf.constant(INPUTS, dtype)
-        outputs = BatchNorm(False, DECAY)(inputs, tf.constant_initializer([0.5, -2.0, 3.0]), 0.1)
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        result = session.run(outputs)
-    expected = INPUTS.astype(np.float64) / np.sqrt(1.1) * [0.5, -2.0, 3.0]
-    np.testing.assert_allclose(result, expected, rtol=rounding, atol=rounding)
 
 
 def test_bfloat16__has_float32_moments() -> None:
@@ -116,11 +98,11 @@ def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
     return mean, variance
 
 
-@pytest.mark.parametrize('groups', [None, [[0]]])
-def test_moving_statistics__follow_the_recurrence_over_many_steps(groups: Any) -> None:
+def test_moving_statistics__follow_the_recurrence_over_many_steps() -> None:
     rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
     row = tf.placeholder(tf.float32, [16])
-    outputs = BatchNorm(True, DECAY, synchronized_over=groups)(tf.reshape(row, [1, 4, 4, 1]))
+    # From the second step on, the moments are those of differences from the moving mean.
+    outputs = BatchNorm(True, DECAY, synchronized_over=[[0]])(tf.reshape(row, [1, 4, 4, 1]))
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         for values in rows:
@@ -150,18 +132,6 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
         np.testing.assert_allclose(found, expected, atol=3e-6 * np.abs(expected).max())
 
 
-def test_recomputation__does_not_move_the_statistics() -> None:
-    outputs = BatchNorm(True, DECAY)(tf.constant(INPUTS), moves_statistics=False)
-    assert not tf.get_collection(tf.GraphKeys.UPDATE_OPS)
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        values = session.run(outputs)
-        moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
-    np.testing.assert_array_equal(moved, [[0.0] * 3, [1.0] * 3])
-    expected = (INPUTS - INPUTS.mean((0, 1, 2))) / np.sqrt(INPUTS.var((0, 1, 2)) + 1e-3)
-    np.testing.assert_allclose(values, expected, atol=1e-5)
-
-
 @pytest.mark.parametrize('groups', [None, [[0]]])
 def test_moments__of_a_constant_channel_are_finite(groups: Any) -> None:
     # The square of 1000.1 is rounded to 24 bits, so that the difference of the squares may be below 0.
@@ -182,6 +152,20 @@ def test_moments__of_a_single_value_have_no_correction() -> None:
         assert session.run(outputs).tolist() == [[[[0.0]]]]
         moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
+
+
+@pytest.mark.parametrize(
+    ('kind', 'size', 'groups'),
+    [
+        ('local', 0, [None, None]),
+        ('averaged', 0, [None, [[0, 1, 2, 3]]]),
+        ('synchronized', 2, [[[0, 1], [2, 3]], None]),
+    ],
+)
+def test_batch_norm_for__has_the_values_of_the_flags(kind: str, size: int, groups: Any) -> None:
+    flags: Any = {'batch_norm_decay': 0.5, 'clear_update_collections': False, 'num_shards': 4}
+    norm = batch_norm_for(Config(batch_norm=kind, batch_norm_group_size=size, **flags), is_training=True)
+    assert [norm._synchronized_over, norm._averaged_over, norm._decay, norm._update_in_place] == [*groups, 0.5, False]
 
 
 def test_description__names_the_images_behind_the_moments() -> None:

@@ -7,14 +7,12 @@ import pathlib
 import time
 from typing import Any, Callable, Dict, Tuple
 
-import numpy as np
 import pytest
 
 from console.errors import CommandError, RetryableError
 from data import dataset_info, record_counts
 from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline
-from inception_v3.commands.fid import scores
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.run import history, origin, profile, trainer_lock
@@ -138,34 +136,3 @@ def test_tf_config__is_named_if_tensorflow_cannot_use_it(value: str, tmp_path: A
     monkeypatch.setenv('TF_CONFIG', value)
     with pytest.raises(CommandError, match=r'^TF_CONFIG=.*unset it'):
         arguments_of(Config(model_dir=str(tmp_path)), '')
-
-
-def _npz(path: pathlib.Path, change: Callable[[bytes], bytes]) -> None:
-    """Writes an .npz file with an array whose file is changed."""
-    import io
-    import zipfile
-
-    content = io.BytesIO()
-    np.save(content, np.ones((2, 3), np.float32))
-    with zipfile.ZipFile(str(path), 'w') as archive:
-        archive.writestr('features.npy', change(content.getvalue()))
-
-
-NPZ: Tuple[Callable[[bytes], bytes], ...] = (
-    lambda content: content.replace(b'(2, 3), }           ', b'(1125899906842624,) }'),
-    lambda content: content.replace(b'(2, 3)', b'[2, 3]'),
-    lambda content: content.replace(b'(2, 3)', b'((((('),
-    lambda content: content.replace(b"'<f4'", b"'\xff\xff4'"),
-    lambda content: content.replace(b"'<f4'", b"'|O'  "),
-    lambda content: content[:8] + b'\xff\xff' + content[10:],
-    lambda content: content[:-5],
-    lambda content: b'',
-)
-
-
-@pytest.mark.parametrize('change', NPZ, ids=range(len(NPZ)))
-def test_damaged_npz__is_one_message(change: Callable[[bytes], bytes], tmp_path: Any) -> None:
-    path = tmp_path / 'a.npz'
-    _npz(path, change)
-    with pytest.raises(CommandError, match=r'^.*a\.npz: is no .npz file of arrays, or is damaged'):
-        scores.of_file(str(path))

@@ -322,8 +322,18 @@ def of_images(folder: pathlib.Path, train: int, validation: int, *arguments: str
 @pytest.mark.parametrize(
     ('train', 'expected'),
     [
-        # 32,000 images, or 20 epochs of more than 1,600 images.
-        (81, {'train_batch_size': 32, 'train_steps': 1000, 'depth_multiplier': 0.25, 'height': 96}),
+        # 32,000 images, or 20 epochs of more than 1,600 images. Moving statistics average over 1,280 images.
+        (1, {'train_batch_size': 2, 'batch_norm_decay': 0.9984}),
+        (
+            81,
+            {
+                'train_batch_size': 32,
+                'batch_norm_decay': 0.975,
+                'train_steps': 1000,
+                'depth_multiplier': 0.25,
+                'height': 96,
+            },
+        ),
         (20, {'train_batch_size': 16, 'train_steps': 2000, 'depth_multiplier': 0.25, 'width': 96}),
         (4999, {'train_batch_size': 32, 'train_steps': 3125, 'depth_multiplier': 0.25, 'width': 96}),
         (5000, {'train_steps': 3125, 'depth_multiplier': 0.5, 'height': 160, 'width': 160}),
@@ -344,14 +354,3 @@ def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: path
     # Averages over the last tenth of the steps; moving statistics, too, since 1,280 images are more than that.
     assert (config.train_steps_per_eval, config.moving_average_decay, config.batch_norm_decay) == (25, 0.9, 0.9)
     assert config.eval_batch_size == 64
-
-
-@pytest.mark.parametrize(('train', 'batch', 'decay'), [(81, 32, 0.975), (3, 2, 0.9984), (1, 2, 0.9984)])
-def test_own_images__statistics_average_over_1280_images(train: int, batch: int, decay: float, tmp_path: Any) -> None:
-    config = of_images(tmp_path, train, 1)
-    assert (config.train_batch_size, config.batch_norm_decay) == (batch, decay)
-
-
-@pytest.mark.parametrize('network', ['resnet50', 'revnet38'])
-def test_own_images__accept_other_networks(network: str, tmp_path: pathlib.Path) -> None:
-    assert of_images(tmp_path, 81, 9, f'--network={network}').network == network

@@ -2,7 +2,6 @@
 
 import ast
 import pathlib
-import re
 from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
 
 import pytest
@@ -185,38 +184,6 @@ def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
     assert users == {'console/tensorflow_versions.py'}
 
 
-def test_settings_of_tensorflow_come_first() -> None:
-    for name, path in modules().items():
-        if name.startswith('inception_v3.') and name.split('.')[1] in DOCUMENTED:
-            imports = re.findall(r'^(?:from|import) (tensorflow|console)', path.read_text(), re.MULTILINE)
-            assert imports[:1] != ['tensorflow'], name
-
-
 def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
     users = [name for name, path in modules().items() if 'unittest.mock' in {*imported(ast.parse(path.read_text()))}]
     assert all(name.startswith('inception_v3.tpu.emulation') for name in users), users
-
-
-@pytest.mark.parametrize(
-    ('module', 'target', 'problem'),
-    [
-        ('console.errors', 'data.records', 'packages'),
-        ('preprocessing.decoding', 'data.records', 'packages'),
-        ('inception_v3.config', 'inception_v3.model_fn', 'layers'),
-        ('inception_v3.model_fn', 'inception_v3.input_pipeline', 'layers'),
-        ('inception_v3.model_fn', 'inception_v3.run.checkpoints', 'layers'),
-        ('inception_v3.config', 'inception_v3.networks.limits', 'layers'),
-        ('inception_v3.networks.layers', 'inception_v3.networks.resnet', 'back'),
-    ],
-)
-def test_an_import_against_the_tables_is_found(graph: Graph, module: str, target: str, problem: str) -> None:
-    changed = {**graph, module: graph[module] | {target}}
-    wrong = {
-        'packages': against(changed, PACKAGES),
-        'layers': [f'inception_v3.{each}' for each in against(program(changed), LAYERS)],
-        'back': [f'{module} -> {target}'] if module in reachable(changed, module) else [],
-    }
-    assert (
-        f'{module} -> {target}'.replace('-> inception_v3.', '-> ' if problem == 'layers' else '-> inception_v3.')
-        in (wrong[problem])
-    )

@@ -29,7 +29,7 @@ def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: 
     return tf.data.make_one_shot_iterator(dataset).get_next()
 
 
-@pytest.mark.parametrize(('hosts', 'files'), [(1, 5), (2, 67), (3, 67), (8, 67), (16, 32), further(33, 67)])
+@pytest.mark.parametrize(('hosts', 'files'), [(1, 5), (3, 67), (16, 32)])
 @pytest.mark.parametrize('is_training', [True, False])
 def test_hosts__read_disjoint_and_complete_shares_of_the_files(
     is_training: bool, hosts: int, files: int, tmp_path: Any, monkeypatch: Any
@@ -129,12 +129,11 @@ def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, t
 
 
 def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
-    seen: List[bytes] = []
-    for index in range(3):
-        for images, labels in read(small_config, False, 64, context=Host(index, 3)):
-            seen += [image.tobytes() for image in images[labels >= 0]]
+    # Half of the four files each.
+    shares = [read(small_config, False, 400, context=Host(index, 2))[0] for index in range(2)]
+    seen = [image.tobytes() for images, labels in shares for image in images[labels >= 0]]
     # All images differ, so each image came once.
-    assert len(seen) == len(set(seen)) == 359
+    assert len(seen) == len(set(seen)) == 359 > (shares[0][1] >= 0).sum() > 150
     pipeline, files = InputPipeline(True, small_config), len(records.find_shards(small_config.data_dir, 'train'))
     pipeline.storage(files - 1, files)
     with pytest.raises(records.DataError, match=f'{files} train files for {files + 1} TPU hosts'):
@@ -176,12 +175,13 @@ def test_order__is_relaxed_in_training_without_a_seed(
 
 
 def test_training__has_threads_per_image_and_no_tuning_and_other_seeds_in_each_run(small_config: Config) -> None:
-    dataset = InputPipeline(True, small_config)({'batch_size': 4})
+    buffers = {'initial_shuffle_buffer_size': 17, 'followup_shuffle_buffer_size': 18}
+    dataset = InputPipeline(True, dataclasses.replace(small_config, **buffers))({'batch_size': 4})
     options = dataset.options()
     assert threads_of(options).max_intra_op_parallelism == 1
-    # Two seeds of 0: TensorFlow draws others in each session.
+    # The size, and two seeds of 0: TensorFlow draws others in each session.
     shuffles = operations_of('ShuffleDataset')
-    assert [[tf.get_static_value(seed) for seed in o.inputs[2:4]] for o in shuffles] == [[0, 0]] * 2
+    assert [[tf.get_static_value(each) for each in o.inputs[1:4]] for o in shuffles] == [[17, 0, 0], [18, 0, 0]]
     # 1.15 adds the data set that tunes when the iterator is made.
     tf.data.make_initializable_iterator(dataset)
     is_on = options.autotune.enabled if hasattr(options, 'autotune') else bool(operations_of('ModelDataset'))
@@ -191,7 +191,6 @@ def test_training__has_threads_per_image_and_no_tuning_and_other_seeds_in_each_r
 @pytest.mark.parametrize(
     ('changes', 'expected'),
     [
-        ({'num_parallel_calls': 1}, 1),
         ({'num_parallel_calls': 1, 'use_data': 'fake'}, 1),
         ({'num_parallel_calls': 10_000}, 4 * len(os.sched_getaffinity(0))),
         ({'num_parallel_calls': 10_000, 'use_tpu': True}, 10_000),
@@ -216,10 +215,7 @@ def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
     assert threads == (None if expected == 10_000 else expected)
 
 
-@pytest.mark.parametrize(
-    ('megabytes', 'expected'),
-    [((100, 60, 10), 2), further((300, 10, 10), 1), further((10, 10, 10), 8), further((30, 34, 31), 7)],
-)
+@pytest.mark.parametrize(('megabytes', 'expected'), [((30, 34, 31), 7), further((300, 10, 10), 1)])
 def test_storage__limits_the_bytes_of_files_that_are_read_whole(
     megabytes: Sequence[int], expected: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from tests.test_repeatability import Values, train
 
 BATCH, STEPS = 16, 3
 # Cores and hosts.
-LAYOUTS = [(8, 2), *(further(*layout) for layout in ((2, 1), (4, 1), (16, 4)))]
+LAYOUTS = [(8, 2), further(16, 4)]
 
 
 def global_batches(
@@ -45,7 +45,7 @@ def global_batches(
 
 @pytest.fixture(scope='module')
 def config(digits_dir: str) -> Config:
-    return make_small_config(digits_dir, train_batch_size=BATCH, seed=1)
+    return make_small_config(digits_dir, train_batch_size=BATCH, seed=1, height=32, width=32)
 
 
 @pytest.fixture(scope='module')
@@ -76,12 +76,11 @@ def in_files(config: Config, tmp_path: Any, counts: List[int]) -> Config:
     return dataclasses.replace(config, data_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize('counts', [further([1438]), [1, 1300, 0, 37, 100]])
 def test_batches__are_the_same_bits_from_any_files(
-    counts: List[int], config: Config, expected: Tuple[np.ndarray, np.ndarray], tmp_path: Any
+    config: Config, expected: Tuple[np.ndarray, np.ndarray], tmp_path: Any
 ) -> None:
     # Fewer files than hosts, and files of very different sizes.
-    for found, wanted in zip(global_batches(in_files(config, tmp_path, counts), 4, 2), expected):
+    for found, wanted in zip(global_batches(in_files(config, tmp_path, [1, 1300, 0, 37, 100]), 4, 2), expected):
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -126,7 +125,7 @@ def one_core(config: Config, tmp_path_factory: Any) -> Values:
         return train(on_cores(config, tmp_path_factory.mktemp('one-core'), '1'), 3)
 
 
-MANY = [['2'], ['8x2'], ['4'], ['16x4'], ['8x2', '4', '16x4'], ['1', '16x4', '2']]
+MANY = [['16x4'], ['8x2', '4', '16x4']]
 
 
 @pytest.mark.parametrize(

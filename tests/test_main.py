@@ -24,12 +24,6 @@ def run(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
     return code, captured.out, captured.err
 
 
-def test_help__lists_the_flags(capsys: Any) -> None:
-    code, out, err = run(capsys, '--help')
-    assert (code, err) == (0, '')
-    assert '--train_batch_size=1024' in out and 'ended by SIGTERM' in out
-
-
 NODE = ['--use_data=fake', '--model_dir=gs://b/m', '--tpu=n']
 SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01']
 

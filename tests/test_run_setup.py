@@ -215,7 +215,7 @@ def test_run__2_15_has_an_environment_of_its_own(project: Project, way: str) -> 
     assert project.call('--tf=1.15', *command, TF='2.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
 
 
-@pytest.mark.parametrize('machine', ['Linux aarch64', 'Darwin arm64', 'Darwin x86_64'])
+@pytest.mark.parametrize('machine', ['Linux aarch64', 'Darwin arm64'])
 def test_run__machines_without_1_15_take_2_15_and_say_so(project: Project, machine: str) -> None:
     python = project.add(project.bin / 'python3.11', PYTHON)
     project.machine(machine)

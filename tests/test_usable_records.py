@@ -54,7 +54,7 @@ def written(folder: Any, config: Config, bad: Set[int]) -> Config:
 
 @pytest.fixture
 def config(digits_dir: str) -> Config:
-    return make_small_config(digits_dir, train_batch_size=BATCH, seed=1)
+    return make_small_config(digits_dir, train_batch_size=BATCH, seed=1, height=32, width=32)
 
 
 def test_bad_records__leave_the_other_images_and_are_named(config: Config, tmp_path: Any) -> None:
@@ -76,7 +76,7 @@ def test_bad_records__leave_the_other_images_and_are_named(config: Config, tmp_p
     }
 
 
-@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(4, 1, 16), further(8, 4, 16), further(2, 2, 96)])
+@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(4, 2, 16), further(2, 2, 96)])
 def test_bad_records__are_replaced_alike_on_any_hosts(
     cores: int, hosts: int, batch: int, config: Config, tmp_path: Any
 ) -> None:
@@ -85,7 +85,7 @@ def test_bad_records__are_replaced_alike_on_any_hosts(
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize('step', [further(1), 7, *map(further, (8, 13))])
+@pytest.mark.parametrize('step', [7, further(8)])
 def test_bad_records__are_replaced_alike_after_resumption(step: int, config: Config, tmp_path: Any) -> None:
     damaged = written(tmp_path / 'damaged', config, BAD)
     images, labels = global_batches(damaged, steps=step + STEPS)

@@ -18,14 +18,6 @@ from tests.support.processes import wait_for
 from tests.support.runs import evaluated_steps, evaluations, execute, forget
 
 
-def test_evaluation__uses_raw_weights_without_moving_average(copied: Config) -> None:
-    raw = dataclasses.replace(copied, mode='eval', moving_average=False)
-    execute(raw)
-    averaged, raw_result = evaluations(raw)[-2:]
-    assert raw_result.weights == 'raw'
-    assert raw_result.cross_entropy != averaged.cross_entropy
-
-
 @pytest.mark.program
 @pytest.mark.both
 def test_evaluation__repeats_with_other_settings(copied: Config, caplog: Any) -> None:

@@ -19,15 +19,8 @@ from tests.support.runs import FinishedRun, evaluations, execute
 from tests.support.saved_models import classify
 
 
-@pytest.mark.parametrize('transpose_enabled', [False, True])
-def test_saved_model__scores_as_the_evaluation_did(
-    finished_run: FinishedRun, copied: Config, tmp_path: Any, transpose_enabled: bool
-) -> None:
+def test_saved_model__scores_as_the_evaluation_did(finished_run: FinishedRun) -> None:
     config = finished_run.config
-    if transpose_enabled:
-        export_dir = str(tmp_path / 'export')
-        config = dataclasses.replace(copied, mode='eval', transpose_enabled=True, export_dir=export_dir)
-        execute(config)
     (exported_path,) = glob.glob(os.path.join(str(config.export_dir), '*'))
     encoded, labels = zip(*validation_set(config))
     outputs = classify(exported_path, list(encoded))

@@ -6,15 +6,13 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
 from data import dataset_info
-from inception_v3.commands.evaluate_report import __main__ as evaluate_report
-from inception_v3.commands.export import __main__ as export
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config, ConfigError
@@ -182,23 +180,6 @@ def test_evaluation__names_another_validation_set_and_refuses_other_classes(own:
     assert info.fingerprint in card.read_text() and BIRDS_IN_CARD in card.read_text()
     with contextlib.closing(classifier.load(f'{own.model_dir}/export')) as exported:
         assert exported.class_names == info.class_names
-
-
-@pytest.mark.program
-def test_commands__name_what_the_run_has_learned(own: Config, capfd: Any) -> None:
-    info = dataset_info.read(own.data_dir)
-    assert info is not None
-    rename_classes(own)
-    assert export.main([str(own.model_dir), '--format=npz']) == 0
-    folder = pathlib.Path(str(own.model_dir), 'exports', 'npz')
-    assert (folder / 'labels.txt').read_text().splitlines() == info.class_names
-    card = (folder / 'README.md').read_text()
-    assert BIRDS_IN_CARD in card and info.fingerprint in card
-    assert evaluate_report.main([str(own.model_dir)]) == 0
-    assert capfd.readouterr().out.count(BIRDS) >= 1
-    report: Dict[str, Any] = json.loads(pathlib.Path(str(own.model_dir), 'evaluation_report/report.json').read_text())
-    assert [each['name'] for each in report['classes'][1:]] == info.class_names[1:]
-    assert BIRDS in report['evaluation']['changed']
 
 
 def test_names__are_those_of_the_run(own: Config) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import glob
-import json
 import os
 from typing import Any, Dict
 
@@ -12,7 +11,7 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run.checkpoints import CheckpointError
-from tests.support.runs import all_steps, evaluated_steps, evaluations, execute, forget
+from tests.support.runs import all_steps, evaluated_steps, execute, forget
 
 
 def test_cycles__leave_a_finished_run_unchanged(copied: Config) -> None:
@@ -52,27 +51,6 @@ def test_cycles__resume_at_the_last_checkpoint(copied: Config) -> None:
     assert resumed.get_tensor(mean_square).min() < 0.9**4
 
 
-def test_cycles__make_up_a_missed_evaluation_without_training(copied: Config) -> None:
-    path = os.path.join(str(copied.model_dir), 'results.jsonl')
-    with open(path) as file:
-        lines = file.readlines()
-    with open(path, 'w') as file:
-        file.writelines(lines[:-1])
-    execute(copied)
-    assert evaluated_steps(copied) == [2, 4, 5]
-    assert all_steps(copied)[-1] == 5
-    repeated, original = evaluations(copied)[-1], json.loads(lines[-1])
-    assert (repeated.top_1, repeated.cross_entropy) == pytest.approx((original['top_1'], original['cross_entropy']))
-
-
-def test_cycles__extend_a_finished_run_by_more_steps(copied: Config) -> None:
-    longer = dataclasses.replace(copied, train_steps=6)
-    execute(longer)
-    assert evaluated_steps(longer) == [2, 4, 5, 6]
-    with open(os.path.join(str(copied.model_dir), 'config.json')) as file:
-        assert Config.from_json(file.read()) == longer
-
-
 def modification_times(config: Config) -> Dict[str, int]:
     return {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(config.model_dir), '*.*'))}
 
@@ -81,7 +59,6 @@ def modification_times(config: Config) -> Dict[str, int]:
     ('changes', 'part'),
     [
         ({'num_classes': 12}, r'Logits/biases has the shape \[11\], not \[12\]'),
-        ({'num_classes': 12, 'train_steps': 5, 'mode': 'train'}, r'Logits/biases has the shape \[11\], not'),
         ({'num_classes': 12, 'mode': 'eval'}, r'Logits/biases has the shape \[11\], not \[12\]'),
         ({'optimizer': 'momentum'}, 'Momentum is missing'),
     ],
@@ -102,7 +79,7 @@ def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path
 
 @pytest.mark.parametrize(
     ('mode', 'name'),
-    [('train', '.data-00000-of-00001'), ('train_and_eval', ''), ('train_and_eval', '.index'), ('eval', '')],
+    [('train', '.data-00000-of-00001'), ('train_and_eval', '.index'), ('eval', '')],
 )
 def test_cycles__name_a_damaged_checkpoint(copied: Config, mode: str, name: str) -> None:
     # The list, the index or the data.

@@ -74,7 +74,6 @@ def initial(variable: tf.Variable) -> np.ndarray:
         (SHORT, np.float32, np.float32, 1e-5),
         further(SHORT, np.float64, np.float32, 1e-6),
         pytest.param(REVNET_38, np.float64, np.float64, 1e-10, marks=pytest.mark.slow),
-        pytest.param(REVNET_38, np.float32, np.float32, 1e-5, marks=pytest.mark.slow),
     ],
 )
 def test_revnet__gradients_equal_those_of_ordinary_backpropagation(

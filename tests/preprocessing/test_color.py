@@ -41,7 +41,7 @@ def test_apply_fast_color__shifts_in_ycbcr(shift: Tuple[float, float, float]) ->
     np.testing.assert_allclose(distorted, np.clip(by_hand, 0, 1), atol=1e-4)
 
 
-@pytest.mark.parametrize(('cb_range', 'cr_range'), [(0.1, 0.1), (0.05, 0.2), (0.0, 0.1), (0.1, 0.0), (0.0, 0.0)])
+@pytest.mark.parametrize(('cb_range', 'cr_range'), [(0.05, 0.2), (0.1, 0.0)])
 def test_distort_color_fast__draws_uniformly_within_its_ranges(cb_range: float, cr_range: float) -> None:
     distorted = inception.distort_color_fast(tf.fill([1, 1, 3], 0.5), cb_range, cr_range)
     offsets = np.reshape(draw_many(distorted, 400), [400, 3]) - 0.5
@@ -85,7 +85,7 @@ FAST_ORDERS = ['bs', 'sb']
 FULL_ORDERS = ['bshc', 'sbch', 'chbs', 'hscb']
 
 
-@pytest.mark.parametrize('operations', [*'bshc', *FAST_ORDERS, *FULL_ORDERS])
+@pytest.mark.parametrize('operations', [*FAST_ORDERS, *FULL_ORDERS])
 @pytest.mark.parametrize('color', [STRONG, FullColor(-0.12, 0.55, -0.2, 1.5)])
 def test_apply_full_color__applies_the_operations_in_order(color: FullColor, operations: str) -> None:
     distorted = evaluate(apply_full_color(tf.constant(SOME_PIXELS, tf.float32), color, operations))

@@ -42,9 +42,8 @@ def with_alpha(image: PIL.Image.Image) -> PIL.Image.Image:
     return transparent
 
 
-@pytest.mark.parametrize('options', [{}, {'progressive': True}, {'subsampling': 0}])
-def test_decode_image__decodes_a_jpeg(options: Any) -> None:
-    encoded = file_of(CAT, 'JPEG', quality=95, **options)
+def test_decode_image__decodes_a_jpeg() -> None:
+    encoded = file_of(CAT, 'JPEG', quality=95)
     decoded = decode(encoded).astype(int)
     # TensorFlow uses the fast cosine transform, Pillow the accurate one: they differ by a grey level or two.
     by_pillow = np.asarray(PIL.Image.open(io.BytesIO(encoded)), int)
@@ -77,17 +76,6 @@ def test_decode_image__decodes_a_gif_of_one_frame_exactly() -> None:
     np.testing.assert_array_equal(decode(file_of(image, 'GIF')), np.asarray(image.convert('RGB')))
 
 
-@pytest.mark.parametrize('kept', [0.01, 0.6, 0.95])
-@pytest.mark.parametrize(
-    ('file_format', 'options'), [('JPEG', {}), ('JPEG', {'progressive': True}), ('PNG', {}), ('GIF', {})]
-)
-def test_decode_image__refuses_a_truncated_file(file_format: str, options: Any, kept: float) -> None:
-    encoded = file_of(CAT, file_format, **options)
-    for end in (int(kept * len(encoded)), *([] if file_format == 'GIF' else [-2])):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            decode(encoded[:end])
-
-
 @pytest.mark.parametrize(
     'encoded',
     [
@@ -113,15 +101,11 @@ def kinds() -> Dict[str, bytes]:
     return {
         'JPEG': file_of(CAT, 'JPEG', quality=92),
         'JPEG 4:4:4': file_of(CAT, 'JPEG', subsampling=0),
-        'JPEG 4:2:2': file_of(CAT, 'JPEG', subsampling=1),
         'progressive JPEG': file_of(CAT, 'JPEG', progressive=True),
         'JPEG with restart markers': file_of(CAT, 'JPEG', restart_marker_blocks=7),
         'grey JPEG': file_of(grey, 'JPEG'),
         'CMYK JPEG': file_of(CAT.convert('CMYK'), 'JPEG'),
-        'JPEG with trailing bytes': file_of(CAT, 'JPEG') + b'\0' * 100,
         'PNG': file_of(CAT, 'PNG'),
-        'grey PNG': file_of(grey, 'PNG'),
-        'palette PNG': file_of(palette, 'PNG'),
         'PNG with transparency': file_of(with_alpha(CAT), 'PNG'),
         '16-bit PNG': file_of(PIL.Image.fromarray(np.asarray(grey, np.uint16) * 257), 'PNG'),
         'GIF': file_of(palette, 'GIF'),
@@ -134,7 +118,7 @@ def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
     whole = decode(encoded)
     height, width = whole.shape[:2]
     parts = [(0, 0, height, width), (0, 0, 1, 1), (height - 1, width - 1, 1, 1)]
-    for _ in range(25):
+    for _ in range(10):
         size = generator.randint(1, height), generator.randint(1, width)
         parts.append((generator.randint(0, height - size[0]), generator.randint(0, width - size[1]), *size))
     with tf.Graph().as_default(), tf.Session() as session:
@@ -148,14 +132,17 @@ def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
             np.testing.assert_array_equal(part, whole[top : top + rows, left : left + columns])
 
 
-@pytest.mark.parametrize('kind', ['JPEG', 'progressive JPEG', 'PNG', 'GIF'])
-@pytest.mark.parametrize('share', [0.0, 0.1, 0.99])
-def test_decode_crop__refuses_a_truncated_file(kind: str, share: float) -> None:
+def test_decoding__refuses_a_truncated_file() -> None:
     """Even for a crop of the first row, which is complete."""
-    encoded = kinds()[kind]
-    cut = tf.constant(encoded[: int(share * len(encoded))])
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        evaluate(decode_crop(cut, image_shape(cut), Crop(*tf.unstack(tf.constant([0, 0, 1, 100])))))
+    cut = tf.placeholder(tf.string, [])
+    decoded = decode_image(cut), decode_crop(cut, image_shape(cut), Crop(*tf.unstack(tf.constant([0, 0, 1, 100]))))
+    with tf.Session() as session:
+        for kind in ('JPEG', 'progressive JPEG', 'PNG', 'GIF'):
+            encoded = kinds()[kind]
+            for end in (0, len(encoded) // 10, int(0.99 * len(encoded)), -2 if kind != 'GIF' else 0):
+                for pixels in decoded:
+                    with pytest.raises(tf.errors.InvalidArgumentError):
+                        session.run(pixels, {cut: encoded[:end]})
 
 
 # Prints the mean of a crop that a data set decodes, or the message of its error; and the memory that this took.
@@ -251,12 +238,15 @@ def test_image_shape__is_not_that_of_a_frame_header_inside_another_segment(offse
     assert evaluate(image_shape(tf.constant(jpeg[:offset] + segment + jpeg[offset:]))).tolist() == [300, 451, 3]
 
 
-@pytest.mark.parametrize('offset', sorted(decoding._USUAL_BYTES))
-def test_image_shape__reads_at_its_place_only_if_all_bytes_are_usual(offset: int, monkeypatch: Any) -> None:
+def test_image_shape__reads_at_its_place_only_if_all_bytes_are_usual(monkeypatch: Any) -> None:
     monkeypatch.setattr(decoding, '_shape_of_any', lambda encoded: tf.constant([1, 2, 3]))
-    jpeg = bytearray(file_of(CAT, 'JPEG'))
-    jpeg[offset] ^= 1
-    assert evaluate(image_shape(tf.constant(bytes(jpeg)))).tolist() == [1, 2, 3]
+    encoded = tf.placeholder(tf.string, [])
+    shape = image_shape(encoded)
+    with tf.Session() as session:
+        for offset in decoding._USUAL_BYTES:
+            jpeg = bytearray(file_of(CAT, 'JPEG'))
+            jpeg[offset] ^= 1
+            assert session.run(shape, {encoded: bytes(jpeg)}).tolist() == [1, 2, 3], offset
 
 
 def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_them() -> None:

@@ -15,8 +15,7 @@ def method_index(method: str) -> int:
     return geometry.RESIZE_METHODS.index(getattr(tf.image.ResizeMethod, method))
 
 
-@pytest.mark.parametrize('in_graph', [False, True])
-@pytest.mark.parametrize('size', [(30, 50), (61, 47), (150, 225), (300, 451), (301, 500)])
+@pytest.mark.parametrize(('size', 'in_graph'), [((61, 47), False), ((300, 451), False), ((301, 500), True)])
 def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int], in_graph: bool) -> None:
     index = tf.constant(method_index('BILINEAR'))
     if in_graph:
@@ -26,7 +25,7 @@ def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int]
     np.testing.assert_allclose(evaluate(resized), resize_bilinear(CAT / 255.0, *size), atol=1e-5)
 
 
-@pytest.mark.parametrize('size', [(60, 60), (299, 299), (300, 451), (500, 700)])
+@pytest.mark.parametrize('size', [(60, 60), (300, 451), (500, 700)])
 @pytest.mark.parametrize('index', range(4))
 def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], index: int) -> None:
     """Both if bytes are converted beforehand and if the kernel converts them, which depends on the size."""

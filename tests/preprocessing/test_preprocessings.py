@@ -47,14 +47,6 @@ def test_finished__equals_finish(changes: Any) -> None:
 
 
 @pytest.mark.parametrize('kind', PREPROCESSINGS)
-def test_crop__is_central_without_a_distortion(kind: str) -> None:
-    preprocessing = preprocessing_for(Config(preprocessing=kind))
-    top, left, height, width = evaluate(preprocessing.crop(tf.constant([600, 900, 3])).crop)
-    assert abs(2 * top + height - 600) <= 2
-    assert abs(2 * left + width - 900) <= 2
-
-
-@pytest.mark.parametrize('kind', PREPROCESSINGS)
 def test_of_image__gives_the_bits_of_the_pipeline(kind: str, photos: List[Photo]) -> None:
     tf.set_random_seed(3)
     config = Config(preprocessing=kind, height=75, width=80, num_classes=6)

@@ -46,7 +46,7 @@ def test_stateless_uniform__keeps_its_numbers_between_versions() -> None:
     np.testing.assert_array_equal(integers[0], [622, 986, 20])
 
 
-@pytest.mark.parametrize('ends', [(0, 1), (-0.2, 0.2), (-32 / 255, 32 / 255), (0.5, 1.5), (0.3, 0.7)])
+@pytest.mark.parametrize('ends', [(0, 1), (-32 / 255, 32 / 255)])
 def test_stateless_uniform__has_the_bits_of_tensorflows_function(ends: Any) -> None:
     seeds = seeds_of(8, 200)
     (drawn,) = draw_each(lambda uniform: uniform([3], *ends), seeds)
@@ -61,7 +61,7 @@ def drawing(changes: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    'changes', [{}, {**FULL, 'use_annotated_bbox': True}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str
+    'changes', [{**FULL, 'use_annotated_bbox': True}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str
 )
 def test_draw__depends_on_the_seed_alone(changes: Any) -> None:
     """Not on parallelism, the order of images, the graph's seed or earlier draws."""

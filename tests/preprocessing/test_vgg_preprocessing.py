@@ -24,8 +24,9 @@ def _fixed_draws(_new_graph: None) -> None:
     tf.set_random_seed(7)
 
 
-@pytest.mark.parametrize('is_training', [True, False])
-@pytest.mark.parametrize(('dtype', 'value'), [(np.uint8, 255), (np.int32, 100), (np.float32, 0)])
+@pytest.mark.parametrize(
+    ('dtype', 'value', 'is_training'), [(np.uint8, 255, True), (np.int32, 100, False), (np.float32, 0, False)]
+)
 def test_preprocess_image__subtracts_the_means_from_pixels_of_0_to_255(
     value: int, dtype: type, is_training: bool
 ) -> None:
@@ -61,15 +62,14 @@ def test_resize__resizes_the_smaller_side_and_keeps_the_aspect_ratio(
     np.testing.assert_allclose(resized, resize_bilinear(image.astype(float), *expected), atol=5e-3)
 
 
-@pytest.mark.parametrize('static', [True, False])
 @pytest.mark.parametrize(
-    ('shape', 'side', 'size', 'begin'),
+    ('shape', 'side', 'size', 'begin', 'static'),
     [
         # The crop begins at half of the remainder, rounded down.
-        ((300, 451), 300, (299, 299), (0, 76)),
-        ((300, 451), 150, (149, 101), (0, 62)),  # of 150 x 225 (225.5)
-        ((280, 140), 70, (61, 64), (39, 3)),
-        ((40, 30), 60, (60, 60), (10, 0)),
+        ((300, 451), 300, (299, 299), (0, 76), True),
+        ((300, 451), 150, (149, 101), (0, 62), False),  # of 150 x 225 (225.5)
+        ((280, 140), 70, (61, 64), (39, 3), True),
+        ((40, 30), 60, (60, 60), (10, 0), False),
     ],
 )
 def test_preprocess_image__crops_centrally_in_evaluation(

@@ -1,35 +1,12 @@
-"""Tests of conversions of ImageNet and CIFAR-10 from a remote store into a remote store."""
+"""Test of a conversion of ImageNet from a remote store into a remote store."""
 
 import pathlib
 
 import pytest
 
-from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import convert, files_of
 from tests.remote.store import Store
-
-# Converts an archive whose batches have four images.
-_CONVERT = """
-from data.convert.cifar10 import __main__ as cifar10
-from data.convert.cifar10 import conversion as cifar10_conversion
-cifar10_conversion._BATCH_IMAGES = 4
-raise SystemExit(cifar10.main())
-"""
-_COUNTS = ['--train_images=20', '--validation_images=10', '--train_shards=4', '--validation_shards=2']
-
-
-@pytest.mark.slow
-def test_cifar10__is_converted_in_the_store(s3: Store, tmp_path: pathlib.Path) -> None:
-    archive = cifar10_archives.pack(cifar10_archives.write_binary(tmp_path, cifar10_archives.cut_out(4)))
-    s3.put('published/cifar-10-binary.tar.gz', archive.read_bytes())
-    data_dir = f'{s3.url}/data'
-    made = s3.python('-c', _CONVERT, f'{s3.url}/published/cifar-10-binary.tar.gz', f'--data_dir={data_dir}', *_COUNTS)
-    assert made.returncode == 0, made.stderr
-    shards = [f'data/train-{n:05d}-of-00004.tar' for n in range(4)]
-    shards += [f'data/validation-{n:05d}-of-00002.tar' for n in range(2)]
-    files = sorted(name for name in s3.objects('data/') if not name.endswith('/'))
-    assert files == ['data/conversion.json', 'data/dataset.json', *shards]
 
 
 @pytest.mark.slow

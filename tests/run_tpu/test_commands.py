@@ -1,21 +1,16 @@
 """Tests of the commands of `run_tpu.sh`, of its flags and of its variables."""
 
 import os
-import pathlib
 import shlex
 import shutil
 import subprocess
-import sys
 from typing import Any, Dict, List
 
 import pytest
 
 from inception_v3 import flags
 from inception_v3.config import Config
-from tests.run_tpu.world import CHECKS, CLUSTER, CREATE, DELETE, LIMIT, MARK, ROOT, TRAIN, World, unmarked
-
-TYPES = [f'v2-{cores}' for cores in (8, 32, 128, 256, 512)]
-TYPES += [f'v3-{cores}' for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)]
+from tests.run_tpu.world import CHECKS, CLUSTER, CREATE, DELETE, LIMIT, MARK, TRAIN, World, unmarked
 
 
 @pytest.mark.program
@@ -75,8 +70,8 @@ def test_dry_run__needs_no_gcloud(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize('tpu_type', TYPES)
-def test_program__accepts_the_flags_for_every_type(nodes: World, tpu_type: str) -> None:
+@pytest.mark.parametrize('tpu_type', ['v2-8', 'v2-512', 'v3-2048'])
+def test_program__accepts_the_flags_of_a_type(nodes: World, tpu_type: str) -> None:
     done = nodes.call('--dry_run', '--train_batch_size=4096', '--eval_batch_size=4096', TPU_TYPE=tpu_type)
     preflight, train = [shlex.split(line)[1:] for line in done.stdout.splitlines()][2:]
     assert preflight[:4] == ['--tf=1.15', 'inception-v3', 'preflight', f'--topology={tpu_type}']
@@ -197,9 +192,7 @@ def test_wrong_or_missing_settings__end_the_script_before_any_command(
 
 
 @pytest.mark.program
-@pytest.mark.parametrize(
-    'part', [';touch ${IFS}x;', ' ', '\n', '\nus-central1-b\n', "'", '$(touch x)', '`x`', '\x1b[2J']
-)
+@pytest.mark.parametrize('part', [';touch ${IFS}x;', '\nus-central1-b\n', "'", '\x1b[2J'])
 def test_names__have_their_grammar(world: World, part: str) -> None:
     values = {
         'ZONE': [f'us-a{part}b1-b', f'us-central1-b{part}'],
@@ -274,15 +267,3 @@ def test_help__lists_flags_and_variables(world: World) -> None:
     ):
         assert f'    {line}\n' in done.stdout
     assert 'set -eu' not in done.stdout
-
-
-@pytest.mark.program
-def test_shellcheck__finds_nothing() -> None:
-    shellcheck = pathlib.Path(sys.executable).parent / 'shellcheck'
-    # The line of CI.
-    (line,) = [line for line in (ROOT / '.ci' / 'run').read_text().splitlines() if 'shellcheck' in line]
-    words = shlex.split(line)[2:]
-    assert {'run', 'run_tpu.sh', 'run_tpu/on_vm.sh', '.ci/run', '--external-sources', '--check-sourced'} <= set(words)
-    command = [str(shellcheck), *words]
-    done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=LIMIT)
-    assert (done.returncode, done.stdout) == (0, '')

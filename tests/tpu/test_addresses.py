@@ -4,6 +4,7 @@ import dataclasses
 import io
 import pathlib
 import socket
+import sys
 import time
 from typing import Any, Dict, List, Set, Tuple
 
@@ -22,7 +23,6 @@ from inception_v3.tpu.addresses import check_answers, check_local
 from inception_v3.tpu.emulation.system import fixed_topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 from inception_v3.train_and_evaluate import Run
-from tests.support import cloud_tpus
 from tests.support.runs import make_small_config
 
 IS_2_15 = tf.__version__.startswith('2.15')
@@ -38,6 +38,23 @@ def device(tmp_path: pathlib.Path, monkeypatch: Any) -> str:
     monkeypatch.setattr(addresses, '_DEVICES', str(tmp_path / 'accel[0-9]*'))
     monkeypatch.delenv('TPU_LOAD_LIBRARY', raising=False)
     return str(tmp_path / 'accel0')
+
+
+def found_at(machines: List[str], patch: Any, state: str = 'READY') -> List[str]:
+    """Answers every lookup of a TPU with its machines; returns a list that gets the name, zone and project of each."""
+    requested: List[str] = []
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+
+    def look_up(self: Any) -> Any:
+        requested.extend(tf.compat.as_str(value) for value in (self._tpu, self._zone, self._project))
+        endpoints = [{'ipAddress': machine, 'port': 8470} for machine in machines]
+        return {'state': state, 'health': 'HEALTHY', 'networkEndpoints': endpoints}
+
+    # The resolver of 1.15 looks up itself; that of 2.15 has a client.
+    name = '_fetch_cloud_tpu_metadata'
+    owner = resolver if hasattr(resolver, name) else sys.modules[resolver.__module__].client.Client
+    patch.setattr(owner, name, look_up)
+    return requested
 
 
 def with_devices(patch: Any, *kinds: str) -> None:
@@ -140,7 +157,7 @@ def test_local__graph_is_placed_in_this_process(
 ) -> None:
     with_devices(monkeypatch, *['TPU'] * 8)
     # The one machine of a TPU VM, by its name.
-    requested = cloud_tpus.found_at(['127.0.0.1'], monkeypatch)
+    requested = found_at(['127.0.0.1'], monkeypatch)
     config, found = feeding(tpu, CLOUD_TPUS['v2-8'], tmp_path, monkeypatch)
     assert requested[:3] == ([] if tpu == 'local' else ['mine', 'z', 'p'])
     assert (config.master, config.evaluation_master) == ('', '')
@@ -149,7 +166,7 @@ def test_local__graph_is_placed_in_this_process(
 
 def test_slice__each_machine_feeds_its_own_cores(one_layer: None, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     machines = ['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5']
-    cloud_tpus.found_at(machines, monkeypatch)
+    found_at(machines, monkeypatch)
     config, found = feeding('mine', CLOUD_TPUS['v2-32'], tmp_path, monkeypatch)
     assert config.master == 'grpc://10.0.0.2:8470'
     assert config.cluster_spec.as_dict() == {'worker': [f'{machine}:8470' for machine in machines]}
@@ -158,7 +175,7 @@ def test_slice__each_machine_feeds_its_own_cores(one_layer: None, tmp_path: path
 
 @of_2_15
 def test_slice__leaves_this_machines_tpu_to_its_server(device: str, monkeypatch: Any) -> None:
-    cloud_tpus.found_at(['10.0.0.2', '10.0.0.3'], monkeypatch)
+    found_at(['10.0.0.2', '10.0.0.3'], monkeypatch)
     config = dataclasses.replace(NAMED, num_shards=16)
     with pytest.raises(CommandError, match='a slice of 2 machines, of which this is one: start the run with TPU_LOAD'):
         make_estimator(config)
@@ -167,7 +184,7 @@ def test_slice__leaves_this_machines_tpu_to_its_server(device: str, monkeypatch:
 
 
 def test_name__that_is_not_ready_may_be_retried(monkeypatch: Any) -> None:
-    cloud_tpus.found_at(['10.0.0.2'], monkeypatch, state='CREATING')
+    found_at(['10.0.0.2'], monkeypatch, state='CREATING')
     with pytest.raises(RetryableError, match='--tpu=mine: TPU "mine" is not yet ready; state: "CREATING"'):
         make_estimator(NAMED)
 

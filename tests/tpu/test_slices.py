@@ -101,7 +101,6 @@ def expected_metrics(config: Config) -> Dict[str, float]:
 @pytest.mark.parametrize(
     ('tpu', 'data_format', 'changes'),
     [
-        further('emulated:4x2', 'tfrecord', {}),
         # Half of the hosts have no file.
         further('emulated:8x4', 'tfrecord', {'transpose_enabled': True}),
         ('emulated:4x2', 'tfrecord', {'transpose_enabled': True, 'transfer': 'uint8'}),

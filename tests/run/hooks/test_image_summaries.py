@@ -20,6 +20,7 @@ from tests.support.graphs import evaluate
 from tests.support.photos import Photo, encode_jpeg
 from tests.support.records import write_records
 from tests.support.runs import make_small_config
+from tests.support.tiers import further
 
 NAMES = ['background', *'abcde']
 VGG_MEANS = [123.68, 116.78, 103.94]
@@ -59,19 +60,12 @@ def network_input(config: Config, is_training: bool, step: int = 0) -> Tuple[np.
 PACKED_BYTES = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shards': 1}
 
 
-# The run in test_tensorboard.py has the default settings.
 @pytest.mark.parametrize(
     ('changes', 'is_training'),
     [
         ({'transfer': 'uint8', 'transpose_enabled': True}, True),
         ({'preprocessing': 'vgg'}, False),
-        pytest.param(PACKED_BYTES, False, marks=pytest.mark.slow),
-        pytest.param(
-            {'use_fast_color_distort': False, 'fast_mode': False, 'use_annotated_bbox': True},
-            True,
-            marks=pytest.mark.slow,
-        ),
-        pytest.param({'precision': 'bfloat16'}, True, marks=pytest.mark.slow),
+        further(PACKED_BYTES, False),
     ],
     ids=str,
 )
@@ -123,7 +117,7 @@ def test_draw__outlines_the_crop_of_training(config: Config, photos: List[Photo]
 
 
 def test_draw__reduces_large_images_with_their_outline(config: Config, photos: List[Photo], tmp_path: Any) -> None:
-    large = np.repeat(np.repeat(photos[1].pixels, 4, 0), 6, 1)
+    large = np.repeat(np.repeat(photos[1].pixels, 2, 0), 3, 1)
     write_records(tmp_path, 'validation', [example_of(encode_jpeg(large), 1)])
     found = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path)), False)
     # Three images are requested, but the data set has only one record.

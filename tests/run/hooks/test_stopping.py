@@ -53,7 +53,6 @@ def endless_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
     [
         further(signal.SIGTERM, 'SIGTERM', 75, EMULATED),
         (signal.SIGTERM, 'SIGTERM', 75, {}),
-        further(signal.SIGINT, 'Ctrl-C', 130, {}),
     ],
 )
 def test_termination__saves_the_last_step_and_training_resumes(
@@ -137,7 +136,7 @@ def test_termination__ends_at_once_on_a_later_second_signal(
 
 @pytest.mark.both
 @pytest.mark.program
-@pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(('number', 'code'), [(signal.SIGINT, 130)])
 def test_termination__of_a_program(digits_dir: str, tmp_path: Any, number: signal.Signals, code: int) -> None:
     model_dir = str(tmp_path / 'model')
     arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']

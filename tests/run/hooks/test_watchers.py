@@ -121,9 +121,6 @@ def test_first_steps_recorder__records_nothing_of_a_resumed_run(tmp_path: Any) -
     assert [each.step for each in history.read_first_steps(str(tmp_path))] == [1]
 
 
-EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
-
-
 def make_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
     values = {'mode': 'train', 'optimizer': 'sgd', 'seed': 1, 'intra_op_threads': 1, 'train_steps': 40, **changes}
     return make_small_config(data_dir, model_dir=str(tmp_path / 'model'), **values)
@@ -166,20 +163,14 @@ def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ('changes', 'rate', 'problem'),
-    [(EMULATED, 1e30, 'The (loss is|weights are) no longer finite'), ({}, 1e5, 'The loss has exploded to')],
-)
 def test_divergence__stops_training_and_keeps_a_good_checkpoint(
-    changes: Any, rate: float, problem: str, digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
+    digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
-    config = make_config(digits_dir, tmp_path, **changes)
+    config = make_config(digits_dir, tmp_path, use_tpu=True, tpu='emulated:2', num_shards=2, iterations=2)
     Run(dataclasses.replace(config, train_steps=2), Screen(io.StringIO())).execute()
-    diverging = dataclasses.replace(config, learning_rate=rate)
-    with pytest.raises(
-        CommandError, match=rf'{problem}.* in step \d+, at a learning rate of .*--learning_rate'
-    ) as error:
-        Run(diverging, Screen(io.StringIO())).execute()
+    problem = r'The (loss is|weights are) no longer finite.* in step \d+, at a learning rate of .*--learning_rate'
+    with pytest.raises(CommandError, match=problem) as error:
+        Run(dataclasses.replace(config, learning_rate=1e30), Screen(io.StringIO())).execute()
     newest = steps_listed(config)[-1]
     assert f'The checkpoint of step {newest} is kept' in str(error.value)
     assert newest >= 2

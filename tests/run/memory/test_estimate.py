@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import pathlib
 import re
 import subprocess
@@ -226,27 +225,6 @@ def test_training_memory__agrees_with_the_peak_of_a_run(tmp_path: pathlib.Path) 
     done = subprocess.run([sys.executable, '-c', measure, *run], stdout=subprocess.PIPE, check=True, timeout=600)
     peak = int(done.stdout.split()[-1]) * 1024
     assert PROGRAM + training_memory(DIGITS).of(32) == pytest.approx(peak, rel=ERROR)
-
-
-def temporaries(tmp_path: pathlib.Path, batch_size: int) -> int:
-    """Returns the bytes that XLA for CPUs assigns to a step's temporaries, at 139 pixels in float32."""
-    folder = tmp_path / str(batch_size)
-    step = (
-        f'xla_step.BATCH_SIZE = {batch_size}; xla_step.compile_fast(); xla_step.run_once(Config(height=139, width=139))'
-    )
-    imports = 'from inception_v3.commands.preflight import xla_step; from inception_v3.config import Config'
-    environment = {**os.environ, 'XLA_FLAGS': f'--xla_dump_to={folder}'}
-    subprocess.run([sys.executable, '-c', f'{imports}; {step}'], env=environment, check=True, timeout=600)
-    texts = [path.read_text() for path in folder.glob('*buffer-assignment.txt')]
-    return max(int(size) for text in texts for size in re.findall(r'size (\d+), preallocated-temp', text))
-
-
-@pytest.mark.slow
-def test_core_memory__agrees_with_the_memory_that_xla_assigns(tmp_path: pathlib.Path) -> None:
-    few, many = 16, 32
-    measured = (temporaries(tmp_path, many) - temporaries(tmp_path, few)) / (many - few)
-    estimate = core_memory(Config(height=139, width=139), few, is_training=True).unpadded / few
-    assert estimate == pytest.approx(measured, rel=0.1)
 
 
 def test_check_fits__accepts_the_digits_and_what_the_run_does_not_do_here() -> None:

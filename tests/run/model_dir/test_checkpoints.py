@@ -1,6 +1,5 @@
 """Tests of saving, verifying and skipping checkpoints, with real damage to their files."""
 
-import dataclasses
 import itertools
 import os
 import random
@@ -22,7 +21,6 @@ from inception_v3.run.checkpoints import (
     step_before,
 )
 from inception_v3.run.hooks import saving
-from tests.support.runs import execute, make_small_config
 
 NAME = 'model.ckpt-{}'
 
@@ -241,30 +239,6 @@ def test_skip_damaged__without_a_list_with_an_old_one_and_with_damaged_checkpoin
     with pytest.raises(CheckpointError, match=r'all checkpoints are damaged. .*model\.ckpt-7'):
         skip_damaged(str(tmp_path))
     assert os.path.exists(data_of(tmp_path, 7)) and not os.path.exists(str(tmp_path / 'passed_over'))
-
-
-@pytest.mark.both
-@pytest.mark.program
-def test_run__resumes_from_an_older_checkpoint_on_request(
-    digits_dir: str, tmp_path: Any, one_layer: None, caplog: Any
-) -> None:
-    caplog.set_level('INFO')
-    config = make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), mode='train', seed=3, train_steps=2)
-    execute(config)
-    config = dataclasses.replace(config, train_steps=3)
-    execute(config)
-    expected = values_of(str(config.model_dir))
-    flip(data_of(config.model_dir, 3), os.path.getsize(data_of(config.model_dir, 3)) - 5)
-    for mode in ('train', 'train_and_eval', 'eval'):
-        with pytest.raises(DamagedError, match=r'model\.ckpt-3: is damaged'):
-            execute(dataclasses.replace(config, mode=mode, min_eval_interval=0, eval_timeout=1))
-    following = dataclasses.replace(config, mode='eval', min_eval_interval=0, eval_timeout=1)
-    with pytest.raises(CheckpointError, match='none was evaluated'):
-        execute(dataclasses.replace(following, skip_damaged_checkpoints=True))
-    assert 'skipped: ' in caplog.text
-    execute(dataclasses.replace(config, skip_damaged_checkpoints=True))
-    assert f'resuming from {config.model_dir}/model.ckpt-2' in caplog.text
-    assert values_of(str(config.model_dir)) == expected
 
 
 def test_remove_leftovers__removes_only_unfinished_files(tmp_path: Any) -> None:

@@ -12,7 +12,6 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.cores import EmulatedCores
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
-from tests.support.tiers import further
 
 CORES = 8
 ALL = [list(range(CORES))]
@@ -75,8 +74,7 @@ def test_replica_context__tells_each_core_its_own_number() -> None:
     assert results == [[core, core] for core in range(CORES)]
 
 
-@pytest.mark.parametrize('update_in_place', [True, False])
-@pytest.mark.parametrize('groups', GROUPS)
+@pytest.mark.parametrize(('groups', 'update_in_place'), [(GROUPS[0], True), (GROUPS[2], False), (GROUPS[3], True)])
 def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     groups: List[List[int]], update_in_place: bool
 ) -> None:
@@ -96,7 +94,7 @@ def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize('groups', [GROUPS[0], *map(further, GROUPS[1:-1]), GROUPS[-1]])
+@pytest.mark.parametrize('groups', [GROUPS[0], GROUPS[3]])
 def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: List[List[int]]) -> None:
     weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(np.float32)
 
@@ -210,7 +208,7 @@ class TestEstimator:
             numbers = [float(x) for x in line.split('[')[1].rstrip(']').split() if x != '...']
             assert set(numbers) <= set(fed[step, 0]), line
 
-    @pytest.mark.parametrize('tpu', ['emulated:1', *map(further, ('emulated:4', 'emulated:4x2')), 'emulated:3x3'])
+    @pytest.mark.parametrize('tpu', ['emulated:1', 'emulated:4x2'])
     def test_evaluation(self, tmp_path: Any, tpu: str) -> None:
         estimator = self.estimator(str(tmp_path), tpu)
         estimator.train(self.input_fn, max_steps=1)

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import shutil
 from typing import Any, Dict
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,15 +12,11 @@ from console.tensorflow_versions import tf
 from inception_v3 import main
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
-from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks import layers
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.history import read_evaluations
-from inception_v3.tpu import slices, topology
 from tests.support.checkpoints import saved_variables
-from tests.support.runs import ONE_LAYER, make_small_config
-from tests.support.tiers import further
+from tests.support.runs import make_small_config
 
 CORES = 2
 BATCH_PER_CORE = 8
@@ -109,39 +104,6 @@ def test_synchronized_cores__train_like_one_device(one_device: Config) -> None:
         difference = typical_difference(alone, synchronized, end)
         assert typical_difference(alone, before, end) > 5 * difference, end
         assert typical_difference(alone, local, end) > 5 * difference, end
-
-
-@pytest.fixture(scope='module')
-def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
-    """A run on one device that has learned to classify some digits."""
-    config = make_small_config(digits_dir, model_dir=str(tmp_path_factory.mktemp('trained')), train_batch_size=32)
-    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
-        make_estimator(config).train(InputPipeline(True, config), max_steps=20)
-    return config
-
-
-@pytest.mark.parametrize(
-    ('tpu', 'changes'),
-    [
-        further('emulated:2', {}),
-        ('emulated:4x2', {'eval_batch_size': 100}),
-        further('emulated:2x2', {'transpose_enabled': True}),
-        further('emulated:2x2', {'transpose_enabled': True, 'transfer': 'uint8'}),
-        further('emulated:2x2', {'eval_total_size': 100, 'precision': 'bfloat16'}),
-    ],
-)
-def test_emulated_hosts__evaluate_each_image_once(
-    trained: Config, one_layer: None, tpu: str, changes: Dict[str, Any]
-) -> None:
-    config = dataclasses.replace(trained, **changes)
-    cores = topology.emulated(tpu).cores
-    emulated = dataclasses.replace(config, use_tpu=True, tpu=tpu, num_shards=cores)
-    expected = make_estimator(config).evaluate(InputPipeline(False, config))
-    steps = slices.steps_for(images_of_hosts(emulated, topology.hosts_of(emulated)), config.eval_batch_size)
-    found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
-    assert found['images'] == expected['images'] == config.eval_images
-    for metric in ('top_1', 'top_5', 'cross_entropy'):
-        assert found[metric] == pytest.approx(expected[metric], rel=1e-5), metric
 
 
 @pytest.mark.both
