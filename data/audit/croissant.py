@@ -71,7 +71,7 @@ def write(
       given: further properties of the data set, such as `license`, by their names in Croissant.
 
     Returns:
-      The `path` of the file, and `checked_by`: the version of mlcroissant that has checked it, or None.
+      The `path` of the file, and whether mlcroissant has `checked` it, which may not be installed.
 
     Raises:
       DataError: a file is not in the folder of the data set.
@@ -80,7 +80,7 @@ def write(
     path = os.path.join(source.data_dir, FILE_NAME)
     text = json.dumps(_described(source, info, report, given), indent=2) + '\n'
     files.write_whole(path, text)
-    return {'path': path, 'checked_by': _check(path, text)}
+    return {'path': path, 'checked': _check(path, text)}
 
 
 def _described(
@@ -152,11 +152,10 @@ def _of_tar(source: Source, split: str, names: List[str], fields: Mapping[str, i
 
     Labels in a key of a JSON file are left out.
     """
-    images = [extension for extension in IMAGE_EXTENSIONS if extension in fields]
-    kinds = [(split, 'image', 'sc:ImageObject', 'image/*', images)]
+    kinds = [(split, 'image', 'sc:ImageObject', 'image/*', IMAGE_EXTENSIONS)]
     label = label_of(source.fields.label)
     if not label.key:
-        kinds.append((f'{split}-labels', 'label', 'sc:Integer', 'text/plain', [label.extension]))
+        kinds.append((f'{split}-labels', 'label', 'sc:Integer', 'text/plain', (label.extension,)))
     sets, record_sets = [], []
     for name, kind, data_type, encoding, extensions in kinds:
         file_set = _file_set(f'{name}-files', encoding, [f'*.{extension}' for extension in extensions])
@@ -182,16 +181,16 @@ def _field(record_set: str, name: str, data_type: str, file_set: str = '', extra
     return {'@type': 'cr:Field', '@id': f'{record_set}/{name}', 'name': name, 'dataType': data_type, **source}
 
 
-def _check(path: str, text: str) -> Any:
-    """The version of mlcroissant that has checked the description; None if it is not installed."""
+def _check(path: str, text: str) -> bool:
+    """Lets mlcroissant check a description; returns False if it is not installed."""
     try:
         import mlcroissant
     except ImportError:
-        return None
-    # The properties that were not given; the command says so itself.
+        return False
+    # It warns of the properties that were not given, which the command says itself.
     logging.getLogger('absl').setLevel(logging.ERROR)
     try:
         mlcroissant.Dataset(json.loads(text))
     except mlcroissant.ValidationError as error:
         raise CommandError(f'{path}: mlcroissant refuses it: {error}')
-    return mlcroissant.__version__
+    return True

@@ -48,8 +48,12 @@ def print_report(report: Report) -> None:
     )
     line(f'in {report["seconds"]:,.1f} s, {report["records_per_second"]:,} records/s ({how})', 'read        ')
     if 'croissant' in report:
-        written, version = report['croissant'], report['croissant']['checked_by']
-        checked = f'valid: mlcroissant {version}' if version else f'unchecked: {extras.command("archive")} on Python 3.9 or later'
+        written = report['croissant']
+        checked = (
+            'valid, says mlcroissant'
+            if written['checked']
+            else f'unchecked: {extras.command("archive")} on Python 3.9 or later'
+        )
         missing = f'; not given: {", ".join(written["not_given"])}' if written['not_given'] else ''
         line(f'{written["path"]} ({checked}){missing}', 'croissant   ')
     findings = []
