@@ -87,7 +87,7 @@ def main() -> int:
             except ImportError:
                 raise CommandError(f'the table needs rich: {extras.command("data")}, or print the report with --json.')
         source = source_of(arguments)
-        described = croissant.check_source(source) if arguments.croissant else None
+        described = croissant.description_of(source) if arguments.croissant else None
         expected = None
         # The audit itself reports an invalid description.
         with contextlib.suppress(records.DataError):

@@ -42,21 +42,22 @@ class CrateError(CommandError):
 
 
 def write(run: RunRecord, folder: str, licence: str) -> List[Dict[str, Any]]:
-    """Writes the crate of a run.
+    """Writes the crate of a run, and returns the description of each file.
 
     Args:
       run: the run; its model_dir may be remote.
       folder: a local folder, new or empty.
       licence: a URL, or an identifier of spdx.org, such as CC-BY-4.0.
 
-    Returns:
-      The description of each file, as in the crate.
-
     Raises:
-      CrateError: rocrate is not installed, the folder is in use, or the run has no start of training.
+      CrateError: rocrate is not installed, the folder cannot be written, or the run has no start of training.
       CheckpointError: a checkpoint is damaged.
       RemoteError: a remote file cannot be read.
     """
+    if remote.is_remote(folder) or (os.path.exists(folder) and not (os.path.isdir(folder) and not os.listdir(folder))):
+        raise CrateError(f'--crate={folder}: is remote or exists already. Name a new local folder.')
+    if not run.starts:
+        raise CrateError(f'{run.model_dir}: contains no start of training; name the model_dir of a run.')
     try:
         from rocrate.rocrate import ROCrate
     except ImportError:
@@ -64,64 +65,59 @@ def write(run: RunRecord, folder: str, licence: str) -> List[Dict[str, Any]]:
             f'--crate: rocrate is not installed: {extras.command("archive")} on Python 3.9 or later; in a checkout, '
             './run --tf=2.15 has it.'
         )
-    if remote.is_remote(folder) or (os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder))):
-        raise CrateError(f'--crate={folder}: is remote or exists already. Name a new local folder.')
-    if not run.starts:
-        raise CrateError(f'{run.model_dir}: contains no start of training; name the model_dir of a run.')
-    os.makedirs(folder, exist_ok=True)
     try:
+        os.makedirs(folder, exist_ok=True)
         described = [*_copied(run, folder)]
         crate = ROCrate(version=_VERSION)
         _fill(crate, run, folder, licence, described)
         crate.write(folder)
-    except (OSError, tf.errors.OpError) as error:
-        shutil.rmtree(folder)
-        raise CrateError(f'--crate={folder}: cannot be written: {getattr(error, "message", error)}')
-    except BaseException:
-        shutil.rmtree(folder)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, (OSError, tf.errors.OpError)):
+            raise CrateError(f'--crate={folder}: cannot be written: {getattr(error, "message", error)}')
         raise
     return [properties for properties, _ in described]
 
 
 def _copied(run: RunRecord, folder: str) -> Iterator[Tuple[Dict[str, Any], Optional[int]]]:
-    """Copies the files, and yields the properties of each, and the step of those of a checkpoint."""
-    digests = {checkpoint.step: checkpoint.digest for checkpoint in run.checkpoints}
-    paths: Dict[str, Tuple[str, Optional[int]]] = {name: (text, None) for name, text in _RECORDS.items()}
-    made = {}
+    """Copies the files, and yields the properties of each; and the step of a checkpoint's files, else None."""
+    texts, steps, written = dict(_RECORDS), {}, {}
     for part, what in (('', 'newest'), (BEST_FOLDER, 'best')):
         checkpoint = latest_checkpoint(os.path.join(run.model_dir, part))
         if checkpoint:
-            name, step = os.path.relpath(checkpoint, run.model_dir), step_of(checkpoint)
+            inside, name = os.path.split(os.path.relpath(checkpoint, run.model_dir))
             # Beside the best checkpoint are its own records.
-            prefix = '' if part else f'{os.path.basename(name)}.'
+            prefix = '' if part else f'{name}.'
+            step, text = step_of(checkpoint), f'of the {what} checkpoint'
             found = [each for each in remote.names_in(os.path.dirname(checkpoint)) or () if each.startswith(prefix)]
-            text = f'the {what} checkpoint, of step {step:,}; digest of its variables {digests.get(step)}'
-            paths.update({os.path.join(os.path.dirname(name), each): (text, step) for each in found})
-            listed = f'model_checkpoint_path: "{os.path.relpath(name, part or ".")}"\n'
-            made[os.path.join(part, LIST_FILE)] = (listed, f"TensorFlow's pointer to the {what} checkpoint")
-    for path in paths:
-        source = os.path.join(run.model_dir, path)
-        if remote.exists(source):
-            os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
-            with remote.explained(source, remote.READ):
-                tf.io.gfile.copy(source, os.path.join(folder, path))
+            steps.update({os.path.join(inside, each): step for each in found})
+            texts.update({os.path.join(inside, each): f'{text}, of step {step:,}' for each in found})
+            pointer = os.path.join(part, LIST_FILE)
+            texts[pointer] = f'the name {text}, for TensorFlow'
+            listed = os.path.relpath(os.path.join(inside, name), part or '.')
+            written[pointer] = f'model_checkpoint_path: "{listed}"\n'
     info = run.starts[-1].info
     if info:
-        made[dataset_info.FILE_NAME] = (json.dumps(dataclasses.asdict(info), indent=2), f'the data set {info.name}')
-    for path, (text, _) in made.items():
-        files.write_whole(os.path.join(folder, path), text)
-    paths.update({path: (text, None) for path, (_, text) in made.items()})
-    for path, (text, step) in sorted(paths.items()):
-        copied = os.path.join(folder, path)
-        if os.path.exists(copied):
-            properties = {
-                'name': path,
-                'description': text,
-                'encodingFormat': _ENCODINGS.get(os.path.splitext(path)[1], 'application/octet-stream'),
-                'contentSize': str(os.path.getsize(copied)),
-                'sha256': files.sha256(copied),
-            }
-            yield properties, step
+        texts[dataset_info.FILE_NAME] = f'the description of the data set {info.name}'
+        written[dataset_info.FILE_NAME] = json.dumps(dataclasses.asdict(info), indent=2) + '\n'
+    for path, text in sorted(texts.items()):
+        source, copy = os.path.join(run.model_dir, path), os.path.join(folder, path)
+        if path not in written and not remote.exists(source):
+            continue
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        if path in written:
+            files.write_whole(copy, written[path])
+        else:
+            with remote.explained(source, remote.READ):
+                tf.io.gfile.copy(source, copy)
+        properties = {
+            'name': path,
+            'description': text,
+            'encodingFormat': _ENCODINGS.get(os.path.splitext(path)[1], 'application/octet-stream'),
+            'contentSize': str(os.path.getsize(copy)),
+            'sha256': files.sha256(copy),
+        }
+        yield properties, steps.get(path)
 
 
 def _fill(crate: Any, run: RunRecord, folder: str, licence: str, described: List[Any]) -> None:
@@ -132,20 +128,18 @@ def _fill(crate: Any, run: RunRecord, folder: str, licence: str, described: List
 
     def program(start: Start) -> Any:
         versions = start.versions
-        needed = [
-            entity(f'#{name}-{versions[name]}', 'SoftwareApplication', name=name, version=versions[name])
-            for name in ('python', 'tensorflow', 'numpy')
-            if name in versions
-        ]
         changed = ', with changes' if versions.get('modified') else ''
         software = entity(
-            f'#inception-v3-tpu-{versions.get("source", "unknown")}',
+            f'#inception-v3-tpu-{versions.get("source")}',
             'SoftwareApplication',
             name='inception-v3-tpu',
             version=str(versions.get('inception_v3')),
             description=f'revision {versions.get("revision")}{changed}; SHA-256 of its files {versions.get("source")}',
         )
-        software['softwareRequirements'] = needed
+        for name, version in ((name, versions.get(name)) for name in ('tensorflow', 'numpy')):
+            url = f'https://pypi.org/project/{name}/{version}/'
+            needed = entity(url, 'SoftwareApplication', name=name, version=version, url=url)
+            software.append_to('softwareRequirements', needed)
         return software
 
     of_path = {
