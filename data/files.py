@@ -1,9 +1,14 @@
-"""Reads and writes small files, local or remote."""
+"""Reads, writes and hashes files, local or remote."""
 
+import hashlib
 from typing import Union
 
 from console import outputs
+from console.tensorflow_versions import tf
 from data import remote
+
+# Bytes of a file that are hashed at once.
+_CHUNK = 1 << 20
 
 
 def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
@@ -18,3 +23,12 @@ def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> No
 def text_of(path: str) -> str:
     """The content of a file; empty if the file is missing."""
     return (remote.read(path) or b'').decode(errors='replace')
+
+
+def sha256(path: str) -> str:
+    """The SHA-256 of a file's content: 64 hexadecimal digits. Raises errors as `remote.size`."""
+    hashed = hashlib.sha256()
+    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+        for chunk in iter(lambda: file.read(_CHUNK), b''):
+            hashed.update(chunk)
+    return hashed.hexdigest()

@@ -3,7 +3,8 @@
 Every image is decoded whole, which is the way to find damage inside images. With --nodecode, only the headers of images
 and the checksums of PNGs are read, and an image is decoded if its header is unusual or its end is missing.
 --data_format=tar audits tar shards. --train_files, --eval_files, --image_key, --label_key and --label_offset are those
-of the run. Exit code 2 means that training would fail, or that there is no data set.
+of the run. --croissant also writes croissant.json, beside dataset.json. Exit code 2 means that training would fail, or
+that there is no data set.
 """
 
 import argparse
@@ -17,6 +18,15 @@ from console.errors import DONE, FIX, CommandError
 from console.paths import expanded
 from console.processes import usable_cores
 from console.screen import Screen
+
+# The properties of a data set that a Croissant description has and dataset.json lacks, by flag.
+_PROPERTIES = {
+    'license': ('license', "URL of the data set's licence"),
+    'url': ('url', 'URL of its page'),
+    'citation': ('citeAs', 'text of its citation'),
+    'published': ('datePublished', 'date of publication, YYYY-MM-DD'),
+    'release': ('version', 'number of its release, such as 1.0.0'),
+}
 
 
 def _arguments() -> argparse.Namespace:
@@ -47,7 +57,12 @@ def _arguments() -> argparse.Namespace:
     )
     per_core = f'processes that read files (default: one per core, {cores} here)'
     add('--processes', type=number_of(int, 1), default=cores, help=per_core)
+    add('--croissant', action='store_true', help='also write a Croissant description, croissant.json; it has:')
+    for flag, (_, text) in _PROPERTIES.items():
+        add(f'--{flag}', help=f'with --croissant, the {text}')
     arguments = parser.parse_args(expanded())
+    if any(getattr(arguments, flag) for flag in _PROPERTIES) and not arguments.croissant:
+        parser.error(f'{", ".join(f"--{flag}" for flag in _PROPERTIES)}: need --croissant.')
     if not (arguments.data_dir or arguments.train_files or arguments.eval_files):
         parser.error('name the folder of the data set, or its files with --train_files and --eval_files.')
     return arguments
@@ -59,6 +74,7 @@ def main() -> int:
 
     def command(screen: Screen) -> int:
         from data import dataset_info, records
+        from data.audit import croissant
         from data.audit.report import audit
         from data.braces import check_given_once
         from data.convert import conversion
@@ -71,6 +87,7 @@ def main() -> int:
             except ImportError:
                 raise CommandError(f'the table needs rich: {extras.command("data")}, or print the report with --json.')
         source = source_of(arguments)
+        described = croissant.description_of(source) if arguments.croissant else None
         expected = None
         # The audit itself reports an invalid description.
         with contextlib.suppress(records.DataError):
@@ -79,6 +96,11 @@ def main() -> int:
         with conversion.progress() as progress:
             move = progress('reading records', expected)
             report = audit(source, arguments.num_classes, arguments.decode, arguments.processes, move)
+        if described and report['can_be_trained_on']:
+            given = {name: getattr(arguments, flag) for flag, (name, _) in _PROPERTIES.items()}
+            known = {name: value for name, value in given.items() if value}
+            missing = [f'--{flag}' for flag, (name, _) in _PROPERTIES.items() if name not in known]
+            report['croissant'] = {**croissant.write(source, described, report, known), 'not_given': missing}
         if arguments.json:
             print(json.dumps(report, indent=2))
         else:

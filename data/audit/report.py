@@ -11,6 +11,7 @@ from typing import Any, Callable, Counter, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from data import checks, dataset_info, record_counts, records, remote
+from data.audit import croissant
 from data.audit import shard as shard_audit
 from data.audit.findings import KINDS, judge
 from data.audit.shard import LISTED_AT_MOST, FileContent
@@ -107,7 +108,10 @@ def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
     if source.train_files or source.eval_files:
         return []
     known = {path for split in SPLITS for path in paths[split]}
-    known |= {os.path.join(source.data_dir, name) for name in (dataset_info.FILE_NAME, conversion.REPORT_NAME)}
+    known |= {
+        os.path.join(source.data_dir, name)
+        for name in (dataset_info.FILE_NAME, conversion.REPORT_NAME, croissant.FILE_NAME)
+    }
     folders = {os.path.dirname(path) for path in known}
     return [
         path[len(common_folder([*known])) :]

@@ -7,6 +7,7 @@ from rich import box, markup
 from rich.console import Console
 from rich.table import Table
 
+from console import extras
 from console.messages import FEW, counted, printable
 from console.screen import raw
 from data.audit.findings import KINDS
@@ -46,6 +47,15 @@ def print_report(report: Report) -> None:
         'copies      ',
     )
     line(f'in {report["seconds"]:,.1f} s, {report["records_per_second"]:,} records/s ({how})', 'read        ')
+    if 'croissant' in report:
+        written = report['croissant']
+        checked = (
+            'valid, says mlcroissant'
+            if written['checked']
+            else f'unchecked: {extras.command("archive")} on Python 3.9 or later'
+        )
+        missing = f'; not given: {", ".join(written["not_given"])}' if written['not_given'] else ''
+        line(f'{written["path"]} ({checked}){missing}', 'croissant   ')
     findings = []
     for kind, colour in (('error', 'red'), ('warning', 'yellow')):
         texts = report[f'{kind}s']

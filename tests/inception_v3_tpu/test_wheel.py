@@ -24,16 +24,10 @@ pytestmark = pytest.mark.program
 UV = ROOT / '.tools' / 'bin' / 'uv'
 # Names that a user's own files may have.
 USER_FILES = ('data', 'console', 'studies', 'benchmarks', 'inception_v3', 'preprocessing', 'tests')
+SMALL = ('--network=resnet50', '--height=32', '--width=32', '--depth_multiplier=0.1')
 TINY = (
-    *(
-        '--use_tpu=False',
-        '--network=resnet50',
-        '--height=32',
-        '--width=32',
-        '--depth_multiplier=0.1',
-        '--train_batch_size=4',
-    ),
-    *('--eval_batch_size=4', '--train_steps=2', '--train_steps_per_eval=2', '--num_parallel_calls=1'),
+    *(*SMALL, '--use_tpu=False', '--train_batch_size=4', '--eval_batch_size=4'),
+    *('--train_steps=2', '--train_steps_per_eval=2', '--num_parallel_calls=1'),
 )
 
 
@@ -161,7 +155,7 @@ def test_source__has_every_file_of_the_project(source: pathlib.Path) -> None:
 
 def test_source__trains_on_the_digits(installed: Installed, source: pathlib.Path) -> None:
     installed.install('--reinstall-package=inception-v3-tpu', f'inception-v3-tpu[demo] @ {source.as_uri()}')
-    steps = ['--train_steps=4', '--train_steps_per_eval=4', '--train_batch_size=8', '--depth_multiplier=0.1']
-    done = installed.run('train', '--preset=digits', *steps, '--model_dir=digits_run')
+    steps = ['--train_steps=4', '--train_steps_per_eval=4', '--train_batch_size=8']
+    done = installed.run('train', '--preset=digits', *SMALL, *steps, '--model_dir=digits_run')
     assert re.search(r'top-1 +\d+\.\d+%', done.stdout)
     assert (installed.folder / 'digits_run' / 'results.json').is_file()

@@ -1,7 +1,7 @@
 """Shows the origin of a model: configuration, seed, data, versions and commands, evaluations and checkpoints.
 
 --verify repeats the first steps of a run with --seed, in a new process, and compares the loss and every variable bit
-for bit. --diff compares the configurations, data and results of two runs.
+for bit. --diff compares the configurations, data and results of two runs. --crate copies a run for an archive.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from console import program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
+from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
 
@@ -24,12 +25,17 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     task = parser.add_mutually_exclusive_group()
     task.add_argument('--verify', action='store_true', help='repeat the first steps, and compare them')
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
+    crate = 'copy the run, with its newest and best checkpoint, into a new folder for an archive: an RO-Crate'
+    task.add_argument('--crate', metavar='DIR', help=crate)
+    parser.add_argument('--license', help='with --crate, the licence: a URL, or an SPDX identifier such as CC-BY-4.0')
     about = 'number of steps to verify (default: all recorded steps, up to 10)'
     parser.add_argument('--steps', type=number_of(int, 1), metavar='N', help=about)
     parser.add_argument('--json', action='store_true', help='print a JSON object')
     arguments = parser.parse_args(expanded(argv))
     if arguments.steps is not None and not arguments.verify:
         parser.error('--steps: needs --verify.')
+    if bool(arguments.crate) != bool(arguments.license):
+        parser.error('--crate and --license: need each other; an RO-Crate must have a licence.')
 
     def command(screen: Screen) -> int:
         from inception_v3.commands.provenance import record
@@ -39,6 +45,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         run = record.read(arguments.model_dir)
         if arguments.diff:
             return _diff(run, record.read(arguments.diff), arguments.json)
+        if arguments.crate:
+            return _crate(run, arguments)
         print(json.dumps(run.json(), indent=2) if arguments.json else run.text())
         return DONE
 
@@ -79,6 +87,18 @@ def _diff(old: Any, new: Any, as_json: bool) -> int:
         print(f'{old.model_dir} -> {new.model_dir}', _text(differences), sep='\n\n', end='\n\n')
         print(f'compared {evaluations} evaluations and {checkpoints} checkpoints by step; {verdict}')
     return FIX if different else DONE
+
+
+def _crate(run: Any, arguments: argparse.Namespace) -> int:
+    from inception_v3.commands.provenance import crate
+
+    files = crate.write(run, arguments.crate, arguments.license)
+    size = sum(int(each['contentSize']) for each in files)
+    if arguments.json:
+        print(json.dumps({'crate': arguments.crate, 'bytes': size, 'files': files}, indent=2))
+    else:
+        print(f'{arguments.crate}: an RO-Crate of {counted(len(files), "file")}, {size / 1e6:,.1f} MB')
+    return DONE
 
 
 def _print_json(values: Dict[str, Any], differences: Dict[str, List[Any]]) -> None:

@@ -1,10 +1,12 @@
-"""Tests of provenance: the record of a run, the verification of its first steps, and the comparison of two runs."""
+"""Tests of provenance: the record of a run, the verification of its first steps, comparisons, and RO-Crates."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
 import shutil
+import sys
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 
 from data import dataset_info
 from inception_v3.commands.provenance import __main__ as provenance
-from inception_v3.commands.provenance import verification
+from inception_v3.commands.provenance import crate, record, verification
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
@@ -300,3 +302,80 @@ def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any,
     assert 'checkpoint of step 2' in names and 'checkpoint of step 0' not in names
     assert 'step 2, average weights, cross_entropy' in names
     assert (values['evaluations_compared'], values['checkpoints_compared']) == (1, 2)
+
+
+def test_crate__describes_every_file_and_start_and_is_a_model_dir(
+    run: str, photo_dir: str, tmp_path: Any, capsys: Any
+) -> None:
+    rocrate = pytest.importorskip('rocrate.rocrate')
+    write_start(seeded(photo_dir, run, train_steps=9), dataset_info.read(photo_dir))
+    folder = tmp_path / 'crate'
+    code, out, err = run_provenance(capsys, run, f'--crate={folder}', '--license=CC-BY-4.0', '--json')
+    assert (code, err) == (0, '')
+    opened = rocrate.ROCrate(folder)
+    assert opened.metadata.generate() == json.loads((folder / 'ro-crate-metadata.json').read_text())
+
+    described = {each.id: each for each in opened.data_entities}
+    contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob('*') if path.is_file()}
+    contents.pop('ro-crate-metadata.json')
+    assert {name: (each['contentSize'], each['sha256']) for name, each in described.items()} == {
+        name: (str(len(content)), hashlib.sha256(content).hexdigest()) for name, content in contents.items()
+    }
+    assert json.loads(out)['bytes'] == sum(map(len, contents.values()))
+    # The newest checkpoint and the best; files of the run are as they were.
+    (best,) = (each.checkpoint for each in record.read(run).checkpoints if each.checkpoint.startswith('best/'))
+    assert {name for name in contents if name.endswith('.index')} == {'model.ckpt-3.index', f'{best}.index'}
+    made = {'checkpoint', 'dataset.json'}
+    assert all(pathlib.Path(run, name).read_bytes() == contents[name] for name in contents.keys() - made)
+    assert contents['dataset.json'] == pathlib.Path(photo_dir, 'dataset.json').read_bytes()
+
+    first, second = opened.root_dataset['mentions']
+    starts = history.read_starts(run)
+    assert [action['startTime'] for action in (first, second)] == [start.time for start in starts]
+    assert first['description'].split()[-1] == starts[0].command[-1]
+    assert first['instrument']['version'] == starts[0].versions['inception_v3']
+    assert {each['name']: each['version'] for each in first['instrument']['softwareRequirements']} == {
+        name: starts[0].versions[name] for name in ('tensorflow', 'numpy')
+    }
+    assert [each.id for each in first['object']] == ['config.json', 'dataset.json']
+    # The first start made both checkpoints; the evaluations are of the whole run.
+    results = [each.id for each in first['result']]
+    assert {'model.ckpt-3.index', f'{best}.index'} < {*results} and 'results.jsonl' not in results
+    assert [each.id for each in second['result']] == ['results.jsonl']
+    assert opened.license.id == 'https://spdx.org/licenses/CC-BY-4.0'
+    assert opened.root_dataset['conformsTo'].id == 'https://w3id.org/ro/wfrun/process/0.5'
+    assert 'top-1 ' in opened.description and 'photos' in opened.description
+
+    old, new = record.read(run), record.read(str(folder))
+    assert (new.starts, new.evaluations) == (old.starts, old.evaluations)
+    assert {*new.checkpoints} == {each for each in old.checkpoints if each.step == 3 or 'best' in each.checkpoint}
+
+
+def test_crate__refused_with_a_message_and_leaves_no_folder(
+    run: str, tmp_path: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    folder = tmp_path / 'crate'
+
+    def refusal(at: Any = folder, model_dir: str = run) -> str:
+        code, out, err = run_provenance(capsys, model_dir, f'--crate={at}', '--license=https://example.org/licence')
+        assert (code, out) == (2, '')
+        return err
+
+    assert f'--crate={run}: is remote or exists already' in refusal(run) and 'gs://b' in refusal('gs://b')
+    with pytest.raises(SystemExit, match='2'):
+        provenance.main([run, f'--crate={folder}'])
+    assert 'an RO-Crate must have a licence' in capsys.readouterr().err
+    without_start = tmp_path / 'without'
+    without_start.mkdir()
+    shutil.copy(os.path.join(run, 'config.json'), without_start)
+    assert 'contains no start of training' in refusal(model_dir=str(without_start))
+    monkeypatch.setitem(sys.modules, 'rocrate.rocrate', None)
+    assert "pip install 'inception-v3-tpu[archive]' on Python 3.9 or later" in refusal()
+
+    def full(*_: Any) -> None:
+        raise OSError('no space left')
+
+    monkeypatch.setitem(sys.modules, 'rocrate.rocrate', pytest)
+    monkeypatch.setattr(pytest, 'ROCrate', None, raising=False)
+    monkeypatch.setattr(crate.files, 'sha256', full)
+    assert f'--crate={folder}: cannot be written: no space left' in refusal() and not folder.exists()
