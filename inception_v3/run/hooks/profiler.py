@@ -12,7 +12,7 @@ from typing import Any, Iterator, List, Optional, Sequence
 
 from console.log import logger
 from console.screen import failure
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import IS_REFERENCE, tf
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.run import profile
@@ -26,7 +26,6 @@ try:
     from tensorflow.python.profiler import profiler_v2 as profiler
 except ImportError:
     from tensorflow.python.eager import profiler, profiler_client
-_IS_1 = tf.__version__.startswith('1.')
 _HOST = '/host:CPU'
 # The port of a TPU worker's profiler, beside that of its sessions:
 # https://www.tensorflow.org/api_docs/python/tf/profiler/experimental/client/trace
@@ -51,12 +50,12 @@ def workers_of(config: Config, run_config: tf.estimator.tpu.RunConfig) -> List[s
 
 def start(folder: str) -> None:
     """Starts to trace this process; `stop` writes the trace to the folder."""
-    profiler.start() if _IS_1 else profiler.start(folder)
+    profiler.start() if IS_REFERENCE else profiler.start(folder)
 
 
 def stop(folder: str, writes: bool = True) -> None:
     """Stops tracing, and writes the trace or discards it."""
-    if not _IS_1:
+    if not IS_REFERENCE:
         profiler.stop(writes)
         return
     trace = profiler.stop()
@@ -66,7 +65,7 @@ def stop(folder: str, writes: bool = True) -> None:
 
 def trace_workers(addresses: Sequence[str], folder: str, milliseconds: int) -> None:
     """Traces the processes of other machines, which must be able to write to the folder, and waits for the end."""
-    trace = profiler_client.start_tracing if _IS_1 else profiler_client.trace
+    trace = profiler_client.start_tracing if IS_REFERENCE else profiler_client.trace
     trace(addresses[0], folder, milliseconds, ','.join(addresses))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import IS_REFERENCE, tf
 from inception_v3.commands.estimate import _padded, core_memory
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
@@ -46,9 +46,10 @@ def test_training_memory__agrees_with_the_graph(monkeypatch: Any) -> None:
     inception_model_fn(images, labels, tf.estimator.ModeKeys.TRAIN, {'config': config})
     trainable = sum(map(size, tf.trainable_variables()))
     step = 8
-    # Every variable, those of optimizer and averages twice, and the gradients of the weight decay.
+    # Every variable, those of optimizer and averages twice, and the gradients of the weight decay; 2.15 takes more.
     need = training_memory(config).variables
-    assert need == sum(map(size, tf.global_variables())) - step + (3 + 1) * trainable
+    further = 0 if IS_REFERENCE else 4
+    assert need == sum(map(size, tf.global_variables())) - step + (3 + 1 + further) * trainable
     # The same variables on a TPU core, by purpose.
     core = core_memory(config, 2, is_training=True)
     assert sum(core[:4]) == sum(map(size, tf.global_variables()))
@@ -193,21 +194,29 @@ def test_core_memory__stores_what_is_normalized_pooled_or_of_a_reversible_stage(
         assert (activations[1] == activations[0]) if is_rebuilt else activations[1] > activations[0] + 2 * results
 
 
-# Peaks of the resident memory of `python -m inception_v3.main --use_data=fake --mode=train --train_steps=4`, in GB.
+# Peaks of the resident memory of `python -m inception_v3.main --use_data=fake --mode=train --train_steps=4`, in GB, on
+# 1.15 and on 2.15.
 MEASURED = [
-    ('digits', 8, 0.752),
-    ('digits', 16, 0.771),
-    ('digits', 32, 0.804),
-    ('inception_v3', 8, 2.466),
-    ('inception_v3', 16, 3.504),
-    ('inception_v3', 32, 5.171),
-    ('resnet50', 8, 2.353),
-    ('resnet50', 16, 3.306),
-    ('resnet50', 32, 4.979),
+    (True, 'digits', 8, 0.752),
+    (True, 'digits', 16, 0.771),
+    (True, 'digits', 32, 0.804),
+    (True, 'inception_v3', 8, 2.466),
+    (True, 'inception_v3', 16, 3.504),
+    (True, 'inception_v3', 32, 5.171),
+    (True, 'resnet50', 8, 2.353),
+    (True, 'resnet50', 16, 3.306),
+    (True, 'resnet50', 32, 4.979),
+    (False, 'digits', 8, 0.865),
+    (False, 'digits', 32, 0.895),
+    (False, 'inception_v3', 8, 3.106),
+    (False, 'resnet50', 8, 2.931),
+    (False, 'resnet50', 32, 5.636),
 ]
 
 
-@pytest.mark.parametrize(('name', 'batch', 'measured'), MEASURED)
+@pytest.mark.parametrize(
+    ('name', 'batch', 'measured'), [case for is_reference, *case in MEASURED if is_reference == IS_REFERENCE]
+)
 def test_training_memory__agrees_with_measured_peaks(name: str, batch: int, measured: float) -> None:
     config = DIGITS
     if name != 'digits':
