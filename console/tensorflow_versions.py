@@ -1,17 +1,30 @@
-"""Differences between TensorFlow 1.15, the reference, and 2.15, the last version that has Estimator.
+"""Differences between TensorFlow 1.15, the reference, 2.15, the last version that has Estimator, and 2.21.
 
-Every module takes TensorFlow from here: as `tf` the interface of version 1, which both versions have, and as `tf2` what
+Every module takes TensorFlow from here: as `tf` the interface of version 1, which all versions have, and as `tf2` what
 only the interface of version 2 has: summaries with descriptions, and the class of all variables. The functions below
-are for what the two versions keep in different places, and data sets need; `tensorflow_names` has the others.
+are for what the versions keep in different places, and data sets need; `tensorflow_names` has the others, and
+`tensorflow_standins` what 2.21 lacks.
 """
 
 import sys
 from typing import Any, Callable
 
-from console import log, tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
+from console import errors, log, native_messages, tensorflow_standins
+from console import tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
 
-import tensorflow.compat.v1 as tf  # isort: skip
-import tensorflow.compat.v2 as tf2  # isort: skip  # noqa: F401
+with native_messages.captured():  # 2.21 announces itself on standard error.
+    import tensorflow.compat.v1 as tf
+    import tensorflow.compat.v2 as tf2  # noqa: F401
+try:
+    tensorflow_standins.add_estimator()
+except ImportError as error:
+    raise errors.CommandError(str(error))
+if tuple(map(int, tf.__version__.split('.')[:2])) > tuple(map(int, tensorflow_standins.NEWEST.split('.'))):
+    log.logger.warning(
+        'TensorFlow %s is newer than %s, the newest that this program was tried with',
+        tf.__version__,
+        tensorflow_standins.NEWEST,
+    )
 
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
