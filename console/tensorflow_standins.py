@@ -1,13 +1,13 @@
-"""Estimator on a TensorFlow of version 2.16 or later, which contains none. Stands alone: copy this file to use it elsewhere.
+"""Estimator on TensorFlow 2.16 and later, which contain none. To use it elsewhere, copy this file; it stands alone.
 
     import tensorflow_standins
     import tensorflow.compat.v1 as tf
 
     tensorflow_standins.add_estimator()
 
-Afterwards, `tf.estimator` is the package tensorflow-estimator 2.15.0. It rests on Keras 2, the package tf_keras, and on
-four modules and a decorator that TensorFlow no longer has. This module stands in for them, as far as training, evaluation
-and export on one machine need them. What nobody can use through them is refused with one sentence.
+Afterwards, `tf.estimator` is the package tensorflow-estimator 2.15.0, on Keras 2, the package tf_keras. It needs four
+modules and a decorator that TensorFlow no longer has. This module stands in for them, as far as training, evaluation
+and export need them. What is not available through the stand-ins is refused with one sentence.
 """
 
 import contextlib
@@ -18,8 +18,9 @@ import sys
 import types
 from typing import Any, Callable, Dict, NoReturn
 
-# Read by TensorFlow at the first use of `tf.keras`.
-os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
+# TensorFlow reads this when it is loaded, so that this module must be imported first.
+if importlib.util.find_spec('tf_keras') is not None:
+    os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
 
 # The newest TensorFlow that this module was tried with.
 NEWEST = '2.21'
@@ -58,7 +59,7 @@ def add_estimator() -> None:
     for owner, version in ((tensorflow.compat.v1, 'v1'), (tensorflow, 'v2')):
         owner.estimator = importlib.import_module(f'tensorflow_estimator._api.{version}.estimator')
     importlib.import_module(f'{_ESTIMATOR}.tpu._tpu_estimator_embedding').EmbeddingConfigSpec.__new__ = _refusal(
-        'embedding_config_spec: embeddings and feature columns on a TPU'
+        'embeddings and feature columns on a TPU (EmbeddingConfigSpec)'
     )
 
 
@@ -68,22 +69,20 @@ def _exists(name: str) -> bool:
     return False
 
 
-def _refusal(subject: str) -> Callable[..., Any]:
-    def refuse(*unused: Any, **unused_too: Any) -> NoReturn:
-        raise NotImplementedError(
-            f'{subject}: not available without the Estimator of TensorFlow 2.15; use TensorFlow 2.15.'
-        )
+def _refusal(subject: str) -> Callable[..., NoReturn]:
+    def refuse(*unused: Any, **also_unused: Any) -> NoReturn:
+        raise NotImplementedError(f'{subject}: not available on this TensorFlow, which contains no Estimator; use 2.15')
 
     return refuse
 
 
 def _modules(tf: Any) -> Dict[str, Dict[str, Any]]:
     """The names that tensorflow-estimator reads, by the modules that it reads them from."""
-    coordinators = _refusal('RunConfig: distribution strategies other than TPUStrategy')
-    shutdown = _refusal('TF_TPU_GRACEFUL_SHUTDOWN_MODE: the modes that shut workers of a TPU down')
+    coordinators = _refusal('distribution strategies of RunConfig, other than TPUStrategy')
+    shutdown = _refusal('shutting down the workers of a TPU (TF_TPU_GRACEFUL_SHUTDOWN_MODE)')
 
     class GracefulShutdownHook(tf.train.SessionRunHook):  # type: ignore[misc]
-        """Saves nothing when a TPU's worker announces its end: such a run resumes from its last checkpoint."""
+        """Does nothing. Before a TPU's worker ends, it saves no checkpoint; the run resumes from the last one."""
 
         def __init__(self, **unused: Any):
             pass
@@ -101,7 +100,7 @@ def _modules(tf: Any) -> Dict[str, Dict[str, Any]]:
             'ResetComputation': object,
             'ShutdownAllWorkers': shutdown,
             'ShutdownLameWorkers': shutdown,
-            'start_worker_watchdog': _refusal('TF_TPU_WATCHDOG_TIMEOUT: the watchdog of the workers of a TPU'),
+            'start_worker_watchdog': _refusal('the watchdog of the workers of a TPU (TF_TPU_WATCHDOG_TIMEOUT)'),
         },
         # Types of arguments alone: `EmbeddingConfigSpec` is refused.
         'tensorflow.python.tpu.tpu_embedding': {f'{name}Parameters': object for name in optimizers},

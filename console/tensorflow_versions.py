@@ -9,8 +9,8 @@ are for what the versions keep in different places, and data sets need; `tensorf
 import sys
 from typing import Any, Callable
 
-from console import errors, log, native_messages, tensorflow_standins
-from console import tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
+# The settings come before TensorFlow is loaded.
+from console import errors, log, native_messages, tensorflow_settings, tensorflow_standins  # noqa: F401
 
 with native_messages.captured():  # 2.21 announces itself on standard error.
     import tensorflow.compat.v1 as tf
