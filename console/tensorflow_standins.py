@@ -10,7 +10,6 @@ modules and a decorator that TensorFlow no longer has. This module stands in for
 and export need them. What is not available through the stand-ins is refused with one sentence.
 """
 
-import contextlib
 import importlib
 import importlib.util
 import os
@@ -52,21 +51,13 @@ def add_estimator() -> None:
             f'pip install {" ".join(missing)}'
         )
     for name, content in _modules(tensorflow.compat.v1).items():
-        if name.startswith(_ESTIMATOR) or not _exists(name):
-            module = types.ModuleType(name)
-            module.__dict__.update(content)
-            sys.modules[name] = module
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__dict__.update(content)
     for owner, version in ((tensorflow.compat.v1, 'v1'), (tensorflow, 'v2')):
         owner.estimator = importlib.import_module(f'tensorflow_estimator._api.{version}.estimator')
     importlib.import_module(f'{_ESTIMATOR}.tpu._tpu_estimator_embedding').EmbeddingConfigSpec.__new__ = _refusal(
         'embeddings and feature columns on a TPU (EmbeddingConfigSpec)'
     )
-
-
-def _exists(name: str) -> bool:
-    with contextlib.suppress(ImportError):
-        return importlib.util.find_spec(name) is not None
-    return False
 
 
 def _refusal(subject: str) -> Callable[..., NoReturn]:

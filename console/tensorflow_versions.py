@@ -19,19 +19,24 @@ try:
     tensorflow_standins.add_estimator()
 except ImportError as error:
     raise errors.CommandError(str(error))
-if tuple(map(int, tf.__version__.split('.')[:2])) > tuple(map(int, tensorflow_standins.NEWEST.split('.'))):
-    log.logger.warning(
-        'TensorFlow %s is newer than %s, the newest that this program was tried with',
-        tf.__version__,
-        tensorflow_standins.NEWEST,
-    )
-
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
 log.settle_tensorflow()
 if sys.modules.get('boto3', sys) is None:
     # Others may load it from now on.
     del sys.modules['boto3']
+
+
+def warn_if_newer(version: str) -> None:
+    """Warns of a TensorFlow that is newer than the newest that this program was tried with."""
+    newest = tensorflow_standins.NEWEST
+    if [int(number) for number in version.split('.')[:2]] > [int(number) for number in newest.split('.')]:
+        log.logger.warning(
+            'TensorFlow %s is newer than %s, the newest that this program was tried with', version, newest
+        )
+
+
+warn_if_newer(tf.__version__)
 
 # Whether integers are converted to floats with vector instructions: 300 x 320 x 3 bytes in 40 µs instead of 409.
 CASTS_IN_VECTORS = not tf.__version__.startswith('1.')
