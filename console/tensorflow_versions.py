@@ -10,15 +10,11 @@ import sys
 from typing import Any, Callable
 
 # The settings come before TensorFlow is loaded.
-from console import errors, log, native_messages, tensorflow_settings, tensorflow_standins  # noqa: F401
+from console import log, native_messages, tensorflow_settings  # noqa: F401
 
 with native_messages.captured():  # 2.21 announces itself on standard error.
     import tensorflow.compat.v1 as tf
     import tensorflow.compat.v2 as tf2  # noqa: F401
-try:
-    tensorflow_standins.add_estimator()
-except ImportError as error:
-    raise errors.CommandError(str(error))
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
 log.settle_tensorflow()
@@ -27,16 +23,25 @@ if sys.modules.get('boto3', sys) is None:
     del sys.modules['boto3']
 
 
-def warn_if_newer(version: str) -> None:
-    """Warns of a TensorFlow that is newer than the newest that this program was tried with."""
+def complete(version: str) -> None:
+    """Adds Estimator to a TensorFlow without it; warns of a version newer than the newest that was tried.
+
+    Raises:
+      CommandError: a package of Estimator is missing; the message has the command that installs it.
+    """
+    from console import errors, tensorflow_standins
+
     newest = tensorflow_standins.NEWEST
     if [int(number) for number in version.split('.')[:2]] > [int(number) for number in newest.split('.')]:
-        log.logger.warning(
-            'TensorFlow %s is newer than %s, the newest that this program was tried with', version, newest
-        )
+        log.logger.warning('TensorFlow %s is newer than %s, the newest that this program was tried on', version, newest)
+    try:
+        tensorflow_standins.add_estimator()
+    except ImportError as error:
+        raise errors.CommandError(str(error))
 
 
-warn_if_newer(tf.__version__)
+if not hasattr(tf, 'estimator'):
+    complete(tf.__version__)
 
 # Whether integers are converted to floats with vector instructions: 300 x 320 x 3 bytes in 40 µs instead of 409.
 CASTS_IN_VECTORS = not tf.__version__.startswith('1.')

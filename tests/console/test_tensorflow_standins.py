@@ -11,8 +11,8 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from console import tensorflow_standins
-from console.tensorflow_versions import tf, tf2
+from console.errors import CommandError
+from console.tensorflow_versions import complete, tf, tf2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 API = tf.estimator
@@ -123,11 +123,10 @@ def test_what_stand_ins_lack__is_refused_with_one_sentence(part: str) -> None:
 @needs_standins
 def test_missing_packages__are_named_with_the_command_that_installs_them(monkeypatch: Any) -> None:
     monkeypatch.delattr(tf, 'estimator')
-    monkeypatch.setattr(tf, '__version__', '2.21.0')
     monkeypatch.setattr(sys.modules['tensorflow'], '__version__', '2.21.0')
     monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-    with pytest.raises(ImportError) as error:
-        tensorflow_standins.add_estimator()
+    with pytest.raises(CommandError) as error:
+        complete('2.21.0')
     assert str(error.value).endswith('pip install tensorflow-estimator==2.15.0 tf_keras~=2.21.0')
 
 

@@ -7,7 +7,7 @@ import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
 from console.tensorflow_names import make_servable_by_both
-from console.tensorflow_versions import either, tf, warn_if_newer
+from console.tensorflow_versions import complete, either, tf
 from tests.support.graphs import evaluate
 
 
@@ -26,15 +26,15 @@ def test_either__runs_one_of_two_functions(value: int, expected: tuple) -> None:
     assert (found, copies.tolist()) == expected
 
 
-def test_warn_if_newer__names_the_newest_that_was_tried(caplog: Any) -> None:
+def test_complete__warns_of_a_version_newer_than_the_newest_that_was_tried(caplog: Any) -> None:
     for version in ('1.15.5', '2.15.1', '2.21.3'):
-        warn_if_newer(version)
+        complete(version)
     assert not caplog.messages
     for version in ('2.22.0-rc1', '3.0.0'):
-        warn_if_newer(version)
+        complete(version)
         assert (
             caplog.messages.pop()
-            == f'TensorFlow {version} is newer than 2.21, the newest that this program was tried with'
+            == f'TensorFlow {version} is newer than 2.21, the newest that this program was tried on'
         )
         caplog.clear()
 
