@@ -104,6 +104,7 @@ setup(
         f'tensorflow>=2.15,<2.16; {WITH_2_15}',  # The last version that contains Estimator.
         f'tensorflow>=2.21; {WITH_2_21}',
         f'tensorflow-estimator==2.15.0; {WITH_2_21}',
+        f'tensorboard; {WITH_2_21}',  # Writes summaries; earlier versions bring it.
         f'tf-keras>=2.21; {WITH_2_21}',  # Keras 2, on which Estimator rests.
         'absl-py',
         'numpy',
