@@ -72,7 +72,7 @@ def _modules(tf: Any) -> Dict[str, Dict[str, Any]]:
     coordinators = _refusal('distribution strategies of RunConfig, other than TPUStrategy')
     shutdown = _refusal('shutting down the workers of a TPU (TF_TPU_GRACEFUL_SHUTDOWN_MODE)')
 
-    class GracefulShutdownHook(tf.train.SessionRunHook):  # type: ignore[misc]
+    class GracefulShutdownHook(tf.train.SessionRunHook):
         """Does nothing. Before a TPU's worker ends, it saves no checkpoint; the run resumes from the last one."""
 
         def __init__(self, **unused: Any):
