@@ -14,12 +14,10 @@ import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from benchmarks.comparison import Spread
-from console import program
-from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE
-from console.paths import expanded
 from console.screen import Screen
 from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.sweep import generated
 
 OUT = os.path.join('runs', 'studies', 'data_size')
 STUDY = 'data_size'
@@ -66,31 +64,14 @@ class PowerLaw(NamedTuple):
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    parser = new_parser('data-size', __doc__)
-    number = number_of(int, 1)
-    # The digit 8 has 139 training images, fewer than any other.
-    flags: Dict[str, Any] = {
-        'out': (folder, OUT, f'folder of everything, created if missing (default {OUT})'),
-        'images': (
-            numbers_of(int, 1, 139),
-            '2,4,8,16,32,64,128',
-            'numbers of training images of each digit (default 2,4,8,16,32,64,128)',
-        ),
-        'seeds': (number, 3, 'seeds of each number (default 3)'),
-        'steps': (number, 200, 'training steps (default 200)'),
-        'workers': (number, 1, 'trials at a time (default 1)'),
-    }
-    for name, (kind, default, text) in flags.items():
-        parser.add_argument(f'--{name}', type=kind, default=default, help=text)
-    arguments = parser.parse_args(expanded(argv))
-    return program.run(lambda screen: _perform(arguments, screen), 'interrupted; the same command resumes')
+    defaults = {'out': OUT, 'images': '2,4,8,16,32,64,128', 'seeds': 3, 'steps': 200}
+    return generated.main('data-size', __doc__, defaults, _perform, argv)
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
     from data.convert import digits
     from inception_v3.run import source
-    from studies.sweep import generated
 
     out = arguments.out
     screen.update('writing the data sets')

@@ -14,12 +14,10 @@ import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from benchmarks.comparison import Spread
-from console import program
-from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE
-from console.paths import expanded
 from console.screen import Screen
 from studies.files import Panel, Table, chart, prepare, publish, write_json
+from studies.sweep import generated
 
 OUT = os.path.join('runs', 'studies', 'fine_tuning')
 STUDY, SOURCE = 'fine_tuning', 'source'
@@ -89,27 +87,14 @@ def _data_dir(out: str, images: Optional[int]) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    parser = new_parser('fine-tuning', __doc__)
-    number = number_of(int, 1)
-    # The digit 8 has 139 training images, fewer than any other new one.
-    flags: Dict[str, Any] = {
-        'out': (folder, OUT, f'folder of everything, created if missing (default {OUT})'),
-        'images': (numbers_of(int, 1, 139), '5,20,139', 'numbers of training images of each digit (default 5,20,139)'),
-        'seeds': (number, 5, 'seeds of each case (default 5)'),
-        'steps': (number, 200, 'training steps from the weights (default 200)'),
-        'workers': (number, 1, 'trials at a time (default 1)'),
-    }
-    for name, (kind, default, text) in flags.items():
-        parser.add_argument(f'--{name}', type=kind, default=default, help=text)
-    arguments = parser.parse_args(expanded(argv))
-    return program.run(lambda screen: _perform(arguments, screen), 'interrupted; the same command resumes')
+    defaults = {'out': OUT, 'images': '5,20,139', 'seeds': 5, 'steps': 200}
+    return generated.main('fine-tuning', __doc__, defaults, _perform, argv)
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
     from data.convert import digits
     from inception_v3.run import source
-    from studies.sweep import generated
 
     out = arguments.out
     screen.update('writing the data sets')
@@ -129,8 +114,6 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
 
 def results(out: str, images: Sequence[int]) -> Dict[str, Dict[str, List[float]]]:
     """The accuracies in per cent, of the trials that are done: by the number of images, by what is trained, by seed."""
-    from studies.sweep import generated
-
     found = generated.accuracies(out, STUDY)
     return {str(count): {way: found.get(f'{way},{count}', []) for way in _WAYS} for count in images}
 

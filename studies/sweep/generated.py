@@ -1,13 +1,37 @@
-"""Sweeps of studies that a command makes, instead of its user."""
+"""Sweeps over the digits of studies that a command makes, instead of its user."""
 
+import argparse
 import os
-from typing import Any, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-import yaml
+from console import program
+from console.command_line import folder, new_parser, number_of, numbers_of
+from console.paths import expanded
+from console.screen import Screen
 
-from data.files import write_whole
-from studies.study import load
-from studies.sweep import plan, run, trials
+
+def main(
+    name: str,
+    purpose: str,
+    defaults: Mapping[str, Any],
+    perform: Callable[[argparse.Namespace, Screen], int],
+    argv: Optional[Sequence[str]],
+) -> int:
+    """Runs the command line of a study, whose name and defaults are given, and returns its exit code."""
+    parser = new_parser(name, purpose)
+    number = number_of(int, 1)
+    for flag, kind, text in (
+        ('out', folder, 'folder of everything, created if missing'),
+        # The digit 8 has 139 training images, fewer than any other.
+        ('images', numbers_of(int, 1, 139), 'numbers of training images of each digit'),
+        ('seeds', number, 'seeds of each case'),
+        ('steps', number, 'training steps of each trial'),
+        ('workers', number, 'trials at a time'),
+    ):
+        default = defaults.get(flag, 1)
+        parser.add_argument(f'--{flag}', type=kind, default=default, help=f'{text} (default {default})')
+    arguments = parser.parse_args(expanded(argv))
+    return program.run(lambda screen: perform(arguments, screen), 'interrupted; the same command resumes')
 
 
 def sweep(out: str, name: str, study: Mapping[str, Any], workers: int) -> int:
@@ -16,6 +40,11 @@ def sweep(out: str, name: str, study: Mapping[str, Any], workers: int) -> int:
     Returns:
       The exit code of the sweep.
     """
+    import yaml
+
+    from data.files import write_whole
+    from studies.sweep import plan, run
+
     path = os.path.join(out, f'{name}.yaml')
     write_whole(path, yaml.safe_dump(study, sort_keys=False))
     return run.run(plan.make(path, os.path.join(out, name)), workers)
@@ -23,6 +52,9 @@ def sweep(out: str, name: str, study: Mapping[str, Any], workers: int) -> int:
 
 def accuracies(out: str, name: str) -> Dict[str, List[float]]:
     """The accuracies in per cent, of the trials that are done: by case, in the order of the seeds."""
+    from studies.study import load
+    from studies.sweep import trials
+
     found: Dict[str, List[float]] = {}
     for trial in trials.trials_of(load(os.path.join(out, f'{name}.yaml')), os.path.join(out, name)):
         evaluation = trials.last_evaluation(trial)

@@ -41,11 +41,14 @@ def distance(found: List[Any], expected: List[Any]) -> float:
     )
 
 
-def half_by_hand(x: np.ndarray, weights: Dict[str, np.ndarray], scope: str) -> np.ndarray:
+def half_by_hand(x: np.ndarray, weights: Dict[str, np.ndarray], scope: str, training: bool = True) -> np.ndarray:
     """A residual function: twice batch normalization, ReLU and a 3 x 3 convolution."""
     for number in (1, 2):
         of = {name.split('/')[-1]: w for name, w in weights.items() if f'/{scope}/conv_{number}/' in f'/{name}'}
-        x = (x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + 1e-3) * of['gamma'] + of['beta']
+        mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+        if not training:
+            mean, variance = of['moving_mean'], of['moving_variance']
+        x = (x - mean) / np.sqrt(variance + 1e-3) * of['gamma'] + of['beta']
         x = np.pad(np.maximum(x, 0), [(0, 0), (1, 1), (1, 1), (0, 0)], mode='constant')
         windows = [[x[:, i : i + 3, j : j + 3] @ of['weights'][i, j] for j in range(3)] for i in range(3)]
         x = sum(map(sum, windows))
@@ -72,10 +75,13 @@ def observe_residual() -> Dict[str, float]:
     moving = [each.numpy() for each in layer.non_trainable_variables]
     rebuilt = layer.backward_grads(y, dy, True)
     weights = {variable.name.partition(':')[0]: variable.numpy() for variable in layer.variables}
-    y1 = X[..., :16] + half_by_hand(X[..., 16:], weights, 'F')
-    y2 = X[..., 16:] + half_by_hand(y1, weights, 'G')
+
+    def by_hand(training: bool) -> np.ndarray:
+        y1 = X[..., :16] + half_by_hand(X[..., 16:], weights, 'F', training)
+        return np.concatenate([y1, X[..., 16:] + half_by_hand(y1, weights, 'G', training)], 3)
+
     return {
-        'y by hand': distance([y], [np.concatenate([y1, y2], 3)]),
+        'y by hand': distance([y, layer(x, training=False)], [by_hand(True), by_hand(False)]),
         'default': distance(by_default, [y, y]),
         'x': distance([rebuilt[0]], [X]),
         'gradients': distance([rebuilt[1], *rebuilt[2]], [dx, *gradients]),
