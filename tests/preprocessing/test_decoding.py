@@ -100,7 +100,16 @@ def test_decode_image__refuses_a_truncated_file(file_format: str, options: Any, 
         file_of(CAT, 'WEBP'),
         file_of(CAT.convert('P'), 'GIF', save_all=True, append_images=[CAT.rotate(90).convert('P')]),
     ],
-    ids=['empty', 'JPEG signature only', 'GIF signature only', 'random', 'JPEG without first byte', 'BMP', 'WebP', 'animation'],
+    ids=[
+        'empty',
+        'JPEG signature only',
+        'GIF signature only',
+        'random',
+        'JPEG without first byte',
+        'BMP',
+        'WebP',
+        'animation',
+    ],
 )
 def test_decode_image__refuses_files_that_are_not_images(encoded: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
