@@ -1,5 +1,6 @@
-"""Settings that TensorFlow 1.15 reads at import. The packages import this module first."""
+"""Settings that TensorFlow reads at import. The packages import this module first."""
 
+import importlib.util
 import logging
 import os
 import sys
@@ -12,6 +13,10 @@ logging.getLogger('tensorflow').setLevel(logging.CRITICAL)
 warnings.filterwarnings('ignore', category=FutureWarning)
 # A warning of `cryptography`, which Google's packages import if it is installed.
 warnings.filterwarnings('ignore', 'Python 3.7 is no longer supported')
+
+# Estimator rests on Keras 2, which 2.16 replaced with Keras 3: the package tf_keras.
+if importlib.util.find_spec('tf_keras') is not None:
+    os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
 
 # On a CPU, XLA compiles nothing unless requested. TensorFlow still searches each graph for clusters to compile, in a
 # time that grows with the square of the number of variables. With zero fuel, the search ends at once.

@@ -1,18 +1,20 @@
-"""Differences between TensorFlow 1.15, the reference, and 2.15, the last version that has Estimator.
+"""Differences between TensorFlow 1.15, the reference, 2.15, the last version that has Estimator, and 2.21.
 
-Every module takes TensorFlow from here: as `tf` the interface of version 1, which both versions have, and as `tf2` what
+Every module takes TensorFlow from here: as `tf` the interface of version 1, which all versions have, and as `tf2` what
 only the interface of version 2 has: summaries with descriptions, and the class of all variables. The functions below
-are for what the two versions keep in different places, and data sets need; `tensorflow_names` has the others.
+are for what the versions keep in different places, and data sets need; `tensorflow_names` has the others, and
+`tensorflow_standins` what 2.21 lacks.
 """
 
 import sys
 from typing import Any, Callable
 
-from console import log, tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
+# The settings come before TensorFlow is loaded.
+from console import log, native_messages, tensorflow_settings  # noqa: F401
 
-import tensorflow.compat.v1 as tf  # isort: skip
-import tensorflow.compat.v2 as tf2  # isort: skip  # noqa: F401
-
+with native_messages.captured():  # 2.21 announces itself on standard error.
+    import tensorflow.compat.v1 as tf
+    import tensorflow.compat.v2 as tf2  # noqa: F401
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
 log.settle_tensorflow()
@@ -21,6 +23,27 @@ if sys.modules.get('boto3', sys) is None:
     del sys.modules['boto3']
 
 IS_REFERENCE = tf.__version__.startswith('1.')
+
+def complete(version: str) -> None:
+    """Adds Estimator to a TensorFlow without it; warns of a version newer than the newest that was tried.
+
+    Raises:
+      CommandError: a package of Estimator is missing; the message has the command that installs it.
+    """
+    from console import errors, tensorflow_standins
+
+    newest = tensorflow_standins.NEWEST
+    if [int(number) for number in version.split('.')[:2]] > [int(number) for number in newest.split('.')]:
+        log.logger.warning('TensorFlow %s is newer than %s, the newest that this program was tried on', version, newest)
+    try:
+        tensorflow_standins.add_estimator()
+    except ImportError as error:
+        raise errors.CommandError(str(error))
+
+
+if not hasattr(tf, 'estimator'):
+    complete(tf.__version__)
+
 # Whether integers are converted to floats with vector instructions: 300 x 320 x 3 bytes in 40 µs instead of 409.
 CASTS_IN_VECTORS = not IS_REFERENCE
 

@@ -170,21 +170,23 @@ class Run:
         if not checkpoints.latest_checkpoint(self._model_dir):
             logger.info('waiting for a first checkpoint in %s', config.model_dir)
 
-        def on_timeout() -> bool:
+        def check_list() -> bool:
             # TensorFlow treats an unreadable list of checkpoints as unchanged; this call raises the error instead.
             checkpoints.latest_checkpoint(self._model_dir)
-            return config.eval_timeout is not None
+            return False
 
         for checkpoint in tf.train.checkpoints_iterator(
             config.model_dir,
             min_interval_secs=config.min_eval_interval,
             timeout=_CHECK_INTERVAL if config.eval_timeout is None else config.eval_timeout,
-            timeout_fn=on_timeout,
+            # Without a function, the iterator ends after the timeout. 2.21 calls it after each checkpoint, too.
+            timeout_fn=check_list if config.eval_timeout is None else None,
         ):
             evaluation = self._evaluate_if_there(checkpoint) or evaluation
             if evaluation and evaluation.step >= config.train_steps:
                 return evaluation
             logger.info('waiting for the next checkpoint; the last is at step %d (--train_steps)', config.train_steps)
+        check_list()
         text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
         if not evaluation:
             raise checkpoints.CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')

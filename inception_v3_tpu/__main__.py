@@ -10,7 +10,7 @@ import difflib
 import sys
 from typing import Optional, Sequence
 
-from console.errors import DONE, EXIT_CODES, FIX
+from console.errors import DONE, EXIT_CODES, FIX, CommandError
 from console.messages import shown
 from inception_v3_tpu.commands import COMMANDS, GROUPS, PROGRAM, run
 
@@ -34,7 +34,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if name == 'help' and arguments:
         name, arguments = arguments[0].replace('_', '-'), ['--help']
     if name in COMMANDS:
-        run(name, arguments)
+        try:
+            run(name, arguments)
+        except CommandError as error:  # TensorFlow, which its module loads, lacks a package.
+            return _fail(str(error))
         return DONE
     if name in ('-h', '--help', 'help'):
         print(help_text())

@@ -135,7 +135,12 @@ def _shape_of_any(encoded: tf.Tensor) -> tf.Tensor:
 
     def of_gif() -> tf.Tensor:
         # Decoding also reports files that are not images.
-        with tf.control_dependencies([_check_pixels(_gif_header_pixels(encoded))]):
+        checks = [_check_pixels(_gif_header_pixels(encoded))]
+        if hasattr(tf.io, 'decode_webp'):
+            # There, it would also decode WebP, whose size is not checked, and data sets would depend on the version.
+            is_gif = tf.equal(tf.strings.substr(encoded, 0, len(_GIF_SIGNATURE)), _GIF_SIGNATURE)
+            checks.append(_require(is_gif, 'not a JPEG, PNG or GIF image'))
+        with tf.control_dependencies(checks):
             return tf.shape(_decode(tf.identity(encoded)))
 
     shape = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, lambda: tf.cond(is_png(encoded), of_png, of_gif))

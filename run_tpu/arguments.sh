@@ -113,9 +113,6 @@ check_version() {
     tpu-vm-tf-2.15.[0-9]-se)
       fail "TPU_VERSION=$TPU_VERSION: for one host; a $TPU_TYPE is a slice of $((cores / 8)) hosts, use $wanted"
       ;;
-    tpu-vm-tf-2.1[6-9].* | tpu-vm-tf-2.[2-9][0-9].*)
-      fail "TPU_VERSION=$TPU_VERSION: TensorFlow 2.16 removed Estimator, on which the program runs; use $wanted"
-      ;;
     *) fail "TPU_VERSION=$TPU_VERSION: must be $wanted: a TPU VM runs the program on TensorFlow 2.15" ;;
   esac
 }

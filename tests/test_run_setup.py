@@ -204,15 +204,21 @@ def test_run__candidate_must_be_of_the_version(project: Project) -> None:
     assert project.call(other[0], 'sh', '-c', ':', **{other[1]: sys.executable}).returncode == 2
 
 
-@pytest.mark.parametrize('way', ['flag', 'variable'])
-def test_run__2_15_has_an_environment_of_its_own(project: Project, way: str) -> None:
-    python = project.add(project.bin / 'python3.11', PYTHON)
+@pytest.mark.parametrize(
+    ('way', 'version', 'python_version'),
+    [('flag', '2.15', '3.11'), ('variable', '2.15', '3.11'), ('flag', '2.21', '3.12')],
+)
+def test_run__each_version_has_an_environment_of_its_own(
+    project: Project, way: str, version: str, python_version: str
+) -> None:
+    python = project.add(project.bin / f'python{python_version}', PYTHON)
+    (project.folder / 'requirements-2.21.lock').write_text(LOCK)
     command = ['sh', '-c', 'echo "${PATH%%:*} $TF"']
-    done = project.call('--tf=2.15', *command) if way == 'flag' else project.call(*command, TF='2.15')
-    assert (done.returncode, done.stdout) == (0, f'{project.folder}/.venv-2.15/bin 2.15\n')
-    assert project.log() == project.set_up(python, '.venv-2.15', 'requirements-2.15.lock')
+    done = project.call(f'--tf={version}', *command) if way == 'flag' else project.call(*command, TF=version)
+    assert (done.returncode, done.stdout) == (0, f'{project.folder}/.venv-{version}/bin {version}\n')
+    assert project.log() == project.set_up(python, f'.venv-{version}', f'requirements-{version}.lock')
     # The flag has precedence over the variable.
-    assert project.call('--tf=1.15', *command, TF='2.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
+    assert project.call('--tf=1.15', *command, TF=version).stdout == f'{project.folder}/.venv/bin 1.15\n'
 
 
 @pytest.mark.parametrize('machine', ['Linux aarch64', 'Darwin arm64'])
@@ -232,9 +238,7 @@ def test_run__machines_without_1_15_take_2_15_and_say_so(project: Project, machi
 @pytest.mark.parametrize(
     ('version', 'message'),
     [
-        ('2.16', '2.16 removed Estimator, on which this program runs; use 2.15'),
-        ('3.0', '2.16 removed Estimator'),
-        ('2.14', 'this program runs on TensorFlow 1.15 (the default) and 2.15; on a TPU VM, --tf=image'),
+        ('2.16', 'this program runs on TensorFlow 1.15 (the default), 2.15 and 2.21; on a TPU VM, --tf=image'),
         ('', 'this program runs on TensorFlow 1.15'),
     ],
 )
@@ -262,9 +266,12 @@ def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project
 @pytest.mark.parametrize(
     ('tensorflow', 'python', 'message'),
     [
-        ('2.16.1', '3.10', 'has TensorFlow 2.16.1. Estimator was removed in 2.16: use an image of 2.15; a TPU VM with'),
-        ('2.14.1', '3.10', 'is Python 3.10 with TensorFlow 2.14.1; this program needs Python 3.10 or 3.11 with'),
-        ('2.15.1', '3.9', 'is Python 3.9 with TensorFlow 2.15.1; this program needs Python 3.10 or 3.11 with'),
+        (
+            '2.16.1',
+            '3.10',
+            'is Python 3.10 with TensorFlow 2.16.1; on a TPU VM, this program needs Python 3.10 or 3.11',
+        ),
+        ('2.15.1', '3.9', 'is Python 3.9 with TensorFlow 2.15.1; on a TPU VM, this program needs Python 3.10 or 3.11'),
         (None, None, 'python3 python3.11 python3.10 cannot import TensorFlow'),
     ],
 )

@@ -1,12 +1,13 @@
 """Functions of TensorFlow under one name in both versions, and SavedModels that both serve."""
 
 import pathlib
+from typing import Any
 
 import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
 from console.tensorflow_names import make_servable_by_both
-from console.tensorflow_versions import either, tf
+from console.tensorflow_versions import complete, either, tf
 from tests.support.graphs import evaluate
 
 
@@ -23,6 +24,19 @@ def test_either__runs_one_of_two_functions(value: int, expected: tuple) -> None:
     number = tf.placeholder_with_default(tf.constant(value), [])
     found, copies = evaluate(*either(number > 0, double, negate, number))
     assert (found, copies.tolist()) == expected
+
+
+def test_complete__warns_of_a_version_newer_than_the_newest_that_was_tried(caplog: Any) -> None:
+    for version in ('1.15.5', '2.15.1', '2.21.3'):
+        complete(version)
+    assert not caplog.messages
+    for version in ('2.22.0-rc1', '3.0.0'):
+        complete(version)
+        assert (
+            caplog.messages.pop()
+            == f'TensorFlow {version} is newer than 2.21, the newest that this program was tried on'
+        )
+        caplog.clear()
 
 
 def test_make_servable_by_both__removes_only_the_attribute_that_1_15_does_not_know(tmp_path: pathlib.Path) -> None:

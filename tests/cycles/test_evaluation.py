@@ -99,8 +99,11 @@ def test_follow__obeys_min_eval_interval_and_eval_timeout(copied: Config, monkey
     monkeypatch.setattr(tf.train, 'checkpoints_iterator', checkpoints_iterator)
     with pytest.raises(CheckpointError, match=r'--eval_timeout=11: no new checkpoint in .* none was evaluated'):
         execute(dataclasses.replace(copied, mode='eval', min_eval_interval=7, eval_timeout=11))
-    assert (passed_options['min_interval_secs'], passed_options['timeout']) == (7, 11)
-    assert passed_options['timeout_fn']()
+    # Without a function, TensorFlow gives up after the timeout.
+    assert [passed_options[name] for name in ('min_interval_secs', 'timeout', 'timeout_fn')] == [7, 11, None]
+    with pytest.raises(CheckpointError, match='none was evaluated'):
+        execute(dataclasses.replace(copied, mode='eval'))
+    assert not passed_options['timeout_fn']()
     # TensorFlow itself would keep waiting if the list of checkpoints became unreadable.
     with open(os.path.join(str(copied.model_dir), 'checkpoint'), 'w'):
         pass

@@ -1,6 +1,6 @@
 """Tests of ResNet-50 against `tf.keras.applications`, an independent implementation in TensorFlow."""
 
-import importlib
+import importlib.util
 import re
 from typing import Any, Dict, Tuple
 
@@ -46,7 +46,8 @@ def keras_resnet(stages: Any) -> Any:
         parts = {'backend': tf.keras.backend, 'layers': tf.keras.layers, 'models': tf.keras.models}
         parts['utils'] = tf.keras.utils
     except ImportError:
-        resnet_common, parts = importlib.import_module('keras.src.applications.resnet'), {}
+        keras = 'tf_keras' if importlib.util.find_spec('tf_keras') else 'keras'
+        resnet_common, parts = importlib.import_module(f'{keras}.src.applications.resnet'), {}
 
     def stack(net: Any) -> Any:
         for number, stage in enumerate(stages, 2):

@@ -85,9 +85,19 @@ def test_decode_image__decodes_a_gif_of_one_frame_exactly() -> None:
         np.random.RandomState(0).bytes(5000),
         file_of(CAT, 'JPEG')[1:],
         file_of(CAT, 'BMP'),
+        file_of(CAT, 'WEBP'),
         file_of(CAT.convert('P'), 'GIF', save_all=True, append_images=[CAT.rotate(90).convert('P')]),
     ],
-    ids=['empty', 'JPEG signature only', 'GIF signature only', 'random', 'JPEG without first byte', 'BMP', 'animation'],
+    ids=[
+        'empty',
+        'JPEG signature only',
+        'GIF signature only',
+        'random',
+        'JPEG without first byte',
+        'BMP',
+        'WebP',
+        'animation',
+    ],
 )
 def test_decode_image__refuses_files_that_are_not_images(encoded: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -147,7 +147,7 @@ def test_project_and_zone__default_to_gclouds_settings(world: World) -> None:
         ({'RESTART_SECONDS': 'x'}, (), ['RESTART_SECONDS=x', 'whole number']),
         ({'TIMEOUT_SECONDS': '0'}, (), ['TIMEOUT_SECONDS=0', 'whole number']),
         ({'TPU_VERSION': '1.15'}, (), ['TPU_VERSION=1.15', 'must be tpu-vm-tf-2.15.1-se']),
-        ({'TPU_VERSION': 'tpu-vm-tf-2.16.1-se'}, (), ['2.16.1-se', 'removed Estimator', 'use tpu-vm-tf-2.15.1-se']),
+        ({'TPU_VERSION': 'tpu-vm-tf-2.16.1-se'}, (), ['2.16.1-se', 'must be tpu-vm-tf-2.15.1-se']),
         ({'TPU_VERSION': 'tpu-vm-tf-2.15.1-pjrt'}, (), ['2.15.1-pjrt', 'stream executor', 'use tpu-vm-tf-2.15.1-se']),
         ({'TPU_VERSION': 'tpu-vm-tf-2.15.1-pod-se'}, (), ['pod-se', 'one host', 'use tpu-vm-tf-2.15.1-se']),
         (

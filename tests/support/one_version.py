@@ -20,7 +20,6 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from tests.support.runs import ONE_LAYER, execute
 
-VERSIONS = ('1.15', '2.15')
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

@@ -8,7 +8,7 @@ values are near enough. Gradients are therefore compared in float64, and in floa
 continuous.
 """
 
-import importlib
+import importlib.util
 import sys
 from typing import Any, Dict, Tuple
 
@@ -22,9 +22,10 @@ try:
     from tensorflow.contrib import slim
     from tensorflow.contrib.slim.nets import inception
 except ImportError:
-    # TensorFlow 2.15 looks for this module of Keras, which TF-Slim uses, where only a later Keras has it.
+    # TF-Slim uses this module of Keras 2, which both of its packages have in another place.
+    keras = 'tf_keras' if importlib.util.find_spec('tf_keras') else 'keras'
     sys.modules['tf_keras.legacy_tf_layers.normalization'] = importlib.import_module(
-        'keras.src.legacy_tf_layers.normalization'
+        f'{keras}.src.legacy_tf_layers.normalization'
     )
     import tf_slim as slim
     from tf_slim.nets import inception

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-# CI runs the moved cases on both versions of TensorFlow, as it does the default tier.
+# CI runs the moved cases on all versions of TensorFlow.
 _MARKS = (pytest.mark.program, pytest.mark.both)
-# Files and folders of tests/ that need not run on TensorFlow 2.15 as well. Their subject is text: Markdown, the sources
+# Files and folders of tests/ that run on TensorFlow 1.15 alone. Their subject is text: Markdown, the sources
 # of modules as a parser sees them, shell scripts, a Dockerfile. No version of Python or of a package changes that.
 OF_TEXT = (
     'docs/test_commands.py',

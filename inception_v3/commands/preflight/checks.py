@@ -93,7 +93,7 @@ def _describe(tpu: Topology, report: Report) -> None:
         return
     built_with, of_image = '.'.join(tf.__version__.split('.')[:2]), 'that of the image'
     if built_with != _TENSORFLOW:
-        of_image += f'; {built_with} built the graphs below, and no TPU has it: check again with ./run --tf=2.15'
+        of_image += f'; {built_with} built the graphs below: check again with ./run --tf=2.15'
     machines = '1 TPU VM' if tpu.hosts == 1 else f'{tpu.hosts} TPU VMs'
     report.add('software', f'{machines}; TPU nodes ended in April 2025', architecture='TPU VM')
     report.add('software', software_version=topology.software_version(tpu))

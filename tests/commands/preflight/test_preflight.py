@@ -109,7 +109,7 @@ def test_software__is_what_can_be_rented_today(
     assert lines[0] == f'preflight of a run on {name}' and lines[-1].startswith('may start with --model_dir, --tpu or')
     text = ' '.join(' '.join(lines).split())
     assert f'{machines} TPU nodes ended in April 2025' in text
-    assert ('1.15 built the graphs below, and no TPU has it' in text) == tf.__version__.startswith('1.')
+    assert ('built the graphs below: check again' in text) != tf.__version__.startswith('2.15')
 
 
 @pytest.mark.program
