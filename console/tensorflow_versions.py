@@ -24,6 +24,7 @@ if sys.modules.get('boto3', sys) is None:
 
 IS_REFERENCE = tf.__version__.startswith('1.')
 
+
 def complete(version: str) -> None:
     """Adds Estimator to a TensorFlow without it; warns of a version newer than the newest that was tried.
 

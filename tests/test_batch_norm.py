@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.batch_norm import BatchNorm, batch_norm_for, description
+from inception_v3.batch_norm import BatchNorm, description
 from inception_v3.config import Config
 
 DECAY = 0.9
@@ -152,20 +152,6 @@ def test_moments__of_a_single_value_have_no_correction() -> None:
         assert session.run(outputs).tolist() == [[[[0.0]]]]
         moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
-
-
-@pytest.mark.parametrize(
-    ('kind', 'size', 'groups'),
-    [
-        ('local', 0, [None, None]),
-        ('averaged', 0, [None, [[0, 1, 2, 3]]]),
-        ('synchronized', 2, [[[0, 1], [2, 3]], None]),
-    ],
-)
-def test_batch_norm_for__has_the_values_of_the_flags(kind: str, size: int, groups: Any) -> None:
-    flags: Any = {'batch_norm_decay': 0.5, 'clear_update_collections': False, 'num_shards': 4}
-    norm = batch_norm_for(Config(batch_norm=kind, batch_norm_group_size=size, **flags), is_training=True)
-    assert [norm._synchronized_over, norm._averaged_over, norm._decay, norm._update_in_place] == [*groups, 0.5, False]
 
 
 def test_description__names_the_images_behind_the_moments() -> None:

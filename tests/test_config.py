@@ -1,9 +1,7 @@
 """Tests of the configuration: documented defaults, bounds, contradictions, JSON and presets."""
 
-import ast
 import dataclasses
 import json
-import pathlib
 from typing import Any, Dict
 
 import pytest
@@ -164,18 +162,3 @@ def test_config__accepts_the_last_allowed_value_and_refuses_the_next(field: str,
     assert getattr(Config(**{field: largest}), field) == largest
     with pytest.raises(ConfigError, match=f'^--{field}='):
         Config(**{field: beyond})
-
-
-def test_every_flag_is_read_where_it_takes_effect() -> None:
-    root = pathlib.Path(__file__).parents[1]
-    paths = [*(root / 'inception_v3').rglob('*.py'), *(root / 'preprocessing').rglob('*.py'), root / 'data/sources.py']
-    read = {
-        node.attr
-        for path in paths
-        if path.name not in ('config.py', 'flags.py', 'presets.py', 'rules.py') and 'commands' not in path.parts
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute)
-    }
-    # Read from a mapping, or through a property.
-    read |= {'train_epochs', 'epochs_per_eval', 'step_epochs'}
-    assert {field.name for field in dataclasses.fields(Config)} <= read

@@ -60,13 +60,11 @@ def test_estimator__evaluates_on_every_host(tpu: str, hosts: int) -> None:
 
 def test_estimator__has_the_threads_of_the_run() -> None:
     run_config = make_estimator(
-        Config(use_tpu=False, model_dir='m', intra_op_threads=3, log_device_placement=True, layout='NHWC')
+        Config(use_tpu=False, model_dir='m', intra_op_threads=3, log_device_placement=True)
     ).config
     assert run_config.tpu_config.num_shards is None
     session = run_config.session_config
     assert session.allow_soft_placement and session.log_device_placement and session.intra_op_parallelism_threads == 3
-    # A given layout is kept.
-    assert session.graph_options.rewrite_options.layout_optimizer == session.graph_options.rewrite_options.OFF
     # With a seed, sums keep their order.
     for seed, is_off in ((None, False), (0, True)):
         rewriting = session_config(Config(seed=seed)).graph_options.rewrite_options

@@ -18,7 +18,7 @@ from inception_v3.run import history
 from inception_v3.run.checkpoints import latest_step
 from inception_v3.run.history import append_evaluation, read_evaluations
 from inception_v3.run.hooks.progress import EvaluationProgress
-from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
+from inception_v3.run.hooks.saving import CheckpointFitsHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
 from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import save_step
@@ -106,18 +106,6 @@ def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, 
     run.train(4)
     run.train(4)
     assert drawn == [2]
-
-
-@pytest.mark.parametrize(
-    'changes', [{}, {'save_checkpoints_secs': 7, 'log_steps': 3, 'profile_steps': '3,5'}], ids=['defaults', 'flags']
-)
-def test_training__saves_logs_and_profiles_as_the_flags_say(config: Config, changes: Dict[str, Any]) -> None:
-    config, estimator = dataclasses.replace(config, **changes), Estimator(str(config.model_dir), reached=4)
-    run = run_of(config, estimator)
-    run.train(4)
-    (saving,) = [hook for hook in estimator.calls[0]['hooks'] if isinstance(hook, CheckpointHook)]
-    assert saving._timer._every_secs == config.save_checkpoints_secs
-    assert (run._step_lines is not None, len(run._profiled)) == (bool(changes), len(changes) // 3)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,11 @@ from typing import Any, Dict, List
 
 import pytest
 
-from console.tensorflow_versions import tf
-from inception_v3.config import Config, ConfigError, setting_of
-from inception_v3.input import infeed
-from inception_v3.run import files, history, origin, source
+from inception_v3.config import Config, ConfigError
+from inception_v3.run import files, history, source
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, append_evaluation, changed_since_training, read_evaluations
 from inception_v3.run.hooks.watchers import StartRecorder
-from preprocessing.resizing import resize_for_eval
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
 
@@ -150,28 +147,3 @@ def test_check_writable__reads_back_leaves_no_file_and_names_the_folder(tmp_path
     monkeypatch.setattr(files.remote, 'read', lambda path: b'other')
     with pytest.raises(ConfigError, match=r'--model_dir=\S+: a test file was read back with different content'):
         check_writable('model_dir', str(tmp_path))
-
-
-def graph_of_evaluation(config: Config) -> bytes:
-    with tf.Graph().as_default() as graph:
-        infeed.for_evaluation(resize_for_eval(tf.constant(b''), config), config)
-    return graph.as_graph_def().SerializeToString(deterministic=True)
-
-
-@pytest.mark.program
-@pytest.mark.both
-def test_flags_that_change_evaluated_pixels_distinguish_evaluations_and_exports() -> None:
-    config = Config(use_tpu=False, height=80, width=80)
-    graph, changing = graph_of_evaluation(config), set()
-    for field in dataclasses.fields(Config):
-        value, setting = getattr(config, field.name), setting_of(field)
-        others: List[Any] = (
-            [not value] if isinstance(value, bool) else [each for each in setting.choices if each != value]
-        )
-        if type(value) in (int, float):
-            others = [other for other in (value + 1, value * 2) if setting.allows(other)][:1]
-        for other in others:
-            if graph_of_evaluation(dataclasses.replace(config, **{field.name: other})) != graph:
-                changing.add(field.name)
-    assert {'preprocessing', 'height', 'width', 'precision', 'transfer'} <= changing
-    assert changing <= {*history.DECIDING} and changing <= {*origin.SETTINGS}
