@@ -4,7 +4,6 @@ import dataclasses
 import io
 import pathlib
 import socket
-import sys
 import time
 from typing import Any, Dict, List, Set, Tuple
 
@@ -23,6 +22,7 @@ from inception_v3.tpu.addresses import check_answers, check_local
 from inception_v3.tpu.emulation.system import fixed_topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 from inception_v3.train_and_evaluate import Run
+from tests.support.cloud_tpus import found_at
 from tests.support.runs import make_small_config
 
 IS_2 = not tf.__version__.startswith('1.')
@@ -38,23 +38,6 @@ def device(tmp_path: pathlib.Path, monkeypatch: Any) -> str:
     monkeypatch.setattr(addresses, '_DEVICES', str(tmp_path / 'accel[0-9]*'))
     monkeypatch.delenv('TPU_LOAD_LIBRARY', raising=False)
     return str(tmp_path / 'accel0')
-
-
-def found_at(machines: List[str], patch: Any, state: str = 'READY') -> List[str]:
-    """Answers every lookup of a TPU with its machines; returns a list that gets the name, zone and project of each."""
-    requested: List[str] = []
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
-
-    def look_up(self: Any) -> Any:
-        requested.extend(tf.compat.as_str(value) for value in (self._tpu, self._zone, self._project))
-        endpoints = [{'ipAddress': machine, 'port': 8470} for machine in machines]
-        return {'state': state, 'health': 'HEALTHY', 'networkEndpoints': endpoints}
-
-    # The resolver of 1.15 looks up itself; that of 2.15 has a client.
-    name = '_fetch_cloud_tpu_metadata'
-    owner = resolver if hasattr(resolver, name) else sys.modules[resolver.__module__].client.Client
-    patch.setattr(owner, name, look_up)
-    return requested
 
 
 def with_devices(patch: Any, *kinds: str) -> None:
