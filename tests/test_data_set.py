@@ -135,7 +135,7 @@ def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> 
     assert caplog.messages == [
         f'--data_dir={folder}: the data set is incomplete: 2 of 4 train files are missing, the first is '
         'train-00000-of-00004. The others are read.',
-        f'--data_dir={folder}: not read, because not named like train-00001-of-00004: {named}, …',
+        f'--data_dir={folder}: not read, because not named like train-00001-of-00004: {named}, and 1 more',
     ]
     # Fake images need no files.
     data_set.check_data(Config(use_data='fake', data_dir='/no/such/folder'))

@@ -18,7 +18,7 @@ from tests.docs.pages import PAGES, ROOT, Command, commands, read
 
 COMMANDS = [command for command in commands() if '…' not in command.line and '[' not in command.line]
 # Arguments that stand for something of the user's.
-_PLACES = re.compile('my_|runs/|digits/|imagenet|cifar|gs://|ILSVRC|(.*/)?[A-Z][A-Z_0-9]*($|[./])|model_dir')
+_PLACES = re.compile('my_|runs/|digits/|imagenet|cifar|gs://|https://|ILSVRC|(.*/)?[A-Z][A-Z_0-9]*($|[./])|model_dir')
 # Prints the --help of programs as JSON. One process for all, because importing TensorFlow takes seconds.
 _HELP = """
 import contextlib, io, json, runpy, sys

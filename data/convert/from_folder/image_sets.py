@@ -369,8 +369,10 @@ def _rows(path: str, file_column: str, label_column: str, paths: Dict[str, Set[s
         label = label if label != _UNKNOWN else 1 - file
     for flag, column in (('file_column', file), ('label_column', label)):
         if column not in range(len(header)) or file == label:
-            columns = f'{show(path)} has the columns {listed(header)}'
-            raise DataError(f'{columns}. Name another one with --{flag}, or give its number, from 1.')
+            raise DataError(
+                f'{show(path)} has the columns {listed(header)}. Name one of them with --{flag}, or give its number, '
+                'from 1. Files and labels are in different columns.'
+            )
     rows = []
     for line, row in table[1 if names else 0 :]:
         cells = [row[column] if column < len(row) else '' for column in (file, label)]

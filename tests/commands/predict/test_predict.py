@@ -94,7 +94,7 @@ def test_unreadable_images__reported_while_others_are_classified(
     for name, problem in problems.items():
         assert problem in found[name]['error']
         for lines in (err, page.text):
-            (line,) = [line for line in lines if name in line]
+            (line,) = [line for line in lines if f'{name}: ' in line]
             assert problem in line
     (skipped,) = [line for line in err if line.startswith('skipped')]
     assert skipped.startswith('skipped 1 files that are no images') and skipped.endswith('notes.txt')
