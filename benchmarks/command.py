@@ -58,6 +58,10 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
     """The configuration of the input pipeline on this machine, with the batch size of one TPU core.
 
     Without a `data_dir`, the pipeline reads generated photographs. They are made if they are missing.
+
+    Raises:
+      ConfigError: --use_data=fake was given, or flags contradict the data set.
+      DataError: the data set cannot be used, or the photographs cannot be made.
     """
     from benchmarks import photographs
     from data.sources import source_of

@@ -33,7 +33,11 @@ def makes_digits(command_line: 'CommandLine') -> bool:
 
 
 def check_data(config: Config) -> None:
-    """Finds the record files of a run's splits, checks that each host has some, and logs files that are not read."""
+    """Finds the record files of a run's splits, checks that each host has some, and logs files that are not read.
+
+    Raises:
+      DataError, RemoteError: as `check_files`.
+    """
     if config.use_data == 'fake':
         return
     for split in splits_of(config):
@@ -44,7 +48,13 @@ def check_data(config: Config) -> None:
 
 
 def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
-    """Checks that each host has usable images of a split: without one, training would wait forever."""
+    """Checks that each host has usable images of a split: without one, training would wait forever.
+
+    Raises:
+      DataError: a host has no image, or only as many as may be skipped; its first record has no image or label; or a
+        file cannot be read.
+      RemoteError: access to a file is denied, or the store cannot be reached.
+    """
     is_training = split == records.TRAIN
     # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
     hosts = topology.hosts_of(config) if is_training and config.seed is None else 1
@@ -101,6 +111,9 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
     """The description of a run's data set, its `dataset.json`; None if there is none, or the images are fake.
 
     If the run reads other files than it describes, its classes are kept, and its sizes are the run's.
+
+    Raises:
+      DataError: it cannot be read.
     """
     if config.use_data == 'fake' or not config.data_dir:
         return None
@@ -118,6 +131,10 @@ def fit_to_data_set(command_line: 'CommandLine') -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set's description.
 
     The digits preset makes its data set first, unless `--data_dir` names another.
+
+    Raises:
+      ConfigError: no data set is named, it lacks the description, or flags contradict the description.
+      DataError: the description or the files cannot be read, or the digits cannot be made.
     """
     config = command_line.config
     if config.use_data == 'fake':
@@ -142,6 +159,9 @@ def counted(command_line: 'CommandLine', description: Optional[DatasetInfo]) -> 
     """The numbers of records of the splits whose size neither a flag nor the description gives, by split.
 
     Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's.
+
+    Raises:
+      DataError, RemoteError: the files cannot be found, or their records not counted.
     """
     config, counts = command_line.config, {}
     for split in splits_of(config):

@@ -24,6 +24,11 @@ def make_estimator(
 
     Printed predictions and exports have the class names by label, or numbers only. Without `writes`, hooks save the
     checkpoints and write the summaries, instead of TensorFlow.
+
+    Raises:
+      ConfigError: no model_dir is given; the run needs a GPU, and none is visible; or it needs a TPU, and no TPU is
+        given, or it cannot reach the run's folders.
+      CommandError: the run's TPU is not there, or its address cannot be looked up.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')

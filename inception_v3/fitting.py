@@ -30,6 +30,9 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
     With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset
     own_images follow from them. The description is the content of `dataset.json`, and `counts` are the numbers of
     records of splits that were counted.
+
+    Raises:
+      ConfigError: flags contradict the description, each other, or the preset.
     """
     # A run takes its configuration as it is, and needs neither.
     from inception_v3 import presets, rules

@@ -129,6 +129,10 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
     """Parses a command line, such as `sys.argv`, without checking its values against each other.
 
     `--flagfile=FILE` reads more arguments from a file.
+
+    Raises:
+      ConfigError: an unknown flag or preset, a stray argument, a value of another type, or an unreadable flag file.
+      PatternError: a flag that names files is given several times.
     """
     values = _defined(own_flags)
     check_given_once(argv[1:], FILE_FLAGS)

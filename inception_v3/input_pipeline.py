@@ -103,6 +103,9 @@ class InputPipeline:
           A data set of serialized records, string scalars. With `max_bad_records` or `with_places`, of (path, position,
           record) instead. In training with a seed, of (record, key): the key seeds the record's distortion; with
           `max_bad_records`, of groups of ((path, position, record), key) for `usable_records.map_or_replace`.
+
+        Raises:
+          records.DataError: there are no usable files of this split.
         """
         config = self._config
         paths = source_of(config).find(self._split)

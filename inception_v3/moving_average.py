@@ -101,7 +101,11 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
 
 
 def check_holds_averages(checkpoint: str) -> None:
-    """Checks that a checkpoint has moving averages of its weights."""
+    """Checks that a checkpoint has moving averages of its weights.
+
+    Raises:
+      CheckpointError: it has none.
+    """
     if not any(name.endswith(SUFFIX) for name, _ in tf.train.list_variables(checkpoint)):
         raise CheckpointError(
             f'{checkpoint}: has no moving averages of the weights, because it was trained with --moving_average=False. '

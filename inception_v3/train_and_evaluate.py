@@ -69,7 +69,11 @@ class Run:
         self.began_at: Optional[int] = None
 
     def check(self) -> None:
-        """Checks the device, the data set and the memory, and logs what the run will be. It writes nothing."""
+        """Checks the device, the data set and the memory, and logs what the run will be. It writes nothing.
+
+        Raises:
+          ConfigError, DataError: the run cannot start.
+        """
         config = self._config
         self._data_set = description_of(config)
         self._class_names = self._data_set.class_names if self._data_set else ()
@@ -105,7 +109,13 @@ class Run:
             logger.info(note)
 
     def execute(self) -> str:
-        """Checks, then trains, evaluates or both, as `--mode` says, and exports; returns the summary."""
+        """Checks, then trains, evaluates or both, as `--mode` says, and exports; returns the summary.
+
+        Raises:
+          ConfigError, DataError: the run cannot start.
+          CommandError: a record, a checkpoint, a folder or a device cannot be used; training diverged; or SIGTERM or
+            Ctrl-C ended it. The message names the checkpoint that is kept.
+        """
         began, config = time.monotonic(), self._config
         self.check()
         check_writable('model_dir', self._model_dir)
@@ -212,7 +222,13 @@ class Run:
     # Training.
 
     def train(self, until_step: int) -> None:
-        """Trains from the newest checkpoint to a step, and saves it."""
+        """Trains from the newest checkpoint to a step, and saves it.
+
+        Raises:
+          CommandError: the loss or the weights have diverged.
+          CommandError: the TPU or a file server was lost.
+          TerminatedError, InterruptedByUserError: SIGTERM or Ctrl-C came; the last step is saved.
+        """
         if self.began_at is None:
             self._begin()
         divergence = DivergenceWatcher(self._config.num_classes)
@@ -311,7 +327,13 @@ class Run:
     # Evaluation: every validation image exactly once, with the averages of the checkpoint itself.
 
     def evaluate(self, checkpoint: str) -> Evaluation:
-        """Evaluates a checkpoint, adds the result to `results.jsonl` and TensorBoard's curves, and keeps the best."""
+        """Evaluates a checkpoint, adds the result to `results.jsonl` and TensorBoard's curves, and keeps the best.
+
+        Raises:
+          ConfigError: the data set has other classes than the checkpoint.
+          DataError: no validation image could be used.
+          CommandError: the cross-entropy is not finite.
+        """
         begun, config = time.monotonic(), self._config
         if config.mode == 'eval':
             history.check_data_set(config, self._data_set, checkpoint)

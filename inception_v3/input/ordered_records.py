@@ -60,6 +60,10 @@ def ordered_records(
     The run has a seed. `read` is a function from the number of files that are read at a time, a path and a size to the
     records of a file. Returns a data set as `order.ordered`; with `max_bad_records`, of groups for
     `usable_records.map_or_replace`.
+
+    Raises:
+      DataError: there are no records, or they cannot be counted, or too many shards would be loaded whole.
+      RemoteError: access to a file is denied, or the store cannot be reached.
     """
     assert config.seed is not None
     share = order.Share(config.train_batch_size, host, hosts)

@@ -126,7 +126,12 @@ def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 def check_undamaged(checkpoint: str) -> None:
-    """Reads a whole checkpoint, which verifies its checksums (0.3 s for 434 MB), and checks that values are finite."""
+    """Reads a whole checkpoint, which verifies its checksums (0.3 s for 434 MB), and checks that values are finite.
+
+    Raises:
+      DamagedError: a file is damaged or missing; NotFiniteError: a value is not finite.
+      CheckpointError: it is not a checkpoint of a training run.
+    """
     if not is_complete(checkpoint):
         raise DamagedError(checkpoint, 'files are missing')
     reader, paths = _reader(checkpoint), data_files(checkpoint)

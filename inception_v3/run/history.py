@@ -374,7 +374,11 @@ class TrainedData(NamedTuple):
 
 
 def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
-    """The data set that a checkpoint has learned. Where nothing is recorded, it is the one that `config` names."""
+    """The data set that a checkpoint has learned. Where nothing is recorded, it is the one that `config` names.
+
+    Raises:
+      DataError: nothing is recorded, and the description of the present data set cannot be read.
+    """
     recorded, present = starts_before(checkpoint), None
     last = recorded[-1] if recorded else None
     info = last.info if last else None
@@ -428,7 +432,11 @@ def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, 
 
 
 def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> None:
-    """Checks that training resumes on its checkpoint's data set, and evaluation on one with the same classes."""
+    """Checks that training resumes on its checkpoint's data set, and evaluation on one with the same classes.
+
+    Raises:
+      ConfigError: they are others, and `--allow_other_data_set` is not given.
+    """
     recorded = starts_before(checkpoint)
     last = recorded[-1] if recorded else None
     if not last or not (last.samples or last.fingerprint or last.config.get('use_data') == 'fake'):

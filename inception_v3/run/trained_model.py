@@ -30,7 +30,12 @@ class TrainedModel(NamedTuple):
 
 
 def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
-    """Finds a checkpoint, by its name in a model_dir, which may be a run's `best`, or by its path; or the newest."""
+    """Finds a checkpoint, by its name in a model_dir, which may be a run's `best`, or by its path; or the newest.
+
+    Raises:
+      CheckpointError: there is no such checkpoint, or it cannot be read.
+      ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
+    """
     if checkpoint is None:
         path = checkpoints.newest_checkpoint(model_dir)
     else:

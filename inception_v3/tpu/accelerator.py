@@ -23,7 +23,11 @@ def on_gpu(config: Config) -> bool:
 
 
 def check(config: Config) -> None:
-    """Checks that the GPU that a run needs is visible."""
+    """Checks that the GPU that a run needs is visible.
+
+    Raises:
+      ConfigError: it is not; the message says what the installed TensorFlow needs.
+    """
     needs = '--accelerator=gpu' if config.accelerator == 'gpu' else '--layout=NCHW' if config.layout == 'NCHW' else ''
     if needs and not config.use_tpu and not visible_gpus():
         raise ConfigError(

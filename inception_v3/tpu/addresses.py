@@ -35,6 +35,9 @@ def resolver_of(
     The TPU is `local`, that of this machine, of which the run expects so many cores; or it has a name, or its machines'
     addresses, grpc://A:8470,B:8470. Without zone and project, the metadata server of Google Cloud is asked for them.
     This may begin the first session of the process, whose configuration determines the threads of all sessions.
+
+    Raises:
+      CommandError: there is no such TPU, or this TensorFlow cannot use it.
     """
     if tpu != topology.LOCAL:
         resolver = _look_up(tpu, zone, project)
@@ -54,7 +57,11 @@ def resolver_of(
 
 
 def check_local(cores: int, session_config: tf.ConfigProto) -> None:
-    """Checks that this process can run on the `cores` cores of this machine's TPU; see `resolver_of`."""
+    """Checks that this process can run on the `cores` cores of this machine's TPU; see `resolver_of`.
+
+    Raises:
+      CommandError: it cannot; the message says why.
+    """
     version, devices = tf.__version__, _devices()
     if not knows_tpu_vms():
         raise CommandError(
@@ -94,7 +101,11 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
 
 
 def check_answers(master: str) -> None:
-    """Checks that the TensorFlow server of a TPU accepts connections; a session would wait for it for a day."""
+    """Checks that the TensorFlow server of a TPU accepts connections; a session would wait for it for a day.
+
+    Raises:
+      CommandError: it does not.
+    """
     if not master:
         return
     url, problem = urllib.parse.urlsplit(master), ''

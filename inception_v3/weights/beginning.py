@@ -58,6 +58,10 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
 
     `network` has the shapes of the network's variables by name, moving statistics included, and `others` the names of
     the run's other variables: averages, slots of the optimizer, the step.
+
+    Raises:
+      WeightsError: a variable of the network is missing in the source or has another shape there, without being
+        excepted; or a value is no finite number.
     """
     flag = f'--init_from={config.init_from}'
     excepted, head = Patterns(config.init_except), Patterns(HEAD)

@@ -26,7 +26,12 @@ def absolute(folder: str) -> str:
 
 
 def latest_checkpoint(model_dir: str) -> Optional[str]:
-    """The path of the newest checkpoint in a folder; None if the folder has none."""
+    """The path of the newest checkpoint in a folder; None if the folder has none.
+
+    Raises:
+      CheckpointError: the list of checkpoints, the file `checkpoint`, is damaged; or files of the newest are missing.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
     path = os.path.join(model_dir, LIST_FILE)
     if not remote.exists(path):
         return None
@@ -63,7 +68,12 @@ def data_files(checkpoint: str) -> List[str]:
 
 
 def read_config(model_dir: str) -> Optional[Config]:
-    """The configuration in a run's `config.json`; None if the file is missing or empty."""
+    """The configuration in a run's `config.json`; None if the file is missing or empty.
+
+    Raises:
+      ConfigError: the file is damaged, or has a setting that is not allowed.
+      RemoteError: the file cannot be read.
+    """
     path = os.path.join(model_dir, CONFIG_FILE)
     text = text_of(path)
     if not text:

@@ -42,7 +42,11 @@ class Selection:
         return variable
 
     def check(self) -> None:
-        """Checks the patterns of `--freeze`, when the network is built."""
+        """Checks the patterns of `--freeze`, when the network is built.
+
+        Raises:
+          ConfigError: a pattern matches no variable of the network, or nothing is left to train.
+        """
         flag = f'--freeze={shown(self._text)}'
         unmatched = self._frozen.unmatched(self._names)
         if unmatched:

@@ -68,6 +68,11 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
 
     An outline has names, shapes and types alone, which the index of a checkpoint has: all values but the step are 0,
     and the digest is empty. An .npz file has no index, and is read whole.
+
+    Raises:
+      WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
+      CheckpointError: the newest checkpoint of a model_dir is incomplete.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     flag = named or f'--init_from={path}'
     kind, stored = 'checkpoint', path

@@ -36,6 +36,10 @@ def write(out: str, comparison: Comparison) -> None:
 
     Runs that have not started, are still running or have failed are included, with their state. The folder `out` is
     created if missing; it may be at gs:// or s3://.
+
+    Raises:
+      RemoteError: a remote folder cannot be written to.
+      tf.errors.OpError: a local folder cannot be written to.
     """
     contents: Dict[str, Union[str, bytes]] = {**figures.pictures(comparison)}
     contents.update({MARKDOWN_FILE: markdown(comparison), PAGE_FILE: page(comparison)})

@@ -61,6 +61,9 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
     """Measures as `pipelines.perform` in a new process, with an object store of its own for remote readings.
 
     Before that, the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
+
+    Raises:
+      MeasurementError: the measurement failed; the message gives the reason.
     """
     for path in files_below(os.path.join(data.folder, reading.layout)):
         with open(path, 'rb') as file:

@@ -45,7 +45,11 @@ class Tally(NamedTuple):
 
 @contextlib.contextmanager
 def serving(folder: str, latency_ms: float) -> Iterator[str]:
-    """A store in a process of its own, of the files that are in a folder now, as s3://studies/PATH; its address."""
+    """A store in a process of its own, of the files that are in a folder now, as s3://studies/PATH; its address.
+
+    Raises:
+      OSError: the process does not start.
+    """
     command, pipe = processes.module('studies.streaming.object_store', folder, str(latency_ms)), subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, universal_newlines=True) as process:
         assert process.stdout

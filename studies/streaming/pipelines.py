@@ -48,6 +48,9 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
     """Stores the first training images of the TFRecord files in `source` in each layout, in an empty folder.
 
     The data set may have fewer images than `images`, and the last tar and TFRecord file than `images_per_shard`.
+
+    Raises:
+      DataError: the data set cannot be used.
     """
     paths = records.find_shards(source, records.TRAIN)
     images = min(images, sum(tfrecord_files.count_records(paths)))
@@ -128,6 +131,10 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     read, and `images_per_second`; per image, `cpu_ms` of all threads of this process, and `disk_kb` that it got from a
     disk rather than the page cache. With a store also its `store_cpu_ms` per image, the `requests` to it per 1,000
     images, and `most_at_once`, the largest number of concurrent ones; else None.
+
+    Raises:
+      DataError: the data set cannot be used.
+      OSError: the store does not answer.
     """
 
     def tally() -> Tally:

@@ -40,7 +40,11 @@ Stored = Mapping[Tuple[int, int], DataSet]
 
 
 def perform(arguments: argparse.Namespace, screen: Screen, photos: str) -> int:
-    """Measures all combinations of a command line with images of TFRecord files in a folder; returns its exit code."""
+    """Measures all combinations of a command line with images of TFRecord files in a folder; returns its exit code.
+
+    Raises:
+      CommandError: the folder has too few images.
+    """
     sizes = [*itertools.product(arguments.images_per_shard, arguments.shards)]
     readings = [Reading(TAR, *each) for each in itertools.product(arguments.latencies, arguments.read_ahead)]
     with tempfile.TemporaryDirectory(prefix='streaming-') as parent:

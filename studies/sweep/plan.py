@@ -42,7 +42,11 @@ def make(
     limit: Optional[int] = None,
     flags_of_trials: Sequence[str] = (),
 ) -> Plan:
-    """Makes a plan from the command line of a sweep, whose words after `--` are the flags of all trials."""
+    """Makes a plan from the command line of a sweep, whose words after `--` are the flags of all trials.
+
+    Raises:
+      StudyError: the study, its flags or the pattern are not valid.
+    """
     try:
         study = load(file)
         study = study.small(version) if version else study
@@ -79,6 +83,11 @@ def check(plan: Plan) -> None:
     """Checks that the sweep's folder is that of this study with the same flags, and that the trials have their data.
 
     Makes the digits once, before several trials would do so at the same time.
+
+    Raises:
+      StudyError: the folder is that of another study, or of this study with other flags; or a data set is missing or
+        does not fit its trial.
+      UnreachableError: a data set's storage cannot be reached.
     """
     study, out = plan.study, plan.out
     content = text_of(os.path.join(out, trials.STUDY_FILE))

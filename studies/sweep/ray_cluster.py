@@ -37,6 +37,10 @@ def cluster(address: str, workers: int, program: Sequence[str], out: str) -> Ite
     """Connects to the Ray cluster at HOST:PORT, or `auto`; the sweep's folder `out` holds `study.json` already.
 
     `workers` trials run at a time on the smallest node; larger nodes run more, in proportion to their cores.
+
+    Raises:
+      ClusterError: the cluster or one of its nodes does not answer.
+      StudyError: the cluster has no cores, or its nodes do not share the folder or the working directory.
     """
     study = os.path.abspath(os.path.join(out, trials.STUDY_FILE))
     _connect(address)

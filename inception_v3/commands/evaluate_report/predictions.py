@@ -82,7 +82,11 @@ def content(images: Sequence[Prediction]) -> bytes:
 
 
 def read(path: str) -> Predictions:
-    """Reads the predictions of a run's evaluation report, from its model_dir or from the report's own folder."""
+    """Reads the predictions of a run's evaluation report, from its model_dir or from the report's own folder.
+
+    Raises:
+      ConfigError: there is no report with predictions, or it cannot be read.
+    """
     for folder in (os.path.join(path, FOLDER), path):
         found, report = (remote.read(os.path.join(folder, name)) for name in (PREDICTIONS_FILE, JSON_FILE))
         if found is None or report is None:
@@ -105,7 +109,11 @@ def _evaluation(values: Dict[str, Any]) -> Evaluation:
 
 
 def pairs(ours: Sequence[Prediction], theirs: Predictions) -> Pairs:
-    """Compares our predictions with others, image by image."""
+    """Compares our predictions with others, image by image.
+
+    Raises:
+      ConfigError: they are not of the same images.
+    """
     ours_alone = theirs_alone = 0
     for one, other in itertools.zip_longest(sorted(ours), sorted(theirs.images)):
         # The folder of the data set may have moved.

@@ -49,7 +49,11 @@ class Sample(NamedTuple):
 
 
 def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
-    """The sets that a command line names, which are described on standard error."""
+    """The sets that a command line names, which are described on standard error.
+
+    Raises:
+      CommandError: a set cannot be read, or two sets have features of different kinds.
+    """
     # What is missing or damaged is found before the images are read, which takes long.
     sample_of = {name: of_file(name) for name in arguments.names if name.endswith('.npz')}
     files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}

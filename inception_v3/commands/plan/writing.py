@@ -26,7 +26,13 @@ from inception_v3.weights import beginning, sources
 
 
 def write(command_line: CommandLine) -> str:
-    """Writes the page and the picture of a plan into `--out`, logs its warnings, and returns its rows as text."""
+    """Writes the page and the picture of a plan into `--out`, logs its warnings, and returns its rows as text.
+
+    Raises:
+      ConfigError: --step_ms is not a time; the run does not train, its data or weights do not fit, or `--out` is no
+        folder for a plan.
+      RemoteError: a file cannot be read or written.
+    """
     extras.require('studies', 'matplotlib')
     from inception_v3.commands import drawing
     from inception_v3.commands.plan import figures

@@ -135,7 +135,13 @@ def of_saved_model(path: str) -> Classifier:
 
 
 def load(path: str) -> Classifier:
-    """Loads the classifier of a SavedModel, an export_dir (its newest SavedModel, all of one run) or a model_dir."""
+    """Loads the classifier of a SavedModel, an export_dir (its newest SavedModel, all of one run) or a model_dir.
+
+    Raises:
+      ConfigError: the folder is none of these, has SavedModels of several runs, or its SavedModel cannot be used.
+      CheckpointError: the model_dir has no checkpoint, or one that cannot be used.
+      DataError: the description of the run's data set cannot be read.
+    """
     if tf.saved_model.loader.maybe_saved_model_directory(path):
         return of_saved_model(path)
     # TensorFlow's listing of a local folder fails on file names that are not UTF-8.

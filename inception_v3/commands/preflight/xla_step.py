@@ -32,7 +32,11 @@ def compile_fast() -> None:
 
 
 def run_once(config: Config) -> XlaStep:
-    """Compiles the training step of one core, without sums over the cores, and runs it on random images."""
+    """Compiles the training step of one core, without sums over the cores, and runs it on random images.
+
+    Raises:
+      tf.errors.OpError: XLA cannot compile the step; the message names the operations.
+    """
     config = dataclasses.replace(
         config,
         use_tpu=False,

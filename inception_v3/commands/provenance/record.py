@@ -113,7 +113,11 @@ def _row_of_evaluation(evaluation: Evaluation, num_classes: int) -> Tuple[str, s
 
 
 def read(model_dir: str) -> RunRecord:
-    """Reads the record of a run."""
+    """Reads the record of a run.
+
+    Raises:
+      ConfigError: `config.json` is missing or cannot be read.
+    """
     config = read_config(model_dir)
     if not config:
         path = os.path.join(model_dir, CONFIG_FILE)

@@ -20,6 +20,9 @@ def verify(model_dir: str, steps: Optional[int]) -> Tuple[List[Tuple[FirstStep, 
     """Repeats the first steps of a run in a process of its own: at least `steps`, by default all recorded ones.
 
     Returns the steps as recorded and as repeated, the start of the run and that of the repetition.
+
+    Raises:
+      CommandError: the run cannot be repeated; the message gives the reason.
     """
     all_starts, recorded = history.read_starts(model_dir), history.read_first_steps(model_dir)
     if not all_starts:

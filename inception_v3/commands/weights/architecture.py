@@ -239,7 +239,11 @@ def of_keras(layers: Sequence[Layer], by_order: bool) -> List[Entry]:
 
 
 def to_ours(arrays: Mapping[str, np.ndarray], entries: Sequence[Entry], path: str) -> Values:
-    """Converts arrays of another framework to float32 arrays by our names."""
+    """Converts arrays of another framework to float32 arrays by our names.
+
+    Raises:
+      WeightsError: a variable is missing, is no array of finite floating-point numbers, or has another shape.
+    """
     problems = []
     values: Values = {}
     for entry in entries:

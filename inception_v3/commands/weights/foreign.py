@@ -125,7 +125,12 @@ WHOLE = Options()
 
 
 def read(path: str, options: Options = WHOLE) -> Weights:
-    """Reads weights of Inception v3 or ResNet-50 from a local or remote file or folder."""
+    """Reads weights of Inception v3 or ResNet-50 from a local or remote file or folder.
+
+    Raises:
+      WeightsError: there is no such file, it is damaged, or its weights are those of another network or do not fit it.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
     options = options._replace(auxiliary_head=options.auxiliary_head and options.classifier)
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):

@@ -97,6 +97,9 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
     """Checks that a run fits into this machine's memory. A TPU or GPU has its own; `preflight` checks that of a TPU.
 
     `available` are bytes, by default those that this process can still use; `eval_flag` sets `eval_batch_size`.
+
+    Raises:
+      ConfigError: it does not fit; the message names the flags.
     """
     available = available_memory() if available is None else available
     if available is None or (config.use_tpu and not config.is_emulated) or accelerator.on_gpu(config):
@@ -131,7 +134,11 @@ def bytes_per_image(graph: tf.Graph) -> int:
 
 
 def check_batch(flag: str, batch_size: int, per_image: int) -> None:
-    """Checks that the batch that a flag sets fits into this machine's memory."""
+    """Checks that the batch that a flag sets fits into this machine's memory.
+
+    Raises:
+      ConfigError: it does not; the message names `flag` and the largest batch that fits.
+    """
     available = available_memory()
     if available is not None and batch_size * per_image > available:
         raise ConfigError(
