@@ -57,6 +57,7 @@ _WITHOUT_HELP = {
     'docs.diagrams',
     'docs.flags_page',
     'docs.network_diagrams',
+    'docs.picture',
     'docs.sample_picture',
     'docs.weights_table',
 }
