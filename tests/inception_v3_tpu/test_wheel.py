@@ -158,4 +158,4 @@ def test_source__trains_on_the_digits(installed: Installed, source: pathlib.Path
     steps = ['--train_steps=4', '--train_steps_per_eval=4', '--train_batch_size=8']
     done = installed.run('train', '--preset=digits', *SMALL, *steps, '--model_dir=digits_run')
     assert re.search(r'top-1 +\d+\.\d+%', done.stdout)
-    assert (installed.folder / 'digits_run' / 'results.json').is_file()
+    assert (installed.folder / 'digits_run' / 'results.jsonl').is_file()

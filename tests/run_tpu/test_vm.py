@@ -58,9 +58,12 @@ def test_program__is_copied_started_and_followed(world: World) -> None:
 
 def test_program_files__are_what_the_program_needs() -> None:
     packages = {path.parent.name for path in ROOT.glob('*/__init__.py')} - {'tests', 'docs', 'examples'}
-    # A TPU VM compares nothing with other frameworks.
-    locks = {path.name for path in ROOT.glob('requirements*.lock')} - {'requirements-frameworks.lock'}
-    assert packages | locks | {'run', 'run_tpu', 'setup.py', 'README.md'} <= set(program_files())
+    assert packages | {'requirements.lock', 'requirements-2.15.lock'} | {
+        'run',
+        'run_tpu',
+        'setup.py',
+        'README.md',
+    } <= set(program_files())
     assert not [name for name in program_files() if not (ROOT / name).exists()]
 
 
