@@ -62,7 +62,7 @@ def add_estimator() -> None:
 
 def _refusal(subject: str) -> Callable[..., NoReturn]:
     def refuse(*unused: Any, **also_unused: Any) -> NoReturn:
-        raise NotImplementedError(f'{subject}: not available on this TensorFlow, which contains no Estimator; use 2.15')
+        raise RuntimeError(f'{subject}: not available on this TensorFlow, which contains no Estimator; use 2.15')
 
     return refuse
 

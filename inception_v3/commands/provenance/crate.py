@@ -37,10 +37,6 @@ _RECORDS = {
 _ENCODINGS = {'.json': 'application/json', '.jsonl': 'application/jsonlines'}
 
 
-class CrateError(CommandError):
-    """A run cannot be copied into a crate."""
-
-
 def write(run: RunRecord, folder: str, licence: str) -> List[Dict[str, Any]]:
     """Writes the crate of a run, and returns the description of each file.
 
@@ -50,18 +46,18 @@ def write(run: RunRecord, folder: str, licence: str) -> List[Dict[str, Any]]:
       licence: a URL, or an identifier of spdx.org, such as CC-BY-4.0.
 
     Raises:
-      CrateError: rocrate is not installed, the folder cannot be written, or the run has no start of training.
+      CommandError: rocrate is not installed, the folder cannot be written, or the run has no start of training.
       CheckpointError: a checkpoint is damaged.
       RemoteError: a remote file cannot be read.
     """
     if remote.is_remote(folder) or (os.path.exists(folder) and not (os.path.isdir(folder) and not os.listdir(folder))):
-        raise CrateError(f'--crate={folder}: is remote or exists already. Name a new local folder.')
+        raise CommandError(f'--crate={folder}: is remote or exists already. Name a new local folder.')
     if not run.starts:
-        raise CrateError(f'{run.model_dir}: contains no start of training; name the model_dir of a run.')
+        raise CommandError(f'{run.model_dir}: contains no start of training; name the model_dir of a run.')
     try:
         from rocrate.rocrate import ROCrate
     except ImportError:
-        raise CrateError(
+        raise CommandError(
             f'--crate: rocrate is not installed: {extras.command("archive")} on Python 3.9 or later; in a checkout, '
             './run --tf=2.15 has it.'
         )
@@ -74,7 +70,7 @@ def write(run: RunRecord, folder: str, licence: str) -> List[Dict[str, Any]]:
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, (OSError, tf.errors.OpError)):
-            raise CrateError(f'--crate={folder}: cannot be written: {getattr(error, "message", error)}')
+            raise CommandError(f'--crate={folder}: cannot be written: {getattr(error, "message", error)}')
         raise
     return [properties for properties, _ in described]
 
