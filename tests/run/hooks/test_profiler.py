@@ -21,7 +21,7 @@ from tests.support.runs import make_small_config
 def train(config: Config, watcher: Optional[ProfiledSteps]) -> Any:
     """Runs eight steps of a product of matrices, on batches of the input pipeline; returns the last weights."""
     with tf.Graph().as_default(), tf.Session() as session:
-        images = tf.data.make_one_shot_iterator(InputPipeline(True, config)({'batch_size': 4})).get_next()[0]
+        images = tf.data.make_one_shot_iterator(InputPipeline(True, config)({'batch_size': 16})).get_next()[0]
         weights = tf.get_variable('weights', [3, 3], initializer=tf.ones_initializer())
         shift = tf.reduce_mean(tf.tensordot(tf.cast(images, tf.float32), weights, 1))
         step = weights.assign_add(tf.fill([3, 3], shift))
@@ -63,16 +63,17 @@ def traced(monkeypatch: Any) -> List[Any]:
 @pytest.fixture()
 def config(photo_dir: str, tmp_path: pathlib.Path) -> Config:
     return make_small_config(
-        photo_dir, model_dir=str(tmp_path), train_batch_size=4, train_steps=20, seed=1, profile_steps='4,6'
+        photo_dir, model_dir=str(tmp_path), train_batch_size=16, train_steps=20, seed=1, profile_steps='4,6'
     )
 
 
 def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config) -> None:
     assert train(config, None).tobytes() == train(config, ProfiledSteps(config)).tobytes()
     found = profile.read(str(config.model_dir))
-    assert (found.first, found.last, found.images, found.hosts) == (4, 6, 4, 1)
+    assert (found.first, found.last, found.images, found.hosts) == (4, 6, 16, 1)
     assert found.step_ms > found.device_ms > 0 and found.device == 'the CPU, which also prepares the images'
-    # Both versions trace the readers and the decoding of a pipeline that prepares batches meanwhile.
+    # All versions trace the readers and the decoding of a pipeline that prepares batches meanwhile. It prepares sixteen
+    # images at a time: with smaller batches, three steps may find theirs ready.
     assert found.host_ms['storage'] > 0 and found.host_ms['preprocessing'] > 0
     events = profiler.events_in(profiler.newest(str(config.model_dir)))
     names = {event.name.rpartition(':')[2] for event in events}
