@@ -28,9 +28,10 @@ def flags(store: Store, tar_dir: str) -> List[str]:
     return [*SMALL, *settings, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
 
 
+# Both stores have runs from record files (test_runs.py), and shards are read alike from both.
 @pytest.mark.slow
-def test_run__trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir: str, tmp_path: pathlib.Path) -> None:
-    arguments = flags(store, tar_dir)
+def test_run__trains_evaluates_and_resumes(s3: Store, tar_dir: str, photo_dir: str, tmp_path: pathlib.Path) -> None:
+    store, arguments = s3, flags(s3, tar_dir)
     # After a transient error, the shard is read again.
     store.faults.add(503, 'data/train-00001', [READ], times=2)
     first = store.quick_main(*arguments, '--train_steps=2')
@@ -63,9 +64,9 @@ def test_denied_first_shard__is_named(store: Store, tar_dir: str) -> None:
 
 
 @pytest.mark.slow
-def test_shard_denied_during_a_run__is_not_treated_as_a_shorter_shard(store: Store, tar_dir: str) -> None:
+def test_shard_denied_during_a_run__is_not_treated_as_a_shorter_shard(s3: Store, tar_dir: str) -> None:
     # --max_bad_records must not hide the error.
-    arguments = [*flags(store, tar_dir), '--max_bad_records=4']
+    store, arguments = s3, [*flags(s3, tar_dir), '--max_bad_records=4']
     store.faults.add(403, '/data/validation-00001', [READ])
     message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/data/validation-00001-of-00002.tar' in message and store.who in message
