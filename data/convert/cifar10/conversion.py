@@ -25,8 +25,8 @@ from data.convert.writing import add_sample
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.formats import FORMATS
 from data.records import DataError
-from data.tar.files import shard_path
 
 SIDE = 32
 CLASSES = 10
@@ -212,7 +212,7 @@ def convert(
         present = {*(remote.names_in(data_dir) or ())}
         written = []
         for split, count in images.items():
-            paths = [shard_path(data_dir, split, shard, shards[split]) for shard in range(shards[split])]
+            paths = [FORMATS['tar'].shard_path(data_dir, split, shard, shards[split]) for shard in range(shards[split])]
             missing = [os.path.basename(path) not in present for path in paths]
             if not all(missing):
                 say(f'{missing.count(False):,} of {len(paths):,} {split} shards are already finished')

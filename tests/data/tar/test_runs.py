@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from data import records
-from data.tar import files as tar_files
+from data.formats import FORMATS
 from data.tar.shard import Shard
 from inception_v3 import main
 from inception_v3.commands.preflight import __main__ as preflight
@@ -49,7 +49,7 @@ SMALL = [
 def spoil(tar_dir: str, folder: pathlib.Path) -> str:
     """Copies the shards, truncates one validation shard within its last sample, and damages two labels in another."""
     shutil.copytree(tar_dir, str(folder))
-    shards = tar_files.find_shards(str(folder), records.VALIDATION)
+    shards = FORMATS['tar'].find_shards(str(folder), records.VALIDATION)
     with Shard(shards[0]) as shard:
         *_, last = shard.samples()
     assert last.image

@@ -19,7 +19,6 @@ from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import beam
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.record_checker import RecordChecker
-from preprocessing.decoding import decode_image
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import (
     LABELS,
@@ -80,7 +79,7 @@ def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_pat
         validation_records_per_file=[4, 4],
     )
     assert {*os.listdir(tmp_path / 'out')} == {'conversion.json', 'dataset.json', *files_of(tmp_path / 'out')}
-    checker = RecordChecker(5, decode_image)
+    checker = RecordChecker(5)
     paths = [path for split in SPLITS for path in records.find_shards(str(tmp_path / 'out'), split)]
     assert [*checker.search(paths, print)] == []
     checker.close()
