@@ -295,7 +295,7 @@ for seed in (None, 1):
         config = Config(use_tpu=False, data_dir=sys.argv[1], followup_shuffle_buffer_size=10, seed=seed)
         iterator = tf.data.make_initializable_iterator(InputPipeline(True, config).storage())
         graphs.append((graph, iterator.initializer, iterator.get_next()))
-for _ in range(30):
+for _ in range(12):
     for graph, initializer, record in graphs:
         with tf.Session(graph=graph) as session:
             session.run(initializer)
@@ -322,7 +322,7 @@ samples = tf.data.make_one_shot_iterator(InputPipeline(True, config).storage().b
 with tf.Session() as session:
     session.run(tf.zeros([]))
     before = peak_bytes()
-    for _ in range(100):
+    for _ in range(25):
         session.run(samples)
 print(peak_bytes() - before)
 """
@@ -330,11 +330,11 @@ print(peak_bytes() - before)
 
 @pytest.mark.program
 def test_storage__reads_large_tar_shards_within_256_mebibytes(tmp_path: Any) -> None:
-    """Measures a process that reads shards of the published 216 MB, eight at a time."""
+    """Measures a process that reads shards of 65 MB, eight at a time."""
     first = str(tmp_path / 'train-00000.tar')
     image = b'\xff\xd8' + bytes(range(256)) * 420
     with tarfile.open(first, 'w') as archive:
-        for number in range(2000):
+        for number in range(600):
             for extension, content in (('jpg', image), ('cls', b'1')):
                 member = tarfile.TarInfo(f'{number:06d}.{extension}')
                 member.size = len(content)

@@ -167,7 +167,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     problems = set()
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=700):
         path.write_bytes(make_case(images, random.Random(case)))
-        found = both(reader, str(path))
+        found = both(reader, path.read_bytes())
         with Shard(str(path)) as shard:
             samples = [(sample, checker.problem_of(shard, sample)) for sample in shard.samples()]
         problems |= {sample.problem for sample, _ in samples}
