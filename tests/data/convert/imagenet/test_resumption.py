@@ -199,3 +199,7 @@ def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathli
     # There is no plan of this shard, and nobody looks for it.
     pipeline.write_shard('train-00000-of-00001', str(tmp_path), str(tmp_path))
     assert 'the reason' in (tmp_path / 'failure').read_text()
+    (tmp_path / 'failure').unlink()
+    pipeline.write_shard('train-00000-of-00001', str(tmp_path), str(tmp_path))
+    with pytest.raises(records.DataError, match='00001 was not written: .*: the plan of train-.* is missing'):
+        pipeline.raise_failure(str(tmp_path))
