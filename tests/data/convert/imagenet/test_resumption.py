@@ -201,5 +201,5 @@ def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathli
     assert 'the reason' in (tmp_path / 'failure').read_text()
     (tmp_path / 'failure').unlink()
     pipeline.write_shard('train-00000-of-00001', str(tmp_path), str(tmp_path))
-    with pytest.raises(records.DataError, match='00001 was not written: .*: the plan of train-.* is missing'):
+    with pytest.raises(records.DataError, match=r'00001 was not written: .*: the plan of train-.* is missing'):
         pipeline.raise_failure(str(tmp_path))
