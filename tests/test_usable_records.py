@@ -81,7 +81,7 @@ def test_bad_records__leave_the_other_images_and_are_named(
     for image, label in zip(images[differs], labels[differs]):
         # Another image of the run, with its label.
         assert used[image.tobytes()] == label
-    names = set(os.listdir(os.path.join(damaged.model_dir, 'bad_records', 'train')))
+    names = set(os.listdir(f'{damaged.model_dir}/bad_records/train'))
     assert names == {'train-00000-of-00003@3', 'train-00000-of-00003@40', 'train-00000-of-00003@41'} | {
         'train-00002-of-00003@44'
     }

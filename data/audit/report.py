@@ -61,7 +61,8 @@ def audit(
     all_paths = [*{path: 0 for split in SPLITS for path in paths[split]}]
     # The description may be of other files than those of patterns.
     described = None if source.train_files or source.eval_files else info
-    move = progress('reading records', described and described.train_images + described.validation_images)
+    expected = described.train_images + described.validation_images if described else None
+    move = progress('reading records', expected)
     of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, move)
     contents = {split: [of_path[path] for path in paths[split]] for split in SPLITS}
     images = {split: [content.images for content in contents[split]] for split in SPLITS}

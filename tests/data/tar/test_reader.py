@@ -76,13 +76,13 @@ NO_END, TRUNCATED = bad(Problem.NO_END), bad(Problem.TRUNCATED)
 SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
     # Other files with the key, and folders; in the oldest archives, only a slash marks those.
     'extra files and folders': (
-        b''.join(
-            member(*each)
-            for each in (
-                *(('x', b'', tarfile.DIRTYPE), ('x/1.json', b''), ('x/1.jpg', b'one'), ('old/', b'', b'\0')),
-                *(('x/1.seg.png', b'segments'), ('x/1.cls', b' 7 '), ('x/1.txt', b'')),
-            )
-        )
+        member('x', b'', tarfile.DIRTYPE)
+        + member('x/1.json', b'')
+        + member('x/1.jpg', b'one')
+        + member('old/', b'', b'\0')
+        + member('x/1.seg.png', b'segments')
+        + member('x/1.cls', b' 7 ')
+        + member('x/1.txt', b'')
         + END,
         [fine(7, b'one')],
     ),
