@@ -6,13 +6,14 @@ Commands call them. The input pipeline reads files that were checked.
 import itertools
 import os
 import re
-from typing import Callable, List, Sequence, Type
+from typing import List, Sequence
 
 from console.tensorflow_versions import tf
 from data import record_checker, record_counts, records, remote, tfrecord, tfrecord_files
 from data.record_checker import RecordChecker
 from data.records import DataError
 from data.sources import FOLDERS, Source
+from data.tf_example import Fields
 
 _COUNTED = re.compile(r'(.*)-(\d+)-of-(\d+)(.*)', re.DOTALL)
 _NUMBERED = re.compile(r'(.*-)(\d+)(\.tar)?')
@@ -20,20 +21,13 @@ _NUMBERED = re.compile(r'(.*-)(\d+)(\.tar)?')
 _LARGEST_CHECKED = 16 << 30
 
 
-def checker_of(data_format: str) -> Type[RecordChecker]:
-    """The class of the checkers of a format."""
+def checker(data_format: str, num_classes: int, with_boxes: bool, fields: Fields) -> RecordChecker:
+    """A checker of the records of a format; the other arguments are those of `RecordChecker`."""
     if data_format != 'tar':
-        return RecordChecker
+        return RecordChecker(num_classes, with_boxes, fields)
     from data.tar.shard import SampleChecker
 
-    return SampleChecker
-
-
-def checker(
-    source: Source, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor], with_boxes: bool
-) -> RecordChecker:
-    """A checker of a source's records; the other arguments are those of `RecordChecker`."""
-    return checker_of(source.data_format)(num_classes, decode, with_boxes, source.fields)
+    return SampleChecker(num_classes, with_boxes, fields)
 
 
 def check(source: Source, paths: Sequence[str], skipped: int) -> None:

@@ -1,10 +1,10 @@
 """The formats of a data set's files, with the functions that find and read them. `data.checks` has their checks."""
 
+import functools
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from console.tensorflow_versions import tf
 from data import records, tf_example, tfrecord
-from data.tar import files as tar_files
 from data.tf_example import Fields
 
 
@@ -67,8 +67,8 @@ FORMATS: Dict[str, Format] = {
         tf_example.parse,
     ),
     'tar': Format(
-        tar_files.shard_path,
-        tar_files.find_shards,
+        lambda *shard: f'{records.shard_path(*shard)}.tar',
+        functools.partial(records.find_shards, is_tar=True),
         _count_samples,
         _tar_is_read_whole,
         records.sizes_of,

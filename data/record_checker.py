@@ -15,7 +15,7 @@ from data import tf_example, tfrecord_files
 from data.image_header import read_header
 from data.records import DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
-from preprocessing.decoding import MAX_PIXELS
+from preprocessing.decoding import MAX_PIXELS, decode_image
 
 # The problem of a record that Python's protocol buffers can parse, and TensorFlow cannot.
 UNREADABLE = 'damaged: its fields cannot be read.'
@@ -172,24 +172,22 @@ def label_problem(label: int, num_classes: int, offset: int = 0) -> Optional[str
 class RecordChecker:
     """Describes why the input pipeline cannot use a record.
 
-    Labels must be below `num_classes`. `decode` makes pixels of an encoded image, a string scalar, in TensorFlow
-    operations. With boxes, they are checked, too, as for training with --use_annotated_bbox.
+    Labels must be below `num_classes`. With boxes, they are checked, too, as for training with --use_annotated_bbox.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        decode: Callable[[tf.Tensor], tf.Tensor],
-        with_boxes: bool = True,
-        fields: Fields = DOCUMENTED_FIELDS,
-    ):
+    def __init__(self, num_classes: int, with_boxes: bool = True, fields: Fields = DOCUMENTED_FIELDS):
         self.num_classes, self.fields = num_classes, fields
         self._with_boxes = with_boxes
         with tf.Graph().as_default() as graph:
             self._serialized = self._encoded = tf.placeholder(tf.string, [])
             self._parsed = tf_example.parse(self._serialized, with_boxes, fields)
-            self._decoded = tf.shape(decode(self._encoded))
+            self._decoded = tf.shape(self.decode(self._encoded))
         self._session = tf.Session(graph=graph)
+
+    @staticmethod
+    def decode(encoded: tf.Tensor) -> tf.Tensor:
+        """Makes pixels of an encoded image, a string scalar, in TensorFlow operations."""
+        return decode_image(encoded)
 
     def close(self) -> None:
         """Closes the TensorFlow session."""

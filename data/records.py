@@ -1,6 +1,6 @@
 """Finds the files of a data set: `train-00000-of-01024 …` and `validation-00000-of-00128 …`, as in ImageNet's layout.
 
-`data.tfrecord` reads them as TFRecord files. `data.tar` finds and reads tar shards.
+`data.tfrecord` reads them as TFRecord files, and `data.tar` reads `train-00000.tar …` as tar shards.
 """
 
 import concurrent.futures
@@ -31,18 +31,11 @@ def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
     return os.path.join(data_dir, f'{split}-{shard:05d}-of-{shards:05d}')
 
 
-def find_shards(data_dir: str, split: str) -> List[str]:
-    """The paths of the record files of a split, in order; DataError for none, or for those of several data sets."""
-    example = os.path.basename(shard_path(data_dir, split, 0, DOCUMENTED_SHARDS[split]))
-    return list_shards(data_dir, split, r'-\d+(-of-\d+)$', example)
-
-
-def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[str]:
-    """The paths of the files of a split, in order; raises errors as `find_shards`.
-
-    The pattern, a regular expression, matches the part of a name after the split; its group must be equal in all files.
-    The example is a name that matches, for messages.
-    """
+def find_shards(data_dir: str, split: str, is_tar: bool = False) -> List[str]:
+    """The paths of the record files or tar shards of a split, in order; DataError for none, or of several data sets."""
+    pattern, example = r'-\d+(-of-\d+)$', shard_path('', split, 0, DOCUMENTED_SHARDS[split])
+    if is_tar:
+        pattern, example = f'{TAR_NAMES}$', f'{split}-00000.tar'
     try:
         # The default, '', is the working folder, as paths that are joined to it are.
         names = remote.names_in(data_dir or '.')
@@ -60,9 +53,11 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
             + (' Unpack the compressed shards: gunzip FILE.' if any(map(is_compressed_tar, names)) else '')
             + (' --data_format=tar reads tar files.' if any(is_tar_shard(name, split) for name in names) else '')
         )
-    sets = sorted({each or '' for each in found.values()})
+    sets = sorted({each or 'unnumbered' for each in found.values()})
+    if is_tar and len({*map(len, found)}) > 1:
+        sets = [min(found, key=len), max(found, key=len)]
     if len(sets) > 1:
-        kinds = ' and '.join(each or 'unnumbered' for each in sets)
+        kinds = ' and '.join(sets)
         raise DataError(f'--data_dir={data_dir}: the {split} files belong to several data sets, {kinds}. Keep one.')
     return [os.path.join(data_dir, name) for name in sorted(found)]
 

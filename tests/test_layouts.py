@@ -86,10 +86,10 @@ def test_batches__are_the_same_bits_from_any_files(
 
 @pytest.mark.program
 @pytest.mark.both
-def test_batches__are_the_same_bits_from_tar_shards(config: Config, tmp_path: Any) -> None:
+def test_batches__are_the_same_bits_from_tar_shards(photo_dir: str, tmp_path: Any) -> None:
     # A small batch has few lanes: each costs time at the start of a tar shard.
-    config = dataclasses.replace(config, train_batch_size=2)
-    tar_shards.convert(config.data_dir, str(tmp_path), 0, lambda message: None)
+    config = make_small_config(photo_dir, train_batch_size=2, seed=1, height=32, width=32)
+    tar_shards.convert(photo_dir, str(tmp_path), 0, lambda message: None)
     tar = dataclasses.replace(config, data_dir=str(tmp_path), data_format='tar')
     for found, wanted in zip(global_batches(tar, 2, 2), global_batches(config)):
         np.testing.assert_array_equal(found, wanted)
@@ -125,12 +125,7 @@ def one_core(config: Config, tmp_path_factory: Any) -> Values:
         return train(on_cores(config, tmp_path_factory.mktemp('one-core'), '1'), 3)
 
 
-MANY = [['16x4'], ['8x2', '4', '16x4']]
-
-
-@pytest.mark.parametrize(
-    'layouts', [further(['1', '8x2', '2']), *(pytest.param(each, marks=pytest.mark.slow) for each in MANY)]
-)
+@pytest.mark.parametrize('layouts', [further(['1', '8x2', '2']), pytest.param(['16x4'], marks=pytest.mark.slow)])
 def test_weights__are_the_same_on_other_cores_and_hosts_also_if_they_change(
     layouts: List[str], config: Config, one_core: Values, tmp_path: Any, one_layer: None
 ) -> None:

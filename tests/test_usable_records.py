@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Any, List, Set
+from typing import Any, List, Set, Tuple
 
 import numpy as np
 import pytest
@@ -52,52 +52,53 @@ def written(folder: Any, config: Config, bad: Set[int]) -> Config:
     return dataclasses.replace(config, data_dir=str(folder), model_dir=str(folder / 'run'), max_bad_records=len(bad))
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def config(digits_dir: str) -> Config:
     return make_small_config(digits_dir, train_batch_size=BATCH, seed=1, height=32, width=32)
 
 
-def test_bad_records__leave_the_other_images_and_are_named(config: Config, tmp_path: Any) -> None:
-    # 24 steps are 4 epochs, and 3 runs of each lane.
+@pytest.fixture(scope='module')
+def damaged(config: Config, tmp_path_factory: Any) -> Config:
+    return written(tmp_path_factory.mktemp('damaged') / 'data', config, BAD)
+
+
+@pytest.fixture(scope='module')
+def batches(damaged: Config) -> Tuple[np.ndarray, np.ndarray]:
+    """On one host and core, 24 steps: 4 epochs, and 3 runs of each lane."""
+    return global_batches(damaged, steps=24)
+
+
+def test_bad_records__leave_the_other_images_and_are_named(
+    config: Config, damaged: Config, batches: Tuple[np.ndarray, np.ndarray], tmp_path: Any
+) -> None:
     whole, _ = global_batches(written(tmp_path / 'whole', config, set()), steps=24)
-    damaged = written(tmp_path / 'damaged', config, BAD)
     with pytest.raises(tf.errors.InvalidArgumentError):
         global_batches(dataclasses.replace(damaged, max_bad_records=0), steps=24)
-    images, labels = global_batches(damaged, steps=24)
+    images, labels = batches
     differs = (images != whole).any(axis=(2, 3, 4))
     assert differs.sum() == 4 * len(BAD)
     used = {image.tobytes(): label for image, label in zip(images[~differs], labels[~differs])}
     for image, label in zip(images[differs], labels[differs]):
         # Another image of the run, with its label.
         assert used[image.tobytes()] == label
-    names = set(os.listdir(tmp_path / 'damaged' / 'run' / 'bad_records' / 'train'))
+    names = set(os.listdir(f'{damaged.model_dir}/bad_records/train'))
     assert names == {'train-00000-of-00003@3', 'train-00000-of-00003@40', 'train-00000-of-00003@41'} | {
         'train-00002-of-00003@44'
     }
 
 
-@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(4, 2, 16), further(2, 2, 96)])
-def test_bad_records__are_replaced_alike_on_any_hosts(
-    cores: int, hosts: int, batch: int, config: Config, tmp_path: Any
-) -> None:
-    damaged = dataclasses.replace(written(tmp_path / 'damaged', config, BAD), train_batch_size=batch)
-    for found, wanted in zip(global_batches(damaged, cores, hosts), global_batches(damaged)):
-        np.testing.assert_array_equal(found, wanted)
-
-
+# Within a run of 8 steps, and after it.
 @pytest.mark.parametrize('step', [7, further(8)])
-def test_bad_records__are_replaced_alike_after_resumption(step: int, config: Config, tmp_path: Any) -> None:
-    damaged = written(tmp_path / 'damaged', config, BAD)
-    images, labels = global_batches(damaged, steps=step + STEPS)
-    found, found_labels = global_batches(damaged, hosts=2, cores=2, step=step)
-    np.testing.assert_array_equal(found, images[step:])
-    np.testing.assert_array_equal(found_labels, labels[step:])
+def test_bad_records__are_replaced_alike_after_resumption_on_more_hosts(
+    step: int, damaged: Config, batches: Tuple[np.ndarray, np.ndarray]
+) -> None:
+    for found, wanted in zip(global_batches(damaged, hosts=2, cores=4, step=step), batches):
+        np.testing.assert_array_equal(found, wanted[step : step + STEPS])
 
 
 def test_run_without_a_usable_record__is_an_error(config: Config, tmp_path: Any) -> None:
-    damaged = written(tmp_path / 'damaged', config, {*range(1, 96)})
     with pytest.raises(tf.errors.InvalidArgumentError, match=r'none of.*consecutive records can be used'):
-        global_batches(damaged)
+        global_batches(written(tmp_path / 'damaged', config, {*range(1, 96)}))
 
 
 def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(
@@ -109,10 +110,9 @@ def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(
     assert ordered_records._WHOLE_AT_MOST == 4 << 30
     largest = max(os.path.getsize(path) for path in source_of(config).find('train'))
     # Each lane reads a shard: eight on one host, four on each of two.
-    for host, hosts, lanes in ((0, 1, 8), (1, 2, 4)):
-        monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', lanes * largest)
-        InputPipeline(True, config).storage(host, hosts)
-        monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', lanes * largest - 1)
-        message = rf'--seed=1: reads {lanes} shards at a time, .* loaded whole: with .*train-.*\.tar'
-        with pytest.raises(DataError, match=message):
-            InputPipeline(True, config).storage(host, hosts)
+    monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', 4 * largest)
+    InputPipeline(True, config).storage(1, 2)
+    monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', 4 * largest - 1)
+    message = r'--seed=1: reads 4 shards at a time, .* loaded whole: with .*train-.*\.tar'
+    with pytest.raises(DataError, match=message):
+        InputPipeline(True, config).storage(1, 2)

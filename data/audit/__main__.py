@@ -8,7 +8,6 @@ that there is no data set.
 """
 
 import argparse
-import contextlib
 import json
 import sys
 
@@ -73,7 +72,6 @@ def main() -> int:
     arguments = _arguments()
 
     def command(screen: Screen) -> int:
-        from data import dataset_info, records
         from data.audit import croissant
         from data.audit.report import audit
         from data.braces import check_given_once
@@ -88,14 +86,8 @@ def main() -> int:
                 raise CommandError(f'the table needs rich: {extras.command("data")}, or print the report with --json.')
         source = source_of(arguments)
         described = croissant.description_of(source) if arguments.croissant else None
-        expected = None
-        # The audit itself reports an invalid description.
-        with contextlib.suppress(records.DataError):
-            info = None if source.train_files or source.eval_files else dataset_info.read(source.data_dir)
-            expected = info.train_images + info.validation_images if info else None
         with conversion.progress() as progress:
-            move = progress('reading records', expected)
-            report = audit(source, arguments.num_classes, arguments.decode, arguments.processes, move)
+            report = audit(source, arguments.num_classes, arguments.decode, arguments.processes, progress)
         if described and report['can_be_trained_on']:
             given = {name: getattr(arguments, flag) for flag, (name, _) in _PROPERTIES.items()}
             known = {name: value for name, value in given.items() if value}

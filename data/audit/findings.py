@@ -51,9 +51,8 @@ KINDS = ('bad_files', *dict.fromkeys(check.kind for check in CHECKS))
 
 def judge(report: Report) -> Tuple[List[str], List[str]]:
     """The errors, which make training fail, and the warnings of the content part of a report of `report.audit`."""
-    splits = report['splits']
-    errors = [text for split in splits for text in _errors(split, splits[split])]
-    warnings = [text for split in splits for text in _warnings(split, splits[split])]
+    of_splits = [finding for split, described in report['splits'].items() for finding in _of_split(split, described)]
+    errors, warnings = ([text for is_error, text in of_splits if is_error == wanted] for wanted in (True, False))
     warnings += [*_about_identity(report), *_about_classes(report), *_about_duplicates(report['duplicates'])]
     others = report['other_files']
     if others:
@@ -61,51 +60,46 @@ def judge(report: Report) -> Tuple[List[str], List[str]]:
     return errors, warnings
 
 
-def _checked(split: str, described: Report, is_error: bool) -> Iterator[str]:
-    for check in CHECKS:
-        found = described[check.kind]
-        if found['count'] and check.is_error == is_error and check.split in (None, split):
-            places = [str(BadRecord(**place)).rstrip('.') for place in found['first'][:FEW]]
-            more = found['count'] - len(places)
-            text = '; '.join([*places, *[f'and {more:,} more'] * bool(more)])
-            yield f'{check.finding.format(split, found["count"])} {text}'
-
-
-def _errors(split: str, described: Report) -> Iterator[str]:
-    count, first = described['bad_files'].values()
-    yield from (str(BadRecord(**place)) for place in first)
-    if count > len(first):
-        yield f'{split} files that cannot be read to their end: {count:,}.'
-    if described['files'] and not described['records']:
-        yield f'the {split} files have no records.'
-    yield from _checked(split, described, True)
-
-
-def _warnings(split: str, described: Report) -> Iterator[str]:
+def _of_split(split: str, described: Report) -> Iterator[Tuple[bool, str]]:
+    """Yields the findings of a split, each with whether it is an error."""
+    unread, first = described['bad_files'].values()
+    yield from ((True, str(BadRecord(**place))) for place in first)
+    if unread > len(first):
+        yield True, f'{split} files that cannot be read to their end: {unread:,}.'
     missing, expected, boxes, count = (
         described[key] for key in ('missing_files', 'records_expected', 'boxes', 'records')
     )
+    if described['files'] and not count:
+        yield True, f'the {split} files have no records.'
     if missing:
         all_files = len(missing) + described['files']
-        yield f'missing {split} files: {len(missing):,} of {all_files:,}: {first_few(missing)}'
+        yield False, f'missing {split} files: {len(missing):,} of {all_files:,}: {first_few(missing)}'
     if expected not in (None, count):
-        yield f'{split} records: {count:,}; {FILE_NAME} says {expected:,}.'
-    yield from _checked(split, described, False)
+        yield False, f'{split} records: {count:,}; {FILE_NAME} says {expected:,}.'
+    for check in CHECKS:
+        found = described[check.kind]
+        if found['count'] and check.split in (None, split):
+            places = [str(BadRecord(**place)).rstrip('.') for place in found['first'][:FEW]]
+            more = found['count'] - len(places)
+            text = '; '.join([*places, *[f'and {more:,} more'] * bool(more)])
+            yield check.is_error, f'{check.finding.format(split, found["count"])} {text}'
     # Images without boxes are normal.
     fields = {name: number for name, number in described['fields'].items() if not name.startswith('image/object/')}
     partial = [f'{name} ({number:,})' for name, number in fields.items() if number < count]
     if partial:
-        yield f'fields that some of the {count:,} {split} records lack: {first_few(partial)}'
+        yield False, f'fields that some of the {count:,} {split} records lack: {first_few(partial)}'
     if boxes['in_pixels'] or boxes['empty']:
         yield (
+            False,
             f'{split} boxes in pixels instead of fractions of the image: {boxes["in_pixels"]:,} of '
             f'{boxes["boxes"]:,}; without area: {boxes["empty"]:,}. --use_annotated_bbox ignores them, and does '
-            'not crop an image without other boxes.'
+            'not crop an image without other boxes.',
         )
     if boxes['out_of_range']:
         yield (
+            False,
             f'{split} boxes that extend beyond their image, and are clipped: '
-            f'{boxes["out_of_range"]:,} of {boxes["boxes"]:,}.'
+            f'{boxes["out_of_range"]:,} of {boxes["boxes"]:,}.',
         )
 
 

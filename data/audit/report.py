@@ -6,7 +6,7 @@ import concurrent.futures.process
 import multiprocessing
 import os
 import time
-from typing import Any, Callable, Counter, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Counter, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from data.audit import shard as shard_audit
 from data.audit.findings import KINDS, judge
 from data.audit.shard import LISTED_AT_MOST, FileContent
 from data.convert import conversion
+from data.convert.conversion import Progress, StartProgress
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.sources import Source, common_folder
 from data.tf_example import Fields
@@ -32,12 +33,11 @@ def audit(
     num_classes: Optional[int],
     decode: bool,
     processes: int,
-    progress: Callable[[int], None],
+    progress: StartProgress,
 ) -> Dict[str, Any]:
     """Reads every record of a data set, in several processes, and returns the report, as `--json` prints it.
 
-    `num_classes` is by default that of `dataset.json`, or 1001. `progress` is called repeatedly with the number of
-    records that have been read.
+    `num_classes` is by default that of `dataset.json`, or 1001. `progress` is as in `conversion`.
     """
     start = time.monotonic()
     paths: Dict[str, List[str]] = {}
@@ -59,7 +59,11 @@ def audit(
     num_classes = num_classes or (info.num_classes if info else DOCUMENTED_CLASSES)
 
     all_paths = [*{path: 0 for split in SPLITS for path in paths[split]}]
-    of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, progress)
+    # The description may be of other files than those of patterns.
+    described = None if source.train_files or source.eval_files else info
+    expected = described.train_images + described.validation_images if described else None
+    move = progress('reading records', expected)
+    of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, move)
     contents = {split: [of_path[path] for path in paths[split]] for split in SPLITS}
     images = {split: [content.images for content in contents[split]] for split in SPLITS}
     taken = fingerprint(
@@ -122,7 +126,7 @@ def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
 
 
 def _read(
-    paths: Sequence[str], arguments: Tuple[str, Fields, int, bool], processes: int, progress: Callable[[int], None]
+    paths: Sequence[str], arguments: Tuple[str, Fields, int, bool], processes: int, move: Progress
 ) -> Dict[str, FileContent]:
     """The content of each file; `arguments` are the first arguments of `ShardAuditor`."""
     # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server
@@ -139,7 +143,7 @@ def _read(
             unfinished = {*futures.values()}
             while unfinished:
                 _, unfinished = concurrent.futures.wait(unfinished, _POLL_SECONDS)
-                progress(read.value)
+                move(read.value)
             return {path: future.result() for path, future in futures.items()}
         except concurrent.futures.process.BrokenProcessPool:
             raise records.DataError('A process that read the files was killed, perhaps because memory ran out.')

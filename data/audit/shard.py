@@ -11,7 +11,7 @@ import numpy as np
 from console import native_messages
 from console.messages import shown
 from data import exif, records
-from data.checks import checker_of
+from data.checks import checker
 from data.convert.intake import damage_in
 from data.convert.split import digest
 from data.entries import ENTRIES, Entry
@@ -19,7 +19,6 @@ from data.fingerprint import SplitFingerprint
 from data.image_header import ImageHeader, read_header
 from data.record_checker import BadRecord
 from data.tf_example import Fields
-from preprocessing.decoding import decode_image
 
 # The largest number of problems of each kind that are listed; the others are only counted.
 LISTED_AT_MOST = 1000
@@ -75,7 +74,7 @@ class ShardAuditor:
         self._num_classes = num_classes
         self._decode = decode
         self._progress = progress
-        self._checker = checker_of(data_format)(num_classes, decode_image, False, fields)
+        self._checker = checker(data_format, num_classes, False, fields)
 
     def audit(self, path: str) -> FileContent:
         """Reads one file; its problems are part of the result."""

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from console import outputs
 from console.errors import TerminatedError
@@ -34,6 +34,8 @@ Say = Callable[[str], None]
 Progress = Callable[[int], None]
 # Called with a label and a number of items, or None if that is unknown, to start showing their progress.
 StartProgress = Callable[[str, Optional[int]], Progress]
+
+_Item = TypeVar('_Item')
 
 
 def run(
@@ -145,6 +147,13 @@ def progress() -> Iterator[StartProgress]:
         yield start
     finally:
         screen.clear()
+
+
+def watched(items: Iterable[_Item], move: Progress) -> Iterator[_Item]:
+    """Yields the items, and calls `move` with the number of each, from 1."""
+    for number, item in enumerate(items, 1):
+        move(number)
+        yield item
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 import os
 import shutil
 import tarfile
@@ -14,6 +15,7 @@ from google.protobuf import json_format
 
 from console.tensorflow_versions import tf
 from data import encoding, remote
+from data.convert.conversion import Progress, StartProgress, watched
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.records import TRAIN, VALIDATION, DataError, shard_path
@@ -69,7 +71,7 @@ def write_data_set(
     info: DatasetInfo,
     examples: Sequence[Sequence[Callable[[], tf.train.Example]]],
     shards: Sequence[int],
-    progress: Callable[[str, Optional[int]], Callable[[int], None]] = lambda what, total: lambda done: None,
+    progress: StartProgress = lambda what, total: lambda done: None,
 ) -> DatasetInfo:
     """Writes record files and their description to a new or empty folder, and returns the description.
 
@@ -89,27 +91,19 @@ def write_shards(
     split: str,
     examples: Sequence[Callable[[], tf.train.Example]],
     shards: int,
-    move: Callable[[int], None] = lambda done: None,
+    move: Progress = lambda done: None,
 ) -> SplitFingerprint:
     """Writes the examples of a split to `shards` record files, in order; the numbers of examples differ by at most one.
 
     The examples are made by functions, so that only one is in memory at a time; `move` is called with the number of
     them so far. Returns the fingerprint of those that have an image and a label.
     """
-    written = SplitFingerprint()
+    written, remaining = SplitFingerprint(), watched(examples, move)
     for shard in range(shards):
-        first, end = len(examples) * shard // shards, len(examples) * (shard + 1) // shards
-        path = shard_path(data_dir, split, shard, shards)
-        written += write_file(path, _watched(examples[first:end], first, move))
+        count = len(examples) * (shard + 1) // shards - len(examples) * shard // shards
+        made = (make() for make in itertools.islice(remaining, count))
+        written += write_file(shard_path(data_dir, split, shard, shards), made)
     return written
-
-
-def _watched(
-    examples: Sequence[Callable[[], tf.train.Example]], first: int, move: Callable[[int], None]
-) -> Iterator[tf.train.Example]:
-    for number, make in enumerate(examples, first + 1):
-        move(number)
-        yield make()
 
 
 def write_file(path: str, examples: Iterable[tf.train.Example], first: int = 0) -> SplitFingerprint:

@@ -1,1 +1,1 @@
-"""Finds, checks and reads tar shards in the layout of the webdataset package."""
+"""Checks and reads tar shards in the layout of the webdataset package."""

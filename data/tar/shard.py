@@ -17,7 +17,8 @@ from data.records import DataError
 from data.tar import layout
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem, label_of
 from data.tar.reader import is_read_whole
-from data.tf_example import DOCUMENTED_FIELDS, Fields
+from data.tf_example import Fields
+from preprocessing.decoding import decode_image
 
 # The largest file that TensorFlow can read as a whole, in bytes.
 _LARGEST_SHARD = (1 << 31) - 1
@@ -282,14 +283,10 @@ def _key(name: bytes) -> Optional[bytes]:
 class SampleChecker(RecordChecker):
     """Describes why the input pipeline cannot use a sample; the arguments are those of `RecordChecker`."""
 
-    def __init__(
-        self,
-        num_classes: int,
-        decode: Callable[[tf.Tensor], tf.Tensor],
-        with_boxes: bool = True,
-        fields: Fields = DOCUMENTED_FIELDS,
-    ):
-        super().__init__(num_classes, lambda image: decode(ppm.as_png(image)), with_boxes, fields)
+    @staticmethod
+    def decode(encoded: tf.Tensor) -> tf.Tensor:
+        """Makes pixels of an encoded image, a string scalar, which may be a PPM image."""
+        return decode_image(ppm.as_png(encoded))
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
         """Yields a function per sample of a shard, in order, that returns the sample's problem."""

@@ -11,7 +11,6 @@ from data import checks, record_checker, records, remote
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input.bad_records import SEPARATOR, folder_of
-from preprocessing.decoding import decode_image
 
 _NAME = re.compile(r'.+@\d+')
 
@@ -19,7 +18,8 @@ _NAME = re.compile(r'.+@\d+')
 def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
     """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
     with_boxes = config.use_annotated_bbox and split == records.TRAIN
-    return checks.checker(source_of(config), config.num_classes, decode_image, with_boxes)
+    source = source_of(config)
+    return checks.checker(source.data_format, config.num_classes, with_boxes, source.fields)
 
 
 class BadRecords:

@@ -1,10 +1,11 @@
-"""Data sets for several test files: a folder of images, and the digits as tar shards."""
+"""Data sets for several test files: a folder of images, and some of the digits as records and as tar shards."""
 
 import pathlib
 from typing import Any
 
 import pytest
 
+from data.convert import digits
 from data.convert.tar_shards import conversion as tar_shards
 from tests.data.image_folders import PHOTOS, save_class
 from tests.support.shared import once
@@ -19,6 +20,12 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture(scope='session')
-def tar_dir(digits_dir: str, tmp_path_factory: Any) -> str:
-    """The digits as tar shards."""
-    return once(tmp_path_factory, 'digits-tar', lambda folder: tar_shards.convert(digits_dir, folder, 0, print))
+def few_digits_dir(tmp_path_factory: Any) -> str:
+    """A data set of two digits with 40 training images in 8 files, and 73 validation images in 4."""
+    return once(tmp_path_factory, 'few-digits', lambda folder: digits.build(folder, (3, 7), 20))
+
+
+@pytest.fixture(scope='session')
+def tar_dir(few_digits_dir: str, tmp_path_factory: Any) -> str:
+    """The two digits as tar shards."""
+    return once(tmp_path_factory, 'digits-tar', lambda folder: tar_shards.convert(few_digits_dir, folder, 0, print))

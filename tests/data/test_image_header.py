@@ -117,53 +117,46 @@ def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
         session.run(decode_image(tf.constant(encoded)))
 
 
-def test_bmp_and_ppm_have_a_size_and_are_left_to_the_decoder() -> None:
-    encoded = saved(CAT, 'BMP')
-    upside_down = encoded[:22] + struct.pack('<i', -300) + encoded[26:]
-    assert read_header(encoded) == read_header(upside_down) == ImageHeader('BMP', (), 451, 300, False)
-    header = ImageHeader('PPM', (), 451, 300, False)
-    assert read_header(saved(CAT, 'PPM')) == read_header(b'P6# 1 1\r451\t#\n300 255\n') == header
+def with_bytes(encoded: bytes, at: int, content: bytes) -> bytes:
+    return encoded[:at] + content + encoded[at + len(content) :]
 
 
-@pytest.mark.parametrize(
-    'encoded', [b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'RIFF....WAVE']
-)
-def test_other_content__has_no_header(encoded: bytes) -> None:
-    assert read_header(encoded) is None
+FRAME, TABLE = JPEG.index(b'\xff\xc0'), JPEG.index(b'\xff\xdb')
+OF_RGB = with_bytes(with_bytes(with_bytes(JPEG, FRAME + 10, b'R'), FRAME + 13, b'G'), FRAME + 16, b'B')
+BMP = saved(CAT, 'BMP')
+HEADERS = {
+    'BMP': (BMP, ImageHeader('BMP', (), 451, 300, False)),
+    'BMP upside down': (with_bytes(BMP, 22, struct.pack('<i', -300)), ImageHeader('BMP', (), 451, 300, False)),
+    'PPM': (saved(CAT, 'PPM'), ImageHeader('PPM', (), 451, 300, False)),
+    'PPM with comments': (b'P6# 1 1\r451\t#\n300 255\n', ImageHeader('PPM', (), 451, 300, False)),
+    # Left to the decoder.
+    'lossless JPEG': (with_bytes(JPEG, FRAME + 1, b'\xc3'), ImageHeader('JPEG', (), 451, 300, False)),
+    'JPEG of 12 bits': (with_bytes(JPEG, FRAME + 4, b'\x0c'), ImageHeader('JPEG', (), 451, 300, False)),
+    'JPEG of RGB components': (OF_RGB, ImageHeader('JPEG', ('RGB',), 451, 300, True)),
+    **{
+        f'JPEG of {width} x {height}': (
+            with_bytes(JPEG, FRAME + 5, struct.pack('>HH', height, width)),
+            ImageHeader('JPEG', (), width, height, sound),
+        )
+        for width, height, sound in ((10_000, 10_000, True), (10_001, 10_000, False), (0, 300, False))
+    },
+    # Between segments, markers without a length are skipped, and other bytes left to the decoder.
+    'JPEG with TEM': (JPEG[:2] + b'\xff\x01' + JPEG[2:], read_header(JPEG)),
+    'JPEG with RST0': (JPEG[:2] + b'\xff\xd0' + JPEG[2:], read_header(JPEG)),
+    'JPEG with another byte': (JPEG[:TABLE] + b'\0' + JPEG[TABLE:], None),
+    **{
+        str(other): (other, None)
+        for other in (
+            *(b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'RIFF....WAVE'),
+        )
+    },
+}
 
 
-def frame_of(jpeg: bytes, kind: int = 0xC0, precision: int = 8) -> bytes:
-    """A JPEG with other values in its frame header."""
-    at = jpeg.index(b'\xff\xc0')
-    return jpeg[:at] + bytes([0xFF, kind]) + jpeg[at + 2 : at + 4] + bytes([precision]) + jpeg[at + 5 :]
-
-
-@pytest.mark.parametrize('encoded', [frame_of(JPEG, kind=0xC3), frame_of(JPEG, precision=12)])
-def test_lossless_and_12_bit_jpegs_are_left_to_the_decoder(encoded: bytes) -> None:
-    assert read_header(JPEG) == read_header(frame_of(JPEG)) == ImageHeader('JPEG', (), 451, 300, True)
-    assert read_header(encoded) == ImageHeader('JPEG', (), 451, 300, False)
-
-
-def test_jpeg_of_rgb_components_is_rgb() -> None:
-    at = JPEG.index(b'\xff\xc0') + 10
-    of_rgb = JPEG[:at] + b'R' + JPEG[at + 1 : at + 3] + b'G' + JPEG[at + 4 : at + 6] + b'B' + JPEG[at + 7 :]
-    assert read_header(of_rgb) == ImageHeader('JPEG', ('RGB',), 451, 300, True)
-
-
-@pytest.mark.parametrize(
-    ('width', 'height', 'sound'), [(10_000, 10_000, True), (10_001, 10_000, False), (0, 300, False)]
-)
-def test_size__is_at_most_100_million_pixels(width: int, height: int, sound: bool) -> None:
-    at = JPEG.index(b'\xff\xc0') + 5
-    encoded = JPEG[:at] + struct.pack('>HH', height, width) + JPEG[at + 4 :]
-    assert read_header(encoded) == ImageHeader('JPEG', (), width, height, sound)
-
-
-def test_between_segments__markers_without_a_length_are_skipped_and_other_bytes_left_to_the_decoder() -> None:
-    for marker in (b'\xff\x01', b'\xff\xd0'):
-        assert read_header(JPEG[:2] + marker + JPEG[2:]) == read_header(JPEG)
-    at = JPEG.index(b'\xff\xdb')
-    assert read_header(JPEG[:at] + b'\0' + JPEG[at:]) is None
+@pytest.mark.parametrize('name', HEADERS)
+def test_header__of_unusual_files(name: str) -> None:
+    encoded, header = HEADERS[name]
+    assert read_header(encoded) == header
 
 
 SMALL = CAT.resize((30, 20))
@@ -190,23 +183,6 @@ def with_orientation(jpeg: bytes, value: int) -> bytes:
 
 def entry(value: bytes, kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1') -> bytes:
     return b'MM\0*\0\0\0\x08\0\1\x01\x12' + kind + count + value
-
-
-@pytest.mark.parametrize(
-    ('block', 'expected'),
-    [
-        (entry(b'\0\6\0\0'), 6),
-        (b'II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\x08\0\0\0', 8),
-        (entry(b'\0\0\0\0'), 1),
-        (entry(b'\0\x09\0\0'), 1),
-        (entry(b'\0\6\0\0', kind=b'\0\4'), 1),
-        (entry(b'\0\6\0\0', count=b'\xff\xff\xff\xff'), 1),
-        (b'MM\0*\xff\xff\xff\xff', 1),
-        (b'XX', 1),
-    ],
-)
-def test_orientation__of_unusual_blocks(block: bytes, expected: int) -> None:
-    assert exif.orientation(with_block(block)) == expected
 
 
 @pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'WEBP'])

@@ -9,7 +9,6 @@ from console.tensorflow_versions import tf
 from data import order
 from data.record_counts import FileRecords
 from data.records import DataError
-from tests.support.tiers import further
 
 COUNTS = [7, 3, 0, 11, 5, 2, 9, 4, 6, 8, 1]
 RECORDS = sum(COUNTS)
@@ -95,10 +94,9 @@ def test_order__stays_the_same_in_every_version(whole: Taken) -> None:
     assert whole.numbers[RECORDS : RECORDS + 8].tolist() == [31, 49, 18, 20, 7, 42, 28, 30]
 
 
-@pytest.mark.parametrize('hosts', [4, *map(further, (2, 8))])
-def test_batches__are_the_same_for_any_number_of_hosts(hosts: int, whole: Taken) -> None:
-    shares = [take(21, share=order.Share(BATCH, host, hosts)) for host in range(hosts)]
-    together = np.concatenate([share.numbers.reshape([21, BATCH // hosts]) for share in shares], axis=1)
+def test_batches__are_the_same_for_any_number_of_hosts(whole: Taken) -> None:
+    shares = [take(21, share=order.Share(BATCH, host, 4)) for host in range(4)]
+    together = np.concatenate([share.numbers.reshape([21, BATCH // 4]) for share in shares], axis=1)
     np.testing.assert_array_equal(together.reshape(-1), whole.numbers)
 
 
@@ -107,7 +105,7 @@ def test_batches__are_the_same_for_any_division_into_files(counts: List[int], wh
     np.testing.assert_array_equal(take(21, counts=counts).numbers, whole.numbers)
 
 
-@pytest.mark.parametrize(('step', 'hosts'), [(1, 1), (6, 2), (7, 1), (20, 2), (139, 2)])
+@pytest.mark.parametrize(('step', 'hosts'), [(1, 1), (7, 1), (20, 2), (139, 2)])
 def test_order__begins_at_any_step(step: int, hosts: int) -> None:
     share = order.Share(BATCH, hosts - 1, hosts)
     resumed, expected = take(5, step, share), take(5 + step, 0, share)

@@ -23,12 +23,12 @@ from tests.support.records import framed
 
 @pytest.fixture(scope='module')
 def checker() -> RecordChecker:
-    return RecordChecker(6, decode_image)
+    return RecordChecker(6)
 
 
 @pytest.fixture(scope='module')
 def without_boxes() -> RecordChecker:
-    return RecordChecker(6, decode_image, with_boxes=False)
+    return RecordChecker(6, with_boxes=False)
 
 
 def usable(serialized: bytes) -> bool:

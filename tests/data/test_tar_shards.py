@@ -36,13 +36,13 @@ def examples(path: str) -> List[tf.train.Example]:
 
 
 def test_records_become_tar_shards_and_the_same_records_again(
-    digits_dir: str, tar_dir: str, tmp_path: pathlib.Path
+    few_digits_dir: str, tar_dir: str, tmp_path: pathlib.Path
 ) -> None:
-    info, before = dataset_info.read(tar_dir), dataset_info.read(digits_dir)
+    info, before = dataset_info.read(tar_dir), dataset_info.read(few_digits_dir)
     assert info and before
     parts = [SplitFingerprint(), SplitFingerprint()]
     for part, split in enumerate([records.TRAIN, records.VALIDATION]):
-        for path in records.find_shards(digits_dir, split):
+        for path in records.find_shards(few_digits_dir, split):
             for example in examples(path):
                 feature = example.features.feature
                 encoded = feature['image/encoded'].bytes_list.value[0]
@@ -52,7 +52,7 @@ def test_records_become_tar_shards_and_the_same_records_again(
     done = tar_shards('write', tar_dir, tmp_path / 'again')
     assert done.returncode == 0, done.stderr
     assert dataset_info.read(str(tmp_path / 'again')) == info
-    for file in pathlib.Path(digits_dir).glob('*-of-*'):
+    for file in pathlib.Path(few_digits_dir).glob('*-of-*'):
         assert (tmp_path / 'again' / file.name).read_bytes() == file.read_bytes()
 
 

@@ -25,7 +25,10 @@ def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, c
     def numbered(number: int) -> Callable[[], tf.train.Example]:
         return lambda: encoding.make_example(b'', 'JPEG', number, '', 1, 1, '')
 
-    writing.write_shards(str(tmp_path), records.TRAIN, [numbered(number) for number in range(count)], shards)
+    moved: List[int] = []
+    examples = [numbered(number) for number in range(count)]
+    writing.write_shards(str(tmp_path), records.TRAIN, examples, shards, moved.append)
+    assert moved == [*range(1, count + 1)]
     names = [f'train-{shard:05d}-of-{shards:05d}' for shard in range(shards)]
     assert sorted(os.listdir(tmp_path)) == names
     labels = [

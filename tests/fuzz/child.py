@@ -16,8 +16,8 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 
 
 def many(cases: int) -> int:
-    """The number of cases of a slow test: all of them with FUZZ=all in the environment, else a quarter."""
-    return cases if os.environ.get('FUZZ') == 'all' else cases // 4
+    """The number of cases of a slow test: all of them with FUZZ=all in the environment, else an eighth."""
+    return cases if os.environ.get('FUZZ') == 'all' else cases // 8
 
 
 def run(module: str, cases: int, folder: pathlib.Path) -> None:

@@ -20,7 +20,6 @@ from data.record_checker import RecordChecker
 from data.tf_example import Fields
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
-from preprocessing.decoding import decode_image
 from tests.fuzz import child
 from tests.support.records import framed
 
@@ -274,7 +273,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = str(folder / 'train-00000-of-00001')
     good = encoding.make_example(images[0], 'JPEG', 1, 'cat', 60, 80, 'a.jpg').SerializeToString()
-    pipelines, checker = Pipelines(path, good), RecordChecker(NUM_CLASSES, decode_image)
+    pipelines, checker = Pipelines(path, good), RecordChecker(NUM_CLASSES)
     auditor = ShardAuditor('tfrecord', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     # The largest allowed image takes 300 MB as bytes, and 1.2 GB more as floats for resizing.
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=2000):

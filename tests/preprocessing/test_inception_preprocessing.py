@@ -81,16 +81,6 @@ def test_draw__draws_every_method_with_every_ordering_in_full_mode() -> None:
     assert counts.max() < 78
 
 
-def test_draw__flips_half_of_the_images() -> None:
-    shape = tf.constant([30, 30, 3])
-    both = (Settings(20, 20), Settings(20, 20, random_flip=False))
-    drawn = [InceptionPreprocessing(each).draw(shape, tf.constant(WHOLE)).flip for each in both]
-    flips = np.array(draw_many((*drawn,), 2000))
-    # Expected: 1,000; the tolerance is four standard deviations.
-    assert 910 < flips[:, 0].sum() < 1090
-    assert flips[:, 1].sum() == 0
-
-
 # All steps of training.
 
 

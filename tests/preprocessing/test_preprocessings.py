@@ -32,6 +32,16 @@ def test_visible__inverts_finish(kind: str) -> None:
     np.testing.assert_array_equal(evaluate(preprocessing.visible(finished)), CAT)
 
 
+@pytest.mark.parametrize('kind', PREPROCESSINGS)
+def test_draw__flips_half_of_the_images_or_none(kind: str) -> None:
+    tf.set_random_seed(7)
+    both = [PREPROCESSINGS[kind](Settings(20, 20, random_flip)) for random_flip in (True, False)]
+    drawn = [each.draw(tf.constant([30, 30, 3]), tf.constant(WHOLE), tf.random.uniform).flip for each in both]
+    flips = np.array(draw_many((*drawn,), 2000))
+    # Expected: 1,000; the tolerance is four standard deviations.
+    assert 910 < flips[:, 0].sum() < 1090 and not flips[:, 1].any()
+
+
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str)
 def test_finished__equals_finish(changes: Any) -> None:
     tf.set_random_seed(3)

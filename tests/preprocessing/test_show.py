@@ -56,22 +56,6 @@ def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> No
     assert [panel.pixels.tobytes() for panel in draws] == [panel.pixels.tobytes() for panel in again]
 
 
-@pytest.mark.parametrize(
-    'photo',
-    [
-        encoded(PHOTO[:1, :1]),
-        encoded(PHOTO[:1]),
-        encoded(PHOTO, 'JPEG', 'L'),
-        encoded(PHOTO, 'JPEG', 'CMYK'),
-        encoded(PHOTO, 'PNG', 'RGBA'),
-    ],
-    ids=['1x1', 'one row', 'grey', 'CMYK', 'alpha'],
-)
-def test_preprocessor__takes_unusual_photographs(preprocessor: Preprocessor, photo: bytes) -> None:
-    shown = preprocessor.show(photo)
-    assert all(panel.pixels.shape == (56, 56, 3) for panel in [*shown.kinds, *shown.colors, *shown.draws])
-
-
 def test_show__names_files_and_refuses_bad_ones(
     preprocessor: Preprocessor, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:

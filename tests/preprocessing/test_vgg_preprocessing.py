@@ -128,13 +128,6 @@ def test_of_image__maps_the_ends_of_the_draw_to_the_extreme_positions() -> None:
     np.testing.assert_allclose(evaluate(corners) + MEANS, [[0, 0, 0], [3, 5, 0]], atol=1e-4)
 
 
-def test_draw__flips_half_of_the_images() -> None:
-    drawn = [kind_for(1, 1, 1, 1, random_flip).draw(None, None).flip for random_flip in (True, False)]
-    flips = np.array(draw_many((*drawn,), 2000))
-    # Expected: 1,000; the tolerance is four standard deviations.
-    assert 910 < flips[:, 0].sum() < 1090 and flips[:, 1].sum() == 0
-
-
 def test_draw__draws_the_smaller_side_uniformly_with_both_ends() -> None:
     sides = draw_many(kind_for(1, 1, 300, 310).draw(None, None).side, 1100)
     counts = np.bincount(sides, minlength=311)[300:]

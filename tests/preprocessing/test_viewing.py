@@ -10,6 +10,7 @@ import PIL.ImageOps
 import pytest
 
 from console.tensorflow_versions import tf
+from data import exif
 from inception_v3.config import Config
 from preprocessing.decoding import MAX_PIXELS, image_shape
 from preprocessing.resizing import resize_for_eval
@@ -100,7 +101,8 @@ def orientations(files: List[bytes]) -> List[int]:
 def test_exif_orientation__of_usual_and_unusual_files() -> None:
     usual = [(saved(SMALL, kind, value), value) for kind in ('JPEG', 'PNG') for value in range(1, 9)]
     files, expected = zip(*usual, *UNUSUAL)
-    assert orientations([*files]) == [*expected]
+    # The graph, and Python.
+    assert orientations([*files]) == [exif.orientation(file) for file in files] == [*expected]
 
 
 def test_exif_orientation__of_damaged_files_is_a_value_and_no_error() -> None:

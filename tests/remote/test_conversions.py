@@ -7,6 +7,7 @@ import pytest
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import convert, files_of
 from tests.remote.store import Store
+from tests.support.tar_files import tar_of
 
 
 @pytest.mark.slow
@@ -19,7 +20,7 @@ def test_remote_folders__are_converted_to_remote_record_files(store: Store, tmp_
         for name, _ in images
     ]
     boxes = archives.folder / 'boxes.tgz'
-    boxes.write_bytes(imagenet_archives.tar(files, 'w:gz'))
+    boxes.write_bytes(tar_of(files, mode='w:gz'))
     for path in (tmp_path / 'images').rglob('*.JPEG'):
         store.put(f'images/{path.relative_to(tmp_path / "images")}', path.read_bytes())
     store.put('kit.tar.gz', (archives.folder / 'ILSVRC2012_devkit_t12.tar.gz').read_bytes())

@@ -25,8 +25,8 @@ from data.convert.writing import add_sample
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.formats import FORMATS
 from data.records import DataError
-from data.tar.files import shard_path
 
 SIDE = 32
 CLASSES = 10
@@ -38,7 +38,7 @@ _VERSIONS = {'.bin': 'batches.meta.txt', '': 'batches.meta'}
 _ADVICE = 'Download it again from https://www.cs.toronto.edu/~kriz/cifar.html.'
 # The functions and types of an array in a pickle, and the modules that have them.
 _ARRAY_TYPES = ('_reconstruct', 'ndarray', 'dtype')
-_ARRAY_MODULES = ('numpy', 'numpy.core.multiarray', 'numpy._core.multiarray')
+_ARRAY_MODULES = ('numpy', 'numpy.core.multiarray')
 _JPEG_QUALITY = 95
 # Images per call of TensorFlow.
 _ENCODED_AT_ONCE = 500
@@ -111,7 +111,7 @@ def _batch(content: bytes, where: str, is_binary: bool) -> Images:
         labels, planes = rows[:, 0].tolist(), rows[:, 1:]
     else:
         batch = _unpickled(content, where)
-        planes, labels = (_entry(batch, key) if isinstance(batch, dict) else None for key in ('data', 'labels'))
+        planes, labels = (batch.get(key) if isinstance(batch, dict) else None for key in (b'data', b'labels'))
         planes = _rows(planes)
         are_labels = isinstance(labels, list) and len(labels) == _BATCH_IMAGES and all(type(n) is int for n in labels)
         if planes is None or not are_labels:
@@ -134,18 +134,12 @@ def _class_names(content: bytes, where: str, is_binary: bool) -> List[str]:
         if is_binary:
             names = [line for line in content.decode().splitlines() if line.strip()]
         else:
-            stored = _entry(_unpickled(content, where), 'label_names')
-            names = [name if isinstance(name, str) else name.decode() for name in stored]
-    except (TypeError, AttributeError, UnicodeDecodeError):
+            names = [name.decode() for name in _unpickled(content, where)[b'label_names']]
+    except (TypeError, AttributeError, LookupError, UnicodeDecodeError):
         names = []
     if len(names) != CLASSES:
         raise DataError(f'{where}: does not hold the names of {CLASSES} classes. {_ADVICE}')
     return names
-
-
-def _entry(pickled: Any, key: str) -> Any:
-    """The value of a key in a dictionary that Python 2 (keys are bytes) or Python 3 pickled."""
-    return pickled.get(key.encode(), pickled.get(key))
 
 
 class _Stored:
@@ -167,7 +161,7 @@ def _rows(stored: Any) -> Any:
     """The images of a stored array, uint8 [images, bytes]; None if it is not one."""
     try:
         _, shape, dtype, is_transposed, content = stored.state
-        if shape != (_BATCH_IMAGES, _IMAGE_BYTES) or dtype.arguments[0] not in (b'u1', 'u1') or is_transposed:
+        if shape != (_BATCH_IMAGES, _IMAGE_BYTES) or dtype.arguments[0] != b'u1' or is_transposed:
             return None
         return np.frombuffer(content, np.uint8).reshape(shape)
     except (AttributeError, IndexError, TypeError, ValueError):
@@ -180,9 +174,6 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module in _ARRAY_MODULES and name in _ARRAY_TYPES:
             return _Stored
-        if (module, name) == ('_codecs', 'encode'):
-            # Bytes that Python 3 pickled for Python 2, as a string with one character per byte.
-            return lambda letters, _: letters.encode('latin1')
         raise DataError(f'refers to {module}.{name}, which could run code, and which CIFAR-10 does not use')
 
 
@@ -212,7 +203,7 @@ def convert(
         present = {*(remote.names_in(data_dir) or ())}
         written = []
         for split, count in images.items():
-            paths = [shard_path(data_dir, split, shard, shards[split]) for shard in range(shards[split])]
+            paths = [FORMATS['tar'].shard_path(data_dir, split, shard, shards[split]) for shard in range(shards[split])]
             missing = [os.path.basename(path) not in present for path in paths]
             if not all(missing):
                 say(f'{missing.count(False):,} of {len(paths):,} {split} shards are already finished')

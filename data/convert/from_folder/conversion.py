@@ -184,8 +184,7 @@ def _accepted(
     notes: Dict[str, List[str]] = collections.defaultdict(list)
     paths = [image.path for images in found.splits for image in images]
     with conversion.progress() as progress:
-        move = progress('reading images', len(paths))
-        for done, path in enumerate(paths, 1):
+        for path in conversion.watched(paths, progress('reading images', len(paths))):
             try:
                 encoded = image_files.read(path)
                 image = intake.accept(encoded)
@@ -195,7 +194,6 @@ def _accepted(
                     notes[note].append(path)
             except UnreadableError as error:
                 unreadable.append((path, str(error)))
-            move(done)
     conversion.say_notes(notes, say)
     if unreadable:
         _write_refused(refused_path, [*found.left_out, *unreadable])

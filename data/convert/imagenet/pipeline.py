@@ -28,7 +28,7 @@ from console.tensorflow_versions import tf
 from data import encoding, exif, records, remote
 from data.convert import conversion, writing
 from data.convert.archives import read_file
-from data.convert.conversion import Progress, Say, StartProgress
+from data.convert.conversion import Progress, Say, StartProgress, watched
 from data.convert.imagenet import source as imagenet_source
 from data.convert.imagenet.source import AnnotatedBox, Image
 from data.convert.intake import DAMAGED, ROTATED, damage_in
@@ -46,11 +46,8 @@ PLAN_NAME, FAILURE_NAME = 'plan.json', 'failure'
 _IMAGES_ENDING, REPORT_ENDING = '.plan', '.report'
 _SYNSET_LENGTH = len('n01440764')
 _PARALLEL_REQUESTS = 32
-# Items between two updates of the progress.
-_PROGRESS_EVERY = 1000
 # The quality of re-encoded images, as in the published conversion.
 _QUALITY = 100
-
 
 # Called with the names of record files, the folders of the data set and of the work, and a function to call often.
 Run = Callable[[Sequence[str], str, str, Callable[[], None]], None]
@@ -142,12 +139,14 @@ def convert(
 
 def _settings(source: Source, shards: Dict[str, int]) -> Dict[str, str]:
     """Identifies all inputs and options, by flag. A conversion resumes only if these values are the same."""
-    settings = {'--train': _place(source.train), '--validation': _place(source.validation)}
-    for flag, path in (('validation_labels', source.validation_labels), ('synset_names', source.synset_names)):
-        settings[f'--{flag}'] = _content(path) if path else 'none'
-    settings['--bounding_boxes'] = ' and '.join(map(_content, source.bounding_boxes)) or 'none'
-    settings.update({f'--{split}_shards': str(count) for split, count in shards.items()})
-    return settings
+    return {
+        '--train': _place(source.train),
+        '--validation': _place(source.validation),
+        '--validation_labels': _content(source.validation_labels),
+        '--synset_names': _content(source.synset_names),
+        '--bounding_boxes': ' and '.join(map(_content, source.bounding_boxes)) or 'none',
+        **{f'--{split}_shards': str(count) for split, count in shards.items()},
+    }
 
 
 def _place(path: str) -> str:
@@ -158,21 +157,28 @@ def _place(path: str) -> str:
     return f'{path} ({os.path.getsize(path):,} bytes)' if os.path.isfile(path) else path
 
 
-def _content(path: str) -> str:
+def _content(path: Optional[str]) -> str:
     """The identity of a file: its path and its content."""
+    if not path:
+        return 'none'
     if tf.io.gfile.isdir(path):
         return _place(path)
     return f'{_place(path)} SHA-256 {hashlib.sha256(read_file(path)).hexdigest()[:16]}'
 
 
-def read_plan(work_dir: str) -> Optional[Plan]:
-    """The plan that is stored in a work folder; None if there is none."""
-    path = os.path.join(work_dir, PLAN_NAME)
+def _stored(work_dir: str, name: str, make: Callable[[Any], Any]) -> Any:
+    """What `make` makes of the JSON in a file of the work folder; None if there is no such file."""
+    path = os.path.join(work_dir, name)
     content = remote.read(path)
     try:
-        return from_json(content, lambda values: record(Plan, values)) if content else None
+        return None if content is None else from_json(content, make)
     except ValueError as error:
         raise DataError(f'{path}: is damaged: {shown(error)}. Name a new folder.')
+
+
+def read_plan(work_dir: str) -> Optional[Plan]:
+    """The plan that is stored in a work folder; None if there is none."""
+    return _stored(work_dir, PLAN_NAME, lambda values: record(Plan, values))
 
 
 def _make_plan(
@@ -206,7 +212,7 @@ def _make_plan(
     boxes: Dict[str, List[AnnotatedBox]] = collections.defaultdict(list)
     move = progress('finding bounding boxes', None)
     for path in source.bounding_boxes:
-        for stem, box in _watched(imagenet_source.read_boxes(path, bad_annotations), move):
+        for stem, box in watched(imagenet_source.read_boxes(path, bad_annotations), move):
             boxes[sys.intern(stem)].append(box)
 
     box_counts: Counter[str] = collections.Counter()
@@ -235,7 +241,7 @@ def _make_plan(
 def _find_images(split: str, path: str, expected: int, foreign: List[str], move: Progress) -> List[Image]:
     """The images of a split; other files are added to `foreign`."""
     where = f'--{split}={path}'
-    images = [*_watched(imagenet_source.find_images(path, foreign), move)]
+    images = [*watched(imagenet_source.find_images(path, foreign), move)]
     # A bounding box names its image by the file name alone.
     by_name = sorted(images, key=lambda image: (image.filename, image.synset))
     for image, following in zip(by_name, by_name[1:]):
@@ -305,13 +311,6 @@ def _digest(image: Image) -> bytes:
     return hashlib.sha256(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape')).digest()
 
 
-def _watched(items: Iterable, move: Progress) -> Iterator:
-    for count, item in enumerate(items, 1):
-        if count % _PROGRESS_EVERY == 0:
-            move(count)
-        yield item
-
-
 def write_shard(shard: str, data_dir: str, work_dir: str) -> None:
     """Writes a record file, by name, and its report. The file gets its final name only when both are complete.
 
@@ -337,17 +336,14 @@ def write_shard(shard: str, data_dir: str, work_dir: str) -> None:
 
 def read_shard_plan(work_dir: str, shard: str) -> List[PlannedImage]:
     """The images of a record file."""
-    path = os.path.join(work_dir, shard + _IMAGES_ENDING)
-    try:
-        return from_json(
-            read_file(path),
-            lambda rows: [
-                PlannedImage(Image(*image), label, text, [Box(*box) for box in boxes])
-                for image, label, text, boxes in rows
-            ],
-        )
-    except ValueError as error:
-        raise DataError(f'{path}: is damaged: {shown(error)}. Name a new folder.')
+
+    def image_of(image: Any, label: int, text: str, boxes: Any) -> PlannedImage:
+        return PlannedImage(Image(*image), label, text, [Box(*box) for box in boxes])
+
+    images = _stored(work_dir, shard + _IMAGES_ENDING, lambda rows: [image_of(*row) for row in rows])
+    if images is None:
+        raise DataError(f'{work_dir}: the plan of {shard} is missing. Name a new folder.')
+    return images
 
 
 def _examples(images: List[PlannedImage], report: ShardReport) -> Iterator[tf.train.Example]:
@@ -419,21 +415,16 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
         file_bytes, (images, total), *names = values
         return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), *names)
 
-    content = remote.read(os.path.join(work_dir, shard + REPORT_ENDING))
-    try:
-        return from_json(content or b'', report)
-    except ValueError:
-        return None
+    with contextlib.suppress(DataError):
+        return _stored(work_dir, shard + REPORT_ENDING, report)
+    return None
 
 
 def raise_failure(work_dir: str) -> None:
     """Raises the error that `write_shard` stored, if there is one: DataError or UnreachableError."""
-    content = remote.read(os.path.join(work_dir, FAILURE_NAME))
-    if content:
-        try:
-            is_transient, message = from_json(content, lambda values: (bool(values[0]), str(values[1])))
-        except ValueError:
-            is_transient, message = False, shown(content)
+    failure = _stored(work_dir, FAILURE_NAME, lambda values: (bool(values[0]), str(values[1])))
+    if failure:
+        is_transient, message = failure
         raise (remote.UnreachableError if is_transient else DataError)(message)
 
 

@@ -18,9 +18,9 @@ from data.convert.conversion import Say
 from data.convert.intake import DAMAGED, ROTATED, damage_in
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.formats import FORMATS
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
 from data.records import TRAIN, VALIDATION, DataError
-from data.tar import files as tar_files
 from data.tar.layout import Problem
 from data.tar.shard import Sample, SampleChecker, Shard
 from preprocessing.decoding import decode_image
@@ -38,8 +38,8 @@ class _Reader:
             self._png = ppm.as_png(self._encoded)
             self._shape = tf.shape(decode_image(self._png))
         self._session = tf.Session(graph=graph)
-        self._of_records = RecordChecker(num_classes, decode_image)
-        self._of_tar = SampleChecker(num_classes, decode_image)
+        self._of_records = RecordChecker(num_classes)
+        self._of_tar = SampleChecker(num_classes)
         self._remaining, self._say, self._num_classes = max_bad_records, say, num_classes
         self.notes: Dict[str, List[str]] = {}
         self.largest_label = 0
@@ -142,12 +142,10 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
     writing.check_can_be_made(target)
     names = remote.names_in(source) or []
     to_tar = not any(records.is_tar_shard(name, split) for name in names for split in (TRAIN, VALIDATION))
-    find, path_of = records.find_shards, tar_files.shard_path
-    if not to_tar:
-        find, path_of = tar_files.find_shards, records.shard_path
-    # If neither split is present, `find` raises the usual error.
+    of_source, of_target = (FORMATS[each] for each in (('tfrecord', 'tar') if to_tar else ('tar', 'tfrecord')))
+    # If neither split is present, `find_shards` raises the usual error.
     splits = [s for s in (TRAIN, VALIDATION) if any(name.startswith(f'{s}-') for name in names)]
-    paths = {split: find(source, split) for split in splits or [TRAIN]}
+    paths = {split: of_source.find_shards(source, split) for split in splits or [TRAIN]}
     for of_split in paths.values():
         checks.check_are_files(of_split)
     info = dataset_info.read(source)
@@ -161,7 +159,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
             with conversion.progress() as progress:
                 move = progress(f'converting {split} images', expected.get(split))
                 for shard, path in enumerate(of_split):
-                    new = path_of(unfinished, split, shard, len(of_split))
+                    new = of_target.shard_path(unfinished, split, shard, len(of_split))
                     total += writing.write_file(
                         new, reader.examples(path, not to_tar, move, total.images), total.images
                     )

@@ -34,7 +34,7 @@ def good_dir(pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def good(good_dir: pathlib.Path) -> Report:
-    return report_of(good_dir)
+    return report_of(good_dir, processes=2)
 
 
 @pytest.fixture(scope='module')

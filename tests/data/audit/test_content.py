@@ -20,7 +20,6 @@ from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from data.tar.shard import SampleChecker
 from data.tf_example import Fields
-from preprocessing.decoding import decode_image
 from tests.data.audit.data_sets import NAMES, Report, of_photos, places, ppm_of, report_of, write, written
 from tests.support.bad_records import DAMAGES
 from tests.support.photos import Photo, photo_example, set_boxes
@@ -77,7 +76,7 @@ def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path, decode
     assert f'boxes cannot be used: {len(bad_boxes)}. With --use_annotated_bbox, training' in boxes
     if decode:
         path = records.shard_path(str(bad_dir), records.TRAIN, 0, 1)
-        by_run = {bad.position: bad.problem for bad in RecordChecker(6, decode_image).search([path], print)}
+        by_run = {bad.position: bad.problem for bad in RecordChecker(6).search([path], print)}
         listed = [place for kind in ('undecodable', 'bad_fields', 'bad_boxes') for place in train[kind]['first']]
         assert {place['position']: place['problem'] for place in listed} == by_run
 
@@ -291,7 +290,7 @@ def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path, decode
         tuple(place.values()) for kind in ('undecodable', 'bad_fields', 'bad_files') for place in train[kind]['first']
     )
     paths = FORMATS['tar'].find_shards(str(bad_tar_dir), records.TRAIN)
-    checker = SampleChecker(6, decode_image, False, Fields())
+    checker = SampleChecker(6, False, Fields())
     assert found == [tuple(bad) for bad in checker.search(paths, print)]
     assert [problem for path, position, problem in found if path == paths[0] and position in (2, 5)] == [
         '02: the image (99 bytes) cannot be decoded: damaged, of more than 100 million pixels, or neither JPEG, PNG '

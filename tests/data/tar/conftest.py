@@ -1,4 +1,4 @@
-"""The input pipeline's reader of tar shards."""
+"""The input pipeline's readers of tar shards."""
 
 from typing import Any
 from unittest import mock
@@ -6,11 +6,21 @@ from unittest import mock
 import pytest
 
 from data.tar import reader as tar_reader
+from data.tar.layout import DOCUMENTED_LABEL, Label, label_of
 from tests.data.tar.readers import Reader
+
+
+def _reader(tmp_path_factory: Any, label: Label) -> Reader:
+    # Windows of few blocks, and no whole ones: headers, contents and the end lie across pieces in all ways.
+    with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
+        return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'), label)
 
 
 @pytest.fixture(scope='session')
 def reader(tmp_path_factory: Any) -> Reader:
-    # Windows of few blocks, and no whole ones: headers, contents and the end lie across pieces in all ways.
-    with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
-        return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'))
+    return _reader(tmp_path_factory, DOCUMENTED_LABEL)
+
+
+@pytest.fixture(scope='session', params=['txt', 'json:label'])
+def labelled_reader(request: Any, tmp_path_factory: Any) -> Reader:
+    return _reader(tmp_path_factory, label_of(request.param))

@@ -1,7 +1,7 @@
 """Both readers of tar shards, and what they must find."""
 
 import os
-import shutil
+import pathlib
 import tarfile
 from typing import List
 
@@ -20,7 +20,7 @@ class Reader:
     """
 
     def __init__(self, path: str, label: Label = DOCUMENTED_LABEL) -> None:
-        self._path, self.label = path, label
+        self.path, self.label = path, label
         with tf.Graph().as_default() as graph:
             paths = tf.data.Dataset.from_tensors(path).repeat()
             options = tf.data.Options()
@@ -38,25 +38,14 @@ class Reader:
         samples = tar_reader.reader('', 1 << 20, self.label)(path, size).map(lambda sample: (False, sample))
         return samples.concatenate(tf.data.Dataset.from_tensors((True, '')))
 
-    def read(self, path: str) -> List[bytes]:
-        shutil.copyfile(path, self._path)
+    def read(self, shard: bytes) -> List[bytes]:
+        pathlib.Path(self.path).write_bytes(shard)
         samples: List[bytes] = []
         while True:
             is_end, sample = self._session.run(self._next)
             if is_end:
                 return samples
             samples.append(sample)
-
-
-def expected(path: str, label: Label) -> List[bytes]:
-    """The samples that the input pipeline must yield, according to the Python reader."""
-    with Shard(path) as shard:
-        return [
-            b'%020d' % sample.label + shard.read(sample.image.start, sample.image.size)
-            if sample.image
-            else str(sample.problem).encode()
-            for sample in shard.samples(label)
-        ]
 
 
 def fine(label: int, image: bytes) -> bytes:
@@ -67,10 +56,16 @@ def bad(problem: Problem) -> bytes:
     return str(problem).encode()
 
 
-def both(reader: Reader, path: str) -> List[bytes]:
+def both(reader: Reader, shard: bytes) -> List[bytes]:
     """The samples of the input pipeline, which must be those of the Python reader."""
-    found = reader.read(path)
-    assert found == expected(path, reader.label)
+    found = reader.read(shard)
+    with Shard(reader.path) as content:
+        assert found == [
+            fine(sample.label, content.read(sample.image.start, sample.image.size))
+            if sample.image
+            else bad(sample.problem)
+            for sample in content.samples(reader.label)
+        ]
     return found
 
 
@@ -81,6 +76,11 @@ def header(name: str, size_field: bytes, content: bytes = b'', kind: bytes = tar
     block[148:156] = b' ' * 8
     block[148:156] = b'%06o\0 ' % sum(block)
     return bytes(block) + content + b'\0' * (-len(content) % BLOCK)
+
+
+def member(name: str, content: bytes, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A member with the size of its content in its header."""
+    return header(name, b'%011o\0' % len(content), content, kind)
 
 
 END = b'\0' * 2 * BLOCK

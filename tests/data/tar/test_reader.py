@@ -1,15 +1,13 @@
 """Tar shards written by tarfile, webdataset and GNU tar: the input pipeline and Python read the same samples."""
 
 import contextlib
-import io
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tarfile
-from typing import Any, List, Tuple
-from unittest import mock
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import webdataset
@@ -17,21 +15,22 @@ import webdataset
 from console.tensorflow_versions import tf
 from data import remote
 from data.tar import reader as tar_reader
-from data.tar.layout import BLOCK, Problem, label_of
+from data.tar.layout import BLOCK, Problem
 from data.tar.shard import Shard
-from tests.data.tar.readers import END, Reader, bad, both, fine, header
+from tests.data.tar.readers import END, Reader, bad, both, fine, header, member
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo
-from tests.support.tar_files import Files, write_tar
+from tests.support.tar_files import Files, tar_of, write_tar
 
 SIZE = b'%011o\0' % 700
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 # Too long for one field of a header, and for two fields.
 FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
+LETTERS = [f'{letter * 90}/{"c" * 90}' for letter in 'ab']
 
 
 @pytest.mark.parametrize('tar_format', FORMATS)
-def test_samples__in_all_formats_of_names(reader: Reader, tar_format: int, tmp_path: pathlib.Path) -> None:
+def test_samples__in_all_formats_of_names(reader: Reader, tar_format: int) -> None:
     folders = FOLDERS[: 2 if tar_format == tarfile.USTAR_FORMAT else 3]
     images = [bytes([i]) * (600 * i + 1) for i in range(9)]
     files: List[Tuple[str, bytes]] = []
@@ -39,8 +38,7 @@ def test_samples__in_all_formats_of_names(reader: Reader, tar_format: int, tmp_p
         key = f'{folders[i % len(folders)]}{i}'
         files += [(f'{key}.{["jpg", "JPEG", "png", "Ppm"][i % 4]}', image), (f'{key}.cls', b'%d\n' % i)][:: (-1) ** i]
     # In the pax format, a fractional time adds an extension header to each file.
-    path = write_tar(tmp_path / 'a.tar', files, tar_format, mtime=1.5)
-    assert both(reader, path) == [fine(i, image) for i, image in enumerate(images)]
+    assert both(reader, tar_of(files, tar_format, mtime=1.5)) == [fine(i, image) for i, image in enumerate(images)]
 
 
 def test_samples__written_by_webdataset(reader: Reader, tmp_path: pathlib.Path, photos: List[Photo]) -> None:
@@ -50,44 +48,153 @@ def test_samples__written_by_webdataset(reader: Reader, tmp_path: pathlib.Path, 
                 label: Any = photo.label if name == 'a.tar' else b'%d' % photo.label
                 extra: Any = {'of': 'photo'} if name == 'a.tar' else b'{}'
                 writer.write({'__key__': f'p/{photo.label:06d}', 'jpg': photo.encoded, 'json': extra, 'cls': label})
-        assert both(reader, str(tmp_path / name)) == [fine(photo.label, photo.encoded) for photo in photos]
+        assert both(reader, (tmp_path / name).read_bytes()) == [fine(photo.label, photo.encoded) for photo in photos]
 
 
-def test_extra_files_and_folders__are_ignored(reader: Reader, tmp_path: pathlib.Path) -> None:
-    names = ['x', 'x/1.json', 'x/1.jpg', 'old/', 'x/1.seg.png', 'x/1.cls', 'x/1.txt']
-    kinds = {'x': tarfile.DIRTYPE, 'old/': tarfile.AREGTYPE}
-    contents = {'x/1.jpg': b'one', 'x/1.seg.png': b'segments', 'x/1.cls': b' 7 '}
-    members = [(name, contents.get(name, b''), kinds.get(name, tarfile.REGTYPE)) for name in names]
-    path = tmp_path / 'a.tar'
-    path.write_bytes(b''.join(header(name, b'%011o\0' % len(c), c, kind) for name, c, kind in members) + END)
-    assert both(reader, str(path)) == [fine(7, b'one')]
+def pax(**said: str) -> bytes:
+    return tarfile.TarInfo._create_pax_generic_header(said, b'x', 'utf-8')  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ('files', 'problem'),
-    [
-        ([('1.jpg', b'one')], Problem.NO_LABEL),
-        ([('1.cls', b'1')], Problem.NO_IMAGE),
-        ([('1.jpg', b''), ('1.cls', b'1')], Problem.NO_IMAGE),
-        ([('1.jpg', b'one'), ('1.png', b'one'), ('1.cls', b'1')], Problem.IMAGES),
-        ([('1.jpg', b'one'), ('1.cls', b'1'), ('1.CLS', b'1')], Problem.LABELS),
-        ([('1.seg.png', b'one'), ('1.cls', b'1')], Problem.NO_IMAGE),
-        *[
-            ([('1.jpg', b'one'), ('1.cls', label)], Problem.BAD_LABEL)
-            for label in (b'', b'cat', b'-1', b'1 2', b'9' * 19)
-        ],
-        # The key ends at the first dot of the name.
-        ([('1.img.jpg', b'one'), ('1.txt', b'1')], Problem.NO_IMAGE),
-        ([('1.001.jpg', b'one'), ('1.001.cls', b'1')], Problem.NO_IMAGE),
-        ([('1.001.cls', b'1')], Problem.NO_IMAGE),
-    ],
-)
-def test_unusable_sample__has_its_position(
-    reader: Reader, files: Files, problem: Problem, tmp_path: pathlib.Path
-) -> None:
-    around = [[(f'{key}.jpg', b'fine'), (f'{key}.cls', b'5')] for key in ('before', 'after')]
-    path = write_tar(tmp_path / 'a.tar', [*around[0], *files, *around[1]])
-    assert both(reader, path) == [fine(5, b'fine'), bad(problem), fine(5, b'fine')]
+def comment(size: int) -> bytes:
+    """A pax header of a size in bytes."""
+    begin = b'%d comment=' % size
+    return member('x', begin + b'c' * (size - len(begin) - 1) + b'\n', tarfile.XHDTYPE)
+
+
+def sample(before: bytes, name: str = '1.jpg', size_field: bytes = SIZE) -> bytes:
+    """A shard with a sample of the label 3 after other bytes; its image is in a file of a name."""
+    return before + header(name, size_field, b'x' * 700) + member('1.cls', b'3') + END
+
+
+ONE = [('1.jpg', b'one'), ('1.cls', b'1')]
+INNER = tar_of([('9.jpg', b'nine'), ('9.cls', b'9')], tarfile.PAX_FORMAT, mtime=0.5)
+# Blocks: 1.jpg 0 to 2, 1.cls 3 and 4, 2.jpg 5 to 7, 2.cls 8 and 9, then the end.
+TWO = tar_of([('1.jpg', b'a' * 700), ('1.cls', b'1'), ('2.jpg', b'b' * 700), ('2.cls', b'2')])
+A, B, OF_3, OF_1 = fine(1, b'a' * 700), fine(2, b'b' * 700), fine(3, b'x' * 700), fine(1, b'one')
+DAMAGED = TWO[: 5 * BLOCK] + bytes([TWO[5 * BLOCK] ^ 1]) + TWO[5 * BLOCK + 1 :]
+NO_END, TRUNCATED = bad(Problem.NO_END), bad(Problem.TRUNCATED)
+SHARDS: Dict[str, Tuple[bytes, List[bytes]]] = {
+    # Other files with the key, and folders; in the oldest archives, only a slash marks those.
+    'extra files and folders': (
+        member('x', b'', tarfile.DIRTYPE)
+        + member('x/1.json', b'')
+        + member('x/1.jpg', b'one')
+        + member('old/', b'', b'\0')
+        + member('x/1.seg.png', b'segments')
+        + member('x/1.cls', b' 7 ')
+        + member('x/1.txt', b'')
+        + END,
+        [fine(7, b'one')],
+    ),
+    'a shard within a shard': (
+        tar_of([('1.jpg', INNER), ('1.cls', b'1'), ('2.cls', b'2'), ('2.jpg', INNER)]),
+        [fine(1, INNER), fine(2, INNER)],
+    ),
+    'names in two fields': (
+        tar_of([(f'{LETTERS[0]}/1.jpg', b'one'), (f'{LETTERS[0]}/1.cls', b'1'), (f'{LETTERS[1]}/1.cls', b'2')]),
+        [OF_1, bad(Problem.NO_IMAGE)],
+    ),
+    # As macOS's tar writes them, with a file of attributes before each file.
+    'files without a key': (
+        tar_of([('._1.jpg', b'0'), ('1.jpg', b'1'), ('README', b'2'), ('._1.cls', b'3'), ('1.cls', b'4')]),
+        [fine(4, b'1')],
+    ),
+    'a file with another key': (
+        tar_of([('1.jpg', b'one'), ('meta.json', b'{}'), ('1.cls', b'1')]),
+        [bad(Problem.NO_LABEL), bad(Problem.NO_IMAGE)],
+    ),
+    **{
+        f'label {label!r}': (tar_of([('1.jpg', b'one'), ('1.cls', label)]), found)
+        for label, found in (
+            *((b'9' * 18, [fine(10**18 - 1, b'one')]), (b' ' * 17 + b'7', [fine(7, b'one')])),
+            *((b'0' * 18, [fine(0, b'one')]), (b'0' * 18 + b'\n', [bad(Problem.BAD_LABEL)])),
+        )
+    },
+    **{
+        f'type {kind!r} of regular files': (tar_of(ONE, type=kind), [OF_1])
+        for kind in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+    },
+    # Links and devices have no content, whatever their size.
+    **{
+        f'type {kind!r} of others': (header('9.jpg', SIZE, kind=kind) + tar_of(ONE), [OF_1])
+        for kind in (b'1', b'2', b'3', b'4', b'6')
+    },
+    'a name of 4,096 bytes': (
+        tar_of([('n' * 4092 + '.jpg', b'one'), ('n' * 4092 + '.cls', b'1')], tarfile.GNU_FORMAT),
+        [OF_1],
+    ),
+    # Without the last letter of jpg and of cls, there are neither an image nor a label.
+    'a name of 4,097 bytes': (
+        tar_of([('n' * 4093 + '.jpg', b'one'), ('n' * 4093 + '.cls', b'1')], tarfile.GNU_FORMAT),
+        [],
+    ),
+    'an extension of a mebibyte': (comment(1 << 20) + tar_of(ONE), [OF_1]),
+    'a longer extension': (comment((1 << 20) + 1) + tar_of(ONE), [bad(Problem.DAMAGED)]),
+    # A record's value that looks like a record is not one.
+    'pax: a record as a value': (sample(pax(comment='a\n14 path=9.jpg\n')), [OF_3]),
+    'pax: a value without a length': (sample(pax(comment=' path=9.jpg\n')), [OF_3]),
+    # Sizes in pax headers are not read.
+    'pax: a size': (sample(pax(size='9' * 18)), [OF_3]),
+    'pax: several records': (
+        sample(pax(path='9.cls', comment='x', size='700').replace(b'path=9.cls', b'path=1.jpg'), '?'),
+        [OF_3],
+    ),
+    'pax: 100 records': (sample(pax(**{f'comment{i:02}': '' for i in range(99)}, path='1.jpg'), '?'), [OF_3]),
+    'pax: a wrong length': (sample(member('x', b'99 path=9.jpg\n', tarfile.XHDTYPE)), [OF_3]),
+    **{
+        f'size {size_field!r}': (sample(b'', size_field=size_field), found)
+        for found, size_fields in (
+            ([OF_3], (SIZE, b'%011o ' % 700, b'%11o\0' % 700, b'%012o' % 700, b'\x80' + (700).to_bytes(11, 'big'))),
+            (
+                [bad(Problem.DAMAGED)],
+                (
+                    *(b'0000000128x\0', b'\x80\0\0\1\0' + (700).to_bytes(7, 'big')),
+                    *(b'\x80' + b'\1' * 11, b'\xff' * 12),
+                ),
+            ),
+            ([TRUNCATED], (b'\x80\0\0\0\0\x7f' + b'\xff' * 6, b'777777777777')),
+        )
+        for size_field in size_fields
+    },
+    **{
+        f'{blocks} blocks': (TWO[: int(blocks * BLOCK)], found)
+        for blocks, found in (
+            *((0, [NO_END]), (0.5, [NO_END]), (1.1, [TRUNCATED]), (3, [bad(Problem.NO_LABEL), NO_END])),
+            *((3.5, [bad(Problem.NO_LABEL), NO_END]), (4, [TRUNCATED]), (5, [A, NO_END]), (7, [A, TRUNCATED])),
+            *((10, [A, B, NO_END]), (11, [A, B])),
+        )
+    },
+    # It ends with its last file.
+    'no end': (member('1.cls', b'3') + member('1.jpg', b'x' * BLOCK), [fine(3, b'x' * BLOCK), NO_END]),
+    'data after the end': (TWO + TWO, [A, B, bad(Problem.AFTER_END)]),
+    'a damaged header': (DAMAGED, [A, bad(Problem.DAMAGED)]),
+    'no tar file': (b'\x1f\x8b' + bytes(range(256)) * 12 + DAMAGED, [bad(Problem.DAMAGED)]),
+    'a sparse file': (header('1.jpg', SIZE, b'x' * 700, tarfile.GNUTYPE_SPARSE) + DAMAGED, [bad(Problem.DAMAGED)]),
+}
+
+BEFORE, AFTER = ([(f'{key}.jpg', b'fine'), (f'{key}.cls', b'5')] for key in ('before', 'after'))
+PROBLEMS: List[Tuple[Problem, Files]] = [
+    (Problem.NO_LABEL, [('1.jpg', b'one')]),
+    (Problem.NO_IMAGE, [('1.cls', b'1')]),
+    (Problem.NO_IMAGE, [('1.jpg', b''), ('1.cls', b'1')]),
+    (Problem.IMAGES, [('1.jpg', b'one'), ('1.png', b'one'), ('1.cls', b'1')]),
+    (Problem.LABELS, [('1.jpg', b'one'), ('1.cls', b'1'), ('1.CLS', b'1')]),
+    (Problem.NO_IMAGE, [('1.seg.png', b'one'), ('1.cls', b'1')]),
+    *[(Problem.BAD_LABEL, [('1.jpg', b'one'), ('1.cls', each)]) for each in (b'', b'cat', b'-1', b'1 2', b'9' * 19)],
+    # The key ends at the first dot of the name.
+    (Problem.NO_IMAGE, [('1.img.jpg', b'one'), ('1.txt', b'1')]),
+    (Problem.NO_IMAGE, [('1.001.jpg', b'one'), ('1.001.cls', b'1')]),
+    (Problem.NO_IMAGE, [('1.001.cls', b'1')]),
+]
+for problem, files in PROBLEMS:
+    found = [fine(5, b'fine'), bad(problem), fine(5, b'fine')]
+    SHARDS[f'{problem.name}: {files}'] = tar_of([*BEFORE, *files, *AFTER]), found
+
+
+@pytest.mark.parametrize('kind', SHARDS)
+def test_shard__of_a_kind(kind: str, reader: Reader) -> None:
+    shard, found = SHARDS[kind]
+    assert both(reader, shard) == found
 
 
 LEFT_OUT = [
@@ -96,43 +203,19 @@ LEFT_OUT = [
 ]
 
 
-def test_files_of_no_sample__are_left_out(reader: Reader, tmp_path: pathlib.Path) -> None:
+def test_files_of_no_sample__are_left_out(reader: Reader) -> None:
     samples = [[(f'{key}.jpg', b'j' * 700), (f'{key}.cls', b'%d' % key)] for key in range(1, 4)]
     others = LEFT_OUT * 4
-    path = write_tar(tmp_path / 'a.tar', [*others, *samples[0], *others, *samples[1], *samples[2], *others])
-    assert both(reader, path) == [fine(key, b'j' * 700) for key in range(1, 4)]
-    assert both(reader, write_tar(tmp_path / 'b.tar', others)) == []
-    with Shard(path) as shard:
-        left_out = [member.name for each in shard.everything() if not each.image for member in each.members]
+    assert both(reader, tar_of(others)) == []
+    shard = tar_of([*others, *samples[0], *others, *samples[1], *samples[2], *others])
+    assert both(reader, shard) == [fine(key, b'j' * 700) for key in range(1, 4)]
+    with Shard(reader.path) as content:
+        left_out = [member.name for each in content.everything() if not each.image for member in each.members]
     assert sorted(left_out) == sorted([name.encode() for name, _ in others] * 3)
 
 
-def test_files_without_a_key__do_not_divide_a_sample(reader: Reader, tmp_path: pathlib.Path) -> None:
-    # As macOS's tar writes them, with a file of attributes before each file.
-    names = ['._1.jpg', '1.jpg', 'README', '._1.cls', '1.cls', '._2.jpg', '2.jpg', '._2.cls', '2.cls']
-    path = write_tar(tmp_path / 'a.tar', [(name, b'%d' % (number % 7)) for number, name in enumerate(names)])
-    assert both(reader, path) == [fine(4, b'1'), fine(1, b'6')]
-    # A file with another key does.
-    files = [('1.jpg', b'one'), ('meta.json', b'{}'), ('1.cls', b'1')]
-    assert both(reader, write_tar(tmp_path / 'b.tar', files)) == [bad(Problem.NO_LABEL), bad(Problem.NO_IMAGE)]
-
-
-def with_links(path: pathlib.Path, files: Files, tar_format: int = tarfile.USTAR_FORMAT) -> str:
-    """Writes a tar file, in which a content of `-> NAME` is a hard link to that name."""
-    with tarfile.open(str(path), 'w', format=tar_format) as archive:
-        for name, content in files:
-            member = tarfile.TarInfo(name)
-            if content.startswith(b'-> '):
-                member.type, member.linkname, content = tarfile.LNKTYPE, content[3:].decode(), b''
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return str(path)
-
-
 @pytest.mark.parametrize('tar_format', FORMATS)
-def test_hard_links__have_the_content_of_the_last_file_of_that_name_before(
-    reader: Reader, tar_format: int, tmp_path: pathlib.Path
-) -> None:
+def test_hard_links__have_the_content_of_the_last_file_of_that_name_before(reader: Reader, tar_format: int) -> None:
     folder = '' if tar_format == tarfile.USTAR_FORMAT else 'd' * 120 + '/'
     one, two, three = (letter * 3000 for letter in (b'1', b'2', b'3'))
     files = [
@@ -148,17 +231,10 @@ def test_hard_links__have_the_content_of_the_last_file_of_that_name_before(
         # An empty file before the first one of a window.
         *(('11.txt', b''), ('12.jpg', one), ('12.cls', b'-> 11.txt')),
     ]
-    path = with_links(tmp_path / 'a.tar', files, tar_format)
-    assert both(reader, path) == [
+    assert both(reader, tar_of(files, tar_format)) == [
         *(fine(1, one), fine(2, one), fine(1, two), bad(Problem.BAD_LABEL), bad(Problem.NO_IMAGE)),
         *(bad(Problem.NO_LABEL), fine(2, three), fine(4, one), fine(4, one), bad(Problem.BAD_LABEL)),
     ]
-
-
-@pytest.fixture(scope='session', params=['txt', 'json:label'])
-def labelled_reader(request: Any, tmp_path_factory: Any) -> Reader:
-    with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
-        return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'), label_of(request.param))
 
 
 JSON = {
@@ -180,15 +256,14 @@ JSON = {
 }
 
 
-def test_label__in_another_file(labelled_reader: Reader, tmp_path: pathlib.Path) -> None:
+def test_label__in_another_file(labelled_reader: Reader) -> None:
     is_json = bool(labelled_reader.label.key)
     texts = JSON if is_json else {' 7\n': 7, '0': 0, 'seven': None, '': None}
     files: List[Tuple[str, bytes]] = []
     for key, text in enumerate(texts):
         image, label = (f'{key}.jpg', b'image'), (f'{key}.{labelled_reader.label.extension}', text.encode())
         files += [(f'{key}.cls', b'99'), *[image, label][:: (-1) ** key]]
-    path = write_tar(tmp_path / 'a.tar', [*files, ('last.jpg', b'x')])
-    found = both(labelled_reader, path)
+    found = both(labelled_reader, tar_of([*files, ('last.jpg', b'x')]))
     for text, sample, number in zip(texts, found, texts.values()):
         assert sample == (bad(Problem.BAD_LABEL) if number is None else fine(number, b'image')), text
         with contextlib.suppress(ValueError):
@@ -199,15 +274,14 @@ def test_label__in_another_file(labelled_reader: Reader, tmp_path: pathlib.Path)
     extension = labelled_reader.label.extension
     label = (f'1.{extension}', b'{"label": 7}' if is_json else b'7')
     linked = [('2.jpg', b'two'), (f'2.{extension}', b'-> ' + label[0].encode())]
-    path = with_links(tmp_path / 'links.tar', [('1.jpg', b'one' * 300), label, *linked])
-    assert both(labelled_reader, path) == [fine(7, b'one' * 300), fine(7, b'two')]
+    links = tar_of([('1.jpg', b'one' * 300), label, *linked])
+    assert both(labelled_reader, links) == [fine(7, b'one' * 300), fine(7, b'two')]
     if is_json:
         # More levels than are removed: not the label of an inner object.
         deep = b'{"a": %s{"label": 2, "b": 3}%s, "label": 4}' % (b'[' * 40, b']' * 40)
-        path = write_tar(tmp_path / 'deep.tar', [('1.jpg', b'one'), ('1.json', deep)])
-        assert both(labelled_reader, path) == [bad(Problem.BAD_LABEL)]
-        path = write_tar(tmp_path / 'b.tar', [('1.jpg', b'one'), ('1.json', b'{"a": "\xff", "label": 3}')])
-        assert both(labelled_reader, path) == [fine(3, b'one')]
+        assert both(labelled_reader, tar_of([('1.jpg', b'one'), ('1.json', deep)])) == [bad(Problem.BAD_LABEL)]
+        latin = tar_of([('1.jpg', b'one'), ('1.json', b'{"a": "\xff", "label": 3}')])
+        assert both(labelled_reader, latin) == [fine(3, b'one')]
 
 
 @pytest.mark.parametrize('size', [3, 5])
@@ -217,106 +291,6 @@ def test_whole_content_of_another_size__is_an_error(size: int, tmp_path: pathlib
     read = tar_reader._one_piece(tf.constant(str(tmp_path / 'a.tar')), tf.constant(size, tf.int64))
     with pytest.raises(tf.errors.InvalidArgumentError, match=remote.ENDED_EARLY):
         evaluate(tf.data.make_one_shot_iterator(read).get_next())
-
-
-@pytest.mark.parametrize(
-    ('size_field', 'found'),
-    [
-        (b'%011o\0' % 700, True),
-        (b'%011o ' % 700, True),
-        (b'%11o\0' % 700, True),
-        (b'%012o' % 700, True),
-        (b'\x80' + (700).to_bytes(11, 'big'), True),
-        (b'0000000128x\0', False),
-        (b'\x80\0\0\1\0' + (700).to_bytes(7, 'big'), False),
-        (b'\x80' + b'\1' * 11, False),
-        (b'\xff' * 12, False),
-        (b'\x80\0\0\0\0\x7f' + b'\xff' * 6, None),
-        (b'777777777777', None),
-    ],
-)
-def test_sizes_in_octal_and_binary(reader: Reader, size_field: bytes, found: Any, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.tar'
-    path.write_bytes(header('1.jpg', size_field, b'x' * 700) + header('1.cls', b'%011o\0' % 1, b'3') + END)
-    assert both(reader, str(path)) == [
-        fine(3, b'x' * 700) if found else bad(Problem.TRUNCATED if found is None else Problem.DAMAGED)
-    ]
-
-
-def pax(**said: str) -> bytes:
-    return tarfile.TarInfo._create_pax_generic_header(said, b'x', 'utf-8')  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ('extension', 'name'),
-    [
-        # A record's value that looks like a record is not one.
-        (pax(comment='a\n14 path=9.jpg\n'), '1.jpg'),
-        (pax(comment=' path=9.jpg\n'), '1.jpg'),
-        # Sizes in pax headers are not read.
-        (pax(size='9' * 18), '1.jpg'),
-        (pax(path='9.cls', comment='x', size='700').replace(b'path=9.cls', b'path=1.jpg'), '?'),
-        (pax(**{f'comment{i:02}': '' for i in range(99)}, path='1.jpg'), '?'),
-        (header('x', b'%011o\0' % 14, b'99 path=9.jpg\n', tarfile.XHDTYPE), '1.jpg'),
-    ],
-    ids=['record as a value', 'value without a length', 'size', 'several records', '100 records', 'wrong length'],
-)
-def test_pax_records__are_parsed_in_order(reader: Reader, extension: bytes, name: str, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.tar'
-    path.write_bytes(extension + header(name, SIZE, b'x' * 700) + header('1.cls', b'%011o\0' % 1, b'3') + END)
-    assert both(reader, str(path)) == [fine(3, b'x' * 700)]
-
-
-def test_shard_within_a_shard__is_content(reader: Reader, tmp_path: pathlib.Path) -> None:
-    inner = write_tar(tmp_path / 'inner.tar', [('9.jpg', b'nine'), ('9.cls', b'9')], tarfile.PAX_FORMAT, mtime=0.5)
-    content = pathlib.Path(inner).read_bytes()
-    path = write_tar(tmp_path / 'a.tar', [('1.jpg', content), ('1.cls', b'1'), ('2.cls', b'2'), ('2.jpg', content)])
-    assert both(reader, path) == [fine(1, content), fine(2, content)]
-
-
-def two_samples(tmp_path: pathlib.Path) -> bytes:
-    """Blocks: 1.jpg 0 to 2, 1.cls 3 and 4, 2.jpg 5 to 7, 2.cls 8 and 9, then the end."""
-    files = [('1.jpg', b'a' * 700), ('1.cls', b'1'), ('2.jpg', b'b' * 700), ('2.cls', b'2')]
-    return pathlib.Path(write_tar(tmp_path / 'two.tar', files)).read_bytes()
-
-
-A, B = fine(1, b'a' * 700), fine(2, b'b' * 700)
-
-
-@pytest.mark.parametrize(
-    ('blocks', 'found'),
-    [
-        (0, [bad(Problem.NO_END)]),
-        (0.5, [bad(Problem.NO_END)]),
-        (1.1, [bad(Problem.TRUNCATED)]),
-        (3, [bad(Problem.NO_LABEL), bad(Problem.NO_END)]),
-        (3.5, [bad(Problem.NO_LABEL), bad(Problem.NO_END)]),
-        (4, [bad(Problem.TRUNCATED)]),
-        (5, [A, bad(Problem.NO_END)]),
-        (7, [A, bad(Problem.TRUNCATED)]),
-        (10, [A, B, bad(Problem.NO_END)]),
-        (11, [A, B]),
-    ],
-)
-def test_truncated_shard__yields_its_complete_samples(
-    reader: Reader, blocks: float, found: List[bytes], tmp_path: pathlib.Path
-) -> None:
-    path = tmp_path / 'a.tar'
-    path.write_bytes(two_samples(tmp_path)[: int(blocks * BLOCK)])
-    assert both(reader, str(path)) == found
-
-
-def test_damage_and_data_after_the_end__are_reported(reader: Reader, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.tar'
-    content = bytearray(two_samples(tmp_path))
-    path.write_bytes(content + content)
-    assert both(reader, str(path)) == [A, B, bad(Problem.AFTER_END)]
-    content[5 * BLOCK] ^= 1
-    path.write_bytes(content)
-    assert both(reader, str(path)) == [A, bad(Problem.DAMAGED)]
-    for damaged in (b'\x1f\x8b' + bytes(range(256)) * 12, header('1.jpg', SIZE, b'x' * 700, tarfile.GNUTYPE_SPARSE)):
-        path.write_bytes(damaged + content)
-        assert both(reader, str(path)) == [bad(Problem.DAMAGED)]
 
 
 @pytest.mark.slow
@@ -354,56 +328,3 @@ def test_samples_parse_to_their_images_and_labels(photos: List[Photo]) -> None:
     for serialized in (bad(Problem.IMAGES), [*samples, bad(Problem.IMAGES)]):
         with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
             evaluate(tar_reader.parse(tf.constant(serialized)).label)
-
-
-def test_name_in_two_fields_of_a_header__is_joined(reader: Reader, tmp_path: pathlib.Path) -> None:
-    folders = [f'{letter * 90}/{"c" * 90}' for letter in 'ab']
-    files = [(f'{folders[0]}/1.jpg', b'one'), (f'{folders[0]}/1.cls', b'1'), (f'{folders[1]}/1.cls', b'2')]
-    path = write_tar(tmp_path / 'a.tar', files, tarfile.USTAR_FORMAT)
-    assert both(reader, path) == [fine(1, b'one'), bad(Problem.NO_IMAGE)]
-
-
-@pytest.mark.parametrize(('label', 'number'), [(b'9' * 18, 10**18 - 1), (b' ' * 17 + b'7', 7), (b'0' * 18, 0)])
-def test_label__has_up_to_18_bytes(reader: Reader, label: bytes, number: int, tmp_path: pathlib.Path) -> None:
-    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', label)])
-    assert both(reader, path) == [fine(number, b'one')]
-    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', label + b'\n')])
-    assert both(reader, path) == [bad(Problem.BAD_LABEL)]
-
-
-@pytest.mark.parametrize('kind', [b'1', b'2', b'3', b'4', b'6'])
-def test_link_or_device__has_no_content_whatever_its_size(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
-    after = pathlib.Path(write_tar(tmp_path / 'b.tar', [('2.jpg', b'two'), ('2.cls', b'2')])).read_bytes()
-    (tmp_path / 'a.tar').write_bytes(header('1.jpg', SIZE, kind=kind) + after)
-    assert both(reader, str(tmp_path / 'a.tar')) == [fine(2, b'two')]
-
-
-@pytest.mark.parametrize(('size', 'is_allowed'), [(1 << 20, True), ((1 << 20) + 1, False)])
-def test_extension_header__has_up_to_a_mebibyte(
-    reader: Reader, size: int, is_allowed: bool, tmp_path: pathlib.Path
-) -> None:
-    after = pathlib.Path(write_tar(tmp_path / 'b.tar', [('2.jpg', b'two'), ('2.cls', b'2')])).read_bytes()
-    comment = b'%d comment=' % size
-    record = comment + b'c' * (size - len(comment) - 1) + b'\n'
-    (tmp_path / 'a.tar').write_bytes(header('x', b'%011o\0' % size, record, tarfile.XHDTYPE) + after)
-    assert both(reader, str(tmp_path / 'a.tar')) == [fine(2, b'two') if is_allowed else bad(Problem.DAMAGED)]
-
-
-def test_shard_that_ends_with_its_last_file__has_no_end(reader: Reader, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.tar'
-    path.write_bytes(header('1.cls', b'%011o\0' % 1, b'3') + header('1.jpg', b'%011o\0' % BLOCK, b'x' * BLOCK))
-    assert both(reader, str(path)) == [fine(3, b'x' * BLOCK), bad(Problem.NO_END)]
-
-
-@pytest.mark.parametrize('kind', [tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE])
-def test_all_types_of_regular_files_are_read(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
-    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', b'1')], type=kind)
-    assert both(reader, path) == [fine(1, b'one')]
-
-
-@pytest.mark.parametrize(('letters', 'is_whole'), [(4096, True), (4097, False)])
-def test_name__has_up_to_4096_bytes(reader: Reader, letters: int, is_whole: bool, tmp_path: pathlib.Path) -> None:
-    key = 'n' * (letters - len('.jpg'))
-    path = write_tar(tmp_path / 'a.tar', [(f'{key}.jpg', b'one'), (f'{key}.cls', b'1')], tarfile.GNU_FORMAT)
-    # Without the last letter of jpg and of cls, there are neither an image nor a label.
-    assert both(reader, path) == ([fine(1, b'one')] if is_whole else [])

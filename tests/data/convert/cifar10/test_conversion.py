@@ -16,7 +16,6 @@ from data import dataset_info, records
 from data.convert.cifar10 import conversion as cifar10_conversion
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.formats import FORMATS
-from data.tar import files as tar_files
 from data.tar.shard import Shard
 from tests.data.convert.cifar10.archives import NAMES, Published, make
 from tests.support.commands import largest_file
@@ -25,7 +24,7 @@ from tests.support.commands import largest_file
 def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, bytes]]:
     """The labels and images of a split, in order."""
     found = []
-    for path in tar_files.find_shards(str(data_dir), split):
+    for path in FORMATS['tar'].find_shards(str(data_dir), split):
         with Shard(path) as shard:
             for sample in shard.samples():
                 assert sample.image and not sample.problem

@@ -39,29 +39,6 @@ def test_read__each_form_bit_for_bit(form: str, published: Published, tmp_path: 
     assert found.digest == hashed.hexdigest()
 
 
-def renamed(pickled: Any, to: Callable[[str], Any]) -> Any:
-    """A pickled value with converted strings."""
-    if isinstance(pickled, dict):
-        return {to(key): renamed(value, to) for key, value in pickled.items()}
-    if isinstance(pickled, list):
-        return [renamed(value, to) for value in pickled]
-    return to(pickled) if isinstance(pickled, str) else pickled
-
-
-@pytest.mark.parametrize(('protocol', 'to'), [(2, str), (2, str.encode), (4, str.encode)])
-def test_read__pickles_of_python_3(
-    protocol: int, to: Callable[[str], Any], tmp_path: pathlib.Path, published: Published, monkeypatch: Any
-) -> None:
-    def write_pickle(path: pathlib.Path, value: Any) -> None:
-        path.write_bytes(pickle.dumps(renamed(value, to), protocol))
-
-    monkeypatch.setattr(cifar10_archives, 'write_pickle', write_pickle)
-    found = cifar10_conversion.read(str(cifar10_archives.write_python(tmp_path, published.images)))
-    assert found == cifar10_conversion.read(str(published.paths['binary']))._replace(splits=found.splits)
-    for split, expected in published.images.items():
-        np.testing.assert_array_equal(found.splits[split].pixels, expected.pixels)
-
-
 def cut(name: str, size: int) -> Callable[[pathlib.Path], None]:
     def change(path: pathlib.Path) -> None:
         file = path / name if name else path
@@ -167,7 +144,7 @@ def test_harmful_pickle__is_refused_and_not_run(
     source = tmp_path / 'cifar-10-batches-py'
     shutil.copytree(str(published.paths['python']), str(source))
     harmful = _Harmful(os.mkdir, str(tmp_path / 'harm'))
-    value = {b'data': ROWS, b'labels': LABELS, where.encode(): harmful} if where else harmful
+    value = {'labels': LABELS, where: harmful} if where else harmful
     content = pickle.dumps(value, protocol)
     (source / 'data_batch_5').write_bytes(content)
     code, err = make(source, tmp_path / 'data')

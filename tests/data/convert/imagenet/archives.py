@@ -4,8 +4,7 @@ import io
 import pathlib
 import subprocess
 import sys
-import tarfile
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import PIL.Image
@@ -17,6 +16,7 @@ from data import records
 from data.convert.imagenet import pipeline
 from tests.data import written_records
 from tests.data.written_records import Stored
+from tests.support.tar_files import tar_of
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
 # In the order of ILSVRC2012_ID, from 1, which differs from that of the synsets. The last one has no images, like the
@@ -41,17 +41,6 @@ def encode(pixels: np.ndarray, image_format: str = 'JPEG', mode: str = 'RGB', qu
     PIL.Image.fromarray(pixels).convert(mode).save(
         content, image_format, **({'quality': quality} if image_format == 'JPEG' else {})
     )
-    return content.getvalue()
-
-
-def tar(files: Iterable[Tuple[str, bytes]], mode: str = 'w') -> bytes:
-    """An archive of files, in order."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode=mode) as archive:
-        for name, data in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
     return content.getvalue()
 
 
@@ -118,13 +107,13 @@ class Archives(NamedTuple):
     def write(self) -> 'Archives':
         """Writes the archives, except the annotations."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        classes = [(f'{synset}.tar', tar(images)) for synset, images in self.train.items()]
-        (self.folder / 'ILSVRC2012_img_train.tar').write_bytes(tar(classes))
-        (self.folder / 'ILSVRC2012_img_val.tar').write_bytes(tar(self.validation))
+        classes = [(f'{synset}.tar', tar_of(images)) for synset, images in self.train.items()]
+        (self.folder / 'ILSVRC2012_img_train.tar').write_bytes(tar_of(classes))
+        (self.folder / 'ILSVRC2012_img_val.tar').write_bytes(tar_of(self.validation))
         numbers = ''.join(f'{SYNSETS.index(synset) + 1}\n' for synset in self.validation_synsets)
         kit = [('data/ILSVRC2012_validation_ground_truth.txt', numbers.encode()), ('data/meta.mat', meta_mat())]
         files = [(f'ILSVRC2012_devkit_t12/{name}', content) for name, content in kit]
-        (self.folder / 'ILSVRC2012_devkit_t12.tar.gz').write_bytes(tar(files, 'w:gz'))
+        (self.folder / 'ILSVRC2012_devkit_t12.tar.gz').write_bytes(tar_of(files, mode='w:gz'))
         (self.folder / 'synsets.txt').write_text(''.join(f'{synset}\n' for synset in self.validation_synsets))
         return self
 

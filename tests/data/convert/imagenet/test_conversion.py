@@ -4,7 +4,6 @@ import hashlib
 import io
 import os
 import pathlib
-import re
 import subprocess
 import sys
 from typing import Any, Dict, List, Optional
@@ -19,7 +18,6 @@ from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import beam
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.record_checker import RecordChecker
-from preprocessing.decoding import decode_image
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import (
     LABELS,
@@ -80,7 +78,7 @@ def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_pat
         validation_records_per_file=[4, 4],
     )
     assert {*os.listdir(tmp_path / 'out')} == {'conversion.json', 'dataset.json', *files_of(tmp_path / 'out')}
-    checker = RecordChecker(5, decode_image)
+    checker = RecordChecker(5)
     paths = [path for split in SPLITS for path in records.find_shards(str(tmp_path / 'out'), split)]
     assert [*checker.search(paths, print)] == []
     checker.close()
@@ -209,21 +207,14 @@ def test_command__passes_options_to_beam(
         (['--', '--direct_num_workers=x'], 'argument --direct_num_workers'),
     ],
 )
-def test_values_out_of_range_are_refused(
-    archives: Archives, option: List[str], expected: str, monkeypatch: Any, capsys: Any
-) -> None:
-    monkeypatch.setattr(sys, 'argv', ['imagenet', *archives.arguments(), str(archives.folder / 'out'), *option])
-    with pytest.raises(SystemExit) as stopped:
-        sys.exit(imagenet.main())
-    assert stopped.value.code == 2
-    assert expected in capsys.readouterr().err
+def test_values_out_of_range_are_refused(archives: Archives, option: List[str], expected: str) -> None:
+    done = run(imagenet.main, *archives.arguments(), archives.folder / 'out', *option)
+    assert done.returncode == 2 and expected in done.stderr
     assert not (archives.folder / 'out').exists()
 
 
-def test_command__names_a_missing_package(archives: Archives, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(sys, 'argv', ['imagenet', *archives.arguments(), str(archives.folder / 'out')])
+def test_command__names_a_missing_package(archives: Archives, monkeypatch: Any) -> None:
     for name in [name for name in sys.modules if name.partition('.')[0] == 'apache_beam'] or ['apache_beam']:
         monkeypatch.setitem(sys.modules, name, None)
-    assert imagenet.main() == 2
-    message = r"error: apache_beam: not installed: pip install 'inception-v3-tpu\[data\]'\n"
-    assert re.fullmatch(message, capsys.readouterr().err)
+    done = run(imagenet.main, *archives.arguments(), archives.folder / 'out')
+    assert done == (2, '', "error: apache_beam: not installed: pip install 'inception-v3-tpu[data]'\n")

@@ -16,13 +16,11 @@ from data import records, remote
 from data.convert.imagenet import pipeline
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import (
-    SPLITS,
     Archives,
     convert,
     convert_here,
     files_of,
     refusal,
-    run_imagenet,
     stored,
 )
 from tests.support.commands import largest_file
@@ -144,76 +142,53 @@ def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archiv
     assert len(stored(tmp_path / 'out', records.TRAIN)) == 24
 
 
-class Held:
-    """A conversion by the command that cannot end: an image is a pipe that nobody writes to.
-
-    Attributes:
-      archives: the images.
-      arguments: the arguments of the command; with them it can be run again after `release`.
-      data_dir: the folder that it writes to.
-      process: the command, which has written five of its 42 files.
-    """
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.archives = imagenet_archives.make(folder / 'in', per_class=40)
-        self.archives.extract(self.archives.folder)
-        self._name, self._content = self.archives.validation[0]
-        self._image = self.archives.folder / 'val' / self._name
-        self._image.unlink()
-        os.mkfifo(self._image)
-        self.data_dir = folder / 'out'
-        self.arguments = [*self.archives.arguments(), '--train_shards=40', '--validation_shards=2', '--processes=2']
-        self.arguments += [f'--train={self._image.parent.parent / "train"}', f'--validation={self._image.parent}']
-        command = [sys.executable, '-m', 'data.convert.imagenet', str(self.data_dir), *self.arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 120
-        while len([*(self.data_dir / 'conversion').glob('*.report')]) < 5:
-            assert self.process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def release(self) -> None:
-        self._image.unlink()
-        self._image.write_bytes(self._content)
-
-
-@pytest.mark.slow
-def test_killed_command__leaves_no_process_and_resumes(tmp_path: pathlib.Path) -> None:
-    held = Held(tmp_path)
-    held.process.kill()
-    _, said = held.process.communicate(timeout=60)
-    assert 'Traceback' not in said
-    time.sleep(1)
-    finished = {name: (held.data_dir / name).stat().st_mtime_ns for name in files_of(held.data_dir)}
-    assert 5 <= len(finished) < 42
-    held.release()
-    time.sleep(1)
-    assert len(files_of(held.data_dir)) == len(finished), 'something still runs'
-    done = run_imagenet(held.data_dir, *held.arguments)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r'^\d+ of 42 record files are already finished$', done.stderr, re.MULTILINE)
-    kept = [name for name, when in finished.items() if (held.data_dir / name).stat().st_mtime_ns == when]
-    # The last files may have been renamed before their reports were written.
-    assert len(kept) >= len(finished) - 2
-    assert {name for split in SPLITS for name in stored(held.data_dir, split)} == {*held.archives.images}
-
-
 def children(pid: int) -> List[int]:
     return [int(line) for line in subprocess.run(['pgrep', '-P', str(pid)], stdout=subprocess.PIPE).stdout.split()]
 
 
 @pytest.mark.slow
-def test_killed_worker_of_beam__ends_the_command(tmp_path: pathlib.Path) -> None:
-    held = Held(tmp_path)
-    (beam,) = children(held.process.pid)
+def test_killed_command_and_worker__leave_no_process_and_the_command_resumes(tmp_path: pathlib.Path) -> None:
+    archives = imagenet_archives.make(tmp_path / 'in', per_class=20)
+    archives.extract(archives.folder)
+    # The conversion cannot end: an image is a pipe that nobody writes to.
+    (archives.folder / 'val' / archives.validation[0][0]).unlink()
+    os.mkfifo(archives.folder / 'val' / archives.validation[0][0])
+    data_dir = tmp_path / 'out'
+    arguments = [*archives.arguments(), '--train_shards=40', '--validation_shards=2', '--processes=2']
+    arguments += [f'--train={archives.folder / "train"}', f'--validation={archives.folder / "val"}']
+
+    def start(finished: int) -> 'subprocess.Popen[str]':
+        command = [sys.executable, '-m', 'data.convert.imagenet', str(data_dir), *arguments]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while len([*(data_dir / 'conversion').glob('*.report')]) < finished:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        return process
+
+    process = start(5)
+    process.kill()
+    _, said = process.communicate(timeout=60)
+    assert 'Traceback' not in said
+    time.sleep(1)
+    finished = {name: (data_dir / name).stat().st_mtime_ns for name in files_of(data_dir)}
+    assert 5 <= len(finished) < 42
+    time.sleep(1)
+    assert len(files_of(data_dir)) == len(finished), 'something still runs'
+
+    process = start(len(finished) + 2)
+    (beam,) = children(process.pid)
     # Of two workers, the other may not have started yet.
     shells = children(beam)
     # The shell may have replaced itself with the worker.
     os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)
-    _, said = held.process.communicate(timeout=30)
-    assert held.process.returncode == 1
-    assert 'Apache Beam failed: one of its processes was killed' in said
-    assert 'Traceback' not in said
-    assert not children(beam)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1 and not children(beam)
+    assert re.search(r'^\d+ of 42 record files are already finished$', said, re.MULTILINE)
+    assert 'Apache Beam failed: one of its processes was killed' in said and 'Traceback' not in said
+    kept = [name for name, when in finished.items() if (data_dir / name).stat().st_mtime_ns == when]
+    # The last files may have been renamed before their reports were written.
+    assert len(kept) >= len(finished) - 2
 
 
 def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathlib.Path) -> None:
@@ -224,3 +199,7 @@ def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathli
     # There is no plan of this shard, and nobody looks for it.
     pipeline.write_shard('train-00000-of-00001', str(tmp_path), str(tmp_path))
     assert 'the reason' in (tmp_path / 'failure').read_text()
+    (tmp_path / 'failure').unlink()
+    pipeline.write_shard('train-00000-of-00001', str(tmp_path), str(tmp_path))
+    with pytest.raises(records.DataError, match=r'00001 was not written: .*: the plan of train-.* is missing'):
+        pipeline.raise_failure(str(tmp_path))

@@ -19,6 +19,7 @@ from data.records import DataError
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import LABELS, TEXTS, Archives, annotation, convert, files_of, refusal, stored
 from tests.support.commands import run
+from tests.support.tar_files import tar_of
 
 TRAIN, VALIDATION, KIT = 'ILSVRC2012_img_train.tar', 'ILSVRC2012_img_val.tar', 'ILSVRC2012_devkit_t12.tar.gz'
 GROUND_TRUTH, META = 'data/ILSVRC2012_validation_ground_truth.txt', 'data/meta.mat'
@@ -134,7 +135,7 @@ def with_another_corner(archive: bytes) -> bytes:
 )
 def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: str, damage: Any, expected: str) -> None:
     boxes = [annotation('n01440764', [(number, 2, 30, 40)]) for number in range(6)]
-    sound = imagenet_archives.tar([(f'n01440764/n01440764_{n}.xml', content) for n, content in enumerate(boxes)])
+    sound = tar_of([(f'n01440764/n01440764_{n}.xml', content) for n, content in enumerate(boxes)])
     path = tmp_path / name
     path.write_bytes(sound)
     assert len([*imagenet_source.read_boxes(str(path), [])]) == 6
@@ -177,7 +178,7 @@ def test_other_development_kits_are_refused(
             kit = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
         content = kit.pop(f'ILSVRC2012_devkit_t12/{name}')
         changed = [(f'ILSVRC2012_devkit_t12/{name}', damage(content))] if damage else []
-        path.write_bytes(imagenet_archives.tar([*kit.items(), *changed], 'w:gz'))
+        path.write_bytes(tar_of([*kit.items(), *changed], mode='w:gz'))
     else:
         path.write_bytes(damage(path.read_bytes()))
     done = run(imagenet.main, *archives.arguments(), tmp_path / 'out')
@@ -198,7 +199,7 @@ def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path)
     # An archive beside its unpacked files.
     archives.write().extract(archives.folder)
     beside = archives.folder / 'train' / 'n01440764.tar'
-    beside.write_bytes(imagenet_archives.tar([images[3]]))
+    beside.write_bytes(tar_of([images[3]]))
     message = refusal(archives, tmp_path / 'out', train='train', validation='val')
     assert f'in {beside} and {archives.folder / "train" / "n01440764" / name}. Keep only one.' in message
     # The same name in another class is another image.
@@ -241,7 +242,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
         ('strange.xml', b'<?xml version="1.0" encoding="utf8x"?>' + annotation('n01440764', [])),
         ('infinite.xml', annotation('n01440764', [(1, 2, 30, 40)]).replace(b'<xmin>1<', b'<xmin>nan<')),
     ]
-    (archives.folder / 'train.tar.gz').write_bytes(imagenet_archives.tar(train, 'w:gz'))
+    (archives.folder / 'train.tar.gz').write_bytes(tar_of(train, mode='w:gz'))
     # A folder, and the ending in upper case.
     (archives.folder / 'boxes' / 'val').mkdir(parents=True)
     (archives.folder / 'boxes' / 'val' / f'{validation}.XML').write_bytes(
@@ -265,7 +266,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
     )
     counts = {'written': 5, 'ordered': 1, 'clipped': 1, 'empty': 2, 'of another class': 1, 'of no image here': 1}
     assert json.loads((tmp_path / 'out' / 'conversion.json').read_text())['boxes'] == counts
-    (archives.folder / 'none.tar').write_bytes(imagenet_archives.tar([('readme.txt', b'')]))
+    (archives.folder / 'none.tar').write_bytes(tar_of([('readme.txt', b'')]))
     with pytest.raises(DataError, match=r'none\.tar: no annotations\.'):
         [*imagenet_source.read_boxes(str(archives.folder / 'none.tar'), [])]
 
