@@ -10,14 +10,14 @@ from typing import Dict
 import numpy as np
 
 from console.tensorflow_versions import tf
-from docs import torch_forward
 from inception_v3.commands.weights import keras_files
 from inception_v3.commands.weights.architecture import inception
 from inception_v3.commands.weights.comparison import BLOCKS, FEATURES, LOGITS, rows_of
 from inception_v3.commands.weights.foreign import Weights
+from tests.weights import torch_forward
 
 # The environment of requirements-frameworks.lock.
-TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[1] / '.venv-frameworks' / 'bin' / 'python'
+TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[2] / '.venv-frameworks' / 'bin' / 'python'
 
 
 def in_keras(path: str, classes: int, images: np.ndarray) -> Dict[str, np.ndarray]:
