@@ -7,7 +7,7 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from benchmarks import comparison, measurement, pipelines
+from benchmarks import comparison, measurement
 from benchmarks import input as input_benchmark
 from benchmarks.comparison import Spread
 from benchmarks.measurement import (
@@ -148,9 +148,13 @@ def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measu
     shard = pathlib.Path(f'{data_dir}-tar', 'train-00000-of-00002.tar')
     written = []
     for _ in range(2):
-        assert input_benchmark.main(given(data_dir, '--variants=train,train_tar', '--repeats=1')) == 0
+        capsys.readouterr()
+        assert input_benchmark.main(given(data_dir, '--variants=train,train_tar', '--repeats=1', '--json')) == 0
         written.append(shard.stat().st_mtime_ns)
     assert written[0] == written[1]
+    ours = json.loads(capsys.readouterr().out)['rows'][-1]
+    assert ours['flags'] == ['--data_format=tar', f'--data_dir={data_dir}-tar']
+    assert ours['phases_cpu_ms'] == {'storage': [1], 'preprocessing': [6], 'transfer': [3]}
     read = {(run.config.data_format, run.config.data_dir) for run in measured if not run.is_naive}
     assert read == {('tfrecord', data_dir), ('tar', f'{data_dir}-tar')}
     # The naive pipeline has no other records to read.
@@ -158,20 +162,6 @@ def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measu
     measured.clear()
     assert input_benchmark.main(given(data_dir, '--repeats=1')) == 0
     assert {run.config.data_format for run in measured} == {'tfrecord'}
-
-
-def test_input__measures_tar_shards(photo_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(measurement, 'measure', lambda runs: [pipelines.perform(run) for run in runs])
-    data_dir = str(tmp_path / 'photos')
-    shutil.copytree(photo_dir, data_dir)
-    # A large buffer would be filled by reading the few files again and again.
-    sizes = ['--height=75', '--width=75', '--followup_shuffle_buffer_size=8', '--images=8', '--train_batch_size=4']
-    flags = [f'--data_dir={data_dir}', '--use_tpu=False', *sizes, '--repeats=1', '--variants=train_tar', '--json']
-    assert input_benchmark.main(['input', *flags]) == 0
-    ours = json.loads(capsys.readouterr().out)['rows'][-1]
-    assert ours['flags'] == ['--data_format=tar', f'--data_dir={data_dir}-tar']
-    assert ours['measurements'][0]['images'] == 16
-    assert [*ours['phases_cpu_ms']] == ['storage', 'preprocessing', 'transfer']
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """Trials on a Ray cluster of two nodes and a head, all on this machine."""
 
 import pathlib
-from typing import Any, Iterator
+import re
+import subprocess
+import sys
+from typing import Any, Iterator, List
 
 import pytest
 
 from studies.study import Study, StudyError, cases
 from studies.sweep import trials
-from studies.sweep.trials import State
+from studies.sweep.trials import State, Trial
 from tests.support.processes import shell, text_of, wait_for
 
 pytest.importorskip('ray')
@@ -45,47 +48,77 @@ def raylet_of(process: int) -> int:
     return process
 
 
+# Starts trials in a process of its own, because that of the cluster cannot connect to it. It prints what the cluster
+# says to a folder that does not exist, and then the value of each line that it reads.
+DRIVER = """
+import sys
+from studies.study import StudyError
+from studies.sweep.ray_cluster import cluster
+from tests.studies.sweep.test_ray_cluster import trials_in
+address, folder, *program = sys.argv[1:]
+try:
+    cluster(address, 1, [], f'{folder}/nowhere').__enter__()
+except StudyError as error:
+    print(error, flush=True)
+with cluster(address, 1, program, folder) as place:
+    tasks = [place.start(trial) for trial in trials_in(folder)]
+    for line in sys.stdin:
+        print(eval(line), flush=True)
+"""
+
+
+def trials_in(folder: str) -> List[Trial]:
+    return trials.trials_of(Study(axes=[cases({'a': {}, 'b': {}})], seeds=1), folder)
+
+
 @pytest.mark.program
 def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib.Path, cluster: Cluster) -> None:
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
-    # This process connects through one of the nodes, which must stay alive.
+    # A sweep connects through one of the nodes at its own address; that node must stay alive.
     entry = get_node_to_connect_for_driver(cluster.gcs_address, NODE['node_ip_address'])['raylet_socket_name']
     doomed = next(node for node in nodes if node.raylet_socket_name != entry)
-    out = tmp_path / 'out'
-    pair = trials.trials_of(Study(axes=[cases({'a': {}, 'b': {}})], seeds=1), str(out))
-    out.mkdir()
-    (out / trials.STUDY_FILE).write_text('{}')
-    # A trial ends with code 75 if it is asked to, or well once its file `end` exists.
-    ends = 'case "$*" in *trials/a*) end=a ;; *) end=b ;; esac; trap "exit 75" TERM; echo $$'
+    (tmp_path / trials.STUDY_FILE).write_text('{}')
+    # A trial ends with code 75 if it is asked to, or well once a file of its name exists.
+    ends = 'case "$*" in *trials/a/*) end=a ;; *) end=b ;; esac; trap "exit 75" TERM; echo $$'
     program = shell(f'{ends}; until [ -e {tmp_path}/$end ]; do sleep 0.05; done')
+    driver = subprocess.Popen(
+        [sys.executable, '-c', DRIVER, cluster.address, str(tmp_path), *program], stdin=-1, stdout=-1, text=True
+    )
 
-    with ray_cluster.cluster(cluster.address, 1, program, str(out)) as place:
-        assert place.slots() == 2
-        running = {trial.case: (trial, place.start(trial)) for trial in pair}
+    def ask(line: str) -> str:
+        assert driver.stdin and driver.stdout
+        driver.stdin.write(f'{line}\n')
+        driver.stdin.flush()
+        return driver.stdout.readline().strip()
+
+    try:
+        assert driver.stdout
+        refused = driver.stdout.readline()
+        assert re.match(f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths', refused)
+        assert ask('place.slots()') == '2'
+        pair = trials_in(str(tmp_path))
         started = [int(wait_for(lambda trial=trial: text_of(trial.log), LIMIT)) for trial in pair]
         raylets = [raylet_of(process) for process in started]
         of_doomed = doomed.all_processes['raylet'][0].process.pid
         assert len({*raylets}) == 2 and of_doomed in raylets
-        lost, kept = ('a', 'b') if raylets[0] == of_doomed else ('b', 'a')
+        lost = raylets.index(of_doomed)
 
         cluster.remove_node(doomed, allow_graceful=False)
-        assert wait_for(lambda: place.slots() == 1, LIMIT)
-        (tmp_path / kept).touch()
-        trial, task = running[kept]
-        outcome = wait_for(task.poll, LIMIT)
-        assert outcome.state is State.DONE and trials.outcome_of(trial) == outcome
+        wait_for(lambda: ask('place.slots()') == '1', LIMIT)
+        (tmp_path / pair[1 - lost].case).touch()
+        wait_for(lambda: ask(f'tasks[{1 - lost}].poll()') != 'None', LIMIT)
+        outcome = trials.outcome_of(pair[1 - lost])
+        assert outcome and outcome.state is State.DONE
         # The trial of the lost node runs on the other one.
-        trial, task = running[lost]
-        wait_for(lambda: len(text_of(trial.log).splitlines()) == 2, LIMIT)
-        assert task.poll() is None
-        task.stop()
-        outcome = wait_for(task.poll, LIMIT)
-        assert outcome.exit_code == 75 and outcome.state is State.STOPPED
-        assert trials.outcome_of(trial) == outcome
-
-    nowhere = f'{tmp_path}/nowhere'
-    with pytest.raises(StudyError, match=f'--out={nowhere}: .*All nodes must share both, under the same paths'):
-        ray_cluster.cluster(cluster.address, 1, [], nowhere).__enter__()
+        wait_for(lambda: len(text_of(pair[lost].log).splitlines()) == 2, LIMIT)
+        assert ask(f'tasks[{lost}].poll()') == 'None'
+        ask(f'tasks[{lost}].stop()')
+        wait_for(lambda: ask(f'tasks[{lost}].poll()') != 'None', LIMIT)
+        outcome = trials.outcome_of(pair[lost])
+        assert outcome and outcome.exit_code == 75 and outcome.state is State.STOPPED
+    finally:
+        driver.kill()
+        driver.communicate()
 
 
 @pytest.mark.parametrize(
