@@ -97,8 +97,8 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
         assert re.match(f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths', refused)
         assert ask('place.slots()') == '2'
         pair = trials_in(str(tmp_path))
-        started = [int(wait_for(lambda trial=trial: text_of(trial.log), LIMIT)) for trial in pair]
-        raylets = [raylet_of(process) for process in started]
+        wait_for(lambda: all(text_of(trial.log) for trial in pair), LIMIT)
+        raylets = [raylet_of(int(text_of(trial.log))) for trial in pair]
         of_doomed = doomed.all_processes['raylet'][0].process.pid
         assert len({*raylets}) == 2 and of_doomed in raylets
         lost = raylets.index(of_doomed)
