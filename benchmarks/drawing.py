@@ -7,8 +7,9 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from benchmarks.comparison import Spread
+from inception_v3.commands.drawing import FAINT, png
 
-FAINT, GRID = '#57606a', '#e3e7ea'
+GRID = '#e3e7ea'
 # Okabe and Ito, "Color Universal Design": distinguishable with any common kind of colour blindness. Their yellow is
 # left out, because it is too faint on white.
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#000000', '#56B4E9')
@@ -42,13 +43,6 @@ class Sign(NamedTuple):
 def sign_of(index: int) -> Sign:
     """The sign of the case at an index: the first 6 differ in colour, line and mark, the first 168 in at least one."""
     return Sign(_COLOURS[index % len(_COLOURS)], _DASHES[index % len(_DASHES)], *_MARKS[index % len(_MARKS)])
-
-
-def png(figure: Any, **options: Any) -> bytes:
-    """The PNG file of a `matplotlib.figure.Figure`; the options are those of `savefig`."""
-    content = io.BytesIO()
-    figure.savefig(content, format='png', **options)
-    return content.getvalue()
 
 
 def svg(figure: Any) -> bytes:
@@ -91,7 +85,7 @@ class Panel(NamedTuple):
 def chart(title: str, panels: Sequence[Panel], columns: int = 2, is_svg: bool = False) -> bytes:
     """A figure as a PNG file, or as SVG for light and dark pages. A series has one sign in all panels."""
     drawn = draw(title, panels, columns)
-    return svg(drawn) if is_svg else png(drawn, bbox_inches='tight')
+    return svg(drawn) if is_svg else png(drawn)
 
 
 def draw(title: str, panels: Sequence[Panel], columns: int = 2) -> Any:
@@ -99,7 +93,7 @@ def draw(title: str, panels: Sequence[Panel], columns: int = 2) -> Any:
     from matplotlib.figure import Figure
 
     rows = -(-len(panels) // columns)
-    drawn = Figure(figsize=(6 * columns + 1, 4 * rows), dpi=120, facecolor='white', constrained_layout=True)
+    drawn = Figure(figsize=(6 * columns + 1, 4 * rows), facecolor='white', constrained_layout=True)
     drawn.suptitle(title)
     signs = {label: sign_of(index) for index, label in enumerate({key: 0 for panel in panels for key in panel.series})}
     all_axes = drawn.subplots(rows, columns, squeeze=False).flat
