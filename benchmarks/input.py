@@ -7,7 +7,7 @@ import sys
 import tempfile
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from benchmarks import charts, command, comparison, measurement, tables
+from benchmarks import command, comparison, measurement, tables
 from benchmarks.comparison import SWEEPS, VARIANTS, Pipeline, Row, spread
 from benchmarks.measurement import PHASES
 from console.program import raise_on_sigterm
@@ -30,7 +30,6 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'phases': OwnFlag(
         bool, True, 'measure the shares of the phases, too; without them a round takes a third of the time'
     ),
-    'plot': OwnFlag(str, None, 'path of a .png file for a figure of the phases, or of the sweep'),
 }
 _PURPOSE = (
     'Measures CPU time, throughput and memory of the input pipeline and of a naive pipeline, and the shares of the\n'
@@ -98,8 +97,6 @@ def _asked(own: Dict[str, Any], config: Config) -> Tuple[List[str], str, List[in
             raise ConfigError(f'--values={own["values"]}: must be whole numbers with commas between them.')
         for value in values:
             command.check_positive('values', value)
-    if own['plot'] is not None:
-        charts.check('plot', own['plot'])
     return names, field, values
 
 
@@ -126,7 +123,6 @@ def _show(
     rows: Sequence[Row],
     failed: Dict[Pipeline, str],
 ) -> None:
-    from data.files import write_whole
     from data.sources import source_of
     from inception_v3.run import source
 
@@ -162,8 +158,6 @@ def _show(
                 print(f'{name}: {" ".join(flags)}')
     for problem in failures:
         print(f'failed: {problem}', file=sys.stderr)
-    if own['plot'] is not None and rows:
-        write_whole(own['plot'], charts.sweep(where, field, rows) if field else charts.phases(where, rows))
 
 
 def _cells(row: Row, is_sweep: bool) -> List[str]:

@@ -197,7 +197,13 @@ def test_image__has_what_a_run_needs_and_a_run_writes_nothing_there(tmp_path: pa
     home.mkdir()
     before = {path: path.stat().st_mtime_ns for path in program.rglob('*')}
     _, *module = json.loads(arguments_of('ENTRYPOINT')[0])
-    flags_of_run = ['--preset=digits', '--train_steps=2', '--eval_total_size=64', '--model_dir=runs/two']
+    flags_of_run = [
+        '--preset=digits',
+        '--mode=train',
+        '--train_steps=1',
+        '--train_batch_size=4',
+        '--model_dir=runs/one',
+    ]
     # As in the image, where the program belongs to another user.
     environment = {'PATH': os.environ['PATH'], 'HOME': str(home), 'PYTHONDONTWRITEBYTECODE': '1'}
     done = subprocess.run(
@@ -209,5 +215,5 @@ def test_image__has_what_a_run_needs_and_a_run_writes_nothing_there(tmp_path: pa
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert (home / 'runs' / 'two' / 'checkpoint').exists()
+    assert (home / 'runs' / 'one' / 'checkpoint').exists()
     assert {path: path.stat().st_mtime_ns for path in program.rglob('*')} == before

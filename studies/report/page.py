@@ -10,7 +10,7 @@ import numpy as np
 from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
-from benchmarks.drawing import sign_of
+from benchmarks.drawing import STEPS, Panel, broken, sign_of
 from console.html import template
 from console.messages import in_code, in_markdown, printable
 from console.tensorflow_versions import tf
@@ -18,7 +18,7 @@ from data import remote
 from data.files import write_whole
 from studies.files import Table
 from studies.report import figures, tables
-from studies.report.figures import PICTURES, Line, Panel
+from studies.report.figures import PICTURES
 from studies.report.runs import Comparison
 
 PAGE_FILE = 'report.html'
@@ -95,7 +95,7 @@ def chart(comparison: Comparison) -> Figure:
     names = [_text(case.name) for case in comparison.cases]
     of_rows = sum(max(_ROW, _NAME_LINE * (2 + name.count('<br>'))) for name in names) + _ROW
     pairs = [panels[first : first + 2] for first in range(0, len(panels), 2)]
-    heights = [max(_BY_STEP if panel.steps else of_rows for panel in pair) for pair in pairs]
+    heights = [max(_BY_STEP if panel.x else of_rows for panel in pair) for pair in pairs]
     height = sum(heights) + _BETWEEN * (len(heights) - 1)
     drawn = make_subplots(
         rows=len(heights),
@@ -110,21 +110,19 @@ def chart(comparison: Comparison) -> Figure:
         drawn.add_trace(Scatter(x=[None], y=[None], name=name, legendgroup=str(case), **_line_style(case)))
     for place, panel in enumerate(panels):
         cell = {'row': place // 2 + 1, 'col': place % 2 + 1}
-        mode = 'tozero' if panel.from_zero else 'normal'
-        if panel.steps:
-            drawn.update_xaxes(title_text=panel.steps, rangemode='tozero', **cell)
-            drawn.update_yaxes(title_text=panel.axis, rangemode=mode, hoverformat=_DIGITS, **cell)
-            traces = _lines(panel)
+        mode = 'tozero' if panel.has_zero else 'normal'
+        if panel.x:
+            drawn.update_xaxes(title_text=panel.x, rangemode='tozero', **cell)
+            drawn.update_yaxes(title_text=panel.y, rangemode=mode, hoverformat=_DIGITS, **cell)
         else:
-            drawn.update_xaxes(title_text=panel.axis, rangemode=mode, hoverformat=_DIGITS, **cell)
+            drawn.update_xaxes(title_text=panel.y, rangemode=mode, hoverformat=_DIGITS, **cell)
             ticks = {'tickvals': [*range(len(names))], 'ticktext': names, 'showticklabels': cell['col'] == 1}
             drawn.update_yaxes(range=[len(names) - 0.5, -0.5], tickfont_size=10, automargin=True, **ticks, **cell)
-            traces = _marks(panel)
-        for case, line, style in traces:
+            if panel.has_zero:
+                drawn.add_vline(x=0, line={'width': 1, 'dash': 'dash'}, **cell)
+        for case, name, style in _traces(panel):
             group = {'legendgroup': str(case), 'showlegend': False}
-            drawn.add_trace(Scatter(name=_text(line.name), **group, **style), **cell)
-        if panel.is_difference:
-            drawn.add_vline(x=0, line={'width': 1, 'dash': 'dash'}, **cell)
+            drawn.add_trace(Scatter(name=_text(name), **group, **style), **cell)
     drawn.update_layout(
         template='plotly_white',
         height=height + 180,
@@ -136,35 +134,36 @@ def chart(comparison: Comparison) -> Figure:
     return drawn
 
 
-def _lines(panel: Panel) -> Iterator[Tuple[int, Line, Dict[str, Any]]]:
-    """The traces of a panel of curves, each with the number of its case."""
-    for case, (mean, runs) in enumerate(panel.cases):
-        colour, style = sign_of(case).light, _line_style(case)
-        if panel.from_zero:
-            style['line']['shape'], style['mode'] = 'hv', 'lines'
-        known = [index for index, low in enumerate(mean.lows) if np.isfinite(low)]
-        if len(mean.lows) == len(mean.steps):
-            x = [mean.steps[index] for index in [*known, *known[::-1]]]
-            y = [*(mean.highs[index] for index in known), *(mean.lows[index] for index in known[::-1])]
-            band = {'mode': 'lines', 'line': {'width': 0}, 'fill': 'toself', 'fillcolor': colour, 'opacity': 0.16}
-            yield case, mean, {'x': x, 'y': y, 'hoverinfo': 'skip', **band}
-        for run in runs:
+def _traces(panel: Panel) -> Iterator[Tuple[int, str, Dict[str, Any]]]:
+    """The traces of a panel, each with the number of its case and its name; those of means are the last of a case."""
+    for case, (name, values) in enumerate(panel.series.items()):
+        colour, mark, runs = sign_of(case).light, sign_of(case).mark, panel.runs.get(name, {})
+        found = {at: spread for at, spread in values.items() if spread}
+        means = [spread.median for spread in found.values()]
+        band = [(at, low, high) for at, (_, low, high) in found.items() if np.isfinite(low)]
+        if panel.x:
+            if band:
+                x, lows, highs = ([*each] for each in zip(*band))
+                filled = {'mode': 'lines', 'line': {'width': 0}, 'fill': 'toself', 'fillcolor': colour, 'opacity': 0.16}
+                yield case, name, {'x': x + x[::-1], 'y': highs + lows[::-1], 'hoverinfo': 'skip', **filled}
             thin = {'mode': 'lines', 'line': {'width': 1, 'color': colour}, 'opacity': 0.5}
-            yield case, run, {'x': run.steps, 'y': run.values, **thin}
-        yield case, mean, {'x': mean.steps, 'y': mean.values, **style}
-
-
-def _marks(panel: Panel) -> Iterator[Tuple[int, Line, Dict[str, Any]]]:
-    """The traces of a panel of rows, each with the number of its case."""
-    for case, (mean, runs) in enumerate(panel.cases):
-        sign, row = sign_of(case), {'y': [case], 'mode': 'markers', 'hoverinfo': 'x+name'}
-        hollow = f'{sign.mark}-open'
-        for run in runs:
-            yield case, run, {'x': run.values, 'marker': {'symbol': hollow, 'size': 8, 'color': sign.light}, **row}
-        has_bar, (value,) = bool(np.isfinite(mean.lows[0])), mean.values
-        marker = {'symbol': sign.mark if has_bar else hollow, 'size': 12, 'color': sign.light}
-        bar = {'symmetric': False, 'array': [mean.highs[0] - value], 'arrayminus': [value - mean.lows[0]]}
-        yield case, mean, {'x': [value], 'marker': marker, 'error_x': bar if has_bar else None, **row}
+            for run, of_run in runs.items():
+                yield case, run, {'x': [*of_run], 'y': [*of_run.values()], **thin}
+            style = _line_style(case)
+            if panel.style == STEPS:
+                style['line']['shape'], style['mode'] = 'hv', 'lines'
+            yield case, name, {'x': [*found], 'y': means, **style}
+            continue
+        # A row for each case, with a hollow mark for each run, and for a mean of too few runs for a bar.
+        row = {'y': [case], 'mode': 'markers', 'hoverinfo': 'x+name'}
+        for run, of_run in runs.items():
+            marker = {'symbol': f'{mark}-open', 'size': 8, 'color': colour}
+            yield case, run, {'x': [*of_run.values()], 'marker': marker, **row}
+        marker = {'symbol': mark if band else f'{mark}-open', 'size': 12, 'color': colour}
+        bars = None
+        for (_, low, high), mean in zip(band, means):
+            bars = {'symmetric': False, 'array': [high - mean], 'arrayminus': [mean - low]}
+        yield case, name, {'x': means, 'marker': marker, 'error_x': bars, **row}
 
 
 def _line_style(case: int) -> Dict[str, Any]:
@@ -176,4 +175,4 @@ def _line_style(case: int) -> Dict[str, Any]:
 
 def _text(text: str) -> str:
     """A name for Plotly, which reads HTML; its lines are broken where a name may be."""
-    return '<br>'.join(html.escape(printable(line), quote=False) for line in figures.broken(text, _NAME_WIDTH))
+    return '<br>'.join(html.escape(printable(line), quote=False) for line in broken(text, _NAME_WIDTH))

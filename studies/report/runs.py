@@ -24,7 +24,7 @@ from studies.report.statistics import Estimate, Summary, share
 
 # Maximum number of points in a run's loss curve: more would overlap in the figure, and make the page large.
 LOSS_POINTS = 300
-# Steps at which a schedule is sampled; between two that differ, a bisection finds the step of the change.
+# The number of steps at which a schedule is sampled.
 _SCHEDULE_STEPS = 1000
 # The most characters of a case's name: two lines in a figure.
 _LONGEST_NAME = 80
@@ -189,26 +189,18 @@ class Case:
 
     @property
     def schedule(self) -> Dict[int, float]:
-        """The learning rate at the first step, at each change and at the last step; empty before a run has started.
+        """The learning rate at the first step, at each sampled step with another rate, and at the last step.
 
-        Between two sampled steps, the rate is assumed to change at most once.
+        Empty before a run has started.
         """
-        config = self.config
-        if not config:
-            return {}
-        last = config.train_steps - 1
-        rate = learning_rate(0, config)
-        rates = {0: rate}
-        sampled = sorted({round(last * index / _SCHEDULE_STEPS) for index in range(_SCHEDULE_STEPS + 1)})
-        for before, after in zip(sampled, sampled[1:]):
-            if learning_rate(after, config) == rate:
-                continue
-            # The rate changes after `before`, and not after `after`.
-            while after - before > 1:
-                middle = (before + after) // 2
-                before, after = (middle, after) if learning_rate(middle, config) == rate else (before, middle)
-            rates[after] = rate = learning_rate(after, config)
-        return {**rates, last: rate}
+        rates: Dict[int, float] = {}
+        if self.config:
+            last, before = self.config.train_steps - 1, None
+            for step in sorted({round(last * index / _SCHEDULE_STEPS) for index in range(_SCHEDULE_STEPS + 1)}):
+                rate = learning_rate(step, self.config)
+                if rate != before or step == last:
+                    rates[step] = before = rate
+        return rates
 
 
 @dataclass(frozen=True)

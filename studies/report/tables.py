@@ -44,32 +44,29 @@ def means(comparison: Comparison) -> Table:
 
     Below, the deviations between runs, and the parts of their variances that the number of images explains.
     """
-    rows = []
+    rows: List[Tuple[str, ...]] = []
+    metrics = comparison.metrics
     for case in comparison.cases:
-        values = {name: [*case.finals(name).values()] for name in comparison.metrics}
-        runs = max((len(of_case) for of_case in values.values()), default=0)
-        if runs == 1:
-            (last,) = [run.evaluations[-1] for run in case.runs if run.is_finished]
-            texts = [
+        values = {name: [*case.finals(name).values()] for name in metrics}
+        finished = [run.evaluations[-1] for run in case.runs if run.is_finished]
+        texts: Dict[str, List[str]] = {}
+        if len(finished) == 1:
+            (last,) = finished
+            texts['one run'] = [
                 '' if name == 'cross_entropy' else metric.share(getattr(last, name), last.images)
-                for name, metric in comparison.metrics.items()
+                for name, metric in metrics.items()
             ]
-            rows.append((f'{case.name}: one run', *texts))
-        if runs >= FEWEST_RUNS:
-            texts = [
-                metric.estimate(statistics.mean(values[name], metric.best))
-                for name, metric in comparison.metrics.items()
+        if len(finished) >= FEWEST_RUNS:
+            texts['mean'] = [m.estimate(statistics.mean(values[name], m.best)) for name, m in metrics.items()]
+            images = finished[0].images
+            spreads = [_spread(values[name], metric, images) for name, metric in metrics.items()]
+            texts[f'deviation, and that of {images:,} images alone'] = spreads
+        if len(finished) > FEWEST_RUNS:
+            texts['interquartile mean'] = [
+                metric.text(statistics.interquartile_mean(values[name])) for name, metric in metrics.items()
             ]
-            rows.append((f'{case.name}: mean', *texts))
-            images = next(run.evaluations[-1].images for run in case.runs if run.is_finished)
-            spreads = [_spread(values[name], metric, images) for name, metric in comparison.metrics.items()]
-            rows.append((f'{case.name}: deviation, and that of {images:,} images alone', *spreads))
-        if runs > FEWEST_RUNS:
-            middles = [
-                metric.text(statistics.interquartile_mean(values[n])) for n, metric in comparison.metrics.items()
-            ]
-            rows.append((f'{case.name}: interquartile mean', *middles))
-    header = ('case', *(metric.heading for metric in comparison.metrics.values()))
+        rows += [(f'{case.name}: {label}', *cells) for label, cells in texts.items()]
+    header = ('case', *(metric.heading for metric in metrics.values()))
     return Table('Means with their 95 % intervals', header, rows)
 
 

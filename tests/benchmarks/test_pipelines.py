@@ -18,7 +18,7 @@ from inception_v3.config import Config
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.tiers import further
 
-_DRAWS = 200
+_DRAWS = 120
 Distorted = Callable[[bool, Dict[str, Any]], np.ndarray]
 # Crops of nearly the whole image, so that differences in colour come from the distortion alone.
 _NARROW = {'crop_area_min': 0.9, 'crop_aspect_ratio_max': 1.6}

@@ -59,7 +59,6 @@ _WITHOUT_HELP = {
     'docs.network_diagrams',
     'docs.picture',
     'docs.sample_picture',
-    'docs.weights_table',
 }
 PROGRAMS = sorted({program_of(words_of(command)) for command in COMMANDS} - _WITHOUT_HELP)
 # Commands with a --help of their own for each task.

@@ -186,12 +186,12 @@ RESTARTS: Dict[str, Tuple[Dict[str, Any], Course]] = {
     ),
     # A failed request does not count as a restart.
     'request a new TPU until there is capacity': (
-        {'main': [lost(), {}], 'create': [{}, *[FULL] * 9, {}]},
-        Course(0, RAN + RENEWED + ' pause delete create' * 9 + ' train delete', 'no more capacity'),
+        {'main': [lost(), {}], 'create': [{}, *[FULL] * 2, {}]},
+        Course(0, RAN + RENEWED + ' pause delete create' * 2 + ' train delete', 'no more capacity'),
     ),
     'request a new TPU a limited number of times': (
         {'main': [lost()], 'create': [{}, *[FULL] * 99]},
-        Course(1, RAN + RENEWED + ' pause delete create' * 9 + ' delete', 'no new TPU VM in 10 attempts'),
+        Course(1, RAN + RENEWED + ' pause delete create' * 2 + ' delete', 'no new TPU VM in 3 attempts'),
     ),
     # The second TPU is READY, but its creation failed. The third is kept when the program fails on it.
     'request a new TPU until a creation succeeds': (
@@ -215,7 +215,7 @@ CONNECTIONS: Dict[str, Tuple[Dict[str, Any], Course]] = {
     ),
     'are lost': (
         {'main': [{'waits': True}], 'log': [BROKEN] * 99},
-        Course(1, RAN + ' pause' * 9 + ' delete', 'stopped: no connection to node in 10 attempts'),
+        Course(1, RAN + ' pause' * 4 + ' delete', 'stopped: no connection to node in 5 attempts'),
     ),
     # Google Cloud takes the TPU VM while the script connects; the program dies with it.
     **{
@@ -284,12 +284,12 @@ def test_deletion(world: World, name: str) -> None:
 
 @pytest.mark.parametrize('name', RESTARTS)
 def test_restarts(world: World, name: str) -> None:
-    follow(world, *RESTARTS[name], MAX_RESTARTS='2', MAX_RENEWALS='10')
+    follow(world, *RESTARTS[name], MAX_RESTARTS='2', MAX_RENEWALS='3')
 
 
 @pytest.mark.parametrize('name', CONNECTIONS)
 def test_connections(world: World, name: str) -> None:
-    follow(world, *CONNECTIONS[name], MAX_RENEWALS='10')
+    follow(world, *CONNECTIONS[name], MAX_RENEWALS='5')
 
 
 @pytest.mark.parametrize('name', QUEUES)

@@ -67,12 +67,7 @@ def test_study__freezes_what_is_not_trained(planned: List[Trial]) -> None:
         assert config.init_except == 'Logits'
 
 
-def test_results__are_those_of_the_last_step_by_case(
-    planned: List[Trial], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = fine_tuning.study(str(tmp_path), [5, 20], seeds=2, steps=7)
-    (tmp_path / 'fine_tuning.yaml').write_text(yaml.safe_dump(content, sort_keys=False))
-
+def test_command__runs_both_sweeps_and_reports_the_last_steps(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     def evaluation(trial: Trial) -> Any:
         if trial.name == 'last-blocks,20/seed-2':
             return types.SimpleNamespace(step=6, top_1=0.1)
@@ -80,20 +75,6 @@ def test_results__are_those_of_the_last_step_by_case(
             return None
         return types.SimpleNamespace(step=7, top_1=0.5 + 0.01 * trial.seed + (0.2 if trial.case.endswith('20') else 0))
 
-    monkeypatch.setattr(trials, 'last_evaluation', evaluation)
-    found = fine_tuning.results(str(tmp_path), [5, 20])
-    both, one = pytest.approx([71.0, 72.0]), pytest.approx([71.0])
-    assert found == {
-        '5': dict.fromkeys(WAYS, pytest.approx([51.0, 52.0])),
-        '20': {'classifier': both, 'last-blocks': one, 'all-layers': both, 'from-nothing': []},
-    }
-    table = fine_tuning.table(found)
-    assert table.header == ('images of each digit', 'classifier', 'last blocks', 'all layers', 'from nothing')
-    # The standard deviation of two values that differ by 1 is √½.
-    assert table.rows == [['5', *['51.5 ± 0.7'] * 4], ['20', '71.5 ± 0.7', '71.0', '71.5 ± 0.7', '–']]
-
-
-def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     ran: List[Any] = []
     monkeypatch.setattr(digits, 'build_if_missing', lambda *arguments: ran.append(arguments))
 
@@ -102,11 +83,21 @@ def test_command__runs_the_sweeps_of_both_parts(tmp_path: pathlib.Path, monkeypa
         return 0
 
     monkeypatch.setattr(run, 'run', swept)
-    assert fine_tuning.main([f'--out={tmp_path}/out', '--images=5', '--seeds=1', '--workers=3']) == 0
-    old, new = (f'{tmp_path}/out/data/old', (0, 1, 2, 3, 4), None), (f'{tmp_path}/out/data/new-5', (5, 6, 7, 8, 9), 5)
-    sweeps = [(name, f'{tmp_path}/out/{name}', 3) for name in ('source', 'fine_tuning')]
-    assert ran == [old, new, *sweeps]
-    written = json.loads((tmp_path / 'out' / 'fine_tuning.json').read_text())
-    assert written['top_1'] == {'5': {way: [] for way in WAYS}} and 'versions' in written
-    assert (tmp_path / 'out' / 'fine_tuning.png').exists()
-    assert '| 5 | – | – | – | – |' in (tmp_path / 'out' / 'fine_tuning.md').read_text()
+    monkeypatch.setattr(trials, 'last_evaluation', evaluation)
+    out = tmp_path / 'out'
+    assert fine_tuning.main([f'--out={out}', '--images=5,20', '--seeds=2', '--steps=7', '--workers=3']) == 0
+    new = [(f'{out}/data/new-{count}', (5, 6, 7, 8, 9), count) for count in (5, 20)]
+    sweeps = [(name, f'{out}/{name}', 3) for name in ('source', 'fine_tuning')]
+    assert ran == [(f'{out}/data/old', (0, 1, 2, 3, 4), None), *new, *sweeps]
+    written = json.loads((out / 'fine_tuning.json').read_text())
+    both, one = pytest.approx([71.0, 72.0]), pytest.approx([71.0])
+    assert 'versions' in written and written['top_1'] == {
+        '5': dict.fromkeys(WAYS, pytest.approx([51.0, 52.0])),
+        '20': {'classifier': both, 'last-blocks': one, 'all-layers': both, 'from-nothing': []},
+    }
+    markdown = (out / 'fine_tuning.md').read_text()
+    assert '| images of each digit | classifier | last blocks | all layers | from nothing |' in markdown
+    # The standard deviation of two values that differ by 1 is √½.
+    assert f'| 5 |{" 51.5 ± 0.7 |" * 4}' in markdown
+    assert '| 20 | 71.5 ± 0.7 | 71.0 | 71.5 ± 0.7 | – |' in markdown
+    assert (out / 'fine_tuning.png').exists()

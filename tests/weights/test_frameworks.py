@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from docs import frameworks
-from docs.frameworks import TORCH_PYTHON
 from inception_v3.commands.weights import comparison, foreign, writing
 from inception_v3.commands.weights.comparison import FEATURES, LOGITS
+from tests.weights import frameworks
+from tests.weights.frameworks import TORCH_PYTHON
 
 CLASSES = 7
 # Images are small to save time; the networks have their published widths.

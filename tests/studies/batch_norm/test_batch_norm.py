@@ -1,6 +1,5 @@
 """The study of batch normalization: measurements compared with the equations; the command."""
 
-import dataclasses
 import json
 import pathlib
 import re
@@ -19,7 +18,6 @@ from studies.batch_norm.experiments import (
     DECAY,
     LOCAL,
     MODES,
-    ONE_DEVICE,
     PUBLISHED,
     SETTINGS,
     SYNCHRONIZED,
@@ -53,16 +51,21 @@ def expected(mode: str, batches: np.ndarray, ddof: int = 1) -> Tuple[np.ndarray,
     return np.stack(outputs), Statistics(moving_mean, moving_variance)
 
 
-@pytest.mark.parametrize('mode', ['one device', AVERAGED, 'groups of 2'])
-def test_train_and_infer__agrees_with_the_equations(mode: str) -> None:
-    config = MODES.get(mode, ONE_DEVICE)
-    trained = experiments.train_and_infer(config, BATCHES)
-    outputs, statistics = expected(mode, BATCHES[:-1])
+def test_train_and_infer__agrees_with_the_equations() -> None:
+    trained = experiments.train_and_infer(MODES[AVERAGED], BATCHES)
+    outputs, statistics = expected(AVERAGED, BATCHES[:-1])
     # float32 represents the mean square of a group with means 6 and 7, 43.5, to 4e-6; the variance is only 1.25.
     np.testing.assert_allclose(trained.training_outputs, outputs, atol=5e-5)
     np.testing.assert_allclose(trained.moving_mean, statistics.mean, atol=1e-6)
     np.testing.assert_allclose(trained.moving_variance, statistics.variance, rtol=1e-5)
     np.testing.assert_allclose(trained.inference_outputs, normalized(BATCHES[-1], *statistics), atol=1e-4)
+    # If the layer averaged biased variances.
+    uncorrected = experiments.without_bessel(MODES[AVERAGED], trained, BATCHES)
+    variance = expected(AVERAGED, BATCHES[:-1], ddof=0)[1].variance
+    np.testing.assert_allclose(uncorrected.moving_variance, variance, rtol=1e-6)
+    np.testing.assert_array_equal(uncorrected.moving_mean, trained.moving_mean)
+    inference = normalized(BATCHES[-1], trained.moving_mean, variance)
+    np.testing.assert_allclose(uncorrected.inference_outputs, inference, atol=1e-4)
 
 
 def test_compare__agrees_with_the_equations() -> None:
@@ -94,22 +97,6 @@ def test_compare__agrees_with_the_equations() -> None:
     assert compared['modes'][AVERAGED]['moving_variance'] > (1 - DECAY**3) * 4
 
 
-@pytest.mark.parametrize('mode', ['one device', AVERAGED])
-def test_without_bessel__moving_variance_averages_biased_variances(mode: str) -> None:
-    config = MODES.get(mode, ONE_DEVICE)
-    trained = experiments.train_and_infer(config, BATCHES)
-    uncorrected = experiments.without_bessel(config, trained, BATCHES)
-    rows = shares(BATCHES[:-1], config.replicas)
-    variance = np.ones(64)
-    for biased in rows.var(2):
-        variance = DECAY * variance + (1 - DECAY) * (biased.mean(0) if mode == AVERAGED else biased[0])
-    np.testing.assert_allclose(uncorrected.moving_variance, variance, rtol=1e-6)
-    np.testing.assert_array_equal(uncorrected.moving_mean, trained.moving_mean)
-    np.testing.assert_allclose(
-        uncorrected.inference_outputs, normalized(BATCHES[-1], trained.moving_mean, variance), atol=1e-4
-    )
-
-
 def test_recover__adds_the_variance_of_the_means() -> None:
     recovery = experiments.recover(BATCHES[0])
     rows = shares(BATCHES[0], 8)
@@ -135,17 +122,6 @@ def test_compare_decays__same_memory_but_different_noise() -> None:
     sequential, one_in_eight, mean_of_eight = (each['expected_deviation'] for each in compared['noise'].values())
     assert one_in_eight / sequential == pytest.approx(8**0.5, rel=1e-3)
     assert mean_of_eight / sequential == pytest.approx(1, rel=1e-3)
-
-
-def test_moving_after_each__one_device_updates_once_per_share() -> None:
-    config = dataclasses.replace(ONE_DEVICE, batch_norm_decay=0.5)
-    after_each: List[Statistics] = list(experiments.moving_after_each(config, iter(BATCHES[:2])))
-    mean = np.zeros(64)
-    for batch, statistics in zip(BATCHES, after_each):
-        for rows in shares(batch, 8):
-            mean = 0.5 * mean + 0.5 * rows.mean(0)
-        np.testing.assert_allclose(statistics.mean, mean, rtol=1e-5)
-    assert len(after_each) == 2
 
 
 # The command.
@@ -205,11 +181,10 @@ def test_keras__layers_agree_with_the_equations(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_command__confirms_the_published_figures(tmp_path: pathlib.Path) -> None:
-    command = [sys.executable, '-m', 'studies.batch_norm', f'--out={tmp_path}']
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert numbers(done.stdout, 'published: per replica') == ['1.4629', '0.0932', '3.1e-9', '0.0199']
+def test_command__confirms_the_published_figures(tmp_path: pathlib.Path, capsys: Any) -> None:
+    assert batch_norm.main([f'--out={tmp_path}']) == 0
+    shown = capsys.readouterr().out
+    assert numbers(shown, 'published: per replica') == ['1.4629', '0.0932', '3.1e-9', '0.0199']
     content = json.loads((tmp_path / 'batch_norm.json').read_text(encoding='utf-8'))
     published, equal, unequal = content['published'], content['measured']['equal'], content['measured']['unequal']
     assert published == PUBLISHED and content['measured']['settings'] == SETTINGS
@@ -220,7 +195,7 @@ def test_command__confirms_the_published_figures(tmp_path: pathlib.Path) -> None
         'unequal rows, groups of 4': unequal['modes']['groups of 4'],
     }
     for label, differences in rows.items():
-        assert numbers(done.stdout, label) == [batch_norm.number(value) for value in differences.values()], label
+        assert numbers(shown, label) == [batch_norm.number(value) for value in differences.values()], label
     markdown = (tmp_path / 'batch_norm.md').read_text(encoding='utf-8')
     assert '| published: per replica | 1.4629 | 0.0932 | 3.1e-9 | 0.0199 |' in markdown
     assert (tmp_path / 'batch_norm.png').read_bytes().startswith(b'\x89PNG')

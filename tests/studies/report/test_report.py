@@ -11,12 +11,12 @@ import skimage.io
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import special
 
+from benchmarks import drawing
 from benchmarks.drawing import sign_of
 from inception_v3.commands.evaluate_report.predictions import Prediction, Predictions
 from studies.report import figures, page, tables
 from studies.report.runs import Case, Comparison, Run
 from tests.support import recorded
-from tests.support.tiers import further
 
 
 def comparison_of(*cases: Case, **changes: Any) -> Comparison:
@@ -144,54 +144,73 @@ def test_environment__names_the_runs_that_differ() -> None:
 @pytest.mark.parametrize(
     'names',
     [
-        further(
-            [f'weight_decay={w},moving_average_decay={m},learning_rate={r}' for w in '12' for m in '34' for r in '5']
-        ),
-        ['short', 'W' * 149 + '1', 'W' * 149 + '2', *(f'{"a_long_flag" * 12}={value}' for value in (1, 2))],
-        further(['_begins_with_an_underscore', '_and_this', '$a$', '$b$', '/runs/' * 25 + 'a', '/runs/' * 25 + 'b']),
+        [f'weight_decay={w},moving_average_decay={m},learning_rate={r}' for w in '12' for m in '34' for r in '5'],
+        [
+            *('short', 'W' * 149 + '1', 'W' * 149 + '2', *(f'{"a_long_flag" * 12}={value}' for value in (1, 2))),
+            *('_begins_with_an_underscore', '_and_this', '$a$', '$b$'),
+        ],
     ],
 )
-def test_pictures__names_are_complete_and_do_not_overlap(names: List[str]) -> None:
+def test_draw__legend_has_complete_names_that_do_not_overlap(names: List[str]) -> None:
     comparison = comparison_of(*[recorded.case(name, [0.5, 0.6]) for name in names])
-    for name, (_, panels) in figures.PICTURES.items():
-        figure = figures.draw(comparison, panels(comparison))
-        renderer = FigureCanvasAgg(figure).get_renderer()
-        figure.draw(renderer)
-        rows = figure.axes[0].get_yticklabels() if name == 'finals.png' else figure.legends[0].get_texts()
-        assert [text.get_text().replace('\n', '').replace(r'\$', '$') for text in rows] == names
-        boxes = [text.get_window_extent(renderer) for text in rows]
-        assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-        if figure.legends:
-            box = figure.legends[0].get_window_extent(renderer)
-            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
-            assert box.y1 <= min(axes.get_tightbbox(renderer).y0 for axes in figure.axes)
-        else:
-            assert min(box.x0 for box in boxes) >= 0 and figure.axes[0].get_window_extent().width > 150
+    figure = drawing.draw('', [figures.finals(comparison, 'top_1'), figures.schedule(comparison)])
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    texts = figure.legends[0].get_texts()
+    assert [text.get_text().replace('\n', '').replace(r'\$', '$') for text in texts] == names
+    boxes = [text.get_window_extent(renderer) for text in texts]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    box = figure.legends[0].get_window_extent(renderer)
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
+    assert box.y1 <= min(axes.get_tightbbox(renderer).y0 for axes in figure.axes)
+
+
+def test_draw__marks_bands_steps_and_the_zero_of_differences() -> None:
+    cases = recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9]), recorded.case('one', [0.4])
+    comparison = comparison_of(*cases)
+    panels = [figures.finals(comparison, 'top_1'), figures.differences(comparison, 'top_1')]
+    figure = drawing.draw('', [*panels, figures.schedule(comparison), figures.curves(comparison)[0]])
+    finals, differences, schedule, curves = figure.axes
+    # A mark for each mean and each of several runs; the mean of one run has no bar.
+    assert sorted(y for line in finals.lines for y in line.get_ydata() if line.get_marker() in 'os^') == pytest.approx(
+        [40, 50, 60, 60, 190 / 3, 80, 80, 90, 90]
+    )
+    assert [len(bar.get_children()) for bar in finals.containers] == [4, 4, 1]
+    bar = differences.collections[0].get_segments()[0]
+    assert bar[:, 1] == pytest.approx([-12.02, 45.35], abs=0.01)
+    assert -30 < differences.get_ylim()[0] < -23 and [*differences.lines[-1].get_ydata()] == [0, 0]
+    assert schedule.lines[0].get_drawstyle() == 'steps-post' and schedule.get_ylim()[0] == 0
+    assert len(curves.collections) == 2 and curves.get_ylim()[0] > 5
 
 
 def test_differences__are_from_the_first_case() -> None:
     comparison = comparison_of(recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9]))
-    first, other = (line for line, _ in figures.differences(comparison, 'top_1').cases)
-    assert other.values == pytest.approx([100 / 6]) and math.isnan(first.values[0])
-    assert other.highs[0] - other.values[0] == pytest.approx(28.69, abs=0.01)
+    first, other = (series[''] for series in figures.differences(comparison, 'top_1').series.values())
+    assert first is None and other is not None
+    assert other == pytest.approx((100 / 6, 100 / 6 - 28.69, 100 / 6 + 28.69), abs=0.01)
 
 
 def test_curves__are_by_epoch_if_batches_differ() -> None:
     configs = [dataclasses.replace(recorded.OF_300_STEPS, train_batch_size=size) for size in (64, 128)]
     cases = [Case(str(c), {}, (recorded.run('run', [0.1, 0.5], config=c),)) for c in configs]
     top_1, *_ = figures.curves(comparison_of(*cases))
-    assert top_1.steps == 'epoch' and figures.curves(comparison_of(cases[0]))[0].steps == 'step'
-    for size, (line, _) in zip((64, 128), top_1.cases):
-        assert line.steps == pytest.approx([100 * size / 1281167, 200 * size / 1281167])
+    assert top_1.x == 'epoch' and figures.curves(comparison_of(cases[0]))[0].x == 'step'
+    for size, line in zip((64, 128), top_1.series.values()):
+        assert [*line] == pytest.approx([100 * size / 1281167, 200 * size / 1281167])
 
 
 def test_curve__is_the_mean_of_the_runs_at_each_step() -> None:
     runs = (recorded.run('a', [0.1, 0.4, 0.7], 1), recorded.run('b', [0.3, 0.5], 2), recorded.run('c', [0.2, 0.9], 3))
-    ((mean, lines),) = figures.curves(comparison_of(Case('case', {}, runs)))[0].cases
-    assert [line.values for line in lines] == [pytest.approx(v) for v in ([10, 40, 70], [30, 50], [20, 90])]
-    assert mean.steps == [100, 200, 300] and mean.values == pytest.approx([20, 60, 70])
+    panel = figures.curves(comparison_of(Case('case', {}, runs)))[0]
+    lines = [[*line.values()] for line in panel.runs['case'].values()]
+    assert lines == [pytest.approx(values) for values in ([10, 40, 70], [30, 50], [20, 90])]
+    (mean,) = panel.series.values()
     deviations = np.std([[10, 30, 20], [40, 50, 90]], axis=1, ddof=1)
-    assert np.subtract(mean.highs, mean.values)[:2] == pytest.approx(deviations) and math.isnan(mean.lows[2])
+    assert [*mean] == [100, 200, 300]
+    for step, middle, deviation in zip((100, 200), (20, 60), deviations):
+        assert mean[step] == pytest.approx((middle, middle - deviation, middle + deviation))
+    last = mean[300]
+    assert last is not None and last.median == pytest.approx(70) and math.isnan(last.least)
 
 
 def test_signs__differ() -> None:

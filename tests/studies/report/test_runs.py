@@ -10,31 +10,23 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import main
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run.history import RESULTS_FILE
 from studies.report.runs import Case, Comparison, Run, read_run
 from tests.support import recorded
+from tests.support.runs import FinishedRun
 
 
-@pytest.mark.program
-@pytest.mark.both
-def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
-    """All numbers equal those in the files that the program wrote."""
-    model_dir = f'{tmp_path}/model'
-    flags = ['--train_steps=3', '--eval_total_size=64', '--save_summary_steps=1', '--seed=3', '--schedule=cosine']
-    flags += [f'--data_dir={digits_dir}', '--export_dir=']
-    assert main.main(['/x/inception_v3/main.py', '--preset=digits', f'--model_dir={model_dir}', *flags]) == 0
+def test_read_run__has_the_numbers_in_the_files_of_a_run(finished_run: FinishedRun) -> None:
+    model_dir = str(finished_run.config.model_dir)
     run = read_run(model_dir, 'mine')
-
     with open(f'{model_dir}/results.jsonl') as file:
         lines = [json.loads(line) for line in file]
     assert [(each.step, each.top_1, each.top_5, each.cross_entropy) for each in run.evaluations] == [
         (line['step'], line['top_1'], line['top_5'], line['cross_entropy']) for line in lines
     ]
-    assert [each.step for each in run.evaluations] == [3]
-
+    assert [each.step for each in run.evaluations] == [2, 4, 5]
     written = {}
     for name in sorted(os.listdir(model_dir)):
         if 'tfevents' in name:
@@ -42,19 +34,13 @@ def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any
                 event = tf.Event.FromString(record)
                 for value in event.summary.value:
                     number = tf.make_ndarray(value.tensor) if value.HasField('tensor') else value.simple_value
-                    written[value.tag, event.step] = (float(number), event.wall_time)
-    assert [point.step for point in run.training] == [0, 1, 2]
-    for point in run.training:
-        assert point.loss == written['loss', point.step][0]
-    assert run.training[0].images_per_second is None
-    seconds = written['loss', 2][1] - written['loss', 1][1]
-    assert run.training[2].images_per_second == pytest.approx(32 / seconds)
-
-    assert (run.name, run.seed, run.failure) == ('mine', 3, None)
+                    written[value.tag, event.step] = float(number)
+    assert [point.step for point in run.training] == sorted(step for tag, step in written if tag == 'loss')
+    assert len(run.training) >= 2
+    assert all(point.loss == written['loss', point.step] for point in run.training)
+    assert (run.name, run.seed, run.failure, run.is_finished) == ('mine', 1, None, True)
     assert run.environment['tensorflow'] == tf.__version__
-    assert run.environment['data set'] == 'digits'
-    assert run.environment['directory'] == os.getcwd()
-    assert run.environment['started'] == 'step 0'
+    assert run.environment['directory'] == os.getcwd() and run.environment['started'] == 'step 0'
 
 
 def test_command__can_be_run_again(tmp_path: Any, monkeypatch: Any) -> None:
@@ -143,22 +129,16 @@ def test_loss__is_the_mean_of_each_span_of_steps() -> None:
     assert [*found.values()] == pytest.approx(losses.reshape(300, 4).mean(1))
 
 
-@pytest.mark.parametrize(
-    'changes',
-    [
-        {},
-        {'use_learning_rate_warmup': True, 'learning_rate_decay_epochs': 1, 'cold_epochs': 0},
-        {'train_steps': 1},
-        {'train_steps': 30},
-    ],
-)
-def test_schedule__equals_the_formula_at_every_step(changes: Any) -> None:
-    settings: Any = {'train_steps': 5000, 'train_batch_size': 64, 'num_train_images': 12345, 'use_tpu': False}
-    config = Config(**{**settings, **changes})
-    steps, rates = zip(*Case('case', {}, (recorded.run('run', [], config=config),)).schedule.items())
-    assert steps[0] == 0 and steps[-1] == config.train_steps - 1
-    for step in range(config.train_steps):
-        assert rates[np.searchsorted(steps, step, side='right') - 1] == learning_rate(step, config), step
+def test_schedule__has_the_changes_of_the_rate() -> None:
+    settings: Any = {'train_batch_size': 64, 'num_train_images': 12345, 'use_tpu': False}
+    for train_steps in (1, 30, 1000):
+        config = Config(train_steps=train_steps, use_learning_rate_warmup=True, cold_epochs=0, **settings)
+        schedule = Case('case', {}, (recorded.run('run', [], config=config),)).schedule
+        steps, rates = zip(*schedule.items())
+        for step in range(train_steps):
+            assert rates[np.searchsorted(steps, step, side='right') - 1] == learning_rate(step, config), step
+    constant = Case('case', {}, (recorded.run('run', [], config=Config(train_steps=10**5, **settings)),)).schedule
+    assert 5 < len(constant) < 500 and [*constant][-1] == 10**5 - 1
 
 
 def test_comparison__by_epoch_and_without_top_5() -> None:

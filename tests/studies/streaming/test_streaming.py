@@ -3,9 +3,6 @@
 import functools
 import json
 import pathlib
-import signal
-import subprocess
-import sys
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -17,7 +14,6 @@ from studies.streaming import __main__ as streaming
 from studies.streaming import measurement, pipelines, shards
 from studies.streaming.measurement import FILES, TAR, TFRECORD, DataSet, Reading
 from tests.support.photos import Photo
-from tests.support.processes import wait_for
 
 
 @pytest.fixture(scope='module')
@@ -74,23 +70,23 @@ def test_write__stores_as_many_images_as_requested(data: DataSet, photo_dir: str
 
 @pytest.mark.program
 def test_measure__latency_limits_single_files_and_reading_ahead_compensates(data: DataSet) -> None:
-    local = measurement.measure(Reading(FILES, None, 1), data, 0.2)
     one, four = (measurement.measure(Reading(FILES, 100.0, ahead), data, 0.2) for ahead in (1, 4))
     # Two sequential requests per image: its content, and the end of the file; two per shard below 1 MiB.
     assert one['images_per_second'] <= 1.02 * 1000 / (2 * 100)
     assert 1000 / (2 * 100) < four['images_per_second'] <= 4 * 1000 / (2 * 100) * (1 + 4 / 8)
-    assert (one['most_at_once'], local['most_at_once']) == (1, None) and 2 <= four['most_at_once'] <= 4
-    assert one['requests'] == pytest.approx(2000, rel=0.15) and local['requests'] is None
-    for layout in (TAR, TFRECORD):
-        of_shards = measurement.measure(Reading(layout, 0, 2), data, 0.2)
-        assert of_shards['requests'] == pytest.approx(1000 * 2 * 3 / 5, rel=0.3)
-    assert local['images_per_second'] > four['images_per_second']
-    for each in (local, one, four):
+    assert one['most_at_once'] == 1 and 2 <= four['most_at_once'] <= 4
+    assert one['requests'] == pytest.approx(2000, rel=0.15)
+    of_shards = measurement.measure(Reading(TAR, 0, 2), data, 0.2)
+    assert of_shards['requests'] == pytest.approx(1000 * 2 * 3 / 5, rel=0.3)
+    for each in (one, four):
         assert each['images'] % measurement.BATCH_SIZE == 0 and each['cpu_ms'] > 0.3
     assert one['disk_kb'] == four['disk_kb'] == 0 and one['store_cpu_ms'] > 0
-    broken = data._replace(folder=f'{data.folder}/none')
-    with pytest.raises(MeasurementError, match='none/tfrecord: no such folder'):
-        measurement.measure(Reading(TFRECORD, None, 1), broken, 0.01)
+
+
+def test_perform__of_local_files_has_no_store(data: DataSet) -> None:
+    local = pipelines.perform(Reading(TFRECORD, None, 1), data, 0.05, None)
+    assert local['images'] % measurement.BATCH_SIZE == 0 and local['images_per_second'] > 0
+    assert [local[name] for name in ('store_cpu_ms', 'requests', 'most_at_once')] == [None] * 3
 
 
 # The tables.
@@ -148,40 +144,30 @@ def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path,
     assert argument.split('=')[0] in capsys.readouterr().err
 
 
-def test_command__writes_its_measurements_and_failures(tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:
+@pytest.mark.parametrize(('error', 'code'), [(MeasurementError('no such folder'), 1), (KeyboardInterrupt(), 130)])
+def test_command__writes_its_measurements_if_one_fails_or_is_interrupted(
+    error: BaseException, code: int, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
     def measure(reading: Reading, data: DataSet, seconds: float) -> Dict[str, Any]:
         if reading.layout == TFRECORD:
-            raise MeasurementError('no such folder')
+            raise error
         return {'images_per_second': 1234.0, 'cpu_ms': 2.0, **dict.fromkeys(OTHERS)}
 
     data = DataSet('folder', (('0.jpg', 1),) * 5, 2, 3, {FILES: 50000})
     monkeypatch.setattr(pipelines, 'write', lambda *arguments: data)
     monkeypatch.setattr(streaming, 'measure', measure)
-    assert streaming.main(['--data_dir=mine', '--repeats=2', '--latencies=0', f'--out={tmp_path}']) == 1
+    assert streaming.main(['--data_dir=mine', '--repeats=2', '--latencies=0', f'--out={tmp_path}']) == code
     shown, content = capsys.readouterr().out, json.loads((tmp_path / 'streaming.json').read_text(encoding='utf-8'))
     assert content['made'].startswith('5 images of 10 kB on average, in 3 shards')
     assert content['published']['B over A'] == '+11.2 %'
     assert [*content['published']] == [*content['measured']] == ['B over A', 'C over A', 'C over B']
-    failures = {reading['name']: (len(reading['measurements']), reading['failure']) for reading in content['readings']}
-    assert failures['TFRecord, local, 8 at a time'] == (0, 'no such folder')
-    assert failures['tar shards, local, 8 at a time'] == (2, None)
+    readings = {reading['name']: (len(reading['measurements']), reading['failure']) for reading in content['readings']}
+    failure = 'no such folder' if code == 1 else None
+    assert readings['TFRecord, local, 8 at a time'] == (0, failure)
+    assert readings['tar shards, local, 8 at a time'] == (2 if code == 1 else 1, None)
     for text in (shown, (tmp_path / 'streaming.md').read_text(encoding='utf-8')):
-        assert '+11.2 %' in text and '1,234 (' in text and 'no such folder' in text
+        assert '+11.2 %' in text and '1,234 (' in text and ('no such folder' in text) == (code == 1)
     assert (tmp_path / 'streaming.png').exists()
-
-
-@pytest.mark.program
-def test_command__interruption_keeps_the_measurements(photo_dir: str, tmp_path: pathlib.Path) -> None:
-    command = [sys.executable, '-m', 'studies.streaming', '--images=5', '--images_per_shard=2', f'--out={tmp_path}']
-    flags = [f'--data_dir={photo_dir}', '--seconds=0.1', '--repeats=1000']
-    process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for((tmp_path / 'streaming.json').exists)
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=300)
-    assert process.returncode == 130 and 'Traceback' not in error
-    content = json.loads((tmp_path / 'streaming.json').read_text(encoding='utf-8'))
-    assert any(reading['measurements'] for reading in content['readings'])
-    assert (tmp_path / 'streaming.png').exists() and 'A: single files, local' in out
 
 
 def test_shards__are_measured_in_every_combination(tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:

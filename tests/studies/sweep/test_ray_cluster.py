@@ -1,30 +1,29 @@
-"""Sweeps on a Ray cluster of two nodes and a head, all on this machine."""
+"""Trials on a Ray cluster of two nodes and a head, all on this machine."""
 
-import json
 import pathlib
 import re
-import signal
 import subprocess
 import sys
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 
 import pytest
 
-from inception_v3.run import trainer_lock
-from tests.support.processes import text_of, wait_for
-from tests.support.sweeps import WholeSweep, study_file
+from studies.study import Study, StudyError, cases
+from studies.sweep import trials
+from studies.sweep.trials import State, Trial
+from tests.support.processes import shell, text_of, wait_for
 
 pytest.importorskip('ray')
 from ray._private.services import get_node_to_connect_for_driver
 from ray.cluster_utils import Cluster
 
-from studies.study import StudyError
 from studies.sweep import ray_cluster
 
 # Resources of a node: one trial at a time.
 NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
 # A node that does not answer counts as dead after five seconds; Ray's default is half a minute.
 HEALTH = {'health_check_initial_delay_ms': 0, 'health_check_period_ms': 1000, 'health_check_failure_threshold': 5}
+LIMIT = 150  # Seconds that a step may take; far more than a busy machine needs.
 
 
 @pytest.fixture
@@ -42,11 +41,6 @@ def cluster(monkeypatch: Any) -> Iterator[Cluster]:
         cluster.shutdown()
 
 
-def claim_in(trial: pathlib.Path) -> Any:
-    text = text_of(str(trial / 'model' / trainer_lock.CLAIM_FILE))
-    return json.loads(text) if text else None
-
-
 def raylet_of(process: int) -> int:
     """The PID of the node that runs a trial: the daemon starts Ray's worker, which starts the trial's process."""
     for _ in range(2):
@@ -54,58 +48,77 @@ def raylet_of(process: int) -> int:
     return process
 
 
-def has_trained(trial: pathlib.Path) -> bool:
-    return bool(list((trial / 'model').glob('model.ckpt-[1-9]*.meta')))
+# Starts trials in a process of its own, because that of the cluster cannot connect to it. It prints what the cluster
+# says to a folder that does not exist, and then the value of each line that it reads.
+DRIVER = """
+import sys
+from studies.study import StudyError
+from studies.sweep.ray_cluster import cluster
+from tests.studies.sweep.test_ray_cluster import trials_in
+address, folder, *program = sys.argv[1:]
+try:
+    cluster(address, 1, [], f'{folder}/nowhere').__enter__()
+except StudyError as error:
+    print(error, flush=True)
+with cluster(address, 1, program, folder) as place:
+    tasks = [place.start(trial) for trial in trials_in(folder)]
+    for line in sys.stdin:
+        print(eval(line), flush=True)
+"""
+
+
+def trials_in(folder: str) -> List[Trial]:
+    return trials.trials_of(Study(axes=[cases({'a': {}, 'b': {}})], seeds=1), folder)
 
 
 @pytest.mark.program
-def test_sweep__runs_on_all_nodes_and_survives_the_loss_of_one(
-    digits_dir: str, tmp_path: pathlib.Path, cluster: Cluster
-) -> None:
+def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib.Path, cluster: Cluster) -> None:
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
     # A sweep connects through one of the nodes at its own address; that node must stay alive.
     entry = get_node_to_connect_for_driver(cluster.gcs_address, NODE['node_ip_address'])['raylet_socket_name']
     doomed = next(node for node in nodes if node.raylet_socket_name != entry)
-    flags: Any = {'data_dir': digits_dir, 'save_checkpoints_secs': 1, 'train_steps': 300, 'train_steps_per_eval': 300}
-    study = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', **flags)
-    folders = [tmp_path / 'out' / 'trials' / f'optimizer={name}' / 'seed-1' for name in ('sgd', 'RMS')]
+    (tmp_path / trials.STUDY_FILE).write_text('{}')
+    # A trial ends with code 75 if it is asked to, or well once a file of its name exists.
+    ends = 'case "$*" in *trials/a/*) end=a ;; *) end=b ;; esac; trap "exit 75" TERM; echo $$'
+    program = shell(f'{ends}; until [ -e {tmp_path}/$end ]; do sleep 0.05; done')
+    driver = subprocess.Popen(
+        [sys.executable, '-c', DRIVER, cluster.address, str(tmp_path), *program], stdin=-1, stdout=-1, text=True
+    )
 
-    whole = WholeSweep(study, f'--out={tmp_path}/out', f'--ray={cluster.address}')
+    def ask(line: str) -> str:
+        assert driver.stdin and driver.stdout
+        driver.stdin.write(f'{line}\n')
+        driver.stdin.flush()
+        return driver.stdout.readline().strip()
+
     try:
-        wait_for(lambda: all(claim_in(folder) for folder in folders))
-        raylets = [raylet_of(claim_in(folder)['process']) for folder in folders]
+        assert driver.stdout
+        refused = driver.stdout.readline()
+        assert re.match(f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths', refused)
+        assert ask('place.slots()') == '2'
+        pair = trials_in(str(tmp_path))
+        wait_for(lambda: all(text_of(trial.log) for trial in pair), LIMIT)
+        raylets = [raylet_of(int(text_of(trial.log))) for trial in pair]
         of_doomed = doomed.all_processes['raylet'][0].process.pid
-        assert len(set(raylets)) == 2 and of_doomed in raylets
-        lost = folders[raylets.index(of_doomed)]
-        wait_for(lambda: has_trained(lost))
+        assert len({*raylets}) == 2 and of_doomed in raylets
+        lost = raylets.index(of_doomed)
+
         cluster.remove_node(doomed, allow_graceful=False)
-        code, output = whole.end()
+        wait_for(lambda: ask('place.slots()') == '1', LIMIT)
+        (tmp_path / pair[1 - lost].case).touch()
+        wait_for(lambda: ask(f'tasks[{1 - lost}].poll()') != 'None', LIMIT)
+        outcome = trials.outcome_of(pair[1 - lost])
+        assert outcome and outcome.state is State.DONE
+        # The trial of the lost node runs on the other one.
+        wait_for(lambda: len(text_of(pair[lost].log).splitlines()) == 2, LIMIT)
+        assert ask(f'tasks[{lost}].poll()') == 'None'
+        ask(f'tasks[{lost}].stop()')
+        wait_for(lambda: ask(f'tasks[{lost}].poll()') != 'None', LIMIT)
+        outcome = trials.outcome_of(pair[lost])
+        assert outcome and outcome.exit_code == 75 and outcome.state is State.STOPPED
     finally:
-        whole.process.kill()
-    assert code == 0 and '2 of 2 trials done' in output, output
-    assert 'resuming from' in (lost / 'log.txt').read_text()
-
-    # Ctrl-C reaches the trial on its node.
-    study = study_file(tmp_path, '[]', **{**flags, 'train_steps': 10**6})
-    whole = WholeSweep(study, f'--out={tmp_path}/long', f'--ray={cluster.address}')
-    trial = tmp_path / 'long' / 'trials' / 'default' / 'seed-1'
-    try:
-        wait_for(lambda: has_trained(trial))
-        whole.process.send_signal(signal.SIGINT)
-        code, output = whole.end()
-    finally:
-        whole.process.kill()
-    assert code == 130, output
-    assert json.loads((trial / 'outcome.json').read_text())['exit_code'] == 75
-    assert not claim_in(trial)
-
-    # A folder that the nodes cannot read; connected in a process of its own, because this one is a node.
-    connects = 'import sys; from studies.sweep.ray_cluster import cluster; cluster(sys.argv[1], 1, [], sys.argv[2])'
-    connects += '.__enter__()'
-    arguments = [sys.executable, '-c', connects, cluster.address, f'{tmp_path}/nowhere']
-    refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
-    assert refused.returncode == 1
-    assert re.search(f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths', refused.stderr)
+        driver.kill()
+        driver.communicate()
 
 
 @pytest.mark.parametrize(

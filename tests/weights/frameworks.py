@@ -10,14 +10,13 @@ from typing import Dict
 import numpy as np
 
 from console.tensorflow_versions import tf
-from docs import torch_forward
 from inception_v3.commands.weights import keras_files
 from inception_v3.commands.weights.architecture import inception
 from inception_v3.commands.weights.comparison import BLOCKS, FEATURES, LOGITS, rows_of
 from inception_v3.commands.weights.foreign import Weights
 
 # The environment of requirements-frameworks.lock.
-TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[1] / '.venv-frameworks' / 'bin' / 'python'
+TORCH_PYTHON = pathlib.Path(__file__).resolve().parents[2] / '.venv-frameworks' / 'bin' / 'python'
 
 
 def in_keras(path: str, classes: int, images: np.ndarray) -> Dict[str, np.ndarray]:
@@ -46,12 +45,11 @@ def in_torch(
     Images are in the range that the network is given there. Average pools count padding as zeros, as in both libraries,
     or not.
     """
-    name = weights.architecture.name
     with tempfile.TemporaryDirectory() as folder:
         np.save(f'{folder}/images.npy', images)
         spec = {
             'library': library,
-            'model': f'tf_{name}' if (library, name) == ('timm', 'inception_v3') else name,
+            'model': weights.architecture.name,
             'classes': weights.num_classes,
             'auxiliary_head': weights.has_auxiliary_head,
             'weights': os.path.abspath(path),
@@ -63,7 +61,13 @@ def in_torch(
         pathlib.Path(folder, 'spec.json').write_text(json.dumps(spec))
         # This program's environment names packages of another Python.
         environment = {key: value for key, value in os.environ.items() if not key.startswith('PYTHON')}
-        command = [str(TORCH_PYTHON), '-W', 'ignore', str(torch_forward.__file__), f'{folder}/spec.json']
+        command = [
+            str(TORCH_PYTHON),
+            '-W',
+            'ignore',
+            str(pathlib.Path(__file__).with_name('torch_forward.py')),
+            f'{folder}/spec.json',
+        ]
         subprocess.run(command, env=environment, check=True)
         with np.load(spec['outputs']) as outputs:
             return dict(outputs)

@@ -1,0 +1,47 @@
+"""Runs a network of torchvision or timm for `frameworks.in_torch`, which writes its argument, a JSON file.
+
+It is a program of the environment `.venv-frameworks`, which lacks the packages of this program.
+"""
+
+import functools
+import json
+import sys
+from typing import Any, Dict
+
+import numpy as np
+import torch
+
+with open(sys.argv[1], encoding='utf-8') as file:
+    spec = json.load(file)
+pool = torch.nn.functional.avg_pool2d
+torch.nn.functional.avg_pool2d = functools.partial(pool, count_include_pad=spec['count_padding'])
+if spec['library'] == 'timm':
+    import timm
+
+    model = timm.create_model(f'tf_{spec["model"]}', num_classes=spec['classes'])
+else:
+    import torchvision
+
+    own = {'aux_logits': spec['auxiliary_head'], 'init_weights': False} if spec['model'] == 'inception_v3' else {}
+    model = getattr(torchvision.models, spec['model'])(num_classes=spec['classes'], **own)
+if spec['weights'].endswith('.safetensors'):
+    import safetensors.torch
+
+    model.load_state_dict(safetensors.torch.load_file(spec['weights']))
+else:
+    model.load_state_dict(torch.load(spec['weights']))
+model.eval()
+outputs: Dict[str, np.ndarray] = {}
+
+
+def keep(name: str, value: Any) -> None:
+    outputs[name] = np.moveaxis(value.numpy(), 1, -1) if value.dim() > 1 else value.numpy()
+
+
+modules = dict(model.named_modules())
+for name, module in spec['modules'].items():
+    modules[module].register_forward_hook(lambda _, inputs, value, name=name: keep(name, value))
+modules['fc'].register_forward_pre_hook(lambda _, inputs: keep('features', inputs[0]))
+with torch.no_grad():
+    keep('logits', model(torch.from_numpy(np.load(spec['images'])).permute(0, 3, 1, 2).contiguous()))
+np.savez(spec['outputs'], **outputs)
