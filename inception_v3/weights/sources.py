@@ -5,7 +5,7 @@ import io
 import os
 import re
 import zipfile
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 
@@ -21,13 +21,11 @@ AVERAGE = '/ExponentialMovingAverage'
 _KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
 # The files of a checkpoint; its name has none of these endings.
 _ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
-# The memory that tensors may need: so many bytes, or so many times the bytes of their file. Only compression needs more
+# The memory that a file may need: so many bytes, or so many times the bytes of the file. Only compression needs more
 # than once.
 _SMALL, _TIMES = 1 << 28, 16
 # Arrays in an archive; the largest network has 1,600 variables with its averages and slots.
 _MOST_MEMBERS = 10_000
-# Bytes at the beginning of an .npy file that may be its header.
-_LONGEST_HEADER = 1 << 14
 
 
 class WeightsError(CheckpointError):
@@ -161,20 +159,23 @@ def check_memory(needed: int, size: int) -> None:
 
 
 def archive_of(content: bytes) -> zipfile.ZipFile:
-    """Opens a ZIP archive of arrays; ValueError if it has far more than a network, which would take minutes to read."""
+    """Opens a ZIP archive of arrays; ValueError if it has far more than a network, in numbers or in inflated bytes."""
     # The number of members, in the last record of the archive (APPNOTE 4.3.16): to list them takes seconds.
     count = int.from_bytes(content[content.rfind(b'PK\5\6') :][10:12], 'little')
     if count > _MOST_MEMBERS:
         raise ValueError(f'it holds {count:,} arrays; weights are at most {_MOST_MEMBERS:,}')
-    return zipfile.ZipFile(io.BytesIO(content))
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    check_memory(sum(info.file_size for info in archive.infolist()), len(content))
+    return archive
 
 
-def member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """The first bytes of a member of an archive, at most `most`; no others are inflated."""
-    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+def member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """The content of a member of an archive; no more is inflated than the archive says."""
+    info = archive.getinfo(name)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f'{name} is compressed by another method than deflate')
-    with archive.open(name) as file:
-        return file.read(most)
+    with archive.open(info) as file:
+        return file.read(info.file_size)
 
 
 def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dict[str, np.ndarray]:
@@ -183,26 +184,12 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
     Raises WeightsError if there is no such file, if it is no .npz file of arrays, or if it is damaged.
     """
     content = content_of(path, flag)
-    # Not by np.load, which inflates what a header claims, and prints a traceback about a damaged archive.
+    # Not by np.load, which prints a traceback about a damaged archive.
     with damage_explained(flag, '.npz file of arrays'), archive_of(content) as archive:
         # Names of variables may end with the number of their output, as in `variable.name`.
         names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
-        sizes = {name: _npy_size(archive, entry) for name, entry in names.items() if is_wanted(name)}
-        check_memory(sum(sizes.values()), len(content))
         return {
-            name: np.lib.format.read_array(io.BytesIO(member(archive, names[name], size)), allow_pickle=False)
-            for name, size in sizes.items()
+            name: np.lib.format.read_array(io.BytesIO(member(archive, path)), allow_pickle=False)
+            for name, path in names.items()
+            if is_wanted(name)
         }
-
-
-def _npy_size(archive: zipfile.ZipFile, name: str) -> int:
-    file: Any = io.BytesIO(member(archive, name, _LONGEST_HEADER))
-    is_first = np.lib.format.read_magic(file) == (1, 0)
-    header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    shape, _, dtype = header(file)
-    if dtype.hasobject or min(shape, default=0) < 0:
-        raise ValueError(f'{name} has the type {dtype} and the shape {shape}')
-    size = dtype.itemsize
-    for length in shape:
-        size *= length
-    return file.tell() + size

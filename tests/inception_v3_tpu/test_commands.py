@@ -89,14 +89,3 @@ def test_python_m__works_beside_files_with_the_names_of_modules(tmp_path: pathli
     command = [sys.executable, '-m', module, '--help']
     done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     assert 'exit codes:' in done.stdout
-
-
-@pytest.mark.program
-def test_program__works_with_hidden_packages_on_pythonpath(tmp_path: pathlib.Path) -> None:
-    for name in ('console', 'data', 'inception_v3', 'preprocessing'):
-        (tmp_path / f'{name}.py').write_text('raise SystemExit("a file of the user")')
-    code = f'import sys; sys.path.append({str(ROOT)!r}); from inception_v3_tpu.__main__ import main; sys.exit(main())'
-    environment = {'PATH': '/usr/bin:/bin', 'PYTHONPATH': str(tmp_path)}
-    command = [sys.executable, '-c', code, 'digits', '--help']
-    done = subprocess.run(command, cwd=ROOT / 'docs', env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout.startswith('usage: inception-v3 digits')

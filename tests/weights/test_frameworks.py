@@ -82,10 +82,6 @@ def test_torch__computes_the_same_logits_with_files_in_both_directions(
         # Also from the file that the framework wrote itself.
         original = frameworks.in_torch(library, weights, path, IMAGES, count_padding=False)
         check_close(ours[LOGITS], original[LOGITS])
-        # Average pools that count the padding are no rounding.
-        counted = frameworks.in_torch(library, weights, path, IMAGES)
-        assert np.abs(counted[FEATURES] - ours[FEATURES]).max() > 1e-2
-        np.testing.assert_allclose(counted['Conv2d_4a_3x3'], ours['Conv2d_4a_3x3'], atol=1e-4)
 
 
 # Writes Keras' network with random weights in three layouts, of which two are new since Keras 2.12.

@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import functools
 import io
 import json
 from typing import Any, Dict, List
@@ -170,11 +171,25 @@ def test_read__needs_all_layers_and_no_others() -> None:
             keras_files.read_config(model([], HEAD, network), classifier=True)
 
 
-def written(path: Any, config: Any, classes: int = CLASSES, monkeypatch: Any = None) -> str:
+@pytest.mark.parametrize('name', [*FRONTS])
+def test_read__computes_the_front_as_one_linear_layer(name: str) -> None:
+    front, compute = FRONTS[name]
+    form = keras_files.read_config(model(front, HEAD), classifier=True)
+    pixels = np.random.RandomState(0).uniform(0, 255, [9, 3])
+    np.testing.assert_allclose(pixels @ form.matrix + form.shift, compute(pixels), rtol=1e-6, atol=1e-6)
+    assert form.is_scaled == (name not in ('none', 'augmented', 'rotated twice'))
+
+
+@functools.lru_cache()
+def without_config(classes: int) -> bytes:
+    network = narrow().architecture
+    return keras_files.write(network.of(False), values_of(network, classes))
+
+
+def written(path: Any, config: Any, monkeypatch: Any, classes: int = CLASSES) -> str:
     """A narrow network in Keras' layout, read as if Keras had it."""
     monkeypatch.setattr(foreign, 'inception', lambda: architecture.inception(NARROW))
-    network = narrow().architecture
-    content = io.BytesIO(keras_files.write(network.of(False), values_of(network, classes)))
+    content = io.BytesIO(without_config(classes))
     with h5py.File(content, 'r+') as file:
         if config:
             file.attrs['model_config'] = json.dumps(config)
@@ -185,36 +200,34 @@ def written(path: Any, config: Any, classes: int = CLASSES, monkeypatch: Any = N
 FIRST = 'InceptionV3/Conv2d_1a_3x3'
 
 
-@pytest.mark.parametrize('name', [*FRONTS])
+@pytest.mark.parametrize('name', ['augmented', 'caffe', 'Keras 3'])
 def test_foreign__carries_the_front_into_the_first_layer(name: str, tmp_path: Any, monkeypatch: Any) -> None:
     front, compute = FRONTS[name]
-    path = written(tmp_path / 'a.h5', model(front, HEAD), monkeypatch=monkeypatch)
+    path = written(tmp_path / 'a.h5', model(front, HEAD), monkeypatch)
     weights = foreign.read(path)
-    is_scaled = name not in ('none', 'augmented', 'rotated twice')
     # A patch of the size of the kernel, as the configuration has it and in [-1, 1].
     pixels = np.random.RandomState(0).uniform(0, 255, [3, 3, 3])
-    given = compute(pixels) if is_scaled else compute(pixels / 127.5 - 1)
+    given = pixels / 127.5 - 1 if name == 'augmented' else compute(pixels)
 
     def output(values: Any, patch: np.ndarray) -> np.ndarray:
         return np.einsum('hwi,hwio->o', patch, values[f'{FIRST}/weights']) - values[f'{FIRST}/BatchNorm/moving_mean']
 
-    expected = output(narrow().values, given)
     own = output(weights.values, pixels / 127.5 - 1)
-    np.testing.assert_allclose(own, expected, rtol=1e-4, atol=1e-5 * np.abs(given).max())
-    if name in ('none', 'augmented', 'Keras 3'):
+    np.testing.assert_allclose(own, output(narrow().values, given), rtol=1e-4, atol=1e-5 * np.abs(given).max())
+    if name != 'caffe':
         assert all((value == narrow().values[each]).all() for each, value in weights.values.items())
     assert (weights.images, weights.num_classes) == ('inception', CLASSES)
-    if is_scaled:
-        with pytest.raises(WeightsError, match='its configuration scales pixels itself; leave --pixels=imagenet out'):
-            foreign.read(path, foreign.Options(images='imagenet'))
-    else:
+    if name == 'augmented':
         assert foreign.read(path, foreign.Options(images='imagenet')).images == 'imagenet'
         assert any('assumed: pixels of inception' in note for note in weights.notes)
+    else:
+        with pytest.raises(WeightsError, match='its configuration scales pixels itself; leave --pixels=imagenet out'):
+            foreign.read(path, foreign.Options(images='imagenet'))
 
 
 def test_foreign__makes_two_classes_of_a_sigmoid_and_refuses_one_logit(tmp_path: Any, monkeypatch: Any) -> None:
     of_sigmoid = model([], [POOL, layer('Dense', units=1, activation='sigmoid')])
-    weights = foreign.read(written(tmp_path / 'a.h5', of_sigmoid, 1, monkeypatch))
+    weights = foreign.read(written(tmp_path / 'a.h5', of_sigmoid, monkeypatch, 1))
     features = np.random.RandomState(0).uniform(0, 1, 203)
     scope = narrow().architecture.classifier
     kernel, bias = (weights.values[f'{scope}/{name}'] for name in ('weights', 'biases'))
@@ -225,11 +238,11 @@ def test_foreign__makes_two_classes_of_a_sigmoid_and_refuses_one_logit(tmp_path:
     np.testing.assert_allclose(probability, 1 / (1 + np.exp(-logit)), rtol=1e-5)
     for config in (None, model([], [POOL, layer('Dense', units=1, activation='linear')])):
         with pytest.raises(WeightsError, match=r'its classifier has one output.*--no_classifier'):
-            foreign.read(written(tmp_path / 'a.h5', config, 1, monkeypatch))
+            foreign.read(written(tmp_path / 'a.h5', config, monkeypatch, 1))
 
 
 @pytest.mark.parametrize('config', [{}, {'config': {}}, [], {'config': {'layers': [{'class_name': 'Conv2D'}]}}])
 def test_foreign__of_a_damaged_configuration_is_one_message(config: Any, tmp_path: Any, monkeypatch: Any) -> None:
-    path = written(tmp_path / 'a.h5', [config], monkeypatch=monkeypatch)
+    path = written(tmp_path / 'a.h5', [config], monkeypatch)
     with pytest.raises(WeightsError, match=r'a\.h5: its configuration is damaged'):
         foreign.read(path)

@@ -28,7 +28,7 @@ from inception_v3.weights.sources import archive_of, check_memory, member
 
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
-_CONFIG_MEMBER, _LONGEST_CONFIG = 'config.json', 1 << 24
+_CONFIG_MEMBER = 'config.json'
 _LAYERS = ('_layer_checkpoint_dependencies', 'layers')
 # HDF5's numbers of the filters that a data set may have: deflate, shuffle, and the checksum Fletcher-32.
 _DEFLATE, _FILTERS = 1, {1, 2, 3}
@@ -97,11 +97,8 @@ def read(content: bytes) -> KerasFile:
     config = None
     if not content.startswith(HDF5):
         with archive_of(content) as archive:
-            inflated = archive.getinfo(ARCHIVE_MEMBER).file_size
-            check_memory(inflated, size)
-            content = member(archive, ARCHIVE_MEMBER, inflated)
-            if _CONFIG_MEMBER in archive.namelist():
-                config = member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
+            content = member(archive, ARCHIVE_MEMBER)
+            config = member(archive, _CONFIG_MEMBER) if _CONFIG_MEMBER in archive.namelist() else None
     with h5py.File(io.BytesIO(content), 'r') as file:
         _check_own(file, size)
         config = file.attrs.get('model_config', config)

@@ -165,14 +165,13 @@ def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
         pickles = [name for name in archive.namelist() if name.endswith('/data.pkl')]
         if len(pickles) != 1:
             raise ValueError('the archive has no data.pkl')
-        pickled = pickles[0]
-        folder = pickled[: -len('data.pkl')]
+        folder = pickles[0][: -len('data.pkl')]
         order = f'{folder}byteorder'
-        is_little = order not in archive.namelist() or member(archive, order, 9) == b'little'
-        value, unpickler = _load(io.BytesIO(member(archive, pickled, _LONGEST_PICKLE)))
+        is_little = order not in archive.namelist() or member(archive, order) == b'little'
+        value, unpickler = _load(io.BytesIO(member(archive, pickles[0])))
 
-        def storage_of(kind: str, key: str, count: int) -> np.ndarray:
-            return np.frombuffer(member(archive, f'{folder}data/{key}', count * _DTYPES[kind].itemsize), _DTYPES[kind])
+        def storage_of(kind: str, key: str) -> np.ndarray:
+            return np.frombuffer(member(archive, f'{folder}data/{key}'), _DTYPES[kind])
     elif content.startswith(b'PK'):
         raise ValueError('the archive has no end: the file is truncated')
     else:
@@ -190,7 +189,7 @@ def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
             storages[key] = np.frombuffer(content, _DTYPES[unpickler.kinds[key]], max(count, 0), file.tell())
             file.seek(storages[key].nbytes, io.SEEK_CUR)
 
-        def storage_of(kind: str, key: str, count: int) -> np.ndarray:
+        def storage_of(kind: str, key: str) -> np.ndarray:
             return storages[key]
 
     if not is_little:
@@ -199,15 +198,9 @@ def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
     if not models:
         raise ValueError(_why_none(unpickler.skipped))
     tensors = models[choose({key: [*tensors] for key, tensors in models.items()})]
-    # What of a storage no tensor needs is not read.
-    extents: Dict[Tuple[str, str], int] = collections.Counter()
-    for tensor in tensors.values():
-        storage = (tensor.kind, tensor.key)
-        extents[storage] = max(extents[storage], tensor.extent)
-    needed = sum(tensor.bytes for tensor in tensors.values())
-    check_memory(needed + sum(extent * _DTYPES[kind].itemsize for (kind, _), extent in extents.items()), len(content))
-    read_storages = {storage: storage_of(*storage, extent) for storage, extent in extents.items()}
-    return {name: _view(read_storages[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
+    check_memory(sum(tensor.bytes for tensor in tensors.values()), len(content))
+    used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors.values()}}
+    return {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
 
 
 def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
