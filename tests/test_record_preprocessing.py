@@ -11,6 +11,8 @@ from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
+from preprocessing.preprocessings import preprocessing_for
+from preprocessing.steps import Settings
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example
 
@@ -43,6 +45,15 @@ def one_by_one(dataset: tf.data.Dataset, is_training: bool, config: Config) -> A
     return all_of(dataset.map(lambda *record: preprocess(*record)))
 
 
+def test_settings__are_those_of_the_flags() -> None:
+    ranges = {'cb_distortion_range': 0.2, 'cr_distortion_range': 0.3, 'brightness_distortion_range': 0.4}
+    crops = {'crop_area_min': 0.5, 'crop_aspect_ratio_max': 2.0, 'use_annotated_bbox': True, 'crop_padding': 7}
+    others = {'height': 80, 'width': 90, 'random_flip': False, 'fast_mode': False, 'use_fast_color_distort': False}
+    settings = Settings(**ranges, **crops, **others)
+    assert all(one != default for one, default in zip(settings, Settings(299, 299)))
+    assert preprocessing_for(Config(**settings._asdict())).settings == settings
+
+
 def test_parse__refuses_labels_beyond_num_classes(config: Config, photos: List[Photo]) -> None:
     record = tf.placeholder(tf.string, [])
     encoded, _, parsed = RecordPreprocessing(False, config).parse(record)
@@ -57,6 +68,8 @@ def test_parse__refuses_labels_beyond_num_classes(config: Config, photos: List[P
     records = [photo_example(photos[0]._replace(label=each)).SerializeToString() for each in (2, 6, 5, -3)]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r'label out of range:\]? \[6 -3\]'):
         evaluate(RecordPreprocessing(False, config).parse(tf.constant(records))[2])
+    shifted = RecordPreprocessing(False, dataclasses.replace(config, label_offset=-1))
+    assert evaluate(shifted.parse(tf.constant(records[::2]))[2]).tolist() == [1, 4]
 
 
 @pytest.mark.parametrize(('is_training', 'use', 'boxes'), [(True, True, 2), (True, False, 0), (False, True, 0)])
