@@ -18,7 +18,7 @@ from inception_v3.estimator import make_estimator
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
 from inception_v3.train_and_evaluate import Run
-from tests.support.photos import Photo, encode_jpeg, photo_example
+from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import read
 from tests.support.runs import make_small_config
 from tests.support.shared import once
@@ -42,13 +42,12 @@ def differing(one: Values, other: Values) -> List[str]:
 
 
 @pytest.fixture(scope='module')
-def thumbnail_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
-    """Five photographs in two files, reduced to a quarter: their content does not matter here."""
+def thumbnail_dir(thumbnails: List[Photo], tmp_path_factory: Any) -> str:
+    """Five small photographs in two files."""
 
     def make(data_dir: str) -> None:
-        small = [photo._replace(encoded=encode_jpeg(photo.pixels[::4, ::4])) for photo in photos]
         for split in (records.TRAIN, records.VALIDATION):
-            writing.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in small], 2)
+            writing.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in thumbnails], 2)
 
     return once(tmp_path_factory, 'thumbnails', make)
 
