@@ -114,6 +114,12 @@ def photos() -> List[Photo]:
 
 
 @pytest.fixture(scope='session')
+def thumbnails(photos: List[Photo]) -> List[Photo]:
+    """The photographs, reduced to a quarter of their height and width: for tests in which their content is nothing."""
+    return [photo._replace(encoded=encode_jpeg(photo.pixels[::4, ::4])) for photo in photos]
+
+
+@pytest.fixture(scope='session')
 def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
     """A data set of the photographs: two training files and two validation files with the same images."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.batch_norm import BatchNorm, description
+from inception_v3.batch_norm import BatchNorm, batch_norm_for, description
 from inception_v3.config import Config
 
 DECAY = 0.9
@@ -152,6 +152,22 @@ def test_moments__of_a_single_value_have_no_correction() -> None:
         assert session.run(outputs).tolist() == [[[[0.0]]]]
         moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
+
+
+@pytest.mark.parametrize(
+    ('kind', 'size', 'groups'),
+    [
+        ('local', 0, []),
+        ('averaged', 0, [[[0, 1, 2, 3]]]),
+        ('synchronized', 0, [[[0, 1, 2, 3]]]),
+        ('synchronized', 2, [[[0, 1], [2, 3]]]),
+    ],
+)
+def test_batch_norm_for__sums_over_the_cores_of_the_flags(kind: str, size: int, groups: Any) -> None:
+    config = Config(num_shards=4, batch_norm=kind, batch_norm_group_size=size)
+    batch_norm_for(config, True)(tf.constant(INPUTS))
+    sums = [op for op in tf.get_default_graph().get_operations() if op.type == 'CrossReplicaSum']
+    assert [tf.get_static_value(op.inputs[1]).tolist() for op in sums] == groups
 
 
 def test_description__names_the_images_behind_the_moments() -> None:

@@ -69,6 +69,9 @@ def test_estimator__has_the_threads_of_the_run() -> None:
     for seed, is_off in ((None, False), (0, True)):
         rewriting = session_config(Config(seed=seed)).graph_options.rewrite_options
         assert (rewriting.arithmetic_optimization == rewriting.OFF) == is_off
+    for layout in ('auto', 'NHWC'):
+        rewriting = session_config(Config(layout=layout)).graph_options.rewrite_options
+        assert (rewriting.layout_optimizer == rewriting.OFF) == (layout == 'NHWC')
     # On a CPU, graphs are not optimized at all.
     devices: Dict[str, Any] = {'CPU': {'use_tpu': False}, 'TPU': {}, 'GPU': {'use_tpu': False, 'accelerator': 'gpu'}}
     for device, flags in devices.items():

@@ -1,6 +1,7 @@
 """The command line."""
 
 import dataclasses
+import re
 from typing import Any, List
 
 import pytest
@@ -10,6 +11,8 @@ from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, setting_of
 from inception_v3.presets import DESCRIPTIONS, PRESETS
 from inception_v3.tpu import topology
+from preprocessing.steps import Settings
+from tests.support.project import ROOT
 
 
 def parse(*arguments: str) -> flags.CommandLine:
@@ -27,6 +30,14 @@ def test_every_field_is_a_flag_with_its_type() -> None:
         value = getattr(Config(use_tpu=False, model_dir='m'), field.name)
         if value is not None:
             assert parse(f'--{field.name}={value}').given == {field.name}
+
+
+def test_every_field_is_read_where_it_takes_effect() -> None:
+    paths = [path for package in ('inception_v3', 'data') for path in (ROOT / package).rglob('*.py')]
+    text = ' '.join(path.read_text() for path in paths if path.name not in ('flags.py', 'presets.py', 'rules.py'))
+    read = {*re.findall(r'\.(\w+)', text), *Settings._fields}
+    # The number of steps is computed from these.
+    assert not {field.name for field in dataclasses.fields(Config)} - read - {'train_epochs', 'epochs_per_eval'}
 
 
 def test_parse__preset_exports_into_the_model_dir_that_is_given() -> None:

@@ -1,6 +1,7 @@
 """Tests that imports point in one direction: down the tables below, in which every module has a place."""
 
 import ast
+import functools
 import pathlib
 from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
 
@@ -54,6 +55,11 @@ Graph = Dict[str, FrozenSet[str]]
 Table = Tuple[Tuple[str, ...], ...]
 
 
+@functools.lru_cache(maxsize=None)
+def parsed(path: pathlib.Path) -> ast.AST:
+    return ast.parse(path.read_text())
+
+
 def modules() -> Dict[str, pathlib.Path]:
     """The modules of all packages, by their dotted names, without `__init__`."""
     paths = [path for row in PACKAGES for package in row for path in (ROOT / package).rglob('*.py')]
@@ -82,10 +88,7 @@ def imported(tree: ast.AST, with_functions: bool = True) -> Iterator[str]:
 def graph() -> Graph:
     """The modules of the packages that each module imports."""
     paths = modules()
-    return {
-        name: frozenset({*imported(ast.parse(path.read_text()))} & paths.keys() - {name})
-        for name, path in paths.items()
-    }
+    return {name: frozenset({*imported(parsed(path))} & paths.keys() - {name}) for name, path in paths.items()}
 
 
 def entry_of(name: str, table: Table) -> str:
@@ -141,7 +144,7 @@ def test_every_module_of_the_program_has_a_place(graph: Graph) -> None:
 
 def test_packages_themselves_import_only_the_settings_of_tensorflow() -> None:
     names = [name for row in PACKAGES for package in row for name in (ROOT / package).rglob('__init__.py')]
-    found = {target for path in names for target in imported(ast.parse(path.read_text()))}
+    found = {target for path in names for target in imported(parsed(path))}
     assert found <= {'console', 'console.tensorflow_settings', 'os', 'sys'}
 
 
@@ -180,11 +183,11 @@ def test_a_module_can_be_read_alone(module: str) -> None:
 def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
     paths = [*(ROOT / 'tests').rglob('*.py'), *modules().values()]
     taken = {'tensorflow', 'tensorflow.compat', 'tensorflow.compat.v1', 'tensorflow.compat.v2'}
-    users = {str(path.relative_to(ROOT)) for path in paths if taken & {*imported(ast.parse(path.read_text()))}}
+    users = {str(path.relative_to(ROOT)) for path in paths if taken & {*imported(parsed(path))}}
     # The second module stands alone, for programs of others.
     assert users == {'console/tensorflow_versions.py', 'console/tensorflow_standins.py'}
 
 
 def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
-    users = [name for name, path in modules().items() if 'unittest.mock' in {*imported(ast.parse(path.read_text()))}]
+    users = [name for name, path in modules().items() if 'unittest.mock' in {*imported(parsed(path))}]
     assert all(name.startswith('inception_v3.tpu.emulation') for name in users), users

@@ -17,10 +17,10 @@ from inception_v3.run.checkpoints import check_undamaged
 from inception_v3.run.history import read_evaluations
 from tests.support import one_layer_program
 
-KILLS = int(os.environ.get('KILLS', 12))
+KILLS = int(os.environ.get('KILLS', 6))
 # Seconds: the longest time from the first line of the log to a kill, and that of a process that is not killed.
-LATEST_KILL, TIMEOUT = 5.0, 240.0
-STEPS, STEPS_PER_CYCLE = 100, 50
+LATEST_KILL, TIMEOUT = 4.0, 240.0
+STEPS, STEPS_PER_CYCLE = 60, 30
 # Starts processes by forking one that has loaded TensorFlow, and has not used it.
 FORKING = multiprocessing.get_context('forkserver')
 FORKING.set_forkserver_preload(['tests.support.one_layer_program'])

@@ -50,10 +50,6 @@ def run(code: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_settings__need_no_tensorflow() -> None:
-    run('import inception_v3.config, inception_v3.flags, inception_v3.presets, inception_v3.rules, inception_v3.main')
-
-
 def test_commands__answer_at_once() -> None:
     answers = json.loads(run(ANSWERS, json.dumps([arguments for arguments, _, _ in CASES])))
     assert len(answers) == len(CASES)

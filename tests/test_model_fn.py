@@ -207,12 +207,15 @@ def test_bfloat16__cpus_multiply_rounded_values_in_float32_and_exports_do_not_ro
     assert convolution_types(emulated, MODES.EVAL)[0] == {tf.float32}
 
 
-def test_skip_host_call__leaves_it_out(tiny: None) -> None:
+def test_host_call_and_display_tensors__are_in_the_graph_on_request(tiny: None) -> None:
     config = dataclasses.replace(CONFIG, model_dir='unused')
-    for skip in (True, False):
+    for asked in (True, False):
         with tf.Graph().as_default():
-            spec = build(dataclasses.replace(config, skip_host_call=skip), MODES.TRAIN)
-        assert (spec.host_call is None) == skip
+            spec = build(dataclasses.replace(config, skip_host_call=not asked), MODES.TRAIN)
+        assert (spec.host_call is not None) == asked
+        with tf.Graph().as_default() as graph:
+            build(dataclasses.replace(config, display_tensors=asked), MODES.EVAL).as_estimator_spec()
+        assert ('PrintV2' in {operation.type for operation in graph.get_operations()}) == asked
 
 
 def test_network_options__are_those_of_the_run() -> None:

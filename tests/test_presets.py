@@ -2,11 +2,16 @@
 
 from typing import Any, Dict, List
 
+import numpy as np
 import pytest
 
+from data import records
+from data.convert.cifar10 import __main__ as cifar10
+from data.convert.cifar10 import conversion as cifar10_conversion
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.presets import DEFAULT_PRESET, PRESETS
+from inception_v3.tpu import topology
 
 # Goyal et al., section 5.1: a rate of 0.1 per 256 images after a warm-up, a weight decay of 1e-4, and momentum; images
 # are cropped at random and flipped, their colours are not changed.
@@ -99,3 +104,21 @@ def test_preset_revnet__has_the_published_rates(preset: str, falls: List[int], l
         assert learning_rate(step - 1, config) == pytest.approx(0.1 / 10**number)
         assert learning_rate(int(step * (1 + late_by)), config) == pytest.approx(0.01 / 10**number)
     assert learning_rate(config.train_steps - 1, config) == pytest.approx(0.1 / 10 ** len(falls))
+
+
+def test_preset_cifar10_stream__has_the_published_values() -> None:
+    config = Config(**PRESETS['cifar10_stream'])
+    assert (config.replicas, topology.hosts_of(config)) == (32, 4)
+    assert (config.train_batch_size, config.eval_batch_size) == (128 * 32, 64 * 32)
+    assert (config.precision, config.preprocessing, config.followup_shuffle_buffer_size) == ('bfloat16', 'cifar', 10000)
+    assert (config.train_epochs, config.epochs_per_eval, config.log_steps, config.num_files_infeed) == (10, 1, 10, 8)
+    assert config.train_steps * config.train_batch_size == 10 * config.num_train_images == 10 * 1280000
+    assert config.num_eval_images == cifar10.IMAGES[records.VALIDATION]
+    assert config.num_classes == cifar10_conversion.CLASSES + 1
+    # The rate rises for 312 steps to 0.1 per 256 images, and falls from there.
+    rates = [learning_rate(step, config) for step in (0, 311, 312, 1718, 3124)]
+    np.testing.assert_allclose(rates[:3], [1.6 / 312, 1.6, 1.6])
+    assert rates[3] == pytest.approx(0.8, rel=1e-3) and rates[4] == pytest.approx(1.6e-4)
+    # Ten evaluations, each at the end of its epoch or later.
+    ends = [*range(config.train_steps_per_eval, config.train_steps, config.train_steps_per_eval), config.train_steps]
+    assert [end * 4096 // 1280000 for end in ends] == [*range(1, 11)]

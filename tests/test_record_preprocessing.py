@@ -11,6 +11,8 @@ from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
+from preprocessing.preprocessings import preprocessing_for
+from preprocessing.steps import Settings
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example
 
@@ -43,6 +45,15 @@ def one_by_one(dataset: tf.data.Dataset, is_training: bool, config: Config) -> A
     return all_of(dataset.map(lambda *record: preprocess(*record)))
 
 
+def test_settings__are_those_of_the_flags() -> None:
+    ranges = {'cb_distortion_range': 0.2, 'cr_distortion_range': 0.3, 'brightness_distortion_range': 0.4}
+    crops = {'crop_area_min': 0.5, 'crop_aspect_ratio_max': 2.0, 'use_annotated_bbox': True, 'crop_padding': 7}
+    others = {'height': 80, 'width': 90, 'random_flip': False, 'fast_mode': False, 'use_fast_color_distort': False}
+    settings = Settings(**ranges, **crops, **others)
+    assert all(one != default for one, default in zip(settings, Settings(299, 299)))
+    assert preprocessing_for(Config(**settings._asdict())).settings == settings
+
+
 def test_parse__refuses_labels_beyond_num_classes(config: Config, photos: List[Photo]) -> None:
     record = tf.placeholder(tf.string, [])
     encoded, _, parsed = RecordPreprocessing(False, config).parse(record)
@@ -57,6 +68,8 @@ def test_parse__refuses_labels_beyond_num_classes(config: Config, photos: List[P
     records = [photo_example(photos[0]._replace(label=each)).SerializeToString() for each in (2, 6, 5, -3)]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r'label out of range:\]? \[6 -3\]'):
         evaluate(RecordPreprocessing(False, config).parse(tf.constant(records))[2])
+    shifted = RecordPreprocessing(False, dataclasses.replace(config, label_offset=-1))
+    assert evaluate(shifted.parse(tf.constant(records[::2]))[2]).tolist() == [1, 4]
 
 
 @pytest.mark.parametrize(('is_training', 'use', 'boxes'), [(True, True, 2), (True, False, 0), (False, True, 0)])
@@ -69,9 +82,9 @@ def test_parse__reads_boxes_for_training_with_them(
         assert session.run(preprocessing.parse(record)[1]).tolist() == [photos[2].boxes[:boxes].tolist()]
 
 
-def test_preprocess__draws_the_distortion_from_the_key(config: Config, photos: List[Photo]) -> None:
+def test_preprocess__draws_the_distortion_from_the_key(config: Config, thumbnails: List[Photo]) -> None:
     records = RecordPreprocessing(True, dataclasses.replace(config, seed=1))
-    record = tf.constant(photo_example(photos[0]).SerializeToString())
+    record = tf.constant(photo_example(thumbnails[0]).SerializeToString())
     keys = [tf.constant(key, tf.int64) for key in ([1, 2], [1, 2], [1, 3], [2, 2])]
     with tf.Session() as session:
         first, again, other_record, other_epoch = session.run([records.preprocess(record, key)[0] for key in keys])
@@ -80,12 +93,12 @@ def test_preprocess__draws_the_distortion_from_the_key(config: Config, photos: L
 
 
 @pytest.mark.parametrize('kind', KINDS, ids=str)
-def test_groups__have_the_bits_of_single_records(kind: Any, config: Config, photos: List[Photo]) -> None:
+def test_groups__have_the_bits_of_single_records(kind: Any, config: Config, thumbnails: List[Photo]) -> None:
     config = dataclasses.replace(config, seed=3, **kind)
     count = 2 * input_pipeline._GROUP_RECORDS
     keys = [[3, number] for number in range(count)]
     with tf.Graph().as_default():
-        dataset = tf.data.Dataset.from_tensor_slices((records_of(photos, count), tf.constant(keys, tf.int64)))
+        dataset = tf.data.Dataset.from_tensor_slices((records_of(thumbnails, count), tf.constant(keys, tf.int64)))
         grouped = all_of(InputPipeline(True, config).preprocessing(dataset))
         single = one_by_one(dataset, True, config)
     for one, other in zip(tf.nest.flatten(grouped), tf.nest.flatten(single)):
@@ -93,9 +106,9 @@ def test_groups__have_the_bits_of_single_records(kind: Any, config: Config, phot
         np.testing.assert_array_equal(one, other)
 
 
-def test_evaluation__prepares_the_records_after_the_last_whole_group(config: Config, photos: List[Photo]) -> None:
+def test_evaluation__prepares_the_records_after_the_last_whole_group(config: Config, thumbnails: List[Photo]) -> None:
     count = input_pipeline._GROUP_RECORDS + 3
-    records = records_of(photos, count)
+    records = records_of(thumbnails, count)
     given = [*map(str, range(count))], [*range(100, 100 + count)], records
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(given)
@@ -106,24 +119,14 @@ def test_evaluation__prepares_the_records_after_the_last_whole_group(config: Con
     np.testing.assert_array_equal(labels, expected_labels)
 
 
-def test_groups_without_a_seed__draw_for_each_image(config: Config, photos: List[Photo]) -> None:
+def test_groups_without_a_seed__draw_for_each_image(config: Config, thumbnails: List[Photo]) -> None:
     count = 4 * input_pipeline._GROUP_RECORDS
     config = dataclasses.replace(config, use_fast_color_distort=True, transfer='uint8')
     with tf.Graph().as_default():
-        dataset = tf.data.Dataset.from_tensor_slices(records_of(photos[:1], count))
+        dataset = tf.data.Dataset.from_tensor_slices(records_of(thumbnails[:1], count))
         features, _ = all_of(InputPipeline(True, config).preprocessing(dataset))
     numbers = features['distortion']
     assert 0.25 < numbers[:, 0].mean() < 0.75, 'flips'
     for column in (1, 2, 3):
         assert len(np.unique(numbers[:, column])) == count
     assert len(np.unique(features['images'], axis=0)) == count
-
-
-def test_use_annotated_bbox__needs_no_groups(config: Config, photos: List[Photo]) -> None:
-    config = dataclasses.replace(config, use_annotated_bbox=True, seed=1)
-    with tf.Graph().as_default():
-        records = records_of(photos, 3)
-        keys = tf.constant([[1, number] for number in range(3)], tf.int64)
-        dataset = tf.data.Dataset.from_tensor_slices((records, keys))
-        images, _ = all_of(InputPipeline(True, config).preprocessing(dataset))
-    assert images.shape == (3, 75, 80, 3)

@@ -79,7 +79,7 @@ def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'L
 
 def test_dropout__depends_on_the_position_in_the_global_batch() -> None:
     whole = masks(1, 8)
-    np.testing.assert_array_equal(masks(4, 8), whole)
+    np.testing.assert_array_equal(masks(2, 8), whole)
 
 
 def test_dropout__draws_the_numbers_of_its_own_images_only() -> None:

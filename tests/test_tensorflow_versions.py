@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import shutil
 import subprocess
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -13,23 +13,17 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run import history
 from tests.support.one_version import command
+from tests.support.project import ROOT
 from tests.support.runs import make_small_config
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-Versions = Tuple[str, str]
 pytestmark = pytest.mark.program
-
-
-@pytest.fixture(params=['2.15', '2.21'])
-def versions(request: Any) -> Versions:
-    if not all((ROOT / folder / 'installed.lock').exists() for folder in ('.venv', f'.venv-{request.param}')):
-        pytest.skip(f'needs .venv and .venv-{request.param}: ./run true and ./run --tf={request.param} true make them')
-    return '1.15', request.param
-
-
-@pytest.fixture
-def seeded(digits_dir: str) -> Config:
-    return make_small_config(digits_dir, seed=1, intra_op_threads=2, learning_rate=0.3)
+# Of the batches that are compared: whether they are for training, and settings.
+BATCHES: Dict[str, Any] = {
+    'train, full colour': {'use_fast_color_distort': False, 'fast_mode': False},
+    'train, vgg': {'preprocessing': 'vgg'},
+    'train, uint8': {'transfer': 'uint8'},
+    'eval': {},
+}
 
 
 def perform(version: str, folder: pathlib.Path, *calls: Any) -> None:
@@ -37,29 +31,51 @@ def perform(version: str, folder: pathlib.Path, *calls: Any) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_versions__prepare_the_same_bits(
-    versions: Versions, photo_dir: str, seeded: Config, tmp_path: pathlib.Path
-) -> None:
+@pytest.fixture(scope='module')
+def versions() -> List[str]:
+    """TensorFlow 1.15 and the later ones that are installed."""
+    folders = {'1.15': '.venv', '2.15': '.venv-2.15', '2.21': '.venv-2.21'}
+    found = [version for version, folder in folders.items() if (ROOT / folder / 'installed.lock').exists()]
+    if len(found) < 2 or found[0] != '1.15':
+        pytest.skip('needs .venv and .venv-2.15 or .venv-2.21: ./run true, ./run --tf=2.15 true and … make them')
+    return found
+
+
+def training(config: Config, folder: pathlib.Path, name: str, **changes: Any) -> Any:
+    """The call that trains the run of a name."""
+    changed = dataclasses.replace(config, mode='train', model_dir=str(folder / name), **changes)
+    return 'train', {'config': dataclasses.asdict(changed)}
+
+
+@pytest.fixture(scope='module')
+def seeded(digits_dir: str) -> Config:
+    return make_small_config(digits_dir, seed=1, intra_op_threads=2, learning_rate=0.3)
+
+
+@pytest.fixture(scope='module')
+def begun(versions: List[str], seeded: Config, photo_dir: str, tmp_path_factory: Any) -> pathlib.Path:
+    """A folder where each version has saved batches, trained and exported the first step, and been copied."""
+    folder = tmp_path_factory.mktemp('versions')
     changes = {'data_dir': photo_dir, 'num_train_images': 5, 'num_eval_images': 5, 'num_classes': 6}
     config = dataclasses.replace(seeded, eval_batch_size=3, train_batch_size=3, **changes)
-    variants: Dict[str, Any] = {
-        'train, full colour': {'use_fast_color_distort': False, 'fast_mode': False},
-        'train, vgg': {'preprocessing': 'vgg'},
-        'train, uint8': {'transfer': 'uint8'},
-        'eval': {},
-    }
     for version in versions:
-        calls = []
-        for name, settings in variants.items():
+        calls = [training(seeded, folder, version, train_steps=1, export_dir=str(folder / f'export-{version}'))]
+        for name, settings in BATCHES.items():
             changed = dataclasses.asdict(dataclasses.replace(config, **settings))
-            path = str(tmp_path / f'{version} {name}.npz')
+            path = str(folder / f'{version} {name}.npz')
             calls.append(('batches', {'path': path, 'is_training': name != 'eval', 'config': changed}))
-        perform(version, tmp_path, *calls)
-    for name in variants:
-        one, other = (np.load(str(tmp_path / f'{version} {name}.npz')) for version in versions)
-        assert one['images'].shape[:2] == (2, 3) and {*one.files} == {*other.files} >= {'images', 'labels'}
-        for array in one.files:
-            assert one[array].dtype == other[array].dtype and one[array].tobytes() == other[array].tobytes()
+        perform(version, folder, *calls)
+    return folder
+
+
+def test_versions__prepare_the_same_bits(versions: List[str], begun: pathlib.Path) -> None:
+    for name in BATCHES:
+        one, *others = (np.load(str(begun / f'{version} {name}.npz')) for version in versions)
+        assert one['images'].shape[:2] == (2, 3)
+        for other in others:
+            assert {*one.files} == {*other.files} >= {'images', 'labels'}
+            for array in one.files:
+                assert one[array].dtype == other[array].dtype and one[array].tobytes() == other[array].tobytes()
 
 
 def values_of(model_dir: pathlib.Path, step: int) -> Dict[str, np.ndarray]:
@@ -77,37 +93,33 @@ def distance(one: Dict[str, np.ndarray], other: Dict[str, np.ndarray]) -> float:
 
 
 def test_versions__train_alike_and_take_over_from_each_other(
-    versions: Versions, seeded: Config, tmp_path: pathlib.Path
+    versions: List[str], begun: pathlib.Path, seeded: Config
 ) -> None:
-    def train(name: str, **changes: Any) -> Any:
-        changed = dataclasses.replace(seeded, mode='train', model_dir=str(tmp_path / name), **changes)
-        return 'train', {'config': dataclasses.asdict(changed)}
-
-    def served(version: str, of: str) -> str:
-        return str(tmp_path / f'{of}-in-{version}.npy')
-
+    first, *later = versions
+    # The runs that each version takes over, and the SavedModels that it serves.
+    others = {first: later, **{version: [first] for version in later}}
     for version in versions:
-        perform(version, tmp_path, train(version, train_steps=1, export_dir=str(tmp_path / f'export-{version}')))
-        shutil.copytree(str(tmp_path / version), str(tmp_path / f'{version}-resumed'))
-    for version, other in (versions, versions[::-1]):
         serving = []
-        for of in versions:
-            paths = {'path': served(version, of), 'export_dir': str(tmp_path / f'export-{of}')}
+        for of in (version, *others[version]):
+            paths = {'path': str(begun / f'{of}-in-{version}.npy'), 'export_dir': str(begun / f'export-{of}')}
             serving.append(('serve', {**paths, 'data_dir': seeded.data_dir}))
-        # The second step: of its own run, and of the other version's.
-        perform(version, tmp_path, *(train(name, train_steps=2) for name in (version, f'{other}-resumed')), *serving)
-    losses = [history.read_first_steps(str(tmp_path / version))[0].loss for version in versions]
-    assert losses[1] == pytest.approx(losses[0], rel=2e-6)
-    initial = [values_of(tmp_path / version, 0) for version in versions]
-    assert distance(*initial) == 0
-    names = (*versions, *(f'{version}-resumed' for version in versions))
-    last = {name: values_of(tmp_path / name, 2) for name in names}
-    change = distance(last['1.15'], initial[0])
-    for pair in (versions, *((version, f'{version}-resumed') for version in versions)):
-        assert distance(*(last[name] for name in pair)) < 1e-4 * change
-    # The step of the resuming version has changed the weights.
-    assert distance(last['1.15-resumed'], values_of(tmp_path / '1.15', 1)) > 0.1 * change
-    for of in versions:
-        first, second = (np.load(served(version, of)) for version in versions)
-        assert len(first) == 16 and (first.argmax(-1) == second.argmax(-1)).all()
-        np.testing.assert_allclose(first, second, rtol=0, atol=1e-5)
+        names = [f'{of}-in-{version}' for of in (version, *others[version])]
+        for name in names:
+            shutil.copytree(str(begun / name.partition('-')[0]), str(begun / name))
+        perform(version, begun, *(training(seeded, begun, name, train_steps=2) for name in names), *serving)
+    losses = [history.read_first_steps(str(begun / version))[0].loss for version in versions]
+    assert losses == pytest.approx([losses[0]] * len(losses), rel=2e-6)
+    initial = values_of(begun / first, 0)
+    last = {version: values_of(begun / f'{version}-in-{version}', 2) for version in versions}
+    change = distance(last[first], initial)
+    for version in versions:
+        assert distance(values_of(begun / version, 0), initial) == 0
+        assert distance(last[version], last[first]) < 1e-4 * change
+        for of in others[version]:
+            resumed = values_of(begun / f'{of}-in-{version}', 2)
+            assert distance(resumed, last[of]) < 1e-4 * change
+            # The step of the resuming version has changed the weights.
+            assert distance(resumed, values_of(begun / of, 1)) > 0.1 * change
+            own, other = (np.load(str(begun / f'{of}-in-{each}.npy')) for each in (of, version))
+            assert len(own) == 16 and (own.argmax(-1) == other.argmax(-1)).all()
+            np.testing.assert_allclose(own, other, rtol=0, atol=1e-5)

@@ -96,13 +96,3 @@ def test_run__names_bad_records_that_cannot_be_replaced(copied: Config, photos: 
     assert reason == '--seed=1: bad records follow each other, and none near them can replace them:'
     assert 'record 1: not a tf.train.Example' in found[0]
     assert advice == 'Repair the data, or train without --seed. The checkpoints are kept.'
-
-
-def test_run__names_a_truncated_record_file(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
-    good = photo_example(photos[0]).SerializeToString()
-    write_records(tmp_path / 'cut', 'validation', [good, good])
-    path = records.shard_path(str(tmp_path / 'cut'), 'validation', 0, 1)
-    os.truncate(path, os.path.getsize(path) - 100)
-    config = dataclasses.replace(copied, data_dir=str(tmp_path / 'cut'), mode='eval', max_bad_records=5)
-    with pytest.raises(DataError, match=r'validation-00000-of-00001, record 1: the file is damaged or truncated'):
-        execute(config)

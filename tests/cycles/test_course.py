@@ -18,7 +18,7 @@ from inception_v3.run.checkpoints import CheckpointError, step_of
 from inception_v3.run.history import Evaluation, append_evaluation
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.skipped_records import BadRecords
-from inception_v3.train_and_evaluate import Run
+from inception_v3.train_and_evaluate import Run, most_accurate
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute, make_small_config
@@ -133,3 +133,16 @@ def test_run__refuses_a_checkpoint_that_is_not_finite_before_it_trains(config: C
     with pytest.raises(CheckpointError, match='weights has values that are not finite'):
         execute(config)
     assert course == []
+
+
+def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(tmp_path: Any) -> None:
+    last = EVALUATION._replace(step=7, top_1=0.25)
+    for evaluation in (
+        last._replace(step=1, top_1=0.5),
+        last._replace(step=2, top_1=0.75),
+        last._replace(step=3, top_1=0.75),
+        last._replace(step=4, top_1=1.0, images=5),
+        last,
+    ):
+        append_evaluation(str(tmp_path), evaluation)
+    assert most_accurate(str(tmp_path), last).step == 2

@@ -153,9 +153,7 @@ def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any,
 
 
 def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_path: Any) -> None:
-    raw = dataclasses.replace(
-        copied, mode='train', moving_average=False, train_steps=1, model_dir=str(tmp_path / 'raw')
-    )
-    execute(raw)
+    raw = dataclasses.replace(copied, mode='train', train_steps=1, model_dir=str(tmp_path / 'raw'))
+    save_step(str(raw.model_dir), 1)
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages'):
-        execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
+        execute(dataclasses.replace(raw, export_dir=str(tmp_path / 'export')))

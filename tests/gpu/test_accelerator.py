@@ -105,7 +105,7 @@ def transposing(function: Any) -> Any:
 
 
 @pytest.mark.parametrize('network', ['inception_v3', *map(further, ('resnet50', 'revnet38'))])
-def test_layout__nchw_computes_the_same(monkeypatch: Any, one_gpu: None, network: str) -> None:
+def test_layout__nchw_computes_the_same(monkeypatch: Any, one_gpu: None, few_blocks: None, network: str) -> None:
     for name in ('conv2d', 'max_pool2d', 'avg_pool2d', 'fused_batch_norm'):
         monkeypatch.setattr(tf.nn, name, transposing(getattr(tf.nn, name)))
     shape = [2, *((107, 120) if network == 'inception_v3' else (32, 48)), 3]

@@ -31,15 +31,12 @@ def variables() -> Dict[str, tf.Variable]:
     return {v.op.name: v for v in tf.global_variables()}
 
 
-FULL = resnet.STAGES
 # Fewer blocks and channels, of the same kinds. Keras counts the stem as the first stage.
 SHORT = (resnet.Stage(2, 24, stride=1), resnet.Stage(1, 20, stride=2), resnet.Stage(2, 32, stride=2))
 
 
-def keras_resnet(stages: Any) -> Any:
-    """Returns the network of Keras, of version 1; for stages other than those of ResNet-50, from its parts."""
-    if stages is FULL:
-        return tf.keras.applications.ResNet50(weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES)
+def keras_resnet() -> Any:
+    """Returns the network of Keras, of version 1, with the stages of `SHORT`."""
     try:
         # Keras' networks are a package of their own beside TensorFlow 1.15, and part of Keras beside 2.15.
         resnet_common = importlib.import_module('keras_applications.resnet_common')
@@ -50,18 +47,18 @@ def keras_resnet(stages: Any) -> Any:
         resnet_common, parts = importlib.import_module(f'{keras}.src.applications.resnet'), {}
 
     def stack(net: Any) -> Any:
-        for number, stage in enumerate(stages, 2):
+        for number, stage in enumerate(SHORT, 2):
             net = resnet_common.stack1(net, stage.depth, stage.blocks, stride1=stage.stride, name=f'conv{number}')
         return net
 
     return resnet_common.ResNet(stack, False, True, weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES, **parts)
 
 
-def keras_version_1_5(stages: Any) -> Any:
+def keras_version_1_5() -> Any:
     """Returns the network of Keras with the strides of version 1.5 and without the softmax."""
-    config = keras_resnet(stages).get_config()
+    config = keras_resnet().get_config()
     settings = {layer['name']: layer['config'] for layer in config['layers']}
-    for stage in range(3, len(stages) + 2):
+    for stage in range(3, len(SHORT) + 2):
         first, second = (settings[f'conv{stage}_block1_{number}_conv'] for number in (1, 2))
         assert (first['strides'], second['strides']) == ((2, 2), (1, 1)), 'version 1'
         first['strides'], second['strides'] = (1, 1), (2, 2)
@@ -86,11 +83,10 @@ def keras_name(name: str) -> Tuple[str, str]:
     return f'conv{stage}_block{block}_{number}_{layer}', weight
 
 
-@pytest.mark.parametrize('stages', [SHORT, pytest.param(FULL, marks=pytest.mark.slow)])
-def test_resnet50__has_the_logits_of_keras_with_the_same_weights(stages: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(resnet, 'STAGES', stages)
+def test_resnet50__has_the_logits_of_keras_with_the_same_weights(monkeypatch: Any) -> None:
+    monkeypatch.setattr(resnet, 'STAGES', SHORT)
     drawn = np.random.RandomState(1)
-    model = keras_version_1_5(stages)
+    model = keras_version_1_5()
     logits = build(IMAGES)
     with plain_session() as session:
         session.run(tf.global_variables_initializer())
@@ -110,8 +106,8 @@ def test_resnet50__has_the_logits_of_keras_with_the_same_weights(stages: Any, mo
         session.run([v.initializer for v in given], {v.initializer.inputs[1]: value for v, value in given.items()})
         # The convolutions of Keras also have biases, which start at 0 and which normalization cancels.
         left = {w.name for w in model.weights} - {v.name for v in given}
-        blocks = sum(stage.blocks for stage in stages)
-        assert len(left) == 1 + 3 * blocks + len(stages) and all(re.search('_conv(_1)?/bias:0$', name) for name in left)
+        blocks = sum(stage.blocks for stage in SHORT)
+        assert len(left) == 1 + 3 * blocks + len(SHORT) and all(re.search('_conv(_1)?/bias:0$', name) for name in left)
         expected, found = session.run([model(tf.constant(IMAGES)), logits])
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())

@@ -11,11 +11,15 @@ from typing import Any, Dict, List
 
 import pytest
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
-from inception_v3.run import files, history, source
+from inception_v3.input import infeed
+from inception_v3.run import files, history, origin, source
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, append_evaluation, changed_since_training, read_evaluations
 from inception_v3.run.hooks.watchers import StartRecorder
+from preprocessing.resizing import resize_for_eval
+from preprocessing.steps import Settings
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
 
@@ -123,6 +127,29 @@ def test_changed_since_training__has_every_setting_that_decides(tmp_path: Any, n
     other = dataclasses.replace(trained, **{name: {**DECIDING, **OTHERS}[name]})
     changed = changed_since_training(other, None, str(tmp_path / 'model.ckpt-7'))
     assert [change.split(':')[0] for change in changed] == [name] * (name in DECIDING)
+
+
+# Another value of each setting that changes the input of the network, and of those that distort training images.
+OF_INPUT = {'preprocessing': 'vgg', 'height': 80, 'width': 80, 'precision': 'bfloat16', 'transfer': 'uint8'}
+OF_TRAINING: Dict[str, Any] = {
+    **{'fast_mode': False, 'use_fast_color_distort': False, 'random_flip': False, 'cb_distortion_range': 0.3},
+    **{'cr_distortion_range': 0.3, 'brightness_distortion_range': 0.3, 'crop_area_min': 0.5},
+    **{'crop_aspect_ratio_max': 2.0, 'use_annotated_bbox': True, 'crop_padding': 7},
+}
+
+
+def test_settings_that_change_evaluated_pixels__distinguish_evaluations_and_exports() -> None:
+    def graph(**changes: Any) -> bytes:
+        config = Config(**{'use_tpu': False, 'height': 75, 'width': 75, **changes})
+        with tf.Graph().as_default() as graph:
+            infeed.for_evaluation(resize_for_eval(tf.constant(b''), config), config)
+        return graph.as_graph_def().SerializeToString(deterministic=True)
+
+    assert {*Settings._fields} == {*OF_TRAINING, 'height', 'width'}
+    before = graph()
+    assert graph(**OF_TRAINING) == before
+    assert all(graph(**{name: value}) != before for name, value in OF_INPUT.items())
+    assert {*OF_INPUT} <= {*history.DECIDING} and {*OF_INPUT} <= {*origin.SETTINGS}
 
 
 def test_read_unchanged__has_the_last_evaluation_of_each_step_in_order(tmp_path: Any) -> None:

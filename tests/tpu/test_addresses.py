@@ -149,8 +149,9 @@ def test_local__graph_is_placed_in_this_process(
 
 def test_slice__each_machine_feeds_its_own_cores(one_layer: None, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     machines = ['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5']
-    found_at(machines, monkeypatch)
+    requested = found_at(machines, monkeypatch)
     config, found = feeding('mine', CLOUD_TPUS['v2-32'], tmp_path, monkeypatch)
+    assert requested[:3] == ['mine', 'z', 'p']
     assert config.master == 'grpc://10.0.0.2:8470'
     assert config.cluster_spec.as_dict() == {'worker': [f'{machine}:8470' for machine in machines]}
     assert found == {f'/job:worker/task:{host}/device:CPU:0': {*range(8)} for host in range(4)}

@@ -175,27 +175,6 @@ def test_tag_name__replaces_slashes_and_shortens_names() -> None:
     assert tags[3:] == [f'label 3 ({"d" * 20}...{"d" * 20})', 'label 4']
 
 
-@pytest.mark.slow
-def test_draw__leaves_training_unchanged(config: Config, tmp_path: Any, one_layer: None) -> None:
-    checkpoints = []
-    for count in (0, 3):
-        model_dir = str(tmp_path / str(count))
-        drawing = dataclasses.replace(
-            config,
-            train_batch_size=4,
-            model_dir=model_dir,
-            mode='train',
-            train_steps=3,
-            image_summaries=count,
-        )
-        Run(drawing, Screen(io.StringIO())).execute()
-        checkpoints.append(tf.train.load_checkpoint(f'{model_dir}/model.ckpt-3'))
-    without_images, with_images = checkpoints
-    assert without_images.get_variable_to_shape_map() == with_images.get_variable_to_shape_map()
-    for name in without_images.get_variable_to_shape_map():
-        assert without_images.get_tensor(name).tobytes() == with_images.get_tensor(name).tobytes()
-
-
 def test_run__names_a_bad_record_that_cannot_be_drawn(config: Config, tmp_path: Any, one_layer: None) -> None:
     write_records(tmp_path, 'train', [b'nonsense'])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), mode='train', model_dir=str(tmp_path / 'model'))

@@ -162,24 +162,6 @@ def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
     assert watcher.steps_before == 3
 
 
-@pytest.mark.slow
-def test_divergence__stops_training_and_keeps_a_good_checkpoint(
-    digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
-) -> None:
-    config = make_config(digits_dir, tmp_path, use_tpu=True, tpu='emulated:2', num_shards=2, iterations=2)
-    Run(dataclasses.replace(config, train_steps=2), Screen(io.StringIO())).execute()
-    problem = r'The (loss is|weights are) no longer finite.* in step \d+, at a learning rate of .*--learning_rate'
-    with pytest.raises(CommandError, match=problem) as error:
-        Run(dataclasses.replace(config, learning_rate=1e30), Screen(io.StringIO())).execute()
-    newest = steps_listed(config)[-1]
-    assert f'The checkpoint of step {newest} is kept' in str(error.value)
-    assert newest >= 2
-    # Training can resume from it at a lower rate: its weights are not only finite, but also give a normal loss.
-    resumed = dataclasses.replace(config, learning_rate=1e-3, train_steps=newest + 2)
-    Run(resumed, Screen(io.StringIO())).execute()
-    assert steps_listed(config)[-1] == newest + 2
-
-
 def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
     digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
