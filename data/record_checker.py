@@ -1,7 +1,7 @@
 """Describes why the input pipeline cannot use a record."""
 
 import contextlib
-import functools
+import itertools
 import math
 import re
 import warnings
@@ -193,13 +193,17 @@ class RecordChecker:
         """Closes the TensorFlow session."""
         self._session.close()
 
-    def problem(self, serialized: bytes) -> Optional[str]:
+    def records(self, path: str) -> Iterator[Any]:
+        """Yields the records of a file, in order, for `problem`."""
+        return tfrecord_files.serialized_in(path)
+
+    def problem(self, record: Any) -> Optional[str]:
         """The problem of a serialized record; None if there is none."""
         try:
             # TensorFlow decides: it can parse some damaged records that Python cannot, and vice versa.
-            parsed = self._session.run(self._parsed, {self._serialized: serialized})
+            parsed = self._session.run(self._parsed, {self._serialized: record})
         except tf.errors.InvalidArgumentError:
-            example = parse_example(serialized)
+            example = parse_example(record)
             problem = field_problem(example, self.num_classes, self.fields)
             if example and not problem and self._with_boxes:
                 problem = box_problem(example)
@@ -222,19 +226,14 @@ class RecordChecker:
             )
         return None
 
-    def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
-        """Yields a function per record of a file, in order, that returns the record's problem."""
-        for serialized in tfrecord_files.serialized_in(path):
-            yield functools.partial(self.problem, serialized)
-
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:
         """Yields the bad records of files, in order; calls `progress` with a message at intervals."""
         checked = 0
         for path in paths:
             position = -1
             try:
-                for position, find_problem in enumerate(self.problems(path)):
-                    problem = find_problem()
+                for position, record in enumerate(self.records(path)):
+                    problem = self.problem(record)
                     if problem:
                         yield BadRecord(path, position, problem)
                     checked += 1
@@ -246,7 +245,6 @@ class RecordChecker:
     def problem_at(self, path: str, position: int) -> BadRecord:
         """Describes the record at a position where the input pipeline failed."""
         with contextlib.suppress(tf.errors.OpError):
-            for index, find_problem in enumerate(self.problems(path)):
-                if index == position:
-                    return BadRecord(path, position, find_problem() or 'could not be used when it was read.')
+            for record in itertools.islice(self.records(path), position, None):
+                return BadRecord(path, position, self.problem(record) or 'could not be used when it was read.')
         return BadRecord(path, position, 'can no longer be read.')

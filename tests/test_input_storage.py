@@ -110,12 +110,13 @@ def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, t
     assert 'ParallelInterleaveDataset' in kinds and not kinds & {'PyFunc', *unwanted}
 
 
-def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
-    # Half of the four files each.
-    shares = [read(small_config, False, 400, context=Host(index, 2))[0] for index in range(2)]
+def test_hosts__take_their_share_from_the_context(small_config: Config, photo_dir: str) -> None:
+    # One of the two files each, of two and of three photographs.
+    config = dataclasses.replace(small_config, data_dir=photo_dir, num_eval_images=5, num_classes=6)
+    shares = [read(config, False, 4, context=Host(index, 2))[0] for index in range(2)]
     seen = [image.tobytes() for images, labels in shares for image in images[labels >= 0]]
     # All images differ, so each image came once.
-    assert len(seen) == len(set(seen)) == 359 > (shares[0][1] >= 0).sum() > 150
+    assert len(seen) == len(set(seen)) == 5 > (shares[0][1] >= 0).sum() > 1
     pipeline, files = InputPipeline(True, small_config), len(records.find_shards(small_config.data_dir, 'train'))
     pipeline.storage(files - 1, files)
     with pytest.raises(records.DataError, match=f'{files} train files for {files + 1} TPU hosts'):

@@ -4,9 +4,8 @@ Not with the standard library's `tarfile`, which ends an archive silently at a d
 than the input pipeline.
 """
 
-import functools
 import re
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from console.log import logger
 from console.messages import FEW, counted, shown
@@ -288,14 +287,14 @@ class SampleChecker(RecordChecker):
         """Makes pixels of an encoded image, a string scalar, which may be a PPM image."""
         return decode_image(ppm.as_png(encoded))
 
-    def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
-        """Yields a function per sample of a shard, in order, that returns the sample's problem."""
+    def records(self, path: str) -> Iterator[Tuple[Shard, Sample]]:
+        """Yields a shard with each of its samples, in order, for `problem`."""
         with Shard(path) as shard:
-            for sample in shard.samples(label_of(self.fields.label)):
-                yield functools.partial(self.problem_of, shard, sample)
+            yield from ((shard, sample) for sample in shard.samples(label_of(self.fields.label)))
 
-    def problem_of(self, shard: Shard, sample: Sample) -> Optional[str]:
-        """The reason why a sample cannot be used, after its key; None if it can be used."""
+    def problem(self, record: Tuple[Shard, Sample]) -> Optional[str]:
+        """The reason why a sample of a shard cannot be used, after its key; None if it can be used."""
+        shard, sample = record
         if not sample.image:
             return shard.reason(sample)
         encoded = shard.read(sample.image.start, sample.image.size)

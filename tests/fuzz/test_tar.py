@@ -16,7 +16,7 @@ from data import checks, records
 from data.audit.shard import ShardAuditor
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK
-from data.tar.shard import SampleChecker, Shard
+from data.tar.shard import SampleChecker
 from data.tf_example import Fields
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
@@ -168,8 +168,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=700):
         path.write_bytes(make_case(images, random.Random(case)))
         found = both(reader, path.read_bytes())
-        with Shard(str(path)) as shard:
-            samples = [(sample, checker.problem_of(shard, sample)) for sample in shard.samples()]
+        samples = [(sample, checker.problem((shard, sample))) for shard, sample in checker.records(str(path))]
         problems |= {sample.problem for sample, _ in samples}
         for serialized, (_, problem) in zip(found, samples):
             assert problem is None or (problem.isprintable() and len(problem) < 500), problem

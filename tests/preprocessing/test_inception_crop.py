@@ -1,7 +1,5 @@
 """Tests of the random crops of the Inception preprocessing: ranges, boxes and seeds."""
 
-from typing import Tuple
-
 import numpy as np
 import pytest
 
@@ -27,13 +25,8 @@ def covered(crop: inception.Crop, boxes: np.ndarray, height: int, width: int) ->
 
 
 @pytest.mark.parametrize('boxes', [NO_BOXES, BOXES])
-@pytest.mark.parametrize(
-    ('min_covered', 'aspect_ratios', 'areas'),
-    [(0.1, (3 / 4, 4 / 3), (0.05, 1.0)), (0.4, (0.5, 2.0), (0.4, 0.9)), (0.25, (0.9, 1.1), (0.05, 0.5))],
-)
-def test_draw_crop__stays_within_its_ranges(
-    boxes: np.ndarray, min_covered: float, aspect_ratios: Tuple[float, float], areas: Tuple[float, float]
-) -> None:
+def test_draw_crop__stays_within_its_ranges(boxes: np.ndarray) -> None:
+    min_covered, aspect_ratios, areas = 0.4, (0.5, 2.0), (0.4, 0.9)
     height, width = 300, 400
     shape = tf.constant([height, width, 3])
     crops = draw_many(inception.draw_crop(shape, tf.constant(boxes), min_covered, aspect_ratios, areas), 300)

@@ -75,16 +75,15 @@ class _Reader:
             raise DataError(f'{path}: damaged or truncated: {error.message}.')
 
     def _of_shard(self, path: str) -> Iterator[tf.train.Example]:
-        with Shard(path) as shard:
-            for position, sample in enumerate(shard.samples()):
-                find_problem = functools.partial(self._of_tar.problem_of, shard, sample)
-                problem, messages = native_messages.during(find_problem)
-                of_label = self._label_problem(sample.label)
-                problem = f'{sample.prefix}{of_label}' if of_label else problem
-                if self._is_usable(path, position, problem) and sample.image:
-                    encoded = shard.read(sample.image.start, sample.image.size)
-                    self._note(path, position, encoded, messages)
-                    yield self._example(shard, sample, encoded, os.fsdecode(sample.image.name))
+        for position, record in enumerate(self._of_tar.records(path)):
+            problem, messages = native_messages.during(functools.partial(self._of_tar.problem, record))
+            shard, sample = record
+            of_label = self._label_problem(sample.label)
+            problem = f'{sample.prefix}{of_label}' if of_label else problem
+            if self._is_usable(path, position, problem) and sample.image:
+                encoded = shard.read(sample.image.start, sample.image.size)
+                self._note(path, position, encoded, messages)
+                yield self._example(shard, sample, encoded, os.fsdecode(sample.image.name))
 
     def _label_problem(self, label: Optional[int]) -> Optional[str]:
         """The problem of a label, without the flags of a run, which this command has not."""

@@ -43,41 +43,27 @@ def cut_out(batch_images: int) -> Dict[str, Originals]:
     return found
 
 
-_OF_ARRAYS = {
-    b'numpy.core.multiarray\n_reconstruct\n': np.empty(0).__reduce__()[0],
-    b'numpy\nndarray\n': np.ndarray,
-    b'numpy\ndtype\n': np.dtype,
-}
-# The pickler in Python, with a table of functions per type.
-_Pickler: Any = pickle.__dict__['_Pickler']
-
-
-class _Python2Pickler(_Pickler):
-    """Writes strings and bytes as Python 2 does, which has one type for both."""
-
-    def save(self, value: Any, save_persistent_id: bool = True) -> None:
-        # Other packages change the way that Python's pickler writes arrays.
-        if id(value) not in self.memo and isinstance(value, (np.ndarray, np.dtype)):
-            self.save_reduce(*value.__reduce__(), obj=value)
-            return
-        name = next((name for name, each in _OF_ARRAYS.items() if value is each), None)
-        if name:
-            self.write(pickle.GLOBAL + name)
-            return
-        if not isinstance(value, (bytes, str)) or id(value) in self.memo:
-            super().save(value, save_persistent_id)
-            return
+def of_python_2(value: Any) -> bytes:
+    """The opcodes that Python 2, which has one type for strings and bytes, pickles a value with."""
+    if isinstance(value, np.ndarray):
+        begin = b'cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n' + of_python_2((0,)) + of_python_2('b')
+        return begin + b'tR' + of_python_2(value.__reduce__()[2]) + b'b'
+    if isinstance(value, np.dtype):
+        _, arguments, state = value.__reduce__()
+        return b'cnumpy\ndtype\n' + of_python_2(arguments) + b'R' + of_python_2(state) + b'b'
+    if isinstance(value, (bytes, str)):
         content = value if isinstance(value, bytes) else value.encode()
-        is_short = len(content) < 256
-        length = bytes([len(content)]) if is_short else struct.pack('<i', len(content))
-        self.write((pickle.SHORT_BINSTRING if is_short else pickle.BINSTRING) + length + content)
-        self.memoize(value)
+        return pickle.BINSTRING + struct.pack('<i', len(content)) + content
+    if isinstance(value, dict):
+        return b'}(' + b''.join(of_python_2(each) for item in value.items() for each in item) + b'u'
+    if isinstance(value, (list, tuple)):
+        return b'(' + b''.join(map(of_python_2, value)) + (b'l' if isinstance(value, list) else b't')
+    return pickle.dumps(value, 2)[2:-1]
 
 
 def write_pickle(path: pathlib.Path, value: Any) -> None:
     """Pickles a value to a file as Python 2 does."""
-    with path.open('wb') as file:
-        _Python2Pickler(file, 2).dump(value)
+    path.write_bytes(b'\x80\2' + of_python_2(value) + b'.')
 
 
 def _batches(images: Dict[str, Originals]) -> List[Any]:
