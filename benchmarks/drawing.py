@@ -7,9 +7,8 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from benchmarks.comparison import Spread
-from inception_v3.commands.drawing import FAINT, png
 
-GRID = '#e3e7ea'
+FAINT, GRID = '#57606a', '#e3e7ea'
 # Okabe and Ito, "Color Universal Design": distinguishable with any common kind of colour blindness. Their yellow is
 # left out, because it is too faint on white.
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#000000', '#56B4E9')
@@ -43,6 +42,13 @@ class Sign(NamedTuple):
 def sign_of(index: int) -> Sign:
     """The sign of the case at an index: the first 6 differ in colour, line and mark, the first 168 in at least one."""
     return Sign(_COLOURS[index % len(_COLOURS)], _DASHES[index % len(_DASHES)], *_MARKS[index % len(_MARKS)])
+
+
+def png(figure: Any) -> bytes:
+    """The PNG file of a `matplotlib.figure.Figure`."""
+    content = io.BytesIO()
+    figure.savefig(content, format='png', dpi=120, bbox_inches='tight')
+    return content.getvalue()
 
 
 def svg(figure: Any) -> bytes:
