@@ -1,10 +1,9 @@
 """The figures of studies and benchmarks, drawn by matplotlib: the signs of cases, and panels of measured values."""
 
 import io
+import math
 import textwrap
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
-
-import numpy as np
 
 from benchmarks.comparison import Spread
 
@@ -127,14 +126,14 @@ def _draw_panel(axes: Any, panel: Panel, signs: Mapping[str, Sign]) -> None:
         if found:
             at, (medians, lows, highs) = [*found], zip(*found.values())
             if panel.style == BARS:
-                distances = np.subtract(medians, lows), np.subtract(highs, medians)
-                known = distances if np.isfinite(distances).all() else None
+                distances = [[m - low for m, low in zip(medians, lows)], [high - m for m, high in zip(medians, highs)]]
+                known = distances if all(map(math.isfinite, lows)) else None
                 axes.errorbar(at, medians, yerr=known, capsize=3, **style, **mark)
             elif panel.style == STEPS:
                 axes.plot(at, medians, drawstyle='steps-post', **style)
             else:
                 axes.plot(at, medians, markevery=max(1, len(at) // 15), **style, **mark)
-                if np.isfinite(lows).any():
+                if any(map(math.isfinite, lows)):
                     axes.fill_between(at, lows, highs, color=sign.light, alpha=0.16, linewidth=0)
     if are_words:
         axes.set_xlim(-0.5, len(places) - 0.5)
