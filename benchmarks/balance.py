@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from benchmarks import command, comparison, measurement, tables
 from benchmarks.comparison import Pipeline
@@ -63,12 +63,8 @@ def balance(step_ms: float, host_images: int, cpu_ms_per_image: float, cores: in
     }
 
 
-class Cost(NamedTuple):
-    """The CPU time to prepare an image, in milliseconds, the shares of the phases, and the source of these numbers."""
-
-    cpu_ms_per_image: float
-    shares: Dict[str, float]
-    source: str
+# The CPU time to prepare an image, in milliseconds, the shares of the phases, and the source of these numbers.
+Cost = Tuple[float, Dict[str, float], str]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -93,8 +89,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         images = batch_size // hosts
         cost = _cost(own, command_line, screen)
         screen.clear()
-    content = balance(step_ms, images, cost.cpu_ms_per_image, cores, hosts)
-    content.update(shares=cost.shares, cpu_ms_source=cost.source)
+    cpu_ms, shares, source = cost
+    content = {**balance(step_ms, images, cpu_ms, cores, hosts), 'shares': shares, 'cpu_ms_source': source}
     print(json.dumps(content, indent=2) if own['json'] else _text(content))
     return 0
 
@@ -114,7 +110,7 @@ def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, flo
             f'{flag}: the profile shows no work of the {idle}. Profile other steps, with --profile_steps=A,B.'
         )
     where = f'at most; steps {profile.first} to {profile.last} of {shown(own["profile"])}, on {profile.device}'
-    cost = Cost(profile.host_cpu_ms_per_image, profile.shares, where)
+    cost = profile.host_cpu_ms_per_image, profile.shares, where
     return cost, profile.device_ms, profile.images // profile.hosts, profile.hosts
 
 
@@ -123,7 +119,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     from data.sources import source_of
 
     if own['cpu_ms_per_image'] is not None:
-        return Cost(own['cpu_ms_per_image'], {}, 'as given')
+        return own['cpu_ms_per_image'], {}, 'as given'
     screen.update('reading the data set, or generating it')
     config = command.input_config(command_line, [records.TRAIN])
     pipeline = comparison.variant_of('train', False, config, own['images'])
@@ -136,7 +132,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
     where = f'measured here with {source_of(config)}, on {tables.machine()}'
-    return Cost(row.spread('cpu_ms').median, shares, where)
+    return row.spread('cpu_ms').median, shares, where
 
 
 def _text(content: Dict[str, Any]) -> str:

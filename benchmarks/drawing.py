@@ -1,15 +1,13 @@
 """The figures of studies and benchmarks, drawn by matplotlib: the signs of cases, and panels of measured values."""
 
 import io
+import math
 import textwrap
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-import numpy as np
-
 from benchmarks.comparison import Spread
-from inception_v3.commands.drawing import FAINT, png
 
-GRID = '#e3e7ea'
+FAINT, GRID = '#57606a', '#e3e7ea'
 # Okabe and Ito, "Color Universal Design": distinguishable with any common kind of colour blindness. Their yellow is
 # left out, because it is too faint on white.
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#000000', '#56B4E9')
@@ -43,6 +41,13 @@ class Sign(NamedTuple):
 def sign_of(index: int) -> Sign:
     """The sign of the case at an index: the first 6 differ in colour, line and mark, the first 168 in at least one."""
     return Sign(_COLOURS[index % len(_COLOURS)], _DASHES[index % len(_DASHES)], *_MARKS[index % len(_MARKS)])
+
+
+def png(figure: Any) -> bytes:
+    """The PNG file of a `matplotlib.figure.Figure`."""
+    content = io.BytesIO()
+    figure.savefig(content, format='png', dpi=120, bbox_inches='tight')
+    return content.getvalue()
 
 
 def svg(figure: Any) -> bytes:
@@ -121,14 +126,14 @@ def _draw_panel(axes: Any, panel: Panel, signs: Mapping[str, Sign]) -> None:
         if found:
             at, (medians, lows, highs) = [*found], zip(*found.values())
             if panel.style == BARS:
-                distances = np.subtract(medians, lows), np.subtract(highs, medians)
-                known = distances if np.isfinite(distances).all() else None
+                distances = [[m - low for m, low in zip(medians, lows)], [high - m for m, high in zip(medians, highs)]]
+                known = distances if all(map(math.isfinite, lows)) else None
                 axes.errorbar(at, medians, yerr=known, capsize=3, **style, **mark)
             elif panel.style == STEPS:
                 axes.plot(at, medians, drawstyle='steps-post', **style)
             else:
                 axes.plot(at, medians, markevery=max(1, len(at) // 15), **style, **mark)
-                if np.isfinite(lows).any():
+                if any(map(math.isfinite, lows)):
                     axes.fill_between(at, lows, highs, color=sign.light, alpha=0.16, linewidth=0)
     if are_words:
         axes.set_xlim(-0.5, len(places) - 0.5)

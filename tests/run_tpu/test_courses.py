@@ -1,10 +1,12 @@
 """Courses of `run_tpu.sh` from start to end: what it does after failures, losses and denials, and what it leaves."""
 
+import pathlib
+import subprocess
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import pytest
 
-from tests.run_tpu.world import BROKEN, DELETE, NOT_FOUND, OTHER, SILENT, World
+from tests.run_tpu.world import BROKEN, DELETE, NOT_FOUND, OTHER, ROOT, SILENT, World
 
 pytestmark = pytest.mark.program
 
@@ -326,33 +328,50 @@ def test_given_version__is_the_only_one(world: World) -> None:
 
 ENDED = 'ERROR: (gcloud.compute.tpus.create) FAILED_PRECONDITION: TPU Node has been denied. '
 ENDED += 'Please migrate to TPU VM Architecture'
-DENIALS = [
-    ('ERROR: PERMISSION_DENIED: Permission tpu.nodes.create denied', 2, 'roles/tpu.admin'),
-    ('ERROR: HttpError 403: Forbidden', 2, 'roles/tpu.admin'),
-    ('ERROR: Cloud TPU API has not been used in project 1 before', 2, 'gcloud services enable tpu.googleapis.com'),
-    ('ERROR: FAILED_PRECONDITION: Billing is disabled for project', 2, 'gcloud billing projects link project'),
-    ('ERROR: You do not currently have an active account selected.', 2, 'gcloud auth login'),
-    ('ERROR: Reauthentication failed. invalid_grant: Bad Request', 2, 'gcloud auth login'),
-    ('ERROR: 403 Request had insufficient authentication scopes.', 2, '--scopes=cloud-platform'),
-    ('ERROR: RESOURCE_EXHAUSTED: Quota limit TPUV2 has been exceeded. Limit: 0', 2, 'quotas?project=project'),
-    ("ERROR: Quota exceeded for metric 'Requests' and limit 'Requests per minute'", 1, 'too many requests'),
-    ('ERROR: There is no more capacity in the zone "us-central1-b"', 1, 'has no free v2-8'),
-    ('ERROR: RESOURCE_EXHAUSTED: try again later', 1, 'has no free v2-8'),
-    ('ERROR: INVALID_ARGUMENT: network is malformed', 2, 'check PROJECT, ZONE, NETWORK'),
-    ('ERROR: NOT_FOUND: The network default was not found', 2, 'does not exist; check'),
-    ('ERROR: [/usr/bin/ssh] exited with return code [255].', 1, 'allows TCP port 22'),
-    ('ERROR: Unable to find the server at tpu.googleapis.com', 1, 'check the network'),
-    ('ERROR: UNAVAILABLE: 503', 1, 'may pass'),
-    ('Traceback (most recent call last)', 1, 'could not be created'),
+# What gcloud says, whether retrying helps, and a part of the explanation.
+REASONS = [
+    ('ERROR: HttpError 403: Forbidden', 'lasting', 'roles/tpu.admin'),
+    ('ERROR: Cloud TPU API has not been used in project 1 before', 'lasting', 'services enable tpu.googleapis.com'),
+    ('ERROR: FAILED_PRECONDITION: Billing is disabled for project', 'lasting', 'gcloud billing projects link project'),
+    ('ERROR: You do not currently have an active account selected.', 'lasting', 'gcloud auth login'),
+    ('ERROR: Reauthentication failed. invalid_grant: Bad Request', 'lasting', 'gcloud auth login'),
+    ('ERROR: 403 Request had insufficient authentication scopes.', 'lasting', '--scopes=cloud-platform'),
+    ('ERROR: RESOURCE_EXHAUSTED: Quota limit TPUV2 has been exceeded. Limit: 0', 'lasting', 'quotas?project=project'),
+    ("ERROR: Quota exceeded for metric 'Requests' and limit 'Requests per minute'", 'refused', 'too many requests'),
+    ('ERROR: RESOURCE_EXHAUSTED: try again later', 'refused', 'has no free v2-8'),
+    ('ERROR: INVALID_ARGUMENT: network is malformed', 'lasting', 'check PROJECT, ZONE, NETWORK'),
+    ('ERROR: NOT_FOUND: The network default was not found', 'lasting', 'does not exist; check'),
+    ('ERROR: [/usr/bin/ssh] exited with return code [255].', 'passing', 'allows TCP port 22'),
+    ('ERROR: Unable to find the server at tpu.googleapis.com', 'passing', 'check the network'),
+    ('ERROR: UNAVAILABLE: 503', 'passing', 'may pass'),
+    ('Traceback (most recent call last)', 'passing', ''),
 ]
 
 
-@pytest.mark.parametrize(('says', 'code', 'part'), DENIALS)
+def test_explain__tells_what_retrying_can_help_from_what_it_cannot(tmp_path: pathlib.Path) -> None:
+    names = 'PROJECT=project ZONE=us-central1-b TPU_TYPE=v2-8 NETWORK=default TPU_NAME=node resource=vm errors=said'
+    loop = 'while IFS= read -r line; do echo "$line" >said; explain; echo "$kind $cause"; done'
+    says = ''.join(f'{said}\n' for said, _, _ in REASONS)
+    command = ['/bin/sh', '-c', f'. {ROOT}/run_tpu/gcloud.sh; {names}; {loop}']
+    done = subprocess.run(command, input=says, cwd=str(tmp_path), stdout=subprocess.PIPE, check=True, text=True)
+    explained = [line.partition(' ') for line in done.stdout.splitlines()]
+    for (said, kind, part), (found, _, cause) in zip(REASONS, explained):
+        assert (found, part in cause, bool(cause)) == (kind, True, bool(part)), said
+    assert len(explained) == len(REASONS)
+
+
+@pytest.mark.parametrize(
+    ('says', 'code', 'part'),
+    [
+        ('ERROR: PERMISSION_DENIED: Permission tpu.nodes.create denied', 2, 'roles/tpu.admin'),
+        ('ERROR: There is no more capacity in the zone "us-central1-b"', 1, 'has no free v2-8'),
+        ('Traceback (most recent call last)', 1, 'could not be created'),
+    ],
+)
 def test_denied_creation_and_query__are_explained(world: World, says: str, code: int, part: str) -> None:
     follow(world, {'create': [failed(says, node='gone')]}, Course(code, None, f'{says}|{part}'))
     assert world.course.replace(' pause', '') == 'ls preflight create'
-    # A missing node is no error.
-    if 'NOT_FOUND' not in says and 'Traceback' not in says:
+    if 'Traceback' not in says:
         world.forget()
         follow(world, {'describe': [failed(says)]}, Course(code, '', f'{says}|{part}'), '--create', '')
 

@@ -55,10 +55,10 @@ NUMBERS = [
 
 @pytest.mark.parametrize(('number', 'code'), NUMBERS)
 def test_signal_in_training__stops_it_and_deletes_the_tpu(world: World, number: signal.Signals, code: int) -> None:
-    for shell in ('/bin/sh', '/bin/bash') if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) else ('/bin/sh',):
+    for shell in ('/bin/sh', '/bin/bash') if number == signal.SIGINT else ('/bin/sh',):
         script = start(world, WAITS, shell)
         program = int(text_of(str(world.folder / 'waiting')))
-        if shell == '/bin/bash':  # As a terminal does for Ctrl-C, and when it closes.
+        if shell == '/bin/bash':  # As a terminal does for Ctrl-C.
             os.killpg(script.pid, number)
         else:
             script.send_signal(number)

@@ -104,7 +104,7 @@ def test_report__compares_single_runs_on_the_same_images() -> None:
 
 def test_report__shows_incomplete_runs_and_replaces_an_earlier_one(tmp_path: Any) -> None:
     """One seed, a running run, a failed run, a run that has not started, and values that are not numbers."""
-    assert '0 of 0 runs finished' in written(tmp_path, Case('empty', {}, ()))[0]
+    (tmp_path / 'report.md').write_text('an earlier one')
     waiting = Run('waiting', None, None, (), (), {})
     values: Any = {'losses': [3, math.nan, math.inf], 'failure': 'error: the loss is NaN'}
     failed = recorded.run('failed', [0.1, math.nan], 2, **values)
@@ -114,7 +114,9 @@ def test_report__shows_incomplete_runs_and_replaces_an_earlier_one(tmp_path: Any
         Case('one', {}, (recorded.run('only', [0.1, 0.2, 0.5]),)),
         Case('several', {}, (recorded.run('running', [0.1]), failed, with_nan)),
         Case('none', {}, (waiting,)),
+        Case('empty', {}, ()),
     )
+    assert 'an earlier one' not in markdown and '0 of 0 runs' in page.page(comparison_of(Case('empty', {}, ())))
     for row in (
         '| failed | failed, at step 200 of 300 | error: the loss is NaN |',
         '| running | at step 290 of 300 |',
@@ -122,6 +124,7 @@ def test_report__shows_incomplete_runs_and_replaces_an_earlier_one(tmp_path: Any
         '| one | 1 of 1 | 50.00 |',
         '| several | 1 of 3 | nan |',
         '| none | 0 of 1 | – | – | – | – |',
+        '| empty | 0 of 0 | – | – | – | – |',
     ):
         assert row in markdown
     for part in ('2 of 5 runs finished, 1 failed', 'the loss is NaN', 'running', 'not started'):

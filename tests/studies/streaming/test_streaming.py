@@ -70,10 +70,10 @@ def test_write__stores_as_many_images_as_requested(data: DataSet, photo_dir: str
 
 @pytest.mark.program
 def test_measure__latency_limits_single_files_and_reading_ahead_compensates(data: DataSet) -> None:
-    one, four = (measurement.measure(Reading(FILES, 100.0, ahead), data, 0.2) for ahead in (1, 4))
+    one, four = (measurement.measure(Reading(FILES, 50.0, ahead), data, 0.2) for ahead in (1, 4))
     # Two sequential requests per image: its content, and the end of the file; two per shard below 1 MiB.
-    assert one['images_per_second'] <= 1.02 * 1000 / (2 * 100)
-    assert 1000 / (2 * 100) < four['images_per_second'] <= 4 * 1000 / (2 * 100) * (1 + 4 / 8)
+    assert one['images_per_second'] <= 1.02 * 1000 / (2 * 50)
+    assert 1000 / (2 * 50) < four['images_per_second'] <= 4 * 1000 / (2 * 50) * (1 + 4 / 8)
     assert one['most_at_once'] == 1 and 2 <= four['most_at_once'] <= 4
     assert one['requests'] == pytest.approx(2000, rel=0.15)
     of_shards = measurement.measure(Reading(TAR, 0, 2), data, 0.2)
