@@ -177,16 +177,12 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
 
 def differences_of_starts(old: Start, new: Start) -> Dict[str, List[Difference]]:
     """Compares two starts: their `data` and weights to begin from, and their `surroundings`."""
-
-    def data(start: Start) -> Dict[str, Any]:
+    data, surroundings = [], []
+    for start in (old, new):
         weights = start.weights and [start.weights.get(name) for name in ('digest', 'values')]
-        return {'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights}
-
-    def surroundings(start: Start) -> Dict[str, Any]:
-        host = {f'host {name}': value for name, value in start.host.items()}
-        return {**start.versions, **host}
-
-    return {'data': _compared(data(old), data(new)), 'surroundings': _compared(surroundings(old), surroundings(new))}
+        data.append({'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights})
+        surroundings.append({**start.versions, **{f'host {name}': value for name, value in start.host.items()}})
+    return {'data': _compared(*data), 'surroundings': _compared(*surroundings)}
 
 
 def _compared(old: Dict[str, Any], new: Dict[str, Any], ignored: AbstractSet[str] = frozenset()) -> List[Difference]:
