@@ -11,7 +11,7 @@ from data.image_files import ImageFiles, UnreadableError
 from data.read_ahead import in_order
 
 
-def found(names: Sequence[str]) -> ImageFiles:
+def find(names: Sequence[str]) -> ImageFiles:
     """Finds the image files that arguments name, and reports files that are no images."""
     files = image_files.find(names)
     if files.skipped:

@@ -200,7 +200,7 @@ class Extracted(NamedTuple):
 
 def find(names: Sequence[str]) -> ImageFiles:
     """Finds the image files that arguments name, and reports files that are no images. At least one must be usable."""
-    found = image_batches.found(names)
+    found = image_batches.find(names)
     if len(found.problems) == len(found.paths):
         raise CommandError('\n'.join(f'{show(path)}: {reason}' for path, reason in found.problems.items()))
     return found

@@ -163,7 +163,7 @@ class ContactSheet:
 
 def perform(arguments: argparse.Namespace, screen: Screen) -> int:
     """Classifies the images that a command line names, and returns the exit code."""
-    found = image_batches.found(arguments.images)
+    found = image_batches.find(arguments.images)
     if arguments.html:
         outputs.replaceable(arguments.html)
         outputs.check_is_no_input(arguments.html, found.paths)

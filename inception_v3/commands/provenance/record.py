@@ -177,12 +177,14 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
 
 def differences_of_starts(old: Start, new: Start) -> Dict[str, List[Difference]]:
     """Compares two starts: their `data` and weights to begin from, and their `surroundings`."""
-    data, surroundings = [], []
-    for start in (old, new):
+
+    def parts(start: Start) -> Tuple[Dict[str, Any], Dict[str, Any]]:
         weights = start.weights and [start.weights.get(name) for name in ('digest', 'values')]
-        data.append({'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights})
-        surroundings.append({**start.versions, **{f'host {name}': value for name, value in start.host.items()}})
-    return {'data': _compared(*data), 'surroundings': _compared(*surroundings)}
+        data = {'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights}
+        return data, {**start.versions, **{f'host {name}': value for name, value in start.host.items()}}
+
+    data, surroundings = (_compared(*each) for each in zip(parts(old), parts(new)))
+    return {'data': data, 'surroundings': surroundings}
 
 
 def _compared(old: Dict[str, Any], new: Dict[str, Any], ignored: AbstractSet[str] = frozenset()) -> List[Difference]:
