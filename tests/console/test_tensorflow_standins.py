@@ -1,4 +1,4 @@
-"""Programs of others on Estimator: from TensorFlow 2.16 on with stand-ins, before with TensorFlow's own."""
+"""Programs of others on Estimator, on a TensorFlow that has it with stand-ins: from 2.16 on."""
 
 import importlib.util
 import pathlib
@@ -20,10 +20,8 @@ POINTS = np.random.RandomState(0).rand(8, 2).astype(np.float32)
 LABELS = (POINTS[:, 0] > POINTS[:, 1]).astype(np.int32)
 
 
-# 1.15 and 2.15 contain Estimator.
-needs_standins = pytest.mark.skipif(
-    int(tf.__version__.split('.')[1]) <= 15, reason='this TensorFlow contains Estimator'
-)
+# 1.15 and 2.15 contain Estimator, which these programs would test there.
+pytestmark = pytest.mark.skipif(int(tf.__version__.split('.')[1]) <= 15, reason='this TensorFlow contains Estimator')
 
 
 def points(params: Any = None) -> tf.data.Dataset:
@@ -107,7 +105,6 @@ def test_export__serves_what_the_weights_give(tmp_path: Any) -> None:
     np.testing.assert_allclose(found, softmax(POINTS[:3] @ kernel + bias), rtol=1e-5)
 
 
-@needs_standins
 @pytest.mark.parametrize('part', ['embeddings', 'distribution', 'watchdog'])
 def test_what_stand_ins_lack__is_refused_with_one_sentence(part: str) -> None:
     session_support = sys.modules['tensorflow.python.tpu.session_support']
@@ -120,7 +117,6 @@ def test_what_stand_ins_lack__is_refused_with_one_sentence(part: str) -> None:
         calls[part]()
 
 
-@needs_standins
 def test_missing_packages__are_named_with_the_command_that_installs_them(monkeypatch: Any) -> None:
     monkeypatch.delattr(tf, 'estimator')
     monkeypatch.setattr(sys.modules['tensorflow'], '__version__', '2.21.0')

@@ -1,8 +1,6 @@
 """Turns image files into features, by the network of a run, or by the Inception graph of 2015."""
 
-import contextlib
 import os
-import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
@@ -11,12 +9,12 @@ from console.errors import CommandError
 from console.progress import Progress
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import image_files
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, listed, show, why_undecodable
-from data.read_ahead import in_order
 from inception_v3.batch_norm import BatchNorm
+from inception_v3.commands import image_batches
 from inception_v3.commands.features import POOL, graph_2015
+from inception_v3.commands.image_batches import report
 from inception_v3.config import ConfigError
 from inception_v3.input import infeed
 from inception_v3.model_fn import inception_model_fn
@@ -202,9 +200,7 @@ class Extracted(NamedTuple):
 
 def find(names: Sequence[str]) -> ImageFiles:
     """Finds the image files that arguments name, and reports files that are no images. At least one must be usable."""
-    found = image_files.find(names)
-    if found.skipped:
-        _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
+    found = image_batches.find(names)
     if len(found.problems) == len(found.paths):
         raise CommandError('\n'.join(f'{show(path)}: {reason}' for path, reason in found.problems.items()))
     return found
@@ -217,40 +213,32 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
     into the memory, and CommandError if no image can be read, or if features are not finite.
     """
     check_batch('batch_size', min(batch_size, len(found.paths)), bytes_per_image(extractor.session.graph))
-    progress, intake = Progress(screen, len(found.paths), batch_size), Intake()
+    progress = Progress(screen, len(found.paths), batch_size)
     paths: List[str] = []
     batches: List[Dict[str, np.ndarray]] = []
 
-    def prepare(path: str) -> Any:
-        try:
-            if path in found.problems:
-                raise UnreadableError(found.problems[path])
-            return extractor.prepare(intake.accept(image_files.read(path)).encoded)
-        except UnreadableError as error:
-            return error
+    def prepare(intake: Intake, encoded: bytes) -> np.ndarray:
+        return extractor.prepare(intake.accept(encoded).encoded)
 
-    with contextlib.closing(intake):
-        prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
-        for begin in range(0, len(found.paths), batch_size):
-            images = {}
-            own = found.paths[begin : begin + batch_size]
-            for path, image in zip(own, prepared):
-                if isinstance(image, UnreadableError):
-                    screen.clear()
-                    _report(f'{show(path)}: {image}')
-                else:
-                    images[path] = image
-            if images:
-                paths += images
-                batches.append(extractor.extract([*images.values()]))
-            for _ in own:
-                progress.add()
+    for batch in image_batches.batches(found, batch_size, prepare):
+        images = {}
+        for path, image in batch:
+            if isinstance(image, UnreadableError):
+                screen.clear()
+                report(f'{show(path)}: {image}')
+            else:
+                images[path] = image
+        if images:
+            paths += images
+            batches.append(extractor.extract([*images.values()]))
+        for _ in batch:
+            progress.add()
     screen.clear()
     unreadable = len(found.paths) - len(paths)
     if not paths:
         raise CommandError(f'{listed(found.paths)}: no image can be read; the lines above have the reasons.')
     if unreadable:
-        _report(f'{unreadable:,} of {len(found.paths):,} images could not be read')
+        report(f'{unreadable:,} of {len(found.paths):,} images could not be read')
     values = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     for name, value in values.items():
         damaged = [path for path, row in zip(paths, value) if not np.isfinite(row).all()]
@@ -260,7 +248,3 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
                 f'network has diverged. {listed(damaged)}'
             )
     return Extracted(paths, values, unreadable)
-
-
-def _report(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -20,11 +20,9 @@ from inception_v3.run.files import CONFIG_FILE
 from inception_v3.run.memory.estimate import bytes_per_image, check_fits
 from inception_v3.run.origin import Origin
 from inception_v3.run.trained_model import TrainedModel
+from inception_v3.weights.model_dir import LIST_FILE
 from preprocessing.resizing import resize_decoded
 from preprocessing.viewing import resize_as_viewed
-
-# TensorFlow's list of the checkpoints in a folder.
-_LIST_OF_CHECKPOINTS = 'checkpoint'
 
 
 class Classifier(NamedTuple):
@@ -148,7 +146,7 @@ def load(path: str) -> Classifier:
     names = remote.names_in(path) if remote.is_remote(path) else os.listdir(path) if os.path.isdir(path) else None
     if names is None:
         raise ConfigError(f'--model={path}: no such folder.')
-    if {_LIST_OF_CHECKPOINTS, CONFIG_FILE} & {*names}:
+    if {LIST_FILE, CONFIG_FILE} & {*names}:
         return of_checkpoint(trained_model.find(path))
     return of_saved_model(_newest_saved_model(path))
 

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import datetime
-import itertools
 import json
 import os
 import pathlib
@@ -18,10 +17,10 @@ from console.errors import DONE, FIX
 from console.messages import shown
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
-from data import image_files
 from data.convert.intake import Intake
-from data.image_files import ImageFiles, UnreadableError, listed, show
-from data.read_ahead import in_order
+from data.image_files import ImageFiles, UnreadableError, show
+from inception_v3.commands import image_batches
+from inception_v3.commands.image_batches import report
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.commands.thumbnails import Thumbnails
@@ -70,48 +69,32 @@ class Prediction(NamedTuple):
 def predict(
     model: Classifier, found: ImageFiles, top: int, batch_size: int, thumbnails: Optional[Thumbnails] = None
 ) -> Iterator[Prediction]:
-    """Classifies image files, in their order.
+    """Classifies image files, in their order. Files are read and prepared while the network runs."""
 
-    Threads, one per core, read and prepare files while the network runs. At most three batches are in memory.
-    """
-    intake = Intake()
-
-    def prepare(path: str) -> Tuple[Any, bytes]:
-        """An image for the classifier, or the error that prevented this; and its thumbnail."""
-        try:
-            if path in found.problems:
-                raise UnreadableError(found.problems[path])
-            # Decoding takes most of the time, so that each image is decoded once, for all purposes.
-            encoded = image_files.read(path)
-            accepted, pixels = intake.accept_and_decode(encoded)
-            if accepted.encoded is not encoded and model.has_images_as_viewed and encoded.startswith(_AS_VIEWED):
-                image = model.prepare(encoded, None)
-            else:
-                image = model.prepare(accepted.encoded, pixels)
-        except UnreadableError as error:
-            return error, b''
+    def prepare(intake: Intake, encoded: bytes) -> Tuple[Any, bytes]:
+        """An image for the classifier, and its thumbnail."""
+        # Decoding takes most of the time, so that each image is decoded once, for all purposes.
+        accepted, pixels = intake.accept_and_decode(encoded)
+        if accepted.encoded is not encoded and model.has_images_as_viewed and encoded.startswith(_AS_VIEWED):
+            image = model.prepare(encoded, None)
+        else:
+            image = model.prepare(accepted.encoded, pixels)
         return image, thumbnails.make(pixels) if thumbnails else b''
 
-    with contextlib.closing(intake):
-        prepared = in_order(prepare, found.paths, ahead=2 * batch_size)
-        for begin in range(0, len(found.paths), batch_size):
-            paths = found.paths[begin : begin + batch_size]
-            batch = [*itertools.islice(prepared, len(paths))]
-            usable = [image for image, _ in batch if not isinstance(image, UnreadableError)]
-            outcomes = iter(model.classify(usable) if usable else [])
-            for path, (image, thumbnail) in zip(paths, batch):
-                if isinstance(image, UnreadableError):
-                    yield Prediction(path, problem=str(image))
-                    continue
-                probabilities = next(outcomes)
-                if not np.isfinite(probabilities).all():
-                    yield Prediction(
-                        path, problem='the network returns NaN as probabilities: its training has diverged'
-                    )
-                else:
-                    likeliest = [c for c in np.argsort(-probabilities, kind='stable') if c or model.has_class_0][:top]
-                    classes = [ScoredClass(int(c), model.class_names[c], float(probabilities[c])) for c in likeliest]
-                    yield Prediction(path, tuple(classes), thumbnail)
+    for batch in image_batches.batches(found, batch_size, prepare):
+        usable = [prepared[0] for _, prepared in batch if not isinstance(prepared, UnreadableError)]
+        outcomes = iter(model.classify(usable) if usable else [])
+        for path, prepared in batch:
+            if isinstance(prepared, UnreadableError):
+                yield Prediction(path, problem=str(prepared))
+                continue
+            probabilities = next(outcomes)
+            if not np.isfinite(probabilities).all():
+                yield Prediction(path, problem='the network returns NaN as probabilities: its training has diverged')
+                continue
+            likeliest = [c for c in np.argsort(-probabilities, kind='stable') if c or model.has_class_0][:top]
+            classes = [ScoredClass(int(c), model.class_names[c], float(probabilities[c])) for c in likeliest]
+            yield Prediction(path, tuple(classes), prepared[1])
 
 
 def lines_of(prediction: Prediction) -> List[str]:
@@ -180,12 +163,10 @@ class ContactSheet:
 
 def perform(arguments: argparse.Namespace, screen: Screen) -> int:
     """Classifies the images that a command line names, and returns the exit code."""
-    found = image_files.find(arguments.images)
+    found = image_batches.find(arguments.images)
     if arguments.html:
         outputs.replaceable(arguments.html)
         outputs.check_is_no_input(arguments.html, found.paths)
-    if found.skipped:
-        _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
     with contextlib.ExitStack() as stack:
         sheet: Optional[ContactSheet] = None
         if len(found.problems) == len(found.paths):
@@ -199,7 +180,7 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
             if arguments.html:
                 sheet = stack.enter_context(ContactSheet(arguments.html, str(model), model.class_names))
             screen.clear()
-            _report(str(model))
+            report(str(model))
             predictions = predict(model, found, arguments.top, arguments.batch_size, thumbnails)
         progress, problems = Progress(screen, len(found.paths), arguments.batch_size), 0
         for prediction in predictions:
@@ -211,7 +192,7 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 print(*lines_of(prediction), sep='\n')
             if prediction.problem:
                 problems += 1
-                _report(f'{show(prediction.path)}: {prediction.problem}')
+                report(f'{show(prediction.path)}: {prediction.problem}')
             if sheet:
                 sheet.add(prediction)
             progress.add()
@@ -219,9 +200,5 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
         if sheet:
             sheet.finish()
         if 0 < problems < len(found.paths):
-            _report(f'{problems:,} of {len(found.paths):,} images could not be classified')
+            report(f'{problems:,} of {len(found.paths):,} images could not be classified')
     return FIX if problems else DONE
-
-
-def _report(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -2,9 +2,9 @@
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 import tempfile
+import threading
 import time
 from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
 
@@ -24,16 +24,15 @@ from inception_v3.weights import sources
 from inception_v3.weights.sources import Source
 
 _NAMED_AT_MOST = 3
-# TensorFlow retries requests for many minutes if a store does not answer. A new process loads TensorFlow first.
+# TensorFlow retries requests for many minutes if a store does not answer.
 _ANSWER_SECONDS = 60
 
 
 def unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]:
     """Reports remote folders, by flag, that do not answer in time, not even with an error, and returns their flags."""
-    # The only way to cancel a request of TensorFlow is to end its process.
-    context = multiprocessing.get_context('spawn')
     remotes = {flag: folder for flag, folder in folders.items() if folder and '://' in folder}
-    looks = {flag: context.Process(target=_look_up, args=(folder,), daemon=True) for flag, folder in remotes.items()}
+    # A request cannot be cancelled; a daemon thread does not keep the command from ending.
+    looks = {flag: threading.Thread(target=_look_up, args=(folder,), daemon=True) for flag, folder in remotes.items()}
     for look in looks.values():
         look.start()
     deadline = time.monotonic() + _ANSWER_SECONDS
@@ -41,7 +40,6 @@ def unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]
     for flag, look in looks.items():
         look.join(max(0, deadline - time.monotonic()))
         if look.is_alive():
-            look.terminate()
             silent.add(flag)
             report.error(
                 f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network and the '

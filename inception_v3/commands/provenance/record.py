@@ -178,15 +178,13 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
 def differences_of_starts(old: Start, new: Start) -> Dict[str, List[Difference]]:
     """Compares two starts: their `data` and weights to begin from, and their `surroundings`."""
 
-    def data(start: Start) -> Dict[str, Any]:
+    def parts(start: Start) -> Tuple[Dict[str, Any], Dict[str, Any]]:
         weights = start.weights and [start.weights.get(name) for name in ('digest', 'values')]
-        return {'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights}
+        data = {'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights}
+        return data, {**start.versions, **{f'host {name}': value for name, value in start.host.items()}}
 
-    def surroundings(start: Start) -> Dict[str, Any]:
-        host = {f'host {name}': value for name, value in start.host.items()}
-        return {**start.versions, **host}
-
-    return {'data': _compared(data(old), data(new)), 'surroundings': _compared(surroundings(old), surroundings(new))}
+    data, surroundings = (_compared(*each) for each in zip(parts(old), parts(new)))
+    return {'data': data, 'surroundings': surroundings}
 
 
 def _compared(old: Dict[str, Any], new: Dict[str, Any], ignored: AbstractSet[str] = frozenset()) -> List[Difference]:

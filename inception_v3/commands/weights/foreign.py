@@ -24,6 +24,7 @@ from inception_v3.commands.weights.architecture import (
 )
 from inception_v3.commands.weights.changes import fold_images, fold_scales, without
 from inception_v3.commands.weights.keras_files import KerasFile
+from inception_v3.commands.weights.state_dicts import StateDicts
 from inception_v3.config import Config
 from inception_v3.weights import sources
 from inception_v3.weights.kinds import FOREIGN_ENDINGS, HDF5, OLD_TORCH, TORCH_ENDINGS
@@ -135,16 +136,13 @@ def read(path: str, options: Options = WHOLE) -> Weights:
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
-    models: List[_Model] = []
-
-    def choose(names_of: Mapping[str, Sequence[str]]) -> str:
-        models.append(_choose(names_of, options.which, path))
-        return models[0].key
-
     with sources.damage_explained(path, 'file of weights', f' Name {_KINDS}.'):
-        found = None if content is None else _contained(content, path, choose)
-    if isinstance(found, dict):
-        return _of_torch(found, models[0], path, options)
+        found = None if content is None else _contained(content, path)
+        if isinstance(found, StateDicts):
+            model = _choose(found.names, options.which, path)
+            arrays = found.read(model.key)
+    if isinstance(found, StateDicts):
+        return _of_torch(arrays, model, path, options)
     if options.which:
         raise WeightsError(f'--which={shown(options.which)}: is for files of PyTorch with several models.')
     if found:
@@ -157,14 +155,13 @@ def read(path: str, options: Options = WHOLE) -> Weights:
     return _of_ours(source, options)
 
 
-def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[KerasFile, Values, None]:
+def _contained(content: bytes, path: str) -> Union[KerasFile, StateDicts, None]:
     """The weights in a file of Keras or PyTorch; None if it is of another kind."""
     if content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
         arrays = state_dicts.read_safetensors(content)
-        choose({'': [*arrays]})
-        return arrays
+        return StateDicts({'': [*arrays]}, lambda key: arrays)
     names: List[str] = []
     if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
         with sources.archive_of(content) as archive:
@@ -172,7 +169,7 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Union[K
     if keras_files.ARCHIVE_MEMBER in names:
         return keras_files.read(content)
     if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH) or any(n.endswith('/data.pkl') for n in names):
-        return state_dicts.read(content, choose)
+        return state_dicts.opened(content)
     if path.endswith(('.h5', '.hdf5', '.keras')):
         raise ValueError('it does not begin as a file of Keras does')
     return None

@@ -269,13 +269,11 @@ def read_config(config: Mapping[str, Any], classifier: bool) -> Form:
     convs = [number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D']
     if not convs:
         raise KerasError('its configuration has no convolutions.')
-    after = layers[convs[-1] + 1 :]
-    _check_body(layers[convs[0] : convs[-1] + 1], _SHAPES)
     # The end of the last block is listed after its last convolution.
-    end = next((number for number, layer in enumerate(after) if not _is_of_block(layer)), len(after))
-    _check_body(after[:end], {})
+    end = next((n for n, layer in enumerate(layers) if n > convs[-1] and not _is_of_block(layer)), len(layers))
+    _check_body(layers[convs[0] : end])
     form = _front(layers[: convs[0]])
-    return form._replace(activation=_head(after[end:])) if classifier else form
+    return form._replace(activation=_head(layers[end:])) if classifier else form
 
 
 def _layers(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -301,7 +299,7 @@ def _is_of_block(layer: Mapping[str, Any]) -> bool:
     return kind in ('BatchNormalization', 'Concatenate') or (kind == 'Activation' and activation not in _ENDS)
 
 
-def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, ...], int]) -> None:
+def _check_body(layers: Sequence[Mapping[str, Any]]) -> None:
     found: Dict[Tuple[Any, ...], int] = collections.Counter()
     for layer in layers:
         kind, own = layer['class_name'], layer['config']
@@ -319,9 +317,9 @@ def _check_body(layers: Sequence[Mapping[str, Any]], shapes: Mapping[Tuple[Any, 
             )
             shape = (kind, strides, own['padding'], window)
             found[shape] += 1
-            if found[shape] > shapes.get(shape, 0):
-                raise _refuse(layer, f'Inception v3 has {shapes.get(shape, 0)} of its kind, strides and padding')
-    if sum(found.values()) < sum(shapes.values()):
+            if found[shape] > _SHAPES.get(shape, 0):
+                raise _refuse(layer, f'Inception v3 has {_SHAPES.get(shape, 0)} of its kind, strides and padding')
+    if sum(found.values()) < sum(_SHAPES.values()):
         raise KerasError('its configuration has fewer convolutions or pools than Inception v3.')
 
 

@@ -42,8 +42,6 @@ _NAMES = {dtype: storage for storage, _, dtype in _TYPES}
 _LONGEST_PICKLE = 1 << 23
 # State dicts are at most so deep in the dicts of a training script.
 _DEEPEST = 3
-# Chooses one of several state dicts by their keys, of the names of their tensors.
-Choice = Callable[[Mapping[str, Sequence[str]]], str]
 _SAVE = 'torch.save(model.state_dict(), NEW_FILE)'
 
 
@@ -150,14 +148,23 @@ def _load(file: Any) -> Tuple[Any, _Unpickler]:
     return unpickler.load(), unpickler
 
 
-def _largest(models: Mapping[str, Sequence[str]]) -> str:
-    return max(models, key=lambda key: len(models[key]))
+class StateDicts(NamedTuple):
+    """The state dicts of a file: the names of the tensors of each, by key, and a function that reads one of them."""
+
+    names: Mapping[str, Sequence[str]]
+    read: Callable[[str], Dict[str, np.ndarray]]
 
 
-def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
-    """Reads all tensors, by name, of one of the state dicts in a file of `torch.save`: by default the largest.
+def read(content: bytes) -> Dict[str, np.ndarray]:
+    """Reads all tensors, by name, of the largest state dict in a file of `torch.save`. Raises as `opened`."""
+    found = opened(content)
+    return found.read(max(found.names, key=lambda key: len(found.names[key])))
 
-    Raises any error if the file is damaged, and ValueError if it has no state dict.
+
+def opened(content: bytes) -> StateDicts:
+    """Finds the state dicts in a file of `torch.save`.
+
+    Raises any error if the file is damaged, as does reading one, and ValueError if it has no state dict.
     """
     file = io.BytesIO(content)
     if zipfile.is_zipfile(file):
@@ -197,10 +204,14 @@ def read(content: bytes, choose: Choice = _largest) -> Dict[str, np.ndarray]:
     models = _models(value)
     if not models:
         raise ValueError(_why_none(unpickler.skipped))
-    tensors = models[choose({key: [*tensors] for key, tensors in models.items()})]
-    check_memory(sum(tensor.bytes for tensor in tensors.values()), len(content))
-    used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors.values()}}
-    return {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
+
+    def arrays_of(key: str) -> Dict[str, np.ndarray]:
+        tensors = models[key]
+        check_memory(sum(tensor.bytes for tensor in tensors.values()), len(content))
+        used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors.values()}}
+        return {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
+
+    return StateDicts({key: [*tensors] for key, tensors in models.items()}, arrays_of)
 
 
 def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:

@@ -69,6 +69,27 @@ def test_loop__longer_than_the_time_between_checkpoints(seconds: int, changes: A
     assert not report.errors
 
 
+@pytest.mark.parametrize(
+    ('split', 'files', 'values', 'errors', 'warnings'),
+    [
+        ('train', 2, [0, 1], '2 train files for 4 TPU hosts', ''),
+        ('train', 8, [2, 2], '', ''),
+        ('train', 9, [2, 3], '', '9 train files cannot be divided equally among 4 hosts'),
+        # In an evaluation, the other hosts feed padding.
+        ('validation', 2, [0, 1], '', '2 validation files for 4 hosts: 2 hosts have no images'),
+        ('validation', 5, [1, 2], '', ''),
+    ],
+)
+def test_files__must_be_enough_for_the_hosts(
+    split: str, files: int, values: List[int], errors: str, warnings: str
+) -> None:
+    report = Report('files')
+    graph_checks.check_files('section', split, Config(data_dir='gs://b/d'), files, 4, report)
+    assert report.sections['section']['files_per_host'] == (values, f'of {files}')
+    assert len(report.errors) == bool(errors) and len(report.warnings) == bool(warnings)
+    assert errors in ''.join(report.errors) and warnings in ''.join(report.warnings)
+
+
 def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     network = NETWORKS['inception_v3']
 

@@ -4,13 +4,12 @@ import os
 import pathlib
 import shutil
 from typing import Any, List
-from unittest import mock
 
 import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3.commands.preflight import graphs, storage
+from inception_v3.commands.preflight import storage
 from tests.support.photos import Photo, photo_example
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
 
@@ -29,17 +28,6 @@ def save_checkpoint(folder: pathlib.Path) -> None:
         tf.train.create_global_step()
         session.run(tf.global_variables_initializer())
         tf.train.Saver().save(session, str(folder / 'model.ckpt'), 0)
-
-
-def test_data__fewer_files_than_hosts_is_an_error(
-    capsys: Any, one_layer: None, photo_dir: str, reachable: List[str]
-) -> None:
-    flags = [*reachable, '--topology=v2-32', f'--data_dir={photo_dir}', '--json']
-    (error,) = errors_of(capsys, *flags, '--mode=train')
-    assert '2 train files for 4 TPU hosts' in error
-    # In an evaluation, the other hosts feed padding.
-    warnings = warnings_of(capsys, *flags, '--mode=eval')
-    assert any('2 validation files for 4 hosts: 2 hosts have no images' in warning for warning in warnings)
 
 
 def test_folders__written_and_deleted(
@@ -136,20 +124,8 @@ def test_checkpoint__of_another_network_is_an_error(
     assert 'model.ckpt-0: does not fit this run' in error
 
 
-@pytest.mark.program
 def test_bucket_without_an_answer__reported_in_time(capsys: Any, without_graphs: None, monkeypatch: Any) -> None:
     monkeypatch.setattr(storage, '_ANSWER_SECONDS', 1)
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', *folders)
     assert ['no answer within 1 seconds' in error for error in errors] == [True, True]
-
-
-def test_temporary_folders__removed(capsys: Any, one_layer: None, tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    build = mock.Mock(wraps=graphs.build)
-    monkeypatch.setattr(graphs, 'build', build)
-    assert run(capsys, *FAKE, '--topology=v2-8').code == 0
-    configs = [call[0][0] for call in build.call_args_list]
-    folders = [folder for config in configs for folder in (config.data_dir, str(config.model_dir))]
-    assert len(folders) == 4 and not any(os.path.exists(folder) for folder in folders)
-    assert os.listdir(str(tmp_path)) == []

@@ -219,17 +219,6 @@ def test_repetition__finds_data_and_weights_from_the_folder_of_the_start(path: s
     assert (repeated.train_steps, repeated.profile_steps) == (3, '')
 
 
-def test_repetition__trains_the_configuration_that_it_is_given(
-    small_config: Config, tmp_path: Any, one_layer: None, capsys: Any
-) -> None:
-    # Settings that a command line may not have together.
-    config = dataclasses.replace(
-        small_config, mode='train', model_dir=str(tmp_path / 'm'), train_steps=2, min_eval_interval=7, warmup_epochs=9
-    )
-    assert verification.main(['verification', config.to_json()]) == 0
-    assert 'step 2 of 2' in capsys.readouterr().err
-
-
 # The module, with the network of the recorded run.
 OF_ONE_LAYER = """
 import sys
@@ -242,6 +231,8 @@ sys.exit(verification.main(sys.argv))
 
 @pytest.mark.program
 def test_verify__repeats_the_steps_in_a_new_process(run: str, capsys: Any, monkeypatch: Any) -> None:
+    # Settings that a command line may not have together.
+    rewrite_start(run, lambda start: start['config'].update(min_eval_interval=7, warmup_epochs=9))
     for program, expected, part in (
         ([sys.executable, '-c', OF_ONE_LAYER], 0, ''),
         (['false'], 2, 'the program ended with exit code 1'),
@@ -288,8 +279,8 @@ def test_wrong_arguments__refused_by_name(tmp_path: Any, capsys: Any) -> None:
         assert words[-1].partition('=')[0] in capsys.readouterr().err
 
 
-def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any, capsys: Any, one_layer: None) -> None:
-    same, other = shutil.copytree(run, str(tmp_path / 'same')), str(tmp_path / 'other')
+def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any, capsys: Any) -> None:
+    same = shutil.copytree(run, str(tmp_path / 'same'))
     # Another folder and another command do not make a run different.
     pathlib.Path(same, 'config.json').write_text(seeded(photo_dir, same).to_json())
     rewrite_start(same, lambda start: start.update(command=['main', '--other']))
@@ -301,17 +292,21 @@ def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any,
     code, out, _ = run_provenance(capsys, run, f'--diff={same}')
     assert code == 2 and out.endswith('different: data\n')
 
-    execute(seeded(photo_dir, other, learning_rate=0.1, train_steps=2))
+    other = shutil.copytree(run, str(tmp_path / 'other'))
+    pathlib.Path(other, 'config.json').write_text(seeded(photo_dir, other, learning_rate=0.1, train_steps=2).to_json())
+    for ending in ('index', 'data-00000-of-00001'):
+        shutil.copy(f'{run}/model.ckpt-3.{ending}', f'{other}/model.ckpt-2.{ending}')
+    results = pathlib.Path(other, 'results.jsonl')
+    first, last = map(json.loads, results.read_text().splitlines())
+    results.write_text(json.dumps({**first, 'cross_entropy': 9.0}) + '\n' + json.dumps(last) + '\n')
     code, out, _ = run_provenance(capsys, run, f'--diff={other}', '--json')
     values = json.loads(out)
     assert (code, values['same'], values['data']) == (2, False, [])
     configuration = {each['name']: (each['old'], each['new']) for each in values['configuration']}
     assert configuration == {'learning_rate': (0.165, 0.1), 'train_steps': (3, 2)}
-    # Both runs have the same initial weights.
     names = [difference['name'] for difference in values['results']]
-    assert 'checkpoint of step 2' in names and 'checkpoint of step 0' not in names
-    assert 'step 2, average weights, cross_entropy' in names
-    assert (values['evaluations_compared'], values['checkpoints_compared']) == (1, 2)
+    assert names == ['step 2, average weights, cross_entropy', 'checkpoint of step 2']
+    assert (values['evaluations_compared'], values['checkpoints_compared']) == (2, 3)
 
 
 def test_crate__describes_every_file_and_start_and_is_a_model_dir(

@@ -1,0 +1,46 @@
+"""Reads image files for a network in batches, on one thread per core, while the network runs."""
+
+import contextlib
+import itertools
+import sys
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
+
+from data import image_files
+from data.convert.intake import Intake
+from data.image_files import ImageFiles, UnreadableError
+from data.read_ahead import in_order
+
+
+def find(names: Sequence[str]) -> ImageFiles:
+    """Finds the image files that arguments name, and reports files that are no images."""
+    files = image_files.find(names)
+    if files.skipped:
+        report(f'skipped {len(files.skipped):,} files that are no images: {image_files.listed(files.skipped)}')
+    return files
+
+
+def batches(files: ImageFiles, size: int, prepare: Callable[[Intake, bytes], Any]) -> Iterator[List[Tuple[str, Any]]]:
+    """Yields batches of the paths, in their order, each with what `prepare` makes of its content, or UnreadableError.
+
+    `prepare`, which any thread may call, takes the intake of the images and the content of a file, and may raise
+    UnreadableError. At most three batches are in memory.
+    """
+    intake = Intake()
+
+    def prepared(path: str) -> Tuple[str, Any]:
+        try:
+            if path in files.problems:
+                raise UnreadableError(files.problems[path])
+            return path, prepare(intake, image_files.read(path))
+        except UnreadableError as error:
+            return path, error
+
+    with contextlib.closing(intake):
+        images = in_order(prepared, files.paths, ahead=2 * size)
+        for _ in range(0, len(files.paths), size):
+            yield [*itertools.islice(images, size)]
+
+
+def report(text: str) -> None:
+    """Prints a line about files on standard error."""
+    print(text, file=sys.stderr, flush=True)
