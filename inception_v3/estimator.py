@@ -177,12 +177,16 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     def _assert_members_are_not_overridden(estimator: Any) -> None:
         """Allows this subclass to override methods of Estimator."""
 
-    def export_saved_model(self, *args: Any, **kwargs: Any) -> bytes:
-        """As `TPUEstimator.export_saved_model`, in the memory of training and evaluation, whose sessions are closed."""
+    def release(self) -> None:
+        """Closes the sessions, and frees the memory of the graphs."""
         for kept in (self._training, self._evaluation):
             if kept:
                 kept.session.close()
         self._training = self._evaluation = None
+
+    def export_saved_model(self, *args: Any, **kwargs: Any) -> bytes:
+        """As `TPUEstimator.export_saved_model`, in the memory of training and evaluation, which are released."""
+        self.release()
         return super().export_saved_model(*args, **kwargs)
 
     def _train_model_default(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
