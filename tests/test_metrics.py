@@ -48,14 +48,6 @@ def test_top_5__counts_the_fifth_rank_and_not_the_sixth() -> None:
     assert results['top_1'] == 0.5
 
 
-def test_metrics__padding_is_no_class() -> None:
-    # The first class is a label like the others.
-    assert PADDING_LABEL == -1
-    results = accumulate([(np.zeros(2), np.zeros([2, 7]))])
-    assert results['images'] == 2
-    assert results['cross_entropy'] == np.float32(np.log(7))
-
-
 def test_metrics__count_images_beyond_the_whole_numbers_of_float32() -> None:
     value, update = evaluation_metrics(tf.zeros([2], tf.int32), tf.zeros([2, 7]))['images']
     (count,) = [each for each in tf.local_variables() if each.op.name == 'evaluation_metrics/images']

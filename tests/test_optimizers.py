@@ -61,14 +61,6 @@ def test_optimizer__three_steps_agree_with_the_equations(name: str, by_hand: Cal
 
 
 @pytest.mark.parametrize('name', ['sgd', 'momentum', 'RMS'])
-def test_optimizer__averages_the_gradients_of_tpu_cores(name: str) -> None:
-    on_tpu = make_optimizer(0.1, Config(use_tpu=True, optimizer=name))
-    assert isinstance(on_tpu, tf.tpu.CrossShardOptimizer)
-    on_cpu = make_optimizer(0.1, Config(use_tpu=False, optimizer=name))
-    assert not isinstance(on_cpu, tf.tpu.CrossShardOptimizer)
-
-
-@pytest.mark.parametrize('name', ['sgd', 'momentum', 'RMS'])
 def test_cross_shard_optimizer__sums_gradients_of_the_mean_loss(name: str) -> None:
     # Each of 4 cores takes the gradient of a quarter of its loss; the sum over the cores is the gradient of the mean.
     weights = tf.get_variable('w', initializer=START.astype(np.float32), use_resource=True)

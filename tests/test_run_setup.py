@@ -204,10 +204,7 @@ def test_run__candidate_must_be_of_the_version(project: Project) -> None:
     assert project.call(other[0], 'sh', '-c', ':', **{other[1]: sys.executable}).returncode == 2
 
 
-@pytest.mark.parametrize(
-    ('way', 'version', 'python_version'),
-    [('flag', '2.15', '3.11'), ('variable', '2.15', '3.11'), ('flag', '2.21', '3.12')],
-)
+@pytest.mark.parametrize(('way', 'version', 'python_version'), [('variable', '2.15', '3.11'), ('flag', '2.21', '3.12')])
 def test_run__each_version_has_an_environment_of_its_own(
     project: Project, way: str, version: str, python_version: str
 ) -> None:
@@ -221,32 +218,25 @@ def test_run__each_version_has_an_environment_of_its_own(
     assert project.call('--tf=1.15', *command, TF=version).stdout == f'{project.folder}/.venv/bin 1.15\n'
 
 
-@pytest.mark.parametrize('machine', ['Linux aarch64', 'Darwin arm64'])
-def test_run__machines_without_1_15_take_2_15_and_say_so(project: Project, machine: str) -> None:
+def test_run__machines_without_1_15_take_2_15_and_say_so(project: Project) -> None:
     python = project.add(project.bin / 'python3.11', PYTHON)
-    project.machine(machine)
+    project.machine('Linux aarch64')
     command = ['sh', '-c', 'echo "${PATH%%:*} $TF"']
     done = project.call(*command)
     assert (done.returncode, done.stdout) == (0, f'{project.folder}/.venv-2.15/bin 2.15\n')
-    assert done.stderr.startswith(f'run: TensorFlow 1.15 has no package for {machine}: using 2.15\n')
+    assert done.stderr.startswith('run: TensorFlow 1.15 has no package for Linux aarch64: using 2.15\n')
     assert project.log() == project.set_up(python, '.venv-2.15', 'requirements-2.15.lock')
     assert project.call(*command).stderr == ''
     # A choice is kept.
     assert project.call(*command, TF='1.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
 
 
-@pytest.mark.parametrize(
-    ('version', 'message'),
-    [
-        ('2.16', 'this program runs on TensorFlow 1.15 (the default), 2.15 and 2.21; on a TPU VM, --tf=image'),
-        ('', 'this program runs on TensorFlow 1.15'),
-    ],
-)
-def test_run__other_versions_are_refused(project: Project, version: str, message: str) -> None:
+@pytest.mark.parametrize('version', ['2.16', ''])
+def test_run__other_versions_are_refused(project: Project, version: str) -> None:
     done = project.call(f'--tf={version}', 'sh', '-c', 'echo ran')
-    assert (done.returncode, done.stdout) == (2, '')
-    assert done.stderr.startswith(f'run: --tf={version}: ') and message in done.stderr
-    assert not project.log()
+    assert (done.returncode, done.stdout, project.log()) == (2, '', [])
+    message = 'this program runs on TensorFlow 1.15 (the default), 2.15 and 2.21; on a TPU VM, --tf=image'
+    assert done.stderr == f'run: --tf={version}: {message}\n'
 
 
 def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project) -> None:
@@ -263,30 +253,20 @@ def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project
     assert len(project.log()) == 2
 
 
-@pytest.mark.parametrize(
-    ('tensorflow', 'python', 'message'),
-    [
-        (
-            '2.16.1',
-            '3.10',
-            'is Python 3.10 with TensorFlow 2.16.1; on a TPU VM, this program needs Python 3.10 or 3.11',
-        ),
-        ('2.15.1', '3.9', 'is Python 3.9 with TensorFlow 2.15.1; on a TPU VM, this program needs Python 3.10 or 3.11'),
-        (None, None, 'python3 python3.11 python3.10 cannot import TensorFlow'),
-    ],
-)
-def test_run__another_image_is_refused(project: Project, tensorflow: Any, python: Any, message: str) -> None:
-    if tensorflow:
-        project.add(project.bin / 'python3', IMAGE.format(tensorflow=tensorflow, python=python))
+@pytest.mark.parametrize(('tensorflow', 'python'), [('2.16.1', '3.10'), ('2.15.1', '3.9')])
+def test_run__another_image_is_refused(project: Project, tensorflow: str, python: str) -> None:
+    project.add(project.bin / 'python3', IMAGE.format(tensorflow=tensorflow, python=python))
     done = project.call('--tf=image', 'sh', '-c', 'echo ran')
     assert (done.returncode, done.stdout, project.log()) == (2, '', [])
-    assert message in done.stderr and '--version=tpu-vm-tf-2.15.1-se' in done.stderr
-    if tensorflow:
-        assert f'--tf=image: {project.bin}/python3 ' in done.stderr
+    message = f'is Python {python} with TensorFlow {tensorflow}; on a TPU VM, this program needs Python 3.10 or 3.11'
+    assert f'--tf=image: {project.bin}/python3 {message}' in done.stderr
+    assert '--version=tpu-vm-tf-2.15.1-se' in done.stderr
 
 
 def test_run__image_takes_the_named_python_only(project: Project, tmp_path: pathlib.Path) -> None:
+    command = ['--tf=image', 'sh', '-c', 'echo ran']
+    assert 'python3 python3.11 python3.10 cannot import TensorFlow' in project.call(*command).stderr
     project.add(project.bin / 'python3', IMAGE.format(tensorflow='2.15.1', python='3.11'))
-    done = project.call('--tf=image', 'sh', '-c', 'echo ran', PYTHON_IMAGE=str(tmp_path / 'none'))
+    done = project.call(*command, PYTHON_IMAGE=str(tmp_path / 'none'))
     assert (done.returncode, project.log()) == (2, [])
     assert f'{tmp_path}/none cannot import TensorFlow' in done.stderr

@@ -96,7 +96,7 @@ def test_initial_weights__follow_he_et_al_and_are_smaller_in_the_auxiliary_head(
 
 
 @pytest.mark.parametrize(('size', 'auxiliary'), [((75, 200), False), ((331, 107), True)])
-def test_inception_v3__accepts_75_pixels_and_more(size: Tuple[int, int], auxiliary: bool) -> None:
+def test_inception_v3__accepts_75_pixels_and_more(size: Tuple[int, int], auxiliary: bool, few_blocks: None) -> None:
     images = tf.zeros([2, *size, 3])
     outputs = build(images, depth_multiplier=0.01, auxiliary_head=auxiliary)
     assert [each.shape.as_list() for each in outputs if each is not None] == [[2, NUM_CLASSES]] * (1 + auxiliary)
@@ -105,7 +105,7 @@ def test_inception_v3__accepts_75_pixels_and_more(size: Tuple[int, int], auxilia
     assert {shape[-1] for name, shape in shapes.items() if name.endswith('weights')} == {16, NUM_CLASSES}
 
 
-def test_auxiliary_head__needs_107_pixels() -> None:
+def test_auxiliary_head__needs_107_pixels(few_blocks: None) -> None:
     with pytest.raises(ValueError, match='Negative dimension'):
         build(tf.zeros([2, 331, 106, 3]), depth_multiplier=0.01)
 
