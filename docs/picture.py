@@ -22,7 +22,7 @@ _PICTURE = _ROOT / 'docs' / 'digits.png'
 _COMMAND = ['-m', 'inception_v3.main', '--preset=digits', '--seed=1']
 _COLUMNS = 88
 # The live line of this step is shown.
-_SHOWN_STEP = 1200
+_SHOWN_STEP = 600
 
 
 def record(folder: pathlib.Path) -> str:

@@ -2,7 +2,7 @@
 
     ./run python -m examples.guide
 
-trains the digits in `runs/guide`, and evaluates them with averaged weights every 500 steps. The program itself,
+trains the digits in `runs/guide`, and evaluates them with averaged weights every 250 steps. The program itself,
 `inception_v3.main`, does the same, and adds flags, checks, resumption, exports and reports: after any number of steps
 both have the same weights, to the bit.
 """
@@ -44,10 +44,16 @@ CONFIG = Config(
     crop_aspect_ratio_max=1.2,
     depth_multiplier=0.25,
     auxiliary_head=False,
+    cb_distortion_range=0.0,
+    cr_distortion_range=0.0,
     batch_norm_decay=0.95,
     learning_rate=0.06,
-    train_steps=1500,
-    train_steps_per_eval=500,
+    use_learning_rate_warmup=True,
+    cold_epochs=1,
+    warmup_epochs=2,
+    moving_average_decay=0.98,
+    train_steps=750,
+    train_steps_per_eval=250,
     seed=1,
 )
 

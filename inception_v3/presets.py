@@ -198,10 +198,12 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'eval_batch_size': 128,
         'height': 75,
         'width': 75,
-        # A flipped or cut digit may be another digit, or none.
+        # A flipped or cut digit may be another digit, or none; and the digits are grey.
         'random_flip': False,
         'crop_area_min': 0.7,
         'crop_aspect_ratio_max': 1.2,
+        'cb_distortion_range': 0.0,
+        'cr_distortion_range': 0.0,
         'depth_multiplier': 0.25,
         'auxiliary_head': False,
         'batch_norm_decay': 0.95,
@@ -209,8 +211,13 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'export_dir': 'runs/digits/export',
         # The documented rate is too high for so few images: some runs end below 95 %.
         'learning_rate': 0.06,
-        'train_steps': 1500,
-        'train_steps_per_eval': 500,
+        # As good as twice as many steps without these four, with colour and an average of 200 steps (docs/measurements).
+        'use_learning_rate_warmup': True,
+        'cold_epochs': 1,
+        'warmup_epochs': 2,
+        'moving_average_decay': 0.98,
+        'train_steps': 750,
+        'train_steps_per_eval': 250,
         'save_summary_steps': 10,
     },
     # For the smallest data sets; `own_images` adapts the values to the number of images.

@@ -297,6 +297,11 @@ _MEANINGLESS = {
 _WARM_UP = ('warmup_epochs', 'cold_epochs', 'use_learning_rate_warmup')
 
 
+def has_effect(name: str, config: Config) -> bool:
+    """Whether the other values of a configuration let a flag have an effect."""
+    return all(holds(config) for names, _, holds, _ in _NEEDS if name in names)
+
+
 def _without_effect(config: Config, given: AbstractSet[str]) -> Iterator[str]:
     for names, cause, holds, remedy in _NEEDS:
         if cause in given and not holds(config):

@@ -288,7 +288,7 @@ def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
     # Of ImageNet, in the batches of the preset, before any data set is named: what plan and preflight begin with.
     config = flags.parse(['main', '--preset=imagenet_large_batch', '--train_epochs=10']).config
     assert (config.train_steps, config.train_steps_per_eval) == (-(-10 * 1281167 // 4096), 2000)
-    # A profile after the preset's 1,500 steps, within the 2,247 of 50 epochs.
+    # A profile after the preset's 750 steps, within the 2,247 of 50 epochs.
     config = flags.parse(['main', '--preset=digits', '--train_epochs=50', '--profile_steps=2001,2010']).config
     assert config.train_steps == 2247
 

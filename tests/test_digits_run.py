@@ -13,7 +13,7 @@ from inception_v3.presets import PRESETS
 from tests.support.records import validation_set
 from tests.support.saved_models import classify
 
-STEPS = 500
+STEPS = 250
 
 
 @pytest.mark.slow
@@ -28,8 +28,8 @@ def test_digits__are_learned_by_the_first_command_alone(tmp_path: Any) -> None:
     *_, last = [json.loads(line) for line in lines]
     assert last['step'] == STEPS == PRESETS['digits']['train_steps'] / 3
     assert last['images'] == PRESETS['digits']['num_eval_images']
-    # Two runs had 95.0 and 98.6 % at this step; after all steps, runs with different seeds reached 96.9 to 98.9 %.
-    assert last['top_1'] >= 0.9
+    # Five seeds had 85.2 to 91.4 % at this step, and 97.8 to 99.2 % after all.
+    assert last['top_1'] >= 0.75
     assert f'{last["top_1"]:.2%}' in first.stdout
     assert 'Traceback' not in first.stderr and 'WARNING' not in first.stderr
 

@@ -179,6 +179,7 @@ def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
     assert '--fast=False' in words and '--train_steps' not in words
     text = help_of('--preset=digits', '--help')
     assert 'preprocessing (defaults of --preset=digits):' in text
-    assert all(f'  --{name}={value}' in text for name, value in PRESETS['digits'].items())
+    shown = {name: f'{value:g}' if isinstance(value, float) else value for name, value in PRESETS['digits'].items()}
+    assert all(f'  --{name}={value}' in text for name, value in shown.items())
     assert '  --eval_timeout=' in text and '--eval_timeout=None' not in text
     assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'

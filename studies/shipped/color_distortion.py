@@ -7,14 +7,15 @@ inception preprocessing, and more than 78.1 % with the fast distortion at global
 distortion is the default because training is at the edge of being input-bound.
 """
 
-from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
+from studies.shipped import COLORS, DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS, without
 from studies.study import Small, Study, cases
+
 
 STUDY = Study(
     axes=[
         cases(
             {
-                'fast': {},
+                'fast': COLORS,
                 'brightness+saturation': {'use_fast_color_distort': False},
                 'full': {'use_fast_color_distort': False, 'fast_mode': False},
                 'none': {'brightness_distortion_range': 0.0, 'cb_distortion_range': 0.0, 'cr_distortion_range': 0.0},
@@ -23,6 +24,6 @@ STUDY = Study(
         )
     ],
     step_ms=STEP_MS,
-    digits=Small(flags=DIGITS),
-    digits_whole=Small(flags=DIGITS_WHOLE, seeds=WHOLE_SEEDS),
+    digits=Small(flags=without(COLORS, DIGITS)),
+    digits_whole=Small(flags=without(COLORS, DIGITS_WHOLE), seeds=WHOLE_SEEDS),
 )

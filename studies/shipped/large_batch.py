@@ -20,9 +20,9 @@ WARM_UP = cases(
 
 
 def _small(flags: Flags, steps: int, seeds: Optional[int] = None) -> Small:
-    """A small version, with batches of 32 for some steps, and of 128 for a quarter of them."""
+    """A small version with the preset's warm-up, batches of 32 for some steps, and of 128 for a quarter of them."""
     return Small(
-        flags={**flags, 'cold_epochs': 1, 'warmup_epochs': 2},
+        flags=flags,
         axes=[
             cases(
                 {

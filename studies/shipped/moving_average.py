@@ -6,18 +6,19 @@ but lags behind them; the best decay depends on how fast the weights still chang
 
 from typing import Dict
 
-from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS, without
 from studies.study import Flags, Small, Study, cases
 
+_DECAY = 'moving_average_decay'
 _CASES: Dict[str, Flags] = {
     'off': {'moving_average': False},
-    'decay=0.9': {'moving_average_decay': 0.9},
-    'decay=0.995': {'moving_average_decay': 0.995},
+    'decay=0.9': {_DECAY: 0.9},
+    'decay=0.995': {_DECAY: 0.995},
 }
 
 STUDY = Study(
-    axes=[cases({**_CASES, 'decay=0.9999': {'moving_average_decay': 0.9999}})],
+    axes=[cases({**_CASES, 'decay=0.9999': {_DECAY: 0.9999}})],
     step_ms=STEP_MS,
-    digits=Small(flags=DIGITS, axes=[cases(_CASES)]),
-    digits_whole=Small(flags=DIGITS_WHOLE, axes=[cases(_CASES)], seeds=WHOLE_SEEDS),
+    digits=Small(flags=without([_DECAY], DIGITS), axes=[cases(_CASES)]),
+    digits_whole=Small(flags=without([_DECAY], DIGITS_WHOLE), axes=[cases(_CASES)], seeds=WHOLE_SEEDS),
 )

@@ -10,6 +10,7 @@ from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.paths import expanded
 from console.screen import Screen
+from studies.shipped import EARLIER_RECIPE
 
 
 def main(
@@ -40,7 +41,8 @@ def study(question: str, seeds: int, steps: int, axes: Sequence[Any] = (), **fla
     """A study of the digits whose trials are evaluated at their last step, as the content of a YAML file."""
     # One thread gives the same bits on any number of cores, and lets one trial run per core. The average is that of a
     # short run.
-    common = {'intra_op_threads': 1, 'moving_average_decay': 0.99, 'train_steps': steps, 'train_steps_per_eval': steps}
+    common = {**EARLIER_RECIPE, 'intra_op_threads': 1, 'moving_average_decay': 0.99}
+    common.update(train_steps=steps, train_steps_per_eval=steps)
     return {
         'question': question,
         'preset': 'digits',

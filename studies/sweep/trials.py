@@ -19,6 +19,7 @@ from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.epochs import steps_of_epochs
 from inception_v3.presets import PRESETS, own_images
+from inception_v3.rules import has_effect
 from inception_v3.run.files import now, read_config, recorded_config
 from inception_v3.run.history import Evaluation, read_unchanged
 from studies.study import Study, StudyError
@@ -211,10 +212,18 @@ def state_of(trial: Trial) -> State:
 def changed_flags(trial: Trial) -> List[str]:
     """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run.
 
-    Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved.
+    Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved; nor do
+    flags that have no effect in both.
     """
     run = read_config(trial.model_dir)
-    return differences(run, _fitted(trial, run)) if run else []
+    if not run:
+        return []
+    fitted = _fitted(trial, run)
+    return [
+        change
+        for change in differences(run, fitted)
+        if any(has_effect(change.partition(':')[0], config) for config in (run, fitted))
+    ]
 
 
 def check_unchanged(trials: Iterable[Trial]) -> None:

@@ -61,11 +61,11 @@ def test_flags_page__is_that_of_config() -> None:
 
 def test_picture__separates_the_live_line_from_the_log(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picture, '_PICTURE', tmp_path / 'picture.png')
-    live = ''.join(f'\r\x1b[Kstep {step} of 1500, loss {1500 / step:.2f}, 9 images/s' for step in range(100, 1500, 100))
-    figure = picture.draw(f'started\r\n{live}\r\x1b[Kevaluated\r\n', [(500, 0.96), (1500, 0.98)])
+    live = ''.join(f'\r\x1b[Kstep {step} of 750, loss {750 / step:.2f}, 9 images/s' for step in range(50, 750, 50))
+    figure = picture.draw(f'started\r\n{live}\r\x1b[Kevaluated\r\n', [(250, 0.96), (750, 0.98)])
     assert (tmp_path / 'picture.png').read_bytes().startswith(b'\x89PNG')
     screen, losses, _ = figure.axes
     command, *lines = screen.texts[0].get_text().splitlines()
     assert command.startswith('$ ./run python -m inception_v3.main')
-    assert lines == ['started', 'step 1200 of 1500, loss 1.25, 9 images/s', '', '…', '', 'evaluated']
-    assert losses.lines[0].get_xydata()[-1].tolist() == [1400, 1.07]
+    assert lines == ['started', 'step 600 of 750, loss 1.25, 9 images/s', '', '…', '', 'evaluated']
+    assert losses.lines[0].get_xydata()[-1].tolist() == [700, 1.07]

@@ -17,7 +17,7 @@ def test_introduction__describes_the_digits_preset() -> None:
     assert introduction_of(Config(**PRESETS['digits']), data_set).splitlines() == [
         'network   inception_v3, 1,379,119 parameters, 75 x 75 pixels, 11 classes',
         'data set  digits: 1,438 training and 359 validation images',
-        'run       train_and_eval, batches of 32 images, 1,500 steps (33.4 epochs)',
+        'run       train_and_eval, batches of 32 images, 750 steps (16.7 epochs)',
         'device    the CPU of this machine, float32',
         'folders   data runs/digits_data, results runs/digits, export runs/digits/export',
     ]

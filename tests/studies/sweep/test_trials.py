@@ -105,6 +105,14 @@ def test_check_unchanged__refuses_runs_with_other_flags(tmp_path: pathlib.Path) 
     trials.check_unchanged([trial])
     with pytest.raises(StudyError, match='intra_op_threads: 2 -> 1'):
         trials.check_unchanged([trial_in(tmp_path, intra_op_threads=1)])
+    # Nor are flags that have no effect: without a warm-up, these have none.
+    plain = trial_in(tmp_path, use_learning_rate_warmup=False)
+    warmed_up = dataclasses.replace(plain.config, cold_epochs=2, warmup_epochs=7)
+    write_whole(path, warmed_up.to_json())
+    trials.check_unchanged([plain])
+    write_whole(path, dataclasses.replace(warmed_up, use_learning_rate_warmup=True).to_json())
+    with pytest.raises(StudyError, match='use_learning_rate_warmup: True -> False; cold_epochs: 2 -> 1; warmup'):
+        trials.check_unchanged([plain])
     write_whole(path, dataclasses.replace(trial.config, learning_rate=0.5, optimizer='sgd').to_json())
     changes = r'other flags .*\(optimizer: sgd -> RMS; learning_rate: 0\.5 -> 0\.06\)\. Name another folder with --out'
     with pytest.raises(StudyError, match=f'^{trial.folder}: was run with {changes}'):
