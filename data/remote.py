@@ -73,7 +73,7 @@ def explain(error: tf.errors.OpError, path: str, action: str) -> str:
     if isinstance(error, (tf.errors.PermissionDeniedError, tf.errors.UnauthenticatedError)):
         return _refused_by_gs(path, action, error.message)
     if path.startswith(S3) and _S3_REFUSED.search(first_line):
-        return _refused_by_s3(path, action, first_line)
+        return f'{path}: {_s3_credentials()} may not {action} it ({first_line}). {_s3_advice(path, action)}'
     if _S3_BUCKET in first_line:
         return f'{path}: is a bucket. Name a folder in it, such as {_bucket(path)}/FOLDER.'
     if 'NoSuchBucket' in first_line or (action == LIST and isinstance(error, tf.errors.NotFoundError)):
@@ -200,10 +200,6 @@ def _gs_credentials() -> str:
                 return f'{whose}, from {path}'
             return f'credentials in {path}, which cannot be read'
     return "the machine's own service account, if it has one: GOOGLE_APPLICATION_CREDENTIALS names no file"
-
-
-def _refused_by_s3(path: str, action: str, reason: str) -> str:
-    return f'{path}: {_s3_credentials()} may not {action} it ({reason}). {_s3_advice(path, action)}'
 
 
 def _hidden(path: str) -> str:

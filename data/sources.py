@@ -101,7 +101,7 @@ class Source(NamedTuple):
             folder = self.folder(split)
             return self._in_folder(folder, split) if folder else self.format.find_shards(self.data_dir, split)
         paths = file_patterns.find(patterns, self.data_dir, FILE_FLAGS[split])
-        stores = sorted({_store(path) for path in paths})
+        stores = sorted({path[: path.index('://') + 3] if '://' in path else 'this machine' for path in paths})
         if len(stores) > 1:
             raise DataError(f'{self.flag(split)}: names files on {" and ".join(stores)}. Keep a split in one place.')
         if self.data_format != 'tar' and all(path.endswith('.tar') for path in paths):
@@ -180,7 +180,3 @@ def common_folder(paths: Sequence[str]) -> str:
     folders = [path.split('/')[:-1] for path in paths]
     common = itertools.takewhile(lambda parts: len({*parts}) == 1, zip(*folders))
     return ''.join(f'{parts[0]}/' for parts in common)
-
-
-def _store(path: str) -> str:
-    return path[: path.index('://') + 3] if '://' in path else 'this machine'

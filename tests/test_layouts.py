@@ -11,11 +11,10 @@ from data import records
 from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.networks.registry import NETWORKS
 from tests.support.pipelines import Host
-from tests.support.runs import ONE_LAYER, make_small_config
+from tests.support.runs import make_small_config
 from tests.support.tiers import further
-from tests.test_repeatability import Values, train
+from tests.test_repeatability import train
 
 BATCH, STEPS = 16, 3
 # Cores and hosts.
@@ -117,20 +116,12 @@ def on_cores(config: Config, tmp_path: Any, layout: str) -> Config:
     )
 
 
-@pytest.fixture(scope='module')
-def one_core(config: Config, tmp_path_factory: Any) -> Values:
-    """The weights after three steps of a network of one layer on one core."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-        return train(on_cores(config, tmp_path_factory.mktemp('one-core'), '1'), 3)
-
-
-@pytest.mark.parametrize('layouts', [further(['1', '8x2', '2']), pytest.param(['16x4'], marks=pytest.mark.slow)])
-def test_weights__are_the_same_on_other_cores_and_hosts_also_if_they_change(
-    layouts: List[str], config: Config, one_core: Values, tmp_path: Any, one_layer: None
-) -> None:
-    # A step on each layout, with one layout all three.
-    for step, layout in enumerate(layouts, 4 - len(layouts)):
-        values = train(on_cores(config, tmp_path, layout), step)
-    for name, value in one_core.items():
+@pytest.mark.program
+@pytest.mark.both
+def test_weights__are_the_same_if_cores_and_hosts_change(config: Config, tmp_path: Any, one_layer: None) -> None:
+    expected = train(on_cores(config, tmp_path / 'one', '1'), 3)
+    # A step on each layout.
+    for step, layout in enumerate(('1', '8x2', '2'), 1):
+        values = train(on_cores(config, tmp_path / 'several', layout), step)
+    for name, value in expected.items():
         np.testing.assert_allclose(values[name], value, rtol=1e-6, atol=1e-6, err_msg=name)

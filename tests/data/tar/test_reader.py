@@ -294,7 +294,7 @@ def test_whole_content_of_another_size__is_an_error(size: int, tmp_path: pathlib
 
 
 @pytest.mark.slow
-def test_memory__of_a_shard_of_small_images(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_memory__of_a_shard_of_small_images(tmp_path: pathlib.Path) -> None:
     """All blocks of the shard may be headers, and half of them are: parsing them takes the most memory."""
     files = [(f'{number:05d}.{end}', b'1') for number in range(15_000) for end in ('jpg', 'cls')]
     path = write_tar(tmp_path / 'a.tar', files)
