@@ -113,9 +113,9 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> N
 
     worst = np.sort(confidences[~right])[::-1][:20]
     assert [m['confidence'] for m in report['mistakes']] == pytest.approx(worst.tolist(), rel=1e-5)
-    places = [record_at(m['path'], m['position']) for m in report['mistakes']]
-    found = classify(exported, [encoded for encoded, _ in places])
-    for mistake, (_, label), row in zip(report['mistakes'], places, found['probabilities']):
+    for mistake in report['mistakes']:
+        image, label = record_at(mistake['path'], mistake['position'])
+        row = probabilities[encoded.index(image)]
         assert (mistake['label'], mistake['predicted']) == (label, row.argmax())
         assert mistake['probability_of_label'] == pytest.approx(row[label], rel=1e-5)
 
