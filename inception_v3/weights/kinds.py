@@ -13,23 +13,13 @@ OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 BEGINNING = 1 << 12
 
 _IMPORT = 'inception-v3 weights import {} MODEL_DIR'
-_ORIGINAL = 'Its values may be rounded or merged. Import the file that it was made of: .h5, .keras or .pth.'
 # A pattern of the beginning, an ending of the name, and the kind with the way from there. The first that fits.
 _KINDS = (
-    (rb'.{4}TFL3', '.tflite', f'a model of TensorFlow Lite. {_ORIGINAL}'),
-    (
-        rb'\s*\{.*"(weightsManifest|modelTopology)"',
-        'model.json',
-        'a model of TensorFlow.js. Convert it with tensorflowjs_converter --input_format=tfjs_layers_model '
-        f'--output_format=keras model.json model.h5, and import that: {_IMPORT.format("model.h5")}.',
-    ),
     (rb'\x1f\x8b', '.gz', 'compressed. Unpack it with gunzip, or tar -xzf.'),
     (rb'PK\x03\x04', '.zip', 'a ZIP archive. Unpack it, and name a file in it.'),
     (rb'version https://git-lfs', None, 'the pointer of a file in Git LFS. Get the file with git lfs pull.'),
     (rb'(?i)\s*<(!doctype html|html)', '.html', 'a web page. Download the file itself.'),
     (rb'\x08\x01\x12', 'saved_model.pb', 'the graph of a SavedModel. Name the folder that it is in.'),
-    (rb'\x08[\x02-\x20]\x12', '.onnx', f'a model of ONNX. {_ORIGINAL}'),
-    (rb'\n[\x01-\xff][\x00-\x07]?\n', '.pb', 'a frozen graph. Name the checkpoint that it was frozen from.'),
 )
 
 

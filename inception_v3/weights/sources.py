@@ -98,8 +98,6 @@ def _why_not(path: str) -> str:
     if tf.io.gfile.isdir(path):
         names = [name.rstrip('/') for name in remote.names_in(path) or []]
         models = [name for name in names if name.isdigit()]
-        if 'model.json' in names:
-            return f'is {kinds.of_file("model.json", b"")}'
         if models:
             return f'has SavedModels in folders. Name one of them, such as {os.path.join(path, max(models, key=int))}.'
         return f'the folder has no checkpoint and no SavedModel. Name {_KINDS}.'

@@ -86,11 +86,7 @@ def test_read__takes_a_checkpoint_of_the_first_format(tmp_path: Any) -> None:
         ('model.ckpt-3.index', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
         ('a.bin', b'hello', r'Import it first, .* inception-v3 weights import \S+/a\.bin MODEL_DIR'),
         ('hdf5', b'\x89HDF\r\n\x1a\n', r'is a file of Keras or PyTorch\. Import it first'),
-        ('a', b'\x1c\0\0\0TFL3', 'is a model of TensorFlow Lite'),
-        ('b', b'\x08\x07\x12\x07pytorch', 'is a model of ONNX'),
         ('c', b'\x08\x01\x12\x07', 'is the graph of a SavedModel. Name the folder'),
-        ('e', b'\n\x90\x01\n\x05input', 'is a frozen graph. Name the checkpoint'),
-        ('f', b'{"weightsManifest": []}', 'tensorflowjs_converter .*import model.h5 MODEL_DIR'),
         ('g', b'\x1f\x8b\x08', 'is compressed. Unpack it with gunzip'),
         ('h', b'PK\x03\x04', 'is a ZIP archive'),
         ('i', b'version https://git-lfs.github.com/spec/v1', 'git lfs pull'),
@@ -119,10 +115,6 @@ def test_read__of_objects_names_the_way_to_a_file_of_keras(outline: bool, tmp_pa
         session.run(save)
     with pytest.raises(WeightsError, match=r"is of objects of TensorFlow 2 or Keras.*model\.save\('model\.h5'\)"):
         sources.read(str(tmp_path / 'ckpt-1'), outline=outline)
-    (tmp_path / 'web').mkdir()
-    (tmp_path / 'web' / 'model.json').write_text('{}')
-    with pytest.raises(WeightsError, match=r'is a model of TensorFlow\.js'):
-        sources.read(str(tmp_path / 'web'))
 
 
 def test_read__refuses_damaged_and_incomplete_checkpoints(tmp_path: Any) -> None:

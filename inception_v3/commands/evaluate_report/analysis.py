@@ -110,9 +110,7 @@ class ErrorAnalysis:
         self.images += len(labels)
         for (path, position), label, found in zip(places or (), labels.tolist(), predicted.tolist()):
             self.predictions.append(Prediction(path, position, label, found))
-        is_full = len(self.mistakes) == self._at_most
-        least = self.mistakes[-1].confidence if is_full and self.mistakes else 0.0
-        for row in np.flatnonzero((ranks > 0) & (confidences > least)) if self._at_most else ():
+        for row in np.flatnonzero(ranks > 0) if self._at_most else ():
             order = np.argsort(-probabilities[row], kind='stable')[:_TOP]
             likeliest = [(int(c), float(probabilities[row, c])) for c in order]
             place = places[row] if places is not None else (None, None)

@@ -25,7 +25,7 @@ def test_revnet__sums_the_gradient_of_each_variable(capsys: Any) -> None:
 
 @pytest.mark.program
 def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
-    result = run(capsys, '--topology=v2-8', '--json')
+    result = run(capsys, '--topology=v2-8', '--mode=train', '--json')
     report = result.report
     assert (result.code, report['may_start'], report['errors']) == (0, True, [])
     # Flags that a run needs and this command line lacks.

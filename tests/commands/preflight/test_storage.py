@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import time
 from typing import Any, List
 
 import pytest
@@ -125,7 +126,8 @@ def test_checkpoint__of_another_network_is_an_error(
 
 
 def test_bucket_without_an_answer__reported_in_time(capsys: Any, without_graphs: None, monkeypatch: Any) -> None:
-    monkeypatch.setattr(storage, '_ANSWER_SECONDS', 1)
+    monkeypatch.setattr(storage, '_ANSWER_SECONDS', 0.1)
+    monkeypatch.setattr(storage, '_look_up', lambda folder: time.sleep(5))
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', *folders)
-    assert ['no answer within 1 seconds' in error for error in errors] == [True, True]
+    assert ['no answer within 0.1 seconds' in error for error in errors] == [True, True]

@@ -15,10 +15,12 @@ import pytest
 from data import dataset_info
 from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.commands.provenance import crate, record, verification
+from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
 from inception_v3.run.history import write_start
+from tests.support.checkpoints import saved_variables
 from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
 
 
@@ -294,8 +296,8 @@ def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any,
 
     other = shutil.copytree(run, str(tmp_path / 'other'))
     pathlib.Path(other, 'config.json').write_text(seeded(photo_dir, other, learning_rate=0.1, train_steps=2).to_json())
-    for ending in ('index', 'data-00000-of-00001'):
-        shutil.copy(f'{run}/model.ckpt-3.{ending}', f'{other}/model.ckpt-2.{ending}')
+    values = saved_variables(f'{run}/model.ckpt-2')
+    write_checkpoint(f'{other}/model.ckpt-2', {**values, 'Layer/weights': values['Layer/weights'] + 1})
     results = pathlib.Path(other, 'results.jsonl')
     first, last = map(json.loads, results.read_text().splitlines())
     results.write_text(json.dumps({**first, 'cross_entropy': 9.0}) + '\n' + json.dumps(last) + '\n')
