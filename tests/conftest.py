@@ -115,7 +115,7 @@ def photos() -> List[Photo]:
 
 @pytest.fixture(scope='session')
 def thumbnails(photos: List[Photo]) -> List[Photo]:
-    """The photographs, reduced to a quarter of their height and width: for tests in which their content is nothing."""
+    """The photographs at a quarter of their height and width, for tests that do not depend on their content."""
     return [photo._replace(encoded=encode_jpeg(photo.pixels[::4, ::4])) for photo in photos]
 
 

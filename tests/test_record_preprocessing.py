@@ -1,7 +1,7 @@
 """Tests of the preprocessing of records: parsing, and groups that are drawn together."""
 
 import dataclasses
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -46,12 +46,14 @@ def one_by_one(dataset: tf.data.Dataset, is_training: bool, config: Config) -> A
 
 
 def test_settings__are_those_of_the_flags() -> None:
-    ranges = {'cb_distortion_range': 0.2, 'cr_distortion_range': 0.3, 'brightness_distortion_range': 0.4}
-    crops = {'crop_area_min': 0.5, 'crop_aspect_ratio_max': 2.0, 'use_annotated_bbox': True, 'crop_padding': 7}
-    others = {'height': 80, 'width': 90, 'random_flip': False, 'fast_mode': False, 'use_fast_color_distort': False}
-    settings = Settings(**ranges, **crops, **others)
+    values: Dict[str, Any] = {
+        **{'height': 80, 'width': 90, 'random_flip': False, 'fast_mode': False, 'use_fast_color_distort': False},
+        **{'cb_distortion_range': 0.2, 'cr_distortion_range': 0.3, 'brightness_distortion_range': 0.4},
+        **{'crop_area_min': 0.5, 'crop_aspect_ratio_max': 2.0, 'use_annotated_bbox': True, 'crop_padding': 7},
+    }
+    settings = Settings(**values)
     assert all(one != default for one, default in zip(settings, Settings(299, 299)))
-    assert preprocessing_for(Config(**settings._asdict())).settings == settings
+    assert preprocessing_for(Config(**values)).settings == settings
 
 
 def test_parse__refuses_labels_beyond_num_classes(config: Config, photos: List[Photo]) -> None:

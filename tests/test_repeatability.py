@@ -85,20 +85,20 @@ def test_seed__repeats_and_resumes_bit_for_bit(photo_config: Config, one_layer: 
 @pytest.mark.both
 @pytest.mark.program
 @pytest.mark.parametrize(
-    'changes',
+    ('changes', 'of_resumed'),
     [
-        {'preprocessing': 'vgg', 'transfer': 'uint8'},
-        {'tpu': 'emulated:2x2', 'use_tpu': True, 'num_shards': 2, 'train_batch_size': 4, 'eval_batch_size': 6},
+        ({'preprocessing': 'vgg', 'transfer': 'uint8'}, {'mode': 'train_and_eval', 'train_steps_per_eval': 2}),
+        ({'tpu': 'emulated:2x2', 'use_tpu': True, 'num_shards': 2, 'train_batch_size': 4, 'eval_batch_size': 6}, {}),
     ],
-    ids=str,
+    ids=['in cycles', 'on emulated cores'],
 )
-def test_seed__repeats_and_resumes_with_dropout_in_cycles(
-    changes: Dict[str, Any], photo_config: Config, monkeypatch: Any
+def test_seed__repeats_and_resumes_with_dropout(
+    changes: Dict[str, Any], of_resumed: Dict[str, Any], photo_config: Config, monkeypatch: Any
 ) -> None:
     monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
     # The least size with an auxiliary head.
     config = dataclasses.replace(photo_config, height=107, width=107, **changes)
-    check_resumed(config, mode='train_and_eval', train_steps_per_eval=2)
+    check_resumed(config, **of_resumed)
 
 
 def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Config) -> None:

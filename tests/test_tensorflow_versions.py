@@ -37,7 +37,7 @@ def versions() -> List[str]:
     folders = {'1.15': '.venv', '2.15': '.venv-2.15', '2.21': '.venv-2.21'}
     found = [version for version, folder in folders.items() if (ROOT / folder / 'installed.lock').exists()]
     if len(found) < 2 or found[0] != '1.15':
-        pytest.skip('needs .venv and .venv-2.15 or .venv-2.21: ./run true, ./run --tf=2.15 true and … make them')
+        pytest.skip('needs .venv, and .venv-2.15 or .venv-2.21: ./run true and ./run --tf=2.15 true make them')
     return found
 
 

@@ -221,14 +221,13 @@ def inception_v3(
     dropout: layers.Dropout = layers.dropout,
     depth_multiplier: float = 1.0,
     auxiliary_head: bool = True,
-    dropout_keep: float = DROPOUT_KEEP,
     layout: layers.Layout = layers.NHWC,
     mixed_8: Sequence[Mixed] = MIXED_8,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network, as `registry.Network.build` describes it.
 
     Images have at least 75 x 75 pixels, or 107 x 107 with the auxiliary head, whose 5 x 5 pooling needs them. The
-    `dropout`, like `layers.dropout`, keeps a value before the logits with the probability `dropout_keep`. The blocks on
+    `dropout`, like `layers.dropout`, keeps a value before the logits with the probability `DROPOUT_KEEP`. The blocks on
     the coarsest grid are `mixed_8`.
     """
     builder = _Builder(conv, norm, depth_multiplier, layout)
@@ -242,7 +241,7 @@ def inception_v3(
             net = layers.average_pool(net, _at_most(net, 8, layout), stride=1, padding='VALID', layout=layout)
             # For inputs above 299 pixels, pooling leaves more than one position.
             net = tf.reduce_mean(net, layout.pixels, keepdims=True)
-            net = dropout(net, dropout_keep, is_training)
+            net = dropout(net, DROPOUT_KEEP, is_training)
             logits = builder.logits(net, 'Conv2d_1c_1x1', num_classes, layers.HE_INITIALIZER)
     return logits, auxiliary_logits
 

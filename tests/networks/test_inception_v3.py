@@ -1,6 +1,6 @@
-"""Tests of Inception v3: its variables, its layers, dropout and the initial weights.
+"""Tests of Inception v3: its layers, dropout, initial weights, and TF-Slim's network with the same checkpoints.
 
-`test_inception_v3_and_slim.py` compares it with TF-Slim's.
+`tests/test_training_step.py` compares training steps with TF-Slim's.
 """
 
 from typing import Any, List, Tuple
@@ -13,6 +13,7 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers
 from inception_v3.networks.inception_v3 import inception_v3
 from tests.support.graphs import plain_session
+from tests.support.slim import build_slim, load, values_by_name
 
 NUM_CLASSES = 1001
 
@@ -113,3 +114,32 @@ def test_auxiliary_head__needs_107_pixels(few_blocks: None) -> None:
 def test_scaled_depth__multiplies_and_leaves_at_least_16() -> None:
     wanted = {(64, 1.0): 64, (448, 0.25): 112, (48, 0.35): 16, (2048, 0.001): 16, (35, 0.5): 17, (32, 2.0): 64}
     assert {drawn: layers.scaled_depth(*drawn) for drawn in wanted} == wanted
+
+
+def test_checkpoints__are_interchangeable_with_slim(tmp_path: Any) -> None:
+    # The least height with an auxiliary head; the width leaves a map of two positions before the auxiliary logits. At
+    # this multiplier layers have 16, 19, 25, 32, 38 and 44 channels.
+    images, narrow = np.random.RandomState(0).uniform(-1, 1, [2, 107, 163, 3]), 0.1
+    builds = {
+        'theirs': lambda images: build_slim(images, NUM_CLASSES, False, 0.9, narrow),
+        'ours': lambda images: build(images, False, depth_multiplier=narrow),
+    }
+    outputs: List[Any] = []
+    for name, build_one in builds.items():
+        with tf.Graph().as_default(), plain_session() as session:
+            tensors = build_one(tf.constant(images, tf.float32))
+            saver = tf.train.Saver()
+            if outputs:
+                saver.restore(session, str(tmp_path / 'theirs'))
+            else:
+                load(values_by_name(), session)
+            saver.save(session, str(tmp_path / name))
+            outputs.append(session.run(tensors))
+    for of_theirs, of_ours in zip(*outputs):
+        np.testing.assert_allclose(of_ours, of_theirs, atol=5e-5 * np.abs(of_theirs).max())
+        assert np.ptp(of_theirs) > 0.1
+    # TF-Slim can restore a checkpoint that has the same variables.
+    theirs, ours = (tf.train.load_checkpoint(str(tmp_path / name)) for name in builds)
+    assert ours.get_variable_to_shape_map() == theirs.get_variable_to_shape_map()
+    for name in theirs.get_variable_to_shape_map():
+        np.testing.assert_array_equal(ours.get_tensor(name), theirs.get_tensor(name), err_msg=name)

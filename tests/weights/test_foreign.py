@@ -64,7 +64,7 @@ def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -
     assert not weights.notes and weights.images == 'inception'
     assert (weights.num_classes, weights.has_auxiliary_head) == (CLASSES, True)
     if ending == '.ckpt':
-        # `test_inception_v3_and_slim.py` shows that the names are those of TF-Slim.
+        # `tests/networks/test_inception_v3.py` shows that the names are those of TF-Slim.
         saved = saved_variables(path)
         assert saved.pop('global_step').dtype == np.int64
         np.testing.assert_equal(saved, weights.values)
