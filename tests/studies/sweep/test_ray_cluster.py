@@ -8,16 +8,16 @@ from typing import Any, Iterator, List
 
 import pytest
 
-from studies.study import Study, StudyError, cases
+from studies.study import Study, cases
+from studies.sweep import __main__ as sweep
 from studies.sweep import trials
 from studies.sweep.trials import State, Trial
 from tests.support.processes import shell, text_of, wait_for
+from tests.support.sweeps import PROGRAM, study_file
 
 pytest.importorskip('ray')
 from ray._private.services import get_node_to_connect_for_driver
 from ray.cluster_utils import Cluster
-
-from studies.sweep import ray_cluster
 
 # Resources of a node: one trial at a time.
 NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
@@ -122,13 +122,16 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
 
 
 @pytest.mark.parametrize(
-    ('address', 'message'),
+    ('address', 'code', 'message'),
     [
-        ('here', 'must be HOST:PORT or auto'),
-        (':', 'must be HOST:PORT'),
-        ('127.0.0.1:1', r'cannot be reached: Connection refused'),
+        ('here', 2, '--ray=here: must be HOST:PORT or auto'),
+        (':', 2, '--ray=:: must be HOST:PORT'),
+        ('127.0.0.1:1', 1, '--ray=127.0.0.1:1: cannot be reached: Connection refused'),
     ],
 )
-def test_connect__missing_cluster_is_reported_at_once(address: str, message: str) -> None:
-    with pytest.raises(StudyError, match=message):
-        ray_cluster.cluster(address, 1, ['true'], 'nowhere').__enter__()
+def test_sweep__reports_a_missing_cluster_at_once(
+    address: str, code: int, message: str, digits_dir: str, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    study = study_file(tmp_path, '[]', data_dir=digits_dir)
+    assert sweep.main(['sweep', study, f'--out={tmp_path}/out', f'--ray={address}'], PROGRAM) == code
+    assert message in capsys.readouterr().err

@@ -117,7 +117,6 @@ def test_detect__prints_the_seeds_that_a_difference_needs(tmp_path: pathlib.Path
         (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a local folder'),
         (['--digits'], r'rates\.yaml: .*has no small version'),
         (['--out='], r'--out: must be the path of a folder'),
-        (['--ray=here'], r'--ray=here: must be HOST:PORT or auto'),
         (['--', '--flagfile={}/flags'], r'after --: only flags of a run are allowed; the study names the preset'),
         (['--', '--optimizer=sgd'], r'--optimizer: varies in the study'),
         (['--', '--seed=3'], r'seed: is set by the sweep'),
@@ -129,8 +128,7 @@ def test_detect__prints_the_seeds_that_a_difference_needs(tmp_path: pathlib.Path
 def test_sweep__refuses_wrong_arguments(
     digits_dir: str, tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str
 ) -> None:
-    axes = '[{grid: {optimizer: [sgd, RMS]}}]'
-    file = study_file(tmp_path, axes, data_dir=digits_dir if '--ray=here' in arguments else 'nowhere')
+    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir='nowhere')
     (tmp_path / 'flags').write_text('--train_steps=9\n--preset=imagenet\n')
     arguments = [argument.format(tmp_path, data=digits_dir) for argument in arguments]
     try:
