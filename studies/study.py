@@ -39,7 +39,20 @@ import os
 import pathlib
 import re
 import traceback
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_type_hints
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    get_type_hints,
+)
 
 import yaml
 
@@ -94,6 +107,11 @@ def zipped(**values: Sequence[Value]) -> Axis:
         counts = ', '.join(f'{name} has {len(listed)}' for name, listed in values.items())
         raise StudyError(f'zip: all flags must have the same number of values; {counts}.')
     return _named_after_flags([dict(zip(values, each)) for each in zip(*values.values())])
+
+
+def without(names: Iterable[str], flags: Flags) -> Flags:
+    """The flags but some, which the cases of a study set themselves."""
+    return {name: value for name, value in flags.items() if name not in names}
 
 
 def cases(named: Mapping[str, Flags]) -> Axis:

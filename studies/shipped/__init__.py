@@ -6,8 +6,6 @@ minute a trial: it shows how a sweep works, and large effects. The whole one ans
 preset's network and its 750 steps, with which the reference case reaches 97 %, in about four minutes of CPU time.
 """
 
-from typing import Any, Dict, Iterable
-
 # An assumption for the cost: the TPU time in the guide's sample trace, as that of a step of 1,024 images on 8 cores.
 STEP_MS = 815
 
@@ -32,8 +30,3 @@ DIGITS = {
 # ceiling, where differences between them are smaller.
 DIGITS_WHOLE = {**EARLIER_RECIPE, 'intra_op_threads': 1, 'train_steps': 750, 'train_steps_per_eval': 750}
 WHOLE_SEEDS = 10
-
-
-def without(names: Iterable[str], flags: Dict[str, Any]) -> Dict[str, Any]:
-    """The flags of a small version but those that its cases set themselves."""
-    return {name: value for name, value in flags.items() if name not in names}

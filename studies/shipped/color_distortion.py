@@ -7,9 +7,8 @@ inception preprocessing, and more than 78.1 % with the fast distortion at global
 distortion is the default because training is at the edge of being input-bound.
 """
 
-from studies.shipped import COLORS, DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS, without
-from studies.study import Small, Study, cases
-
+from studies.shipped import COLORS, DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
+from studies.study import Small, Study, cases, without
 
 STUDY = Study(
     axes=[

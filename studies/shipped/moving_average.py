@@ -6,8 +6,8 @@ but lags behind them; the best decay depends on how fast the weights still chang
 
 from typing import Dict
 
-from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS, without
-from studies.study import Flags, Small, Study, cases
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
+from studies.study import Flags, Small, Study, cases, without
 
 _DECAY = 'moving_average_decay'
 _CASES: Dict[str, Flags] = {
