@@ -161,13 +161,13 @@ def test_sweep__refuses_a_folder_in_use(digits_dir: str, tmp_path: pathlib.Path,
 
 @pytest.mark.slow
 def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: str, tmp_path: pathlib.Path) -> None:
-    changes: Any = {'train_steps': 300, 'train_steps_per_eval': 300, 'data_dir': digits_dir}
+    changes: Any = {'train_steps': 600, 'train_steps_per_eval': 600, 'data_dir': digits_dir}
     arguments = [study_file(tmp_path, '[]', **changes, save_checkpoints_secs=1), f'--out={tmp_path}/out']
     trial = tmp_path / 'out' / 'trials' / 'default' / 'seed-1'
 
     # Ctrl-C while the trial trains.
     whole = WholeSweep(*arguments)
-    wait_for(lambda: (trial / 'model' / 'model.ckpt-0.index').exists(), 180)
+    wait_for(lambda: list((trial / 'model').glob('model.ckpt-[1-9]*.meta')), 180)
     whole.process.send_signal(signal.SIGINT)
     code, output = whole.end()
     assert code == 130 and 'interrupted; the same command resumes the sweep' in output, output
@@ -183,5 +183,5 @@ def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: s
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
     subprocess.run([str(alone / 'command.sh')], check=True, env={**os.environ, 'PATH': path}, stderr=subprocess.DEVNULL)
     mine, others = (read_evaluations(str(folder / 'model'))[-1] for folder in (alone, trial))
-    assert mine.step == others.step == 300
+    assert mine.step == others.step == 600
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
