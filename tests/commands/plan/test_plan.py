@@ -168,7 +168,7 @@ def test_plan__of_digits_does_not_write_them(tmp_path: pathlib.Path, capsys: Any
     monkeypatch.chdir(tmp_path)
     assert run(tmp_path, '--preset=digits') == 0
     assert [path.name for path in tmp_path.iterdir()] == ['plan']
-    assert '33.4 of 1,438 images' in capsys.readouterr().out
+    assert '16.7 of 1,438 images' in capsys.readouterr().out
 
 
 def test_plan__without_matplotlib_names_the_extra(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
