@@ -96,7 +96,7 @@ def tiny_steps(values: Dict[str, np.ndarray], weight_decay: float, keep: float) 
     matrices = {name: value[0, 0] for name, value in held.items() if name.endswith('weights')}
     net = x @ matrices['Layer/weights']
     mean, variance = tf.nn.moments(net, [0])
-    net = tf.tanh((net - mean) / tf.sqrt(variance + 1e-3) + held['Layer/BatchNorm/beta'])
+    net = tf.nn.softplus((net - mean) / tf.sqrt(variance + 1e-3) + held['Layer/BatchNorm/beta'])
     pooled = tf.reduce_mean(tf.reshape(net, [4, -1, net.shape[1]]), 1)
     logits = keep * pooled @ matrices['Logits/weights'] + held['Logits/biases']
     auxiliary = pooled @ matrices['AuxLogits/weights'] + held['AuxLogits/biases']

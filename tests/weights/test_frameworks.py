@@ -129,6 +129,7 @@ WRITE_MODELS = f"""
 import numpy as np
 import tensorflow as tf
 tf.compat.v1.enable_eager_execution()
+tf.keras.utils.set_random_seed(1)
 layers, keras = tf.keras.layers, tf.keras
 size = (75, 75, 3)
 base = keras.applications.InceptionV3(weights=None, include_top=False, input_shape=size)

@@ -42,7 +42,6 @@ def trained(config: Config, steps: int = STEPS) -> Tuple[Values, Values]:
     with tf.Graph().as_default():
         train_op = step(config)
         variables = {variable.op.name: variable for variable in tf.global_variables()}
-        # The optimizer of graphs of 2.15 fuses a fixed batch normalization with tanh, and has no kernel for it.
         with plain_session() as session:
             session.run(tf.global_variables_initializer())
             before = session.run(variables)
