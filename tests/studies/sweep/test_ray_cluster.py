@@ -16,7 +16,6 @@ from tests.support.processes import shell, text_of, wait_for
 from tests.support.sweeps import PROGRAM, study_file
 
 pytest.importorskip('ray')
-from ray._private.services import get_node_to_connect_for_driver
 from ray.cluster_utils import Cluster
 
 # Resources of a node: one trial at a time.
@@ -49,9 +48,10 @@ def raylet_of(process: int) -> int:
 
 
 # Starts trials in a process of its own, because that of the cluster cannot connect to it. It prints what the cluster
-# says to a folder that does not exist, and then the value of each line that it reads.
+# says to a folder that does not exist, and then the value of each line that it reads, after a sign: Ray prints, too.
 DRIVER = """
 import sys
+import ray
 from studies.study import StudyError
 from studies.sweep.ray_cluster import cluster
 from tests.studies.sweep.test_ray_cluster import trials_in
@@ -59,11 +59,11 @@ address, folder, *program = sys.argv[1:]
 try:
     cluster(address, 1, [], f'{folder}/nowhere').__enter__()
 except StudyError as error:
-    print(error, flush=True)
+    print('>', error, flush=True)
 with cluster(address, 1, program, folder) as place:
     tasks = [place.start(trial) for trial in trials_in(folder)]
     for line in sys.stdin:
-        print(eval(line), flush=True)
+        print('>', eval(line), flush=True)
 """
 
 
@@ -74,9 +74,6 @@ def trials_in(folder: str) -> List[Trial]:
 @pytest.mark.program
 def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib.Path, cluster: Cluster) -> None:
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
-    # A sweep connects through one of the nodes at its own address; that node must stay alive.
-    entry = get_node_to_connect_for_driver(cluster.gcs_address, NODE['node_ip_address'])['raylet_socket_name']
-    doomed = next(node for node in nodes if node.raylet_socket_name != entry)
     (tmp_path / trials.STUDY_FILE).write_text('{}')
     # A trial ends with code 75 if it is asked to, or well once a file of its name exists.
     ends = 'case "$*" in *trials/a/*) end=a ;; *) end=b ;; esac; trap "exit 75" TERM; echo $$'
@@ -85,16 +82,23 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
         [sys.executable, '-c', DRIVER, cluster.address, str(tmp_path), *program], stdin=-1, stdout=-1, text=True
     )
 
+    def answer() -> str:
+        assert driver.stdout
+        return next(line[2:].strip() for line in driver.stdout if line.startswith('> '))
+
     def ask(line: str) -> str:
-        assert driver.stdin and driver.stdout
+        assert driver.stdin
         driver.stdin.write(f'{line}\n')
         driver.stdin.flush()
-        return driver.stdout.readline().strip()
+        return answer()
 
     try:
-        assert driver.stdout
-        refused = driver.stdout.readline()
-        assert re.match(f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths', refused)
+        refused = f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths'
+        assert re.match(refused, answer())
+        # The sweep connects through one of the nodes; that node must stay alive.
+        here = 'ray.get_runtime_context().get_node_id()'
+        entry = ask(f"[node['RayletSocketName'] for node in ray.nodes() if node['NodeID'] == {here}]")
+        doomed = next(node for node in nodes if node.raylet_socket_name not in entry)
         assert ask('place.slots()') == '2'
         pair = trials_in(str(tmp_path))
         wait_for(lambda: all(text_of(trial.log) for trial in pair), LIMIT)
