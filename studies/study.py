@@ -39,20 +39,7 @@ import os
 import pathlib
 import re
 import traceback
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-    get_type_hints,
-)
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_type_hints
 
 import yaml
 
@@ -109,7 +96,7 @@ def zipped(**values: Sequence[Value]) -> Axis:
     return _named_after_flags([dict(zip(values, each)) for each in zip(*values.values())])
 
 
-def without(names: Iterable[str], flags: Flags) -> Flags:
+def without(names: Sequence[str], flags: Flags) -> Flags:
     """The flags but some, which the cases of a study set themselves."""
     return {name: value for name, value in flags.items() if name not in names}
 

@@ -23,6 +23,6 @@ STUDY = Study(
         )
     ],
     step_ms=STEP_MS,
-    digits=Small(flags=without(COLORS, DIGITS)),
-    digits_whole=Small(flags=without(COLORS, DIGITS_WHOLE), seeds=WHOLE_SEEDS),
+    digits=Small(flags=without([*COLORS], DIGITS)),
+    digits_whole=Small(flags=without([*COLORS], DIGITS_WHOLE), seeds=WHOLE_SEEDS),
 )

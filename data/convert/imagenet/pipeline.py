@@ -167,7 +167,7 @@ def _content(path: Optional[str]) -> str:
 
 
 def _stored(work_dir: str, name: str, make: Callable[[Any], Any]) -> Any:
-    """What `make` makes of the JSON in a file of the work folder; None if there is no such file."""
+    """Reads a JSON file of the work folder, whose content `make` converts; None if there is no such file."""
     path = os.path.join(work_dir, name)
     content = remote.read(path)
     try:
