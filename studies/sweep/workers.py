@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from typing import Callable, NamedTuple, Optional, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from console import outputs, processes
 from data.files import write_whole
@@ -120,13 +120,18 @@ class Process(RunningTrial):
 
 
 def run(trial: Trial, program: Sequence[str]) -> Outcome:
-    """Runs a trial to its end; KeyboardInterrupt asks it to save a checkpoint and end."""
-    process = Process(trial, program)
-    while True:
-        try:
+    """Runs a trial to its end; SIGINT, even during its start, asks it to save a checkpoint and end."""
+    interrupts: List[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        process = Process(trial, program)
+        while True:
+            if interrupts:
+                interrupts.pop()
+                process.stop()
             outcome = process.poll()
             if outcome:
                 return outcome
             time.sleep(_POLL_INTERVAL)
-        except KeyboardInterrupt:
-            process.stop()
+    finally:
+        signal.signal(signal.SIGINT, handler)

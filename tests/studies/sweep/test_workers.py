@@ -5,9 +5,11 @@ import pathlib
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from data.files import write_whole
 from studies.study import Study
 from studies.sweep import trials, workers
 from studies.sweep.trials import Outcome, Trial
@@ -72,6 +74,16 @@ def test_stop__waits_for_the_trial_to_end(trial: Trial, tmp_path: pathlib.Path) 
     (tmp_path / 'saved').touch()
     outcome: Outcome = wait_for(process.poll)
     assert outcome.exit_code == 75 and outcome.state is trials.State.STOPPED
+
+
+def test_run__an_interrupt_while_the_trial_starts_ends_it(trial: Trial, monkeypatch: Any) -> None:
+    def interrupted(*arguments: Any) -> None:
+        write_whole(*arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(workers, 'write_whole', interrupted)
+    outcome = workers.run(trial, shell('exec sleep 600'))
+    assert outcome.state is trials.State.STOPPED and outcome == trials.outcome_of(trial)
 
 
 def test_start__trial_dies_with_its_parent(trial: Trial) -> None:
