@@ -54,6 +54,15 @@ def _default_signals() -> None:
             signal.signal(number, lambda number, frame: None)
 
 
+@pytest.fixture(scope='session', autouse=True)
+def _threads() -> None:
+    """Gives this process two threads for each operation, as its first session does for good.
+
+    Otherwise the last bits of a training would depend on the test that came first, and differ from another process's.
+    """
+    tf.Session(config=tf.ConfigProto(intra_op_parallelism_threads=2)).close()
+
+
 @pytest.fixture(autouse=True)
 def _new_graph() -> Iterator[None]:
     """Gives each test a graph of its own."""
