@@ -4,8 +4,8 @@ Writes 640 shards with 1,280,000 training images, and 50 with 50,000 validation 
 
   inception-v3 cifar10 cifar-10-binary.tar.gz --data_dir=cifar10
 
-The source is an archive as published, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks
-to. Both versions give the same shards, byte for byte. Classes are numbered from 1; 0 is the background.
+The source is the archive of the binary version as published, cifar-10-binary.tar.gz, or the folder that it unpacks to.
+Classes are numbered from 1; 0 is the background.
 
 The published data set, called upsampled, has more images than CIFAR-10. This command repeats the 50,000 training
 images 25.6 times, and the 10,000 test images 5 times, each time in a different order. The last, partial repetition has

@@ -83,7 +83,7 @@ def test_repeated__published_numbers_are_balanced() -> None:
 
 def test_upsampled_images_are_smooth(published: Published, tmp_path: pathlib.Path) -> None:
     small = ['--size=80', '--train_images=3', '--train_shards=1', '--validation_images=20', '--validation_shards=1']
-    assert make(published.paths['binary'], tmp_path / 'data', *small)[0] == 0
+    assert make(published.folder, tmp_path / 'data', *small)[0] == 0
     with tarfile.open(tmp_path / 'data' / 'validation-00000-of-00001.tar') as archive:
         assert archive.getnames()[:2] == ['00000000.jpg', '00000000.cls']
         first = PIL.Image.open(io.BytesIO(archive.extractfile('00000000.jpg').read()))  # type: ignore[union-attr]
@@ -114,8 +114,8 @@ def test_interrupted_conversion__resumes(
             raise KeyboardInterrupt
         write_whole(path, *others)
 
-    # Converts the binary version, which must give the same shards as the Python version.
-    source = published.paths['binary.tar.gz']
+    # Converts the archive, which must give the same shards as the folder.
+    source = published.archive
     with monkeypatch.context() as patch:
         patch.setattr(cifar10_conversion, 'write_whole', stop_at_the_fourth_shard)
         code, err = make(source, data_dir)
@@ -136,16 +136,16 @@ def test_interrupted_conversion__resumes(
 
 def test_damaged_settings__are_refused(published: Published, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'conversion.json').write_text('[')
-    code, err = make(published.paths['binary'], tmp_path)
+    code, err = make(published.folder, tmp_path)
     message = 'conversion.json: does not hold the settings of a conversion. Name a new folder.'
     assert code == 2 and message in err and os.listdir(str(tmp_path)) == ['conversion.json']
 
 
 def test_full_disk__gives_a_message_and_the_command_resumes(published: Published, tmp_path: pathlib.Path) -> None:
     with largest_file(100_000):
-        code, err = make(published.paths['binary'], tmp_path / 'data')
+        code, err = make(published.folder, tmp_path / 'data')
     assert code == 2 and f'{tmp_path}/data: cannot be written: ' in err and 'File too large' in err
-    assert make(published.paths['binary'], tmp_path / 'data')[0] == 0
+    assert make(published.folder, tmp_path / 'data')[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_full_disk__gives_a_message_and_the_command_resumes(published: Published
 def test_values_out_of_range_are_refused(
     option: str, expected: str, published: Published, tmp_path: pathlib.Path
 ) -> None:
-    code, err = make(published.paths['binary'], tmp_path / 'data', option)
+    code, err = make(published.folder, tmp_path / 'data', option)
     assert code == 2 and expected in err and not (tmp_path / 'data').exists()
