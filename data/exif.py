@@ -1,7 +1,7 @@
-"""Reads the EXIF orientation of JPEG, PNG and WebP files, and turns images by it.
+"""Reads the EXIF orientation of JPEG and PNG files, and turns images by it.
 
 By hand, since Pillow misses the orientation behind a PNG's pixels, and reads truncated blocks unlike an exported graph.
-EXIF: CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (W3C, 11.3.2.5), EXIF in WebP.
+EXIF: CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (W3C, 11.3.2.5).
 """
 
 import struct
@@ -16,6 +16,7 @@ UPRIGHT = 1
 _ORIENTATIONS = range(1, 9)
 _TAG, _SHORT, _ENTRY_BYTES = 0x0112, 3, 12
 _EXIF, _APP1 = b'Exif\0', 0xE1
+_CHECKSUM_BYTES = 4
 
 
 def orientation(encoded: bytes) -> int:
@@ -44,24 +45,15 @@ def _block(encoded: bytes) -> Optional[bytes]:
     content = None
     if encoded.startswith(b'\xff\xd8'):
         app1 = (encoded[start:end] for marker, start, end in jpeg_segments(encoded) if marker == _APP1)
-        content = next((each for each in app1 if each.startswith(_EXIF)), None)
+        content = next((each[len(_EXIF) + 1 :] for each in app1 if each.startswith(_EXIF)), None)
     elif encoded.startswith(PNG_SIGNATURE):
-        return _chunk(encoded, b'eXIf', len(PNG_SIGNATURE), '>I4s', 4, 1)
-    elif encoded.startswith(b'RIFF') and encoded[8:12] == b'WEBP':
-        content = _chunk(encoded, b'EXIF', 12, '<4sI', 0, 2)
-    return content[len(_EXIF) + 1 :] if content and content.startswith(_EXIF) else content
-
-
-def _chunk(encoded: bytes, name: bytes, position: int, layout: str, after: int, even: int) -> Optional[bytes]:
-    """The content of the first chunk of a name; `after`: bytes behind a content padded to a multiple of `even`."""
-    while position + struct.calcsize(layout) <= len(encoded):
-        fields = struct.unpack_from(layout, encoded, position)
-        size = next(field for field in fields if isinstance(field, int))
-        position += struct.calcsize(layout)
-        if name in fields:
-            return encoded[position : position + size]
-        position += size + size % even + after
-    return None
+        position, kind, size = len(PNG_SIGNATURE), b'', -_CHECKSUM_BYTES
+        while kind != b'eXIf':
+            position += size + _CHECKSUM_BYTES
+            size, kind = struct.unpack_from('>I4s', encoded, position)
+            position += 8
+        content = encoded[position : position + size]
+    return content
 
 
 def _in_block(block: bytes) -> int:

@@ -13,22 +13,7 @@ from data import ppm
 from preprocessing.decoding import MAX_PIXELS
 
 PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
-_SIGNATURES = (b'\xff\xd8\xff', PNG_SIGNATURE, b'GIF8')
-# Common formats that training cannot decode, by their first bytes; dots stand for any byte.
-_OTHER_FORMATS = {
-    rb'II\*\0....CR|....ftypcrx ': 'Canon RAW',
-    rb'II[*+]\0|MM\0[*+]': 'TIFF',
-    rb'RIFF....WEBP': 'WebP',
-    rb'\0\0\0\x0cJXL |\xff\x0a': 'JPEG XL',
-    rb'\0\0\0\x0cjP  |\xff\x4f\xff\x51': 'JPEG 2000',
-    rb'....ftyp(hei[cxms]|hev[cxms]|mif1|msf1)': 'HEIC',
-    rb'....ftypavi[fs]': 'AVIF',
-    rb'8BPS': 'Photoshop',
-    rb'.{128}DICM': 'DICOM',
-    rb'P[1-6]\s': 'PNM',
-    rb'%PDF': 'PDF',
-    rb'\s*<(\?xml|svg)': 'SVG',
-}
+SIGNATURES = (b'\xff\xd8\xff', PNG_SIGNATURE, b'GIF8')
 _PNG_PALETTE = 3
 _PNG_COLOURS = {0: ('grey',), 2: (), _PNG_PALETTE: ('palette',), 4: ('grey', 'transparency'), 6: ('transparency',)}
 
@@ -43,10 +28,10 @@ _END_OF_IMAGE = b'\xff\xd9'
 class ImageHeader(NamedTuple):
     """The header of an image."""
 
-    format: str  # 'JPEG', 'PNG', 'GIF', 'PPM', or another format's name.
+    format: str  # 'JPEG', 'PNG', 'GIF' or 'PPM'.
     variants: Tuple[str, ...]  # Special properties, such as 'grey', 'CMYK' or 'progressive'.
-    width: int  # In pixels; 0 if unknown.
-    height: int  # In pixels; 0 if unknown.
+    width: int  # In pixels.
+    height: int  # In pixels.
     # Whether the end of the image is present, the header is of a common kind, and a PNG's checksums are correct. If
     # not, decoding shows whether the image can be used. Only decoding finds other damage.
     sound: bool
@@ -58,7 +43,7 @@ class ImageHeader(NamedTuple):
 
 
 def read_header(encoded: bytes) -> Optional[ImageHeader]:
-    """The header of an image file; None if it has no readable header."""
+    """The header of an image file; None if it has none of these formats, or no readable header."""
     try:
         if encoded.startswith(b'\xff\xd8'):
             return _jpeg(encoded)
@@ -68,29 +53,13 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
             # Only GIFs with one frame can be used; only decoding counts the frames.
             width, height = struct.unpack_from('<HH', encoded, 6)
             return ImageHeader('GIF', (), width, height, False)
-        if encoded.startswith(b'BM') and encoded[6:10] == b'\0\0\0\0':
-            width, height = struct.unpack_from('<ii', encoded, 18)
-            # The rows of a negative height run from top to bottom.
-            return ImageHeader('BMP', (), max(width, 0), abs(height), False)
         match = re.match(ppm.HEADER.encode(), encoded[: ppm.HEADER_BYTES])
         if match:
             # PPM images can be used only in tar shards; decoding fails elsewhere.
             return ImageHeader('PPM', (), int(match.group(1)), int(match.group(2)), False)
     except (IndexError, struct.error):
-        return None
-    other = _other_format(encoded)
-    return ImageHeader(other, (), 0, 0, False) if other else None
-
-
-def is_image(head: bytes) -> bool:
-    """Whether the first bytes of a file are those of an image format, readable or not."""
-    is_bmp = head.startswith(b'BM') and head[6:10] == b'\0\0\0\0'
-    return is_bmp or head.startswith(_SIGNATURES) or _other_format(head) not in (None, 'PDF', 'SVG')
-
-
-def _other_format(encoded: bytes) -> Optional[str]:
-    names = (name for start, name in _OTHER_FORMATS.items() if re.match(start, encoded[:132], re.DOTALL))
-    return next(names, None)
+        pass
+    return None
 
 
 def jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:

@@ -123,10 +123,7 @@ def with_bytes(encoded: bytes, at: int, content: bytes) -> bytes:
 
 FRAME, TABLE = JPEG.index(b'\xff\xc0'), JPEG.index(b'\xff\xdb')
 OF_RGB = with_bytes(with_bytes(with_bytes(JPEG, FRAME + 10, b'R'), FRAME + 13, b'G'), FRAME + 16, b'B')
-BMP = saved(CAT, 'BMP')
 HEADERS = {
-    'BMP': (BMP, ImageHeader('BMP', (), 451, 300, False)),
-    'BMP upside down': (with_bytes(BMP, 22, struct.pack('<i', -300)), ImageHeader('BMP', (), 451, 300, False)),
     'PPM': (saved(CAT, 'PPM'), ImageHeader('PPM', (), 451, 300, False)),
     'PPM with comments': (b'P6# 1 1\r451\t#\n300 255\n', ImageHeader('PPM', (), 451, 300, False)),
     # Left to the decoder.
@@ -147,7 +144,7 @@ HEADERS = {
     **{
         str(other): (other, None)
         for other in (
-            *(b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'RIFF....WAVE'),
+            *(b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), saved(CAT, 'BMP')),
         )
     },
 }
@@ -185,7 +182,7 @@ def entry(value: bytes, kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1') -> by
     return b'MM\0*\0\0\0\x08\0\1\x01\x12' + kind + count + value
 
 
-@pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'WEBP'])
+@pytest.mark.parametrize('kind', ['JPEG', 'PNG'])
 def test_orientation__is_read_from_every_format__and_of_damaged_files_is_a_value_and_no_error(kind: str) -> None:
     assert [exif.orientation(rotated(kind, value)) for value in range(1, 9)] == [*range(1, 9)]
     whole = rotated(kind, 6)
@@ -197,13 +194,6 @@ def test_orientation__is_read_from_every_format__and_of_damaged_files_is_a_value
         for _ in range(3):
             spoilt[source.randrange(min(len(whole), 150))] = source.randrange(256)
         assert exif.orientation(bytes(spoilt)) in range(1, 9)
-
-
-@pytest.mark.parametrize('length', [4, 5])
-def test_orientation__follows_a_webp_chunk_of_odd_length(length: int) -> None:
-    chunks = [(b'VP8X', bytes(length)), (b'EXIF', entry(b'\0\6\0\0'))]
-    content = b''.join(name + len(data).to_bytes(4, 'little') + data + bytes(len(data) % 2) for name, data in chunks)
-    assert exif.orientation(b'RIFF' + (4 + len(content)).to_bytes(4, 'little') + b'WEBP' + content) == 6
 
 
 @pytest.mark.parametrize('head', [b'P6\n%d %d\n255\n', b'P6 # by me\n# \xc3\xa9\n%d\t%d # wide, high\n 255 '])
