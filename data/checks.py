@@ -118,8 +118,8 @@ def _count_first_records(path: str, at_most: int) -> int:
     try:
         return sum(1 for _ in itertools.islice(tfrecord_files.serialized_in(path), at_most))
     except tf.errors.DataLossError as error:
-        advice = record_checker.advice_on(tfrecord.head_of(path))
-        raise DataError(f'{path}: not a record file, or damaged near its beginning: {error.message}. {advice}'.rstrip())
+        problem = 'not a record file, or damaged near its beginning, or compressed by another program than gzip'
+        raise DataError(f'{path}: {problem}: {error.message}.')
 
 
 def _count_first_samples(path: str, at_most: int) -> int:
@@ -129,8 +129,7 @@ def _count_first_samples(path: str, at_most: int) -> int:
     with shard.Shard(path) as content:
         first = [*itertools.islice(shard.with_note(path, content.everything()), at_most)]
     if first and first[0].problem is Problem.DAMAGED:
-        advice = record_checker.advice_on(tfrecord.head_of(path))
-        raise DataError(f'{path}: not a tar file, or damaged at its beginning. {advice}'.rstrip())
+        raise DataError(f'{path}: not a tar file, or damaged at its beginning. Compressed shards must be unpacked.')
     return sum(not sample.problem.is_last for sample in first)
 
 

@@ -112,7 +112,7 @@ def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> I
                 yield from (Entry(position, left_out=shown(member.name)) for member in sample.members)
                 continue
             if sample.problem.is_last:
-                raise DataError(shard.reason(sample))
+                raise DataError(sample.reason)
             yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
             position += 1
 

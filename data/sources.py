@@ -15,7 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import braces, file_patterns, record_counts, records, remote
+from data import braces, file_patterns, record_counts, remote
 from data.formats import FORMATS, Format
 from data.records import TRAIN, VALIDATION, DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
@@ -141,8 +141,6 @@ class Source(NamedTuple):
         advice = f'Name the files of another place with --{FILE_FLAGS[split]}; images need inception-v3 from-folder.'
         if any(name.endswith('.tar') for name in present) and self.data_format != 'tar':
             advice = '--data_format=tar reads tar files.'
-        elif any(map(records.is_compressed_tar, present)):
-            advice = 'Unpack the compressed shards: gunzip FILE.'
         raise DataError(f'--data_dir={self.data_dir}: no {split} files in {folder}, which {holds}. {advice}')
 
     def _readable(self, folder: str) -> List[str]:

@@ -80,14 +80,20 @@ _DESCRIPTIONS = {
     Problem.NONE: '',
     Problem.TRUNCATED: 'the shard is truncated within this sample.',
     Problem.LEFT_OUT: 'belongs to no sample: it is left out.',
-    Problem.NO_IMAGE: f'no image: there must be one file, not empty, with the extension {", ".join(IMAGE_EXTENSIONS)}.',
+    Problem.NO_IMAGE: (
+        f'no image: there must be one file, not empty, with the extension {", ".join(IMAGE_EXTENSIONS)}, which begins '
+        'at the first dot of its name.'
+    ),
     Problem.IMAGES: 'several images.',
-    Problem.NO_LABEL: f'no label: there must be a file with the extension {LABEL_EXTENSION}, or that of --label_key.',
+    Problem.NO_LABEL: (
+        f'no label: beside the image, there must be a file with the extension {LABEL_EXTENSION}, or that of '
+        '--label_key.'
+    ),
     Problem.LABELS: 'several labels.',
     Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION}, or --label_key, must hold one whole number in ASCII.',
     Problem.DAMAGED: (
-        'the shard is damaged, or has sparse files, or sizes in pax headers alone, as files of 8 GiB have: no valid '
-        'header is here. The rest cannot be used.'
+        'the shard is damaged or compressed, or has sparse files, or sizes in pax headers alone, as files of 8 GiB '
+        'have: no valid header is here. The rest cannot be used.'
     ),
     Problem.NO_END: 'the shard is truncated: the zeros that end a tar file are missing.',
     Problem.AFTER_END: 'there is data after the zeros that end a tar file. It cannot be used.',

@@ -11,7 +11,7 @@ from console.log import logger
 from console.messages import FEW, counted, shown
 from console.tensorflow_versions import tf
 from data import ppm, remote
-from data.record_checker import RecordChecker, advice_on, label_problem
+from data.record_checker import RecordChecker, label_problem
 from data.records import DataError
 from data.tar import layout
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem, label_of
@@ -73,24 +73,8 @@ class Sample(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The problem with its likely cause, after the key; empty without a problem."""
-        extensions = [member.extension for member in self.members]
-        dotted = next(
-            (each for each in extensions if each.rpartition('.')[2] in layout.IMAGE_EXTENSIONS and '.' in each), ''
-        )
-        cause = ''
-        if self.problem is Problem.NO_IMAGE and dotted:
-            cause = (
-                f' The key ends at the first dot of a name, so that the extension of a file is {shown(dotted)}. Rename '
-                'the files of the sample.'
-            )
-        elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
-            cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
-        elif self.problem is Problem.NO_IMAGE and {*layout.IMAGE_EXTENSIONS} & {*extensions}:
-            cause = ' A size that a pax header alone gives, as files of 8 GiB need, is not read.'
-        elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
-            cause = ' The files of a sample must follow each other: pack them with tar --sort=name --dereference.'
-        return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''
+        """The problem, after the key; empty without a problem."""
+        return f'{self.prefix}{self.problem!s}' if self.problem else ''
 
 
 def _octal(field: bytes) -> Optional[int]:
@@ -182,12 +166,6 @@ class Shard:
                 members = []
         if members:
             yield self._sample(members, label)
-
-    def reason(self, sample: Sample) -> str:
-        """`Sample.reason`, and for a compressed shard the command that unpacks it."""
-        is_whole = sample.problem is Problem.DAMAGED and not sample.members[0].start
-        advice = advice_on(self.read(0, BLOCK)) if is_whole else ''
-        return f'{sample.reason} {advice}'.rstrip()
 
     def _sample(self, members: List[Member], label: Label) -> Sample:
         if not any(member.is_part for member in members):
@@ -296,7 +274,7 @@ class SampleChecker(RecordChecker):
         """The reason why a sample of a shard cannot be used, after its key; None if it can be used."""
         shard, sample = record
         if not sample.image:
-            return shard.reason(sample)
+            return sample.reason
         encoded = shard.read(sample.image.start, sample.image.size)
         offset = self.fields.label_offset
         problem = label_problem(sample.label + offset, self.num_classes, offset) or self.image_problem(encoded)
