@@ -44,11 +44,7 @@ def _arguments() -> argparse.Namespace:
     add('--label_key', default=label, help=f'key of the label in TFRecords (default: {label}); {in_tar}')
     add('--label_offset', type=int, default=0, help='number to add to each label (default: 0)')
     add('--json', action='store_true', help='print the complete report as JSON')
-    decoding = parser.add_mutually_exclusive_group()
-    every = 'decode every image, to find damage inside it (default)'
-    decoding.add_argument('--decode', action='store_true', default=True, help=every)
-    headers = 'read only the headers of images, which is faster'
-    decoding.add_argument('--nodecode', action='store_false', dest='decode', help=headers)
+    add('--nodecode', action='store_true', help='read only the headers of images, which is faster')
     add(
         '--num_classes',
         type=number_of(int, 2),
@@ -87,7 +83,7 @@ def main() -> int:
         source = source_of(arguments)
         described = croissant.description_of(source) if arguments.croissant else None
         with conversion.progress() as progress:
-            report = audit(source, arguments.num_classes, arguments.decode, arguments.processes, progress)
+            report = audit(source, arguments.num_classes, not arguments.nodecode, arguments.processes, progress)
         if described and report['can_be_trained_on']:
             given = {name: getattr(arguments, flag) for flag, (name, _) in _PROPERTIES.items()}
             known = {name: value for name, value in given.items() if value}

@@ -176,7 +176,7 @@ def _described(contents: Sequence[FileContent], expected: Optional[int]) -> Dict
         'encoded_bytes': {**_spread(images['bytes']), 'total': int(images['bytes'].sum())},
         'formats': dict(total('formats').most_common()),
         'fields': dict(sorted(total('fields').items())),
-        'boxes': {kind: boxes[kind] for kind in ('boxes', 'in_pixels', 'empty', 'out_of_range')},
+        'boxes': {kind: boxes[kind] for kind in ('boxes', 'outside')},
         **{kind: {'count': counts[kind], 'first': problems[kind]} for kind in KINDS},
     }
 
@@ -186,7 +186,7 @@ def _duplicates(paths: Dict[str, List[str]], images: Dict[str, List[np.ndarray]]
 
     Returns by split the number of its images that are copies of an earlier image; 'between': the number of validation
     images that are also training images; 'of_several_labels': the number of distinct images that have more than one
-    label; 'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the most serious problems first.
+    label; 'first': the positions of up to `LISTED_AT_MOST` groups of equal images, and as many images of each.
     """
     files = [(split, path) for split in SPLITS for path in paths[split]]
     arrays = [array for split in SPLITS for array in images[split]]
@@ -199,24 +199,13 @@ def _duplicates(paths: Dict[str, List[str]], images: Dict[str, List[np.ndarray]]
         _, position, label, *_ = every[index].tolist()
         groups[group_of[index]].append({'split': split, 'path': path, 'position': position, 'label': label})
     counts = {**dict.fromkeys(SPLITS, 0), 'between': 0, 'of_several_labels': 0}
-    order = []
-    for number, group in enumerate(groups.values()):
+    for group in groups.values():
         in_split = collections.Counter(place['split'] for place in group)
         for split, count in in_split.items():
             counts[split] += count - 1
-        is_between, differs = len(in_split) > 1, len({place['label'] for place in group}) > 1
-        counts['between'] += in_split[records.VALIDATION] * is_between
-        counts['of_several_labels'] += differs
-        # Groups with different labels first, then groups in both splits, each in the order of the files.
-        order.append((not differs, not is_between, number, group))
-
-    def listed(group: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-        # Among the places of a large group are the first of each split and label.
-        firsts = {(group[n]['split'], group[n]['label']): n for n in reversed(range(len(group)))}.values()
-        chosen = sorted(range(len(group)), key=lambda n: n not in firsts)[:LISTED_AT_MOST]
-        return [group[n] for n in sorted(chosen)]
-
-    return {**counts, 'first': [listed(group) for *_, group in sorted(order)[:LISTED_AT_MOST]]}
+        counts['between'] += in_split[records.VALIDATION] * (len(in_split) > 1)
+        counts['of_several_labels'] += len({place['label'] for place in group}) > 1
+    return {**counts, 'first': [group[:LISTED_AT_MOST] for group in [*groups.values()][:LISTED_AT_MOST]]}
 
 
 def _spread(values: np.ndarray) -> Dict[str, Optional[float]]:

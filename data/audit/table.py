@@ -8,17 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from console import extras
-from console.messages import FEW, counted, printable
+from console.messages import counted, printable
 from console.screen import raw
 from data.audit.findings import KINDS
 
 # The largest number of rows for classes. If there are more, those with the fewest and the most images are shown.
 _CLASSES_SHOWN = 24
-_BAR_WIDTH = 24
 # The width of the output if it is not a terminal.
 _PLAIN_WIDTH = 120
-# The number of bad records that are shown, of each kind.
-_PLACES_SHOWN = 20
 
 Report = Dict[str, Any]
 
@@ -62,16 +59,6 @@ def print_report(report: Report) -> None:
         for text in texts:
             line(text, f'{kind:<8} ', colour)
         findings += [counted(len(texts), kind)] * bool(texts)
-    splits = report['splits'].values()
-    for kind in KINDS[1:]:
-        title = f'{kind.replace("_", " "):<12}'
-        # The findings list the first few.
-        found = [place for split in splits for place in split[kind]['first'][FEW:]]
-        for place in found[:_PLACES_SHOWN]:
-            line(f'{place["path"]}, record {place["position"]}: {place["problem"]}', title)
-        more = sum(max(split[kind]['count'] - FEW, 0) for split in splits) - _PLACES_SHOWN
-        if more > 0:
-            line(f'and {more:,} more; --json lists the first 1,000 of each split', title)
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
     if report['can_be_trained_on'] and not report['decoded']:
         verdict += ', according to image headers (without --nodecode, whole images are checked)'
@@ -115,18 +102,16 @@ def _spread(values: Report, unit: int = 1) -> str:
 
 
 def _classes(classes: List[Report]) -> Table:
-    table = Table('class', '', 'train', '', 'validation', box=box.SIMPLE, pad_edge=False)
-    for column in (0, 2, 4):
+    table = Table('class', '', 'train', 'validation', box=box.SIMPLE, pad_edge=False)
+    for column in (0, 2, 3):
         table.columns[column].justify = 'right'
     shown = [c for c in classes if c['label'] or c['train'] or c['validation']]
-    most = max([c['train'] for c in shown] + [1])
     left_out = len(shown) - _CLASSES_SHOWN
     if left_out > 0:
         by_size = sorted(shown, key=lambda c: c['train'])
         shown = by_size[: _CLASSES_SHOWN // 2] + by_size[-_CLASSES_SHOWN // 2 :]
     for index, c in enumerate(shown):
         if left_out > 0 and index == len(shown) // 2:
-            table.add_row('…', f'{left_out:,} classes between', '', '', '')
-        bar = '█' * round(_BAR_WIDTH * c['train'] / most)
-        table.add_row(str(c['label']), _escaped(c['name'] or ''), f'{c["train"]:,}', bar, f'{c["validation"]:,}')
+            table.add_row('…', f'{left_out:,} classes between', '', '')
+        table.add_row(str(c['label']), _escaped(c['name'] or ''), f'{c["train"]:,}', f'{c["validation"]:,}')
     return table

@@ -8,7 +8,8 @@ from typing import Callable, List
 
 import pytest
 
-from data import dataset_info, entries, records
+from data import dataset_info, records
+from data.audit import shard
 from data.convert.tar_shards import conversion as tar_shards
 from data.tf_example import Fields
 from tests.data.audit.data_sets import report_of, write, written
@@ -49,13 +50,13 @@ def test_compressed_file__has_the_same_entries(
     path = records.find_shards(str(good_dir), records.TRAIN)[0]
     content = pathlib.Path(path).read_bytes()
     (tmp_path / 'file').write_bytes(compress(content))
-    plain, other = ([entry[:3] for entry in entries.of_records(each, 6)] for each in (path, f'{tmp_path}/file'))
+    plain, other = ([entry[:3] for entry in shard.of_records(each, 6)] for each in (path, f'{tmp_path}/file'))
     assert plain == other and len(plain) == 5
-    shifted = [entry.label for entry in entries.of_records(path, 7, Fields(label_offset=1))]
+    shifted = [entry.label for entry in shard.of_records(path, 7, Fields(label_offset=1))]
     assert shifted == [(entry[2] or 0) + 1 for entry in plain]
     (tmp_path / 'file').write_bytes(compress(content) + compress(content))
     with pytest.raises(records.DataError, match='damaged or truncated from here on'):
-        [*entries.of_records(f'{tmp_path}/file', 6)]
+        [*shard.of_records(f'{tmp_path}/file', 6)]
 
 
 def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any, List
 
 import pytest
 
-from data import checks, entries, records
+from data import checks, records
+from data.audit.shard import of_tar
 from data.formats import FORMATS
 from data.sources import Source
 from data.tar import shard
@@ -60,7 +61,7 @@ def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=r'train-00001\.tar: not a tar file, .* must be unpacked'):
         checks.check_not_empty('tar', [empty, str(tmp_path / 'train-00001.tar')])
     with pytest.raises(records.DataError, match='the shard is damaged or compressed'):
-        next(entries.of_tar(str(tmp_path / 'train-00001.tar'), 11))
+        next(of_tar(str(tmp_path / 'train-00001.tar'), 11))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_check_keys__names_the_problem(
     refused = pytest.raises(records.DataError, match=f'{path}, record 0: {problem}')
     with refused if problem else contextlib.nullcontext():
         shard.check_keys(path, fields)
-    (entry, *_) = [each for each in entries.of_tar(path, 11, fields) if each.left_out is None]
+    (entry, *_) = [each for each in of_tar(path, 11, fields) if each.left_out is None]
     assert re.match(problem.partition(': ')[2], entry.problem or '')
     notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
     notes = [f'{path}: left out 1 file of no sample, such as '] if '' in files else notes
@@ -97,7 +98,7 @@ def test_sizes_in_pax_headers_alone__are_refused(tmp_path: pathlib.Path) -> None
     pathlib.Path(path).write_bytes(extension + header('1.jpg', zero, b'image') + header('1.cls', zero, b'1') + END)
     with pytest.raises(records.DataError, match='no image: '):
         shard.check_keys(path, Fields())
-    found = entries.of_tar(path, 11)
+    found = of_tar(path, 11)
     assert 'no image' in (next(found).problem or '')
     with pytest.raises(records.DataError, match='or sizes in pax headers alone'):
         next(found)
@@ -121,16 +122,16 @@ def test_shards_of_two_gibibytes_are_refused_where_they_are_loaded_whole(
     with monkeypatch.context() as patched:
         patched.setattr(shard, 'is_read_whole', lambda path: True)
         os.truncate(path, (1 << 31) - 1)
-        assert next(entries.of_tar(path, 11)).problem is None
+        assert next(of_tar(path, 11)).problem is None
         checks.check_not_empty('tar', [small, path])
     os.truncate(path, 1 << 31)
     checks.check_not_empty('tar', [small, path])
-    assert next(entries.of_tar(path, 11)).problem is None
+    assert next(of_tar(path, 11)).problem is None
     monkeypatch.setattr(shard, 'is_read_whole', lambda path: True)
     with pytest.raises(records.DataError, match=f'{path}: {message}'):
         checks.check_not_empty('tar', [small, path])
     with pytest.raises(records.DataError, match=message):
-        next(entries.of_tar(path, 11))
+        next(of_tar(path, 11))
 
 
 def test_problem_after_the_last_sample__is_not_a_sample(tmp_path: pathlib.Path) -> None:
