@@ -1,28 +1,28 @@
-"""Reads the EXIF orientation of JPEG and PNG files, and turns images by it.
+"""Reads the EXIF orientation of JPEG files, and turns images by it.
 
-By hand, since Pillow misses the orientation behind a PNG's pixels, and reads truncated blocks unlike an exported graph.
-EXIF: CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (W3C, 11.3.2.5).
+By hand, since Pillow reads truncated blocks unlike an exported graph. EXIF: CIPA DC-008, 4.6 and 4.7.2.
 """
 
 import struct
-from typing import Optional
 
 import numpy as np
 
-from data.image_header import PNG_SIGNATURE, jpeg_segments
+from data.image_header import jpeg_segments
 
 # The pixels are stored as they shall be seen.
 UPRIGHT = 1
 _ORIENTATIONS = range(1, 9)
 _TAG, _SHORT, _ENTRY_BYTES = 0x0112, 3, 12
 _EXIF, _APP1 = b'Exif\0', 0xE1
-_CHECKSUM_BYTES = 4
 
 
 def orientation(encoded: bytes) -> int:
-    """The EXIF orientation of an image file, 1 to 8; 1 if it has none, or none that can be read."""
+    """The EXIF orientation of a JPEG file, 1 to 8; 1 if it has none, or none that can be read, and for other files."""
+    if not encoded.startswith(b'\xff\xd8'):
+        return UPRIGHT
     try:
-        found = _in_block(_block(encoded) or b'')
+        app1 = (encoded[start:end] for marker, start, end in jpeg_segments(encoded) if marker == _APP1)
+        found = _in_block(next((each[len(_EXIF) + 1 :] for each in app1 if each.startswith(_EXIF)), b''))
     except (IndexError, struct.error):
         return UPRIGHT
     return found if found in _ORIENTATIONS else UPRIGHT
@@ -38,22 +38,6 @@ def upright(pixels: np.ndarray, value: int) -> np.ndarray:
     if value in (2, 3, 6, 7):
         pixels = pixels[:, ::-1]
     return np.ascontiguousarray(pixels)
-
-
-def _block(encoded: bytes) -> Optional[bytes]:
-    """The TIFF structure of a file's EXIF data; None if there is none."""
-    content = None
-    if encoded.startswith(b'\xff\xd8'):
-        app1 = (encoded[start:end] for marker, start, end in jpeg_segments(encoded) if marker == _APP1)
-        content = next((each[len(_EXIF) + 1 :] for each in app1 if each.startswith(_EXIF)), None)
-    elif encoded.startswith(PNG_SIGNATURE):
-        position, kind, size = len(PNG_SIGNATURE), b'', -_CHECKSUM_BYTES
-        while kind != b'eXIf':
-            position += size + _CHECKSUM_BYTES
-            size, kind = struct.unpack_from('>I4s', encoded, position)
-            position += 8
-        content = encoded[position : position + size]
-    return content
 
 
 def _in_block(block: bytes) -> int:

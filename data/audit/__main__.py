@@ -1,10 +1,8 @@
 """Audits a data set: reads every record, and reports the content, all problems, and whether training can use it.
 
-Every image is decoded whole, which is the way to find damage inside images. With --nodecode, only the headers of images
-and the checksums of PNGs are read, and an image is decoded if its header is unusual or its end is missing.
---data_format=tar audits tar shards. --train_files, --eval_files, --image_key, --label_key and --label_offset are those
-of the run. --croissant also writes croissant.json, beside dataset.json. Exit code 2 means that training would fail, or
-that there is no data set.
+Every image is decoded whole, which is the way to find damage inside images. --data_format=tar audits tar shards.
+--train_files, --eval_files, --image_key, --label_key and --label_offset are those of the run. --croissant also writes
+croissant.json, beside dataset.json. Exit code 2 means that training would fail, or that there is no data set.
 """
 
 import argparse
@@ -44,7 +42,6 @@ def _arguments() -> argparse.Namespace:
     add('--label_key', default=label, help=f'key of the label in TFRecords (default: {label}); {in_tar}')
     add('--label_offset', type=int, default=0, help='number to add to each label (default: 0)')
     add('--json', action='store_true', help='print the complete report as JSON')
-    add('--nodecode', action='store_true', help='read only the headers of images, which is faster')
     add(
         '--num_classes',
         type=number_of(int, 2),
@@ -83,7 +80,7 @@ def main() -> int:
         source = source_of(arguments)
         described = croissant.description_of(source) if arguments.croissant else None
         with conversion.progress() as progress:
-            report = audit(source, arguments.num_classes, not arguments.nodecode, arguments.processes, progress)
+            report = audit(source, arguments.num_classes, arguments.processes, progress)
         if described and report['can_be_trained_on']:
             given = {name: getattr(arguments, flag) for flag, (name, _) in _PROPERTIES.items()}
             known = {name: value for name, value in given.items() if value}

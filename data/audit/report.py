@@ -31,7 +31,6 @@ _POLL_SECONDS = 0.2
 def audit(
     source: Source,
     num_classes: Optional[int],
-    decode: bool,
     processes: int,
     progress: StartProgress,
 ) -> Dict[str, Any]:
@@ -63,7 +62,7 @@ def audit(
     described = None if source.train_files or source.eval_files else info
     expected = described.train_images + described.validation_images if described else None
     move = progress('reading records', expected)
-    of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, move)
+    of_path = _read(all_paths, (source.data_format, source.fields, num_classes), processes, move)
     contents = {split: [of_path[path] for path in paths[split]] for split in SPLITS}
     images = {split: [content.images for content in contents[split]] for split in SPLITS}
     taken = fingerprint(
@@ -93,7 +92,6 @@ def audit(
         'duplicates': _duplicates(paths, images),
         'classes': _classes(images, num_classes, info.class_names if info else []),
         'other_files': _other_files(source, paths),
-        'decoded': decode,
     }
     found, warnings = judge(report)
     seconds = time.monotonic() - start
@@ -126,7 +124,7 @@ def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
 
 
 def _read(
-    paths: Sequence[str], arguments: Tuple[str, Fields, int, bool], processes: int, move: Progress
+    paths: Sequence[str], arguments: Tuple[str, Fields, int], processes: int, move: Progress
 ) -> Dict[str, FileContent]:
     """The content of each file; `arguments` are the first arguments of `ShardAuditor`."""
     # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server

@@ -16,7 +16,7 @@ from data.checks import checker
 from data.convert.intake import damage_in
 from data.convert.split import digest
 from data.fingerprint import SplitFingerprint
-from data.image_header import ImageHeader, read_header
+from data.image_header import read_header
 from data.record_checker import BadRecord
 from data.records import DataError, irregular_kind
 from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
@@ -171,15 +171,14 @@ _ENTRIES: Dict[str, Callable[[str, int, Fields], Iterator[Entry]]] = {'tfrecord'
 class ShardAuditor:
     """Audits files, one at a time.
 
-    Labels must be lower than `num_classes`. Without `decode`, only images with an unusual header or without an end are
-    decoded. `progress` is a number shared by the processes, incremented by the records that have been read.
+    Labels must be lower than `num_classes`. `progress` is a number shared by the processes, incremented by the records
+    that have been read.
     """
 
-    def __init__(self, data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any):
+    def __init__(self, data_format: str, fields: Fields, num_classes: int, progress: Any):
         self._entries = _ENTRIES[data_format]
         self._fields = fields
         self._num_classes = num_classes
-        self._decode = decode
         self._progress = progress
         self._checker = checker(data_format, num_classes, False, fields)
 
@@ -198,7 +197,7 @@ class ShardAuditor:
                 content.fields.update(entry.fields)
                 content.boxes.update(count_boxes(entry.boxes))
                 header = read_header(entry.encoded) if entry.encoded is not None else None
-                for kind, problem in self._problems(entry, header):
+                for kind, problem in self._problems(entry):
                     content.note(kind, BadRecord(path, entry.position, f'{entry.prefix}{problem}'))
                 if entry.encoded is None:
                     continue
@@ -214,7 +213,7 @@ class ShardAuditor:
         content.images = np.array(images, IMAGE)
         return content
 
-    def _problems(self, entry: Entry, header: Optional[ImageHeader]) -> Iterator[Tuple[str, str]]:
+    def _problems(self, entry: Entry) -> Iterator[Tuple[str, str]]:
         if entry.problem:
             yield 'bad_fields', entry.problem
         if entry.box_problem:
@@ -225,14 +224,12 @@ class ShardAuditor:
         orientation = exif.orientation(encoded)
         if orientation != exif.UPRIGHT:
             yield 'rotated', f'EXIF orientation {orientation}.'
-        if self._decode or header is None or not header.sound:
-            problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
-            if problem:
-                yield 'undecodable', problem
-                return
-            damage = damage_in(messages)
-            if damage:
-                yield 'damaged', damage
+        problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
+        damage = damage_in(messages)
+        if problem:
+            yield 'undecodable', problem
+        elif damage:
+            yield 'damaged', damage
 
     def _advance(self, count: int) -> None:
         with self._progress.get_lock():
@@ -257,14 +254,14 @@ _until_the_end = contextlib.ExitStack()
 _auditor: Optional[ShardAuditor] = None
 
 
-def start_process(data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any) -> None:
+def start_process(data_format: str, fields: Fields, num_classes: int, progress: Any) -> None:
     """Prepares a worker process for `audit_in_process`; the arguments are those of `ShardAuditor`."""
     global _auditor
     # Ctrl-C also interrupts the parent process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # TensorFlow and libjpeg report every damaged image on standard error, without its name.
     _until_the_end.enter_context(native_messages.captured())
-    _auditor = ShardAuditor(data_format, fields, num_classes, decode, progress)
+    _auditor = ShardAuditor(data_format, fields, num_classes, progress)
 
 
 def audit_in_process(path: str) -> FileContent:

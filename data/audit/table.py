@@ -36,14 +36,13 @@ def print_report(report: Report) -> None:
 
     prints, duplicates = report['fingerprint'], report['duplicates']
     agreement = {True: "dataset.json's", False: "not dataset.json's", None: 'dataset.json has none'}[prints['agree']]
-    how = 'every image decoded' if report['decoded'] else 'headers read, as --nodecode says'
     line(f'{prints["taken"]} ({agreement})', 'fingerprint ')
     line(
         f'{duplicates["train"]:,} within train, {duplicates["validation"]:,} within validation, '
         f'{duplicates["between"]:,} between them',
         'copies      ',
     )
-    line(f'in {report["seconds"]:,.1f} s, {report["records_per_second"]:,} records/s ({how})', 'read        ')
+    line(f'in {report["seconds"]:,.1f} s, {report["records_per_second"]:,} records/s', 'read        ')
     if 'croissant' in report:
         written = report['croissant']
         checked = (
@@ -60,8 +59,6 @@ def print_report(report: Report) -> None:
             line(text, f'{kind:<8} ', colour)
         findings += [counted(len(texts), kind)] * bool(texts)
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
-    if report['can_be_trained_on'] and not report['decoded']:
-        verdict += ', according to image headers (without --nodecode, whole images are checked)'
     console.print(f'[bold]{verdict}[/bold]' + (f': {", ".join(findings)}' if findings else ''))
 
 

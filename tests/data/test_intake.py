@@ -51,20 +51,18 @@ def test_usual_images_are_kept_byte_for_byte(encoded: bytes, intake: Intake) -> 
     np.testing.assert_array_equal(pixels, pixels_of(encoded))
 
 
-@pytest.mark.parametrize(
-    ('kind', 'tolerance', 'value'), [('JPEG', 3.0, 6), *(('PNG', 0.0, value) for value in range(2, 9))]
-)
-def test_images_are_turned_upright(kind: str, tolerance: float, value: int, intake: Intake) -> None:
-    accepted, pixels = intake.accept_and_decode(rotated(kind, value))
-    assert accepted.notes == (TURNED,) and accepted == intake.accept(rotated(kind, value))
+@pytest.mark.parametrize('value', range(2, 9))
+def test_images_are_turned_upright(value: int, intake: Intake) -> None:
+    accepted, pixels = intake.accept_and_decode(rotated('JPEG', value))
+    assert accepted.notes == (TURNED,) and accepted == intake.accept(rotated('JPEG', value))
     # The pixels are those of the accepted file.
     np.testing.assert_array_equal(pixels, pixels_of(accepted.encoded))
-    as_stored = pixels_of(rotated(kind, 1))
+    as_stored = pixels_of(rotated('JPEG', 1))
     image = PIL.Image.fromarray(as_stored.astype(np.uint8))
     image.getexif()[ORIENTATION_TAG] = value
     expected = np.asarray(PIL.ImageOps.exif_transpose(image)).astype(int)
     assert expected.shape == (accepted.height, accepted.width, 3)
-    assert np.abs(pixels_of(accepted.encoded) - expected).mean() <= tolerance
+    assert np.abs(pixels_of(accepted.encoded) - expected).mean() <= 3
     # A second pass leaves it alone: the orientation is no longer in the file.
     assert intake.accept(accepted.encoded).notes == ()
 

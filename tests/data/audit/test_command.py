@@ -79,14 +79,14 @@ def test_table__shows_fewest_and_most_images_and_the_measures(good: Report, caps
     assert lines[0] == f'[pieces], {report["data_dir"]}'
     assert 'files 3 of 4 2' in lines and 'width, px: min, median, max 1 20 3,000 -' in lines
     assert 'copies 1 within train, 2 within validation, 3 between them' in lines
-    assert 'read in 2.5 s, 1,234 records/s (headers read, as --nodecode says)' in lines
-    assert lines[-1] == 'can be trained on, according to image headers (without --nodecode, whole images are checked)'
+    assert 'read in 2.5 s, 1,234 records/s' in lines
+    assert lines[-1] == 'can be trained on'
 
 
 def test_table__lists_findings(good: Report, capsys: Any) -> None:
     report = copy.deepcopy(good)
     report['splits']['train']['bad_fields']['count'] = 1030
-    report.update(can_be_trained_on=False, errors=['a', '[b]'], warnings=['c'], decoded=True)
+    report.update(can_be_trained_on=False, errors=['a', '[b]'], warnings=['c'])
     lines = lines_of(report, capsys)
     assert 'bad fields 1,030 0' in lines
     assert [line for line in lines if line.startswith(('error ', 'warning '))] == ['error a', 'error [b]', 'warning c']

@@ -48,14 +48,10 @@ def test_good_data_set__is_measured_and_can_be_trained_on(
     assert found == [(0, 'background', 0, 0), *((label, NAMES[label], 3, 1) for label in range(1, 6))]
     taken = fingerprint(of_photos(pieces[:15]), of_photos(pieces[15:]))
     assert good['fingerprint'] == {'taken': taken, 'dataset_json': taken, 'agree': True}
-    decoded = report_of(good_dir, decode=True)
-    times = ('seconds', 'records_per_second')
-    assert decoded == {**good, 'decoded': True, **{key: decoded[key] for key in times}}
 
 
-@pytest.mark.parametrize('decode', [False, True])
-def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path, decode: bool) -> None:
-    report = report_of(bad_dir, decode)
+def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path) -> None:
+    report = report_of(bad_dir)
     assert not report['can_be_trained_on']
     kinds = [*DAMAGES]
     undecodable = [10 + kinds.index(kind) for kind in ('a JPEG cut short', 'random bytes')]
@@ -63,9 +59,8 @@ def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path, decode
     bad_fields = sorted({*range(10, 10 + len(kinds) + 1)} - {*undecodable, *bad_boxes})
     train = report['splits']['train']
     assert (places(train['bad_fields']), places(train['bad_boxes'])) == (bad_fields, bad_boxes)
-    # Only the decoder finds damage in the middle of an image with a valid checksum.
-    undecodable.append(10 + len(kinds) + 1)
-    assert places(train['undecodable']) == undecodable + [10 + len(kinds) + 2] * decode
+    undecodable += [10 + len(kinds) + 1, 10 + len(kinds) + 2]
+    assert places(train['undecodable']) == undecodable
     assert all(place['path'].endswith('train-00000-of-00001') for place in train['bad_fields']['first'])
     assert train['records'] == 10 + len(kinds) + 3
     assert report['splits']['validation']['bad_fields']['count'] == 0
@@ -74,11 +69,10 @@ def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path, decode
     assert images.startswith('train images that cannot be decoded')
     assert f'record {undecodable[0]}: the image (5000 bytes) cannot be decoded' in images
     assert f'boxes cannot be used: {len(bad_boxes)}. With --use_annotated_bbox, training' in boxes
-    if decode:
-        path = records.shard_path(str(bad_dir), records.TRAIN, 0, 1)
-        by_run = {bad.position: bad.problem for bad in RecordChecker(6).search([path], print)}
-        listed = [place for kind in ('undecodable', 'bad_fields', 'bad_boxes') for place in train[kind]['first']]
-        assert {place['position']: place['problem'] for place in listed} == by_run
+    path = records.shard_path(str(bad_dir), records.TRAIN, 0, 1)
+    by_run = {bad.position: bad.problem for bad in RecordChecker(6).search([path], print)}
+    listed = [place for kind in ('undecodable', 'bad_fields', 'bad_boxes') for place in train[kind]['first']]
+    assert {place['position']: place['problem'] for place in listed} == by_run
 
 
 def test_labels_out_of_range_follow_the_flag_and_are_counted(good_dir: pathlib.Path) -> None:
@@ -194,7 +188,7 @@ def test_damaged_and_rotated_images_are_counted_as_warnings(pieces: List[Photo],
     whole = pieces[0].encoded
     # The end of the scan is missing, and the end marker is there.
     damaged = pieces[0]._replace(encoded=whole[: len(whole) * 3 // 4] + b'\xff\xd9')
-    found = report_of(written(tmp_path / 'data', [damaged, rotated, *pieces[2:15]], pieces[15:]), decode=True)
+    found = report_of(written(tmp_path / 'data', [damaged, rotated, *pieces[2:15]], pieces[15:]))
     train = found['splits']['train']
     assert [(train[key]['count'], places(train[key])) for key in ('damaged', 'rotated')] == [(1, [0]), (1, [1])]
     assert 'Corrupt JPEG data' in train['damaged']['first'][0]['problem']
@@ -207,7 +201,7 @@ def test_damaged_and_rotated_images_are_counted_as_warnings(pieces: List[Photo],
 
 def test_progress__counts_every_record_and_stops(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     progress: Any = multiprocessing.get_context('spawn').Value('q', 0)
-    auditor = ShardAuditor('tfrecord', Fields(), 6, False, progress)
+    auditor = ShardAuditor('tfrecord', Fields(), 6, progress)
     write(tmp_path, records.TRAIN, [photo_example(photo) for photo in photos] * 50, 1)
     (path,) = records.find_shards(str(tmp_path), records.TRAIN)
     content = auditor.audit(path)
@@ -245,9 +239,8 @@ def test_tar_shards__give_the_same_report_as_records(tar_dir: pathlib.Path, good
         assert described == {**good['splits'][split], **own, **no_boxes}
 
 
-@pytest.mark.parametrize('decode', [False, True])
-def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path, decode: bool) -> None:
-    report = report_of(bad_tar_dir, decode, 6, 'tar')
+def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path) -> None:
+    report = report_of(bad_tar_dir, 6, 'tar')
     assert not report['can_be_trained_on']
     train = report['splits']['train']
     # 06 has two images, 07 none, 08 no label. README belongs to no sample.

@@ -78,7 +78,7 @@ def test_label_offset__label_is_no_class(data_dir: str, good: Report) -> None:
 
 def test_command__tar_shards_that_mlcroissant_reads(tar_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     data_dir = pathlib.Path(shutil.copytree(str(tar_dir), str(tmp_path / 'data')))
-    done = run(audit.main, data_dir, '--data_format=tar', '--nodecode', '--croissant', '--release=1.0.0')
+    done = run(audit.main, data_dir, '--data_format=tar', '--croissant', '--release=1.0.0')
     assert done.returncode == 0, done.stderr
     path = data_dir / 'croissant.json'
     checked = 'valid, says mlcroissant' if IS_2_15 else "unchecked: pip install 'inception-v3-tpu[archive]' on Python"
