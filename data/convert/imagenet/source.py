@@ -4,7 +4,6 @@ A part that is missing, damaged or not as expected raises DataError. If access t
 cannot be reached, the error is a RemoteError.
 """
 
-import csv
 import io
 import math
 import os
@@ -31,8 +30,6 @@ _ANNOTATION_ENDING = '.xml'
 # Files of the development kit.
 _GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
 _META = 'data/meta.mat'
-_CSV_COLUMNS = ['filename', *Box._fields]
-_CSV_LINE = ','.join(_CSV_COLUMNS)
 
 
 class Image(NamedTuple):
@@ -165,18 +162,8 @@ def label_validation(images: Sequence[Image], path: str) -> List[Image]:
 
 
 def read_class_names(path: str) -> Dict[str, str]:
-    """The names of classes by synset, from the development kit, or a text file with a synset and its name per line."""
-    if is_devkit(path):
-        return {synset: words for _, synset, words in _kit_classes(path)}
-    names = {}
-    for number, line in enumerate(_text(path).splitlines(), 1):
-        synset, _, name = line.strip().replace('\t', ' ', 1).partition(' ')
-        if not _SYNSET.fullmatch(synset) or not name.strip():
-            raise DataError(
-                f'{path}, line {number}: {line[:80]!r} is not a synset with its name, such as: n01440764 tench'
-            )
-        names[synset] = name.strip()
-    return names
+    """The names of classes by synset, from the development kit."""
+    return {synset: words for _, synset, words in _kit_classes(path)}
 
 
 def is_devkit(path: str) -> bool:
@@ -218,13 +205,9 @@ def _kit_file(path: str, name: str) -> bytes:
 def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
     """Yields bounding boxes, each with the name of its image without the ending.
 
-    The path is an archive with XML annotations at any depth; a folder with annotations, or with a folder of them per
-    class; or a CSV file with a line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image. The names of
-    invalid annotations are added to `bad`, with the reasons.
+    The path is an archive with XML annotations at any depth; or a folder with annotations, or with a folder of them per
+    class. The names of invalid annotations are added to `bad`, with the reasons.
     """
-    if path.lower().endswith('.csv'):
-        yield from _csv_boxes(path)
-        return
     found = False
     for name, content in _annotations(path):
         found = True
@@ -238,9 +221,7 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
         stem = os.path.splitext(os.path.basename(name))[0]
         yield from ((stem, box) for box in boxes)
     if not found:
-        raise DataError(
-            f'{path}: no annotations. It must hold .xml files, or a folder of them per class; or name a .csv file.'
-        )
+        raise DataError(f'{path}: no annotations. It must hold .xml files, or a folder of them per class.')
 
 
 def _annotations(path: str) -> Iterator[Tuple[str, bytes]]:
@@ -269,26 +250,3 @@ def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
         fractions = Box(box.xmin / width, box.ymin / height, box.xmax / width, box.ymax / height)
         boxes.append((fractions, item.findtext('name') or ''))
     return boxes
-
-
-def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
-    rows = csv.reader(io.StringIO(_text(path)))
-    found = False
-    try:
-        for row in rows:
-            if not row or row == _CSV_COLUMNS:
-                continue
-            found = True
-            try:
-                box = Box(*map(float, row[1:]))
-            except (TypeError, ValueError):
-                raise DataError(f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
-            # Boxes may extend beyond the image, but not by more than its size: such corners are probably pixels.
-            if not all(-1 <= corner <= 2 for corner in box):
-                where = f'{path}, line {rows.line_num}: {",".join(row)[:80]!r}'
-                raise DataError(f'{where} is far outside the image. Corners are fractions of its sides, not pixels.')
-            yield os.path.splitext(row[0])[0], (box, '')
-    except csv.Error as error:
-        raise DataError(f'{path}, line {rows.line_num}: not CSV ({error}). It must have lines {_CSV_LINE}.')
-    if not found:
-        raise DataError(f'{path}: no bounding boxes. It must have lines {_CSV_LINE}.')
