@@ -1,6 +1,5 @@
-"""Finds image files by path, folder or pattern, and explains why a file cannot be decoded."""
+"""Finds image files by path or folder, and explains why a file cannot be decoded."""
 
-import glob
 import os
 import stat
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
@@ -42,10 +41,10 @@ class ImageFiles(NamedTuple):
 
 
 def find(names: Sequence[str]) -> ImageFiles:
-    """Finds the image files that paths of files and folders, and patterns with `*`, `?`, `[…]` or `**` name.
+    """Finds the image files that paths of files and folders name.
 
-    A folder stands for all image files below it; hidden files and folders are skipped. A file that is named directly,
-    or matches a pattern, is used whatever it holds.
+    A folder stands for all image files below it; hidden files and folders are skipped. A file that is named directly is
+    used whatever it holds.
     """
     skipped: List[str] = []
     found = [each for name in names for each in _named(name, skipped)]
@@ -60,15 +59,6 @@ def _named(name: str, skipped: List[str]) -> Iterator[Tuple[str, str]]:
         yield from _in_folder(name, skipped)
     elif os.path.lexists(name):
         yield name, ''
-    elif glob.has_magic(name):
-        matches = sorted(glob.glob(name, recursive=True))
-        if not matches:
-            yield name, 'no file matches this pattern'
-        for path in matches:
-            if not os.path.isdir(path):
-                yield path, ''
-            elif '**' not in name:  # `**` matches the folder's files as well.
-                yield from _in_folder(path, skipped)
     else:
         yield name, 'no such file or folder'
 

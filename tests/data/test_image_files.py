@@ -1,4 +1,4 @@
-"""Finding image files by path, folder and pattern; the reasons why one cannot be used."""
+"""Finding image files by path and folder; the reasons why one cannot be used."""
 
 import os
 import pathlib
@@ -51,34 +51,16 @@ def test_find__takes_named_files_of_any_extension_once_in_the_given_order(folder
     assert inside(folder, find(names).paths) == ['notes.txt', 'sub/e.jpg', 'b.jpg', '.hidden.jpg']
 
 
-@pytest.mark.parametrize(
-    ('pattern', 'expected'),
-    [
-        ('*.jpg', ['b.jpg']),
-        ('[bc].*', ['b.jpg', 'c.png']),
-        ('s*', ['sub/e.jpg']),
-        ('**/*.jpg', ['b.jpg', 'sub/e.jpg']),
-        ('sub/**', ['sub/e.jpg', 'sub/f.tar']),
-    ],
-)
-def test_find__takes_the_matches_of_a_pattern(pattern: str, expected: List[str], folder: pathlib.Path) -> None:
-    found = find([str(folder / pattern)])
-    assert inside(folder, found.paths) == expected
-    assert found.problems == {}
-    assert inside(folder, found.skipped) == (['sub/f.tar'] if pattern == 's*' else [])
-
-
 def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
     empty = folder / 'empty'
     empty.mkdir()
-    names = [str(folder / 'none.jpg'), str(folder / '*.bmp'), str(empty), 'gs://bucket/a.jpg']
+    names = [str(folder / 'none.jpg'), str(empty), 'gs://bucket/a.jpg']
     found = find(names)
     assert found.paths == names
     assert found.problems == {
         names[0]: 'no such file or folder',
-        names[1]: 'no file matches this pattern',
-        names[2]: 'no images in this folder',
-        names[3]: 'remote images are not supported; copy it to this machine first',
+        names[1]: 'no images in this folder',
+        names[2]: 'remote images are not supported; copy it to this machine first',
     }
 
 

@@ -4,7 +4,6 @@ Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. The b
 training images, one of test images, and the names of ten classes.
 """
 
-import functools
 import hashlib
 import io
 import json
@@ -37,7 +36,6 @@ _BATCHES = {
 _META = 'batches.meta.txt'
 _FILES = [_META, *(name for names in _BATCHES.values() for name in names)]
 _ADVICE = 'Download it again from https://www.cs.toronto.edu/~kriz/cifar.html.'
-_JPEG_QUALITY = 95
 # Images per call of TensorFlow.
 _ENCODED_AT_ONCE = 500
 _SETTINGS_NAME = 'settings.json'
@@ -112,14 +110,13 @@ def _batch(content: bytes, where: str) -> Images:
     return Images(rows[:, 1:].reshape(_BATCH_IMAGES, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels)
 
 
-def convert(
-    source: Cifar10, data_dir: str, size: int, images: Dict[str, int], shards: Dict[str, int], say: Say
-) -> None:
+def convert(source: Cifar10, data_dir: str, images: Dict[str, int], shards: Dict[str, int], say: Say) -> None:
     """Converts CIFAR-10 to tar shards, or resumes a conversion.
 
-    The numbers of images and of shards are by split; images of the original size are `SIDE` pixels high and wide.
+    The numbers of images and of shards are by split.
     """
-    settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(size)}
+    # An earlier version had other sizes.
+    settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(SIDE)}
     for what, numbers in (('images', images), ('shards', shards)):
         settings.update({f'--{split}_{what}': str(number) for split, number in numbers.items()})
 
@@ -134,7 +131,7 @@ def convert(
                 say(f'{missing.count(False):,} of {len(paths):,} {split} shards are already finished')
             numbers = repeated(source.splits[split].labels, count)
             move = progress(f'encoding {split} images', min(count, len(source.splits[split].labels)))
-            samples = _samples(source.splits[split], numbers, size, move)
+            samples = _samples(source.splits[split], numbers, move)
             move = progress(f'writing {split} images', count)
             for shard, path in enumerate(paths):
                 first, end = count * shard // len(paths), count * (shard + 1) // len(paths)
@@ -143,8 +140,7 @@ def convert(
                     with tarfile.open(fileobj=content, mode='w', format=tarfile.USTAR_FORMAT) as archive:
                         for number in range(first, end):
                             sample = samples[numbers[number]]
-                            extension = 'png' if size == SIDE else 'jpg'
-                            add_sample(archive, f'{number:08d}', sample.label, extension, sample.encoded)
+                            add_sample(archive, f'{number:08d}', sample.label, 'png', sample.encoded)
                     write_whole(path, content.getvalue(), work_dir)
                 move(end)
             written.append(sum((samples[number].fingerprint for number in numbers.tolist()), SplitFingerprint()))
@@ -187,24 +183,21 @@ class _Sample(NamedTuple):
     fingerprint: SplitFingerprint
 
 
-def _samples(images: Images, numbers: np.ndarray, size: int, move: Progress) -> Dict[int, _Sample]:
+def _samples(images: Images, numbers: np.ndarray, move: Progress) -> Dict[int, _Sample]:
     """Encodes the images with some numbers, which may be repeated, once each, on all cores."""
     cores = usable_cores()
     with tf.Graph().as_default() as graph:
         batch = tf.placeholder(tf.uint8, [None, SIDE, SIDE, 3])
-        resized, encode = batch, tf.image.encode_png
-        if size != SIDE:
-            larger = tf.image.resize_bicubic(batch, [size, size], half_pixel_centers=True)
-            resized = tf.cast(tf.clip_by_value(tf.round(larger), 0, 255), tf.uint8)
-            encode = functools.partial(tf.image.encode_jpeg, quality=_JPEG_QUALITY)
-        files = tf.map_fn(encode, resized, tf.string, parallel_iterations=cores, back_prop=False)
+        encoded_files = tf.map_fn(tf.image.encode_png, batch, tf.string, parallel_iterations=cores, back_prop=False)
     config = tf.ConfigProto(intra_op_parallelism_threads=cores, inter_op_parallelism_threads=cores)
     samples: Dict[int, _Sample] = {}
     used = np.unique(numbers)
     with tf.Session(graph=graph, config=config) as session:
         for first in range(0, len(used), _ENCODED_AT_ONCE):
             part = used[first : first + _ENCODED_AT_ONCE]
-            for number, encoded in zip(part.tolist(), session.run(files, {batch: images.pixels[part]}).tolist()):
+            for number, encoded in zip(
+                part.tolist(), session.run(encoded_files, {batch: images.pixels[part]}).tolist()
+            ):
                 label = 1 + int(images.labels[number])
                 samples[number] = _Sample(encoded, label, SplitFingerprint().with_image(label, encoded))
             move(len(samples))
