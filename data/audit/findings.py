@@ -100,20 +100,14 @@ def _about_identity(report: Report) -> Iterator[str]:
         yield f'{FILE_NAME} has the fingerprint of other data: {report["fingerprint"]["dataset_json"]}.'
     if report['name'] is not None:
         return
-    if report['is_counted']:
-        largest = max((c['label'] for c in report['classes'] if c[TRAIN] or c[VALIDATION]), default=0)
-        yield (
-            f"no readable {FILE_NAME}: a run counts the images, and assumes ImageNet's 1,001 classes. "
-            f'The largest label is {largest}: pass --num_classes={max(largest, 1) + 1}.'
-        )
-        return
+    largest = max((c['label'] for c in report['classes'] if c[TRAIN] or c[VALIDATION]), default=0)
     flags = {'--num_train_images': TRAIN, '--num_eval_images': VALIDATION}
-    counts = {flag: report['splits'][split]['records'] for flag, split in flags.items()}
+    counts = {} if report['is_counted'] else {flag: report['splits'][split]['records'] for flag, split in flags.items()}
     # The flags do not allow 0; a split without records is a finding of its own.
-    given = ' '.join(f'{flag}={count}' for flag, count in counts.items() if count)
+    given = [f'{flag}={count}' for flag, count in counts.items() if count]
     yield (
-        f'no readable {FILE_NAME}: a run assumes the numbers of images and classes of ImageNet. '
-        f'Pass {given}{" and " if given else ""}--num_classes.'
+        f'no readable {FILE_NAME}: a run assumes the sizes of ImageNet. The largest label is {largest}. Pass '
+        f'{" ".join([*given, f"--num_classes={max(largest, 1) + 1}"])}.'
     )
 
 

@@ -4,21 +4,18 @@ import collections
 import concurrent.futures
 import concurrent.futures.process
 import multiprocessing
-import os
 import time
 from typing import Any, Counter, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from data import checks, dataset_info, record_counts, records, remote
-from data.audit import croissant
+from data import checks, dataset_info, records
 from data.audit import shard as shard_audit
 from data.audit.findings import KINDS, judge
 from data.audit.shard import LISTED_AT_MOST, FileContent
-from data.convert import conversion
 from data.convert.conversion import Progress, StartProgress
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.sources import Source, common_folder
+from data.sources import Source
 from data.tf_example import Fields
 
 SPLITS = (records.TRAIN, records.VALIDATION)
@@ -91,7 +88,9 @@ def audit(
         },
         'duplicates': _duplicates(paths, images),
         'classes': _classes(images, num_classes, info.class_names if info else []),
-        'other_files': _other_files(source, paths),
+        'other_files': sorted(
+            {name for split in SPLITS if paths[split] for name in checks.unused(source, split, paths[split])}
+        ),
     }
     found, warnings = judge(report)
     seconds = time.monotonic() - start
@@ -103,24 +102,6 @@ def audit(
         'warnings': warnings,
         'can_be_trained_on': not errors and not found,
     }
-
-
-def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
-    """The names in the folders of the files that are not part of the data set; with patterns, none."""
-    if source.train_files or source.eval_files:
-        return []
-    known = {path for split in SPLITS for path in paths[split]}
-    known |= {
-        os.path.join(source.data_dir, name)
-        for name in (dataset_info.FILE_NAME, conversion.REPORT_NAME, croissant.FILE_NAME)
-    }
-    folders = {os.path.dirname(path) for path in known}
-    return [
-        path[len(common_folder([*known])) :]
-        for folder in sorted(folders)
-        for path in (os.path.join(folder, name.rstrip('/')) for name in remote.names_in(folder) or ())
-        if path not in known | folders and os.path.basename(path) != record_counts.FILE_NAME
-    ]
 
 
 def _read(

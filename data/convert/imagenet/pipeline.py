@@ -206,7 +206,7 @@ def _make_plan(
     if unseen:
         raise DataError(f'{len(unseen)} classes of validation images have no training images: {", ".join(unseen[:5])}.')
     kit = source.validation_labels
-    words = imagenet_source.read_class_names(kit) if kit and imagenet_source.is_devkit(kit) else {}
+    words = imagenet_source.read_class_names(kit) if kit else {}
     # By synset; without the development kit, the synset itself.
     names = {synset: words.get(synset, synset) for synset in synsets}
 

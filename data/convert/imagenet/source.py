@@ -127,27 +127,16 @@ def read(image: Image) -> bytes:
         return encoded
 
 
-def _text(path: str) -> str:
-    try:
-        # Some editors begin a file with a byte order mark.
-        return read_file(path).decode('utf-8-sig')
-    except UnicodeDecodeError:
-        raise DataError(f'{path}: not a text file. The name of an archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
-
-
 def label_validation(images: Sequence[Image], path: str) -> List[Image]:
     """The images `ILSVRC2012_val_00000001.JPEG` and so on with their classes, sorted by name.
 
-    The classes are in the development kit, an archive or a folder, or a text file of synsets, one per image and in
-    order.
+    The classes are in the development kit, an archive or a folder.
     """
-    synsets = _kit_labels(path) if is_devkit(path) else _text(path).split()
-    for line, synset in enumerate(synsets, 1):
-        if not _SYNSET.fullmatch(synset):
-            raise DataError(
-                f'{path}, line {line}: {synset!r} is not a synset, such as n01440764. '
-                + ('Numbers need the development kit: name its archive.' * synset.isdigit())
-            )
+    classes = {number: synset for number, synset, _ in _kit_classes(path)}
+    numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
+    unknown = sorted({*numbers} - {*classes})
+    if unknown:
+        raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
     images = sorted(images, key=lambda image: image.filename)
     for number, image in enumerate(images, 1):
         match = _VALIDATION_NAME.fullmatch(image.filename)
@@ -156,9 +145,9 @@ def label_validation(images: Sequence[Image], path: str) -> List[Image]:
                 f'{image.path}: {image.filename} was found instead of ILSVRC2012_val_{number:08d}.JPEG. The labels are '
                 'in the order of images 1, 2, 3 …: none may be missing or renamed.'
             )
-    if len(images) != len(synsets):
-        raise DataError(f'{path}: has labels for {len(synsets):,} images; there are {len(images):,}.')
-    return [image._replace(synset=synset) for image, synset in zip(images, synsets)]
+    if len(images) != len(numbers):
+        raise DataError(f'{path}: has labels for {len(numbers):,} images; there are {len(images):,}.')
+    return [image._replace(synset=classes[number]) for image, number in zip(images, numbers)]
 
 
 def read_class_names(path: str) -> Dict[str, str]:
@@ -166,26 +155,12 @@ def read_class_names(path: str) -> Dict[str, str]:
     return {synset: words for _, synset, words in _kit_classes(path)}
 
 
-def is_devkit(path: str) -> bool:
-    """Whether a path names the development kit: an archive or a folder."""
-    return path.endswith(_ARCHIVE_ENDINGS) or tf.io.gfile.isdir(path)
-
-
-def _kit_labels(path: str) -> List[str]:
-    synsets = {number: synset for number, synset, _ in _kit_classes(path)}
-    numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
-    unknown = sorted({*numbers} - {*synsets})
-    if unknown:
-        raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
-    return [synsets[number] for number in numbers]
-
-
 def _kit_classes(path: str) -> List[Tuple[str, str, str]]:
     """The number, the synset and the words of each class of the development kit."""
     try:
         import scipy.io
     except ImportError:
-        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}, or name a text file.')
+        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}.')
     content = _kit_file(path, _META)
     with archives.explained(f'{path}: {_META} in it', 'that of ImageNet-2012'):
         rows = np.atleast_1d(scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets'])

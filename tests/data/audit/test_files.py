@@ -51,18 +51,16 @@ def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: path
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     os.remove(data_dir / 'train-00002-of-00003')
     (data_dir / 'train-00000-of-00003.bak').write_bytes(b'')
-    (data_dir / 'notes').mkdir()
-    # The reports of the program's own conversions are not other files.
     (data_dir / 'conversion.json').write_bytes(b'{}')
     report = report_of(data_dir)
     assert report['can_be_trained_on']
     assert report['splits']['train']['missing_files'] == ['train-00002-of-00003']
-    assert report['other_files'] == ['notes', 'train-00000-of-00003.bak']
+    assert report['other_files'] == ['train-00000-of-00003.bak']
     missing, count, other_data, others = report['warnings']
     assert missing == 'missing train files: 1 of 3: train-00002-of-00003'
     assert count == 'train records: 10; dataset.json says 15.'
     assert other_data.startswith('dataset.json has the fingerprint of other data')
-    assert others == 'other files, which are not read: 2: notes, train-00000-of-00003.bak'
+    assert others == 'other files, which are not read: 1: train-00000-of-00003.bak'
 
 
 @pytest.mark.parametrize(('data_format', 'ending'), [('tfrecord', '-of-00001'), ('tar', '.tar')])
@@ -123,10 +121,7 @@ def test_missing_description__names_the_flags_to_pass(pieces: List[Photo], tmp_p
     report = report_of(data_dir, num_classes=6)
     assert report['fingerprint']['agree'] is None
     (warning,) = report['warnings']
-    assert warning.endswith(' Pass --num_train_images=15 --num_eval_images=5 and --num_classes.')
+    assert warning.endswith(' label is 5. Pass --num_train_images=15 --num_eval_images=5 --num_classes=6.')
     write(data_dir, records.VALIDATION, [], 2)
     (warning,) = (w for w in report_of(data_dir, num_classes=6)['warnings'] if '--num_' in w)
-    assert warning.endswith(' Pass --num_train_images=15 and --num_classes.')
-    write(data_dir, records.TRAIN, [], 3)
-    (warning,) = report_of(data_dir, num_classes=6)['warnings']
-    assert warning.endswith(' Pass --num_classes.')
+    assert warning.endswith(' Pass --num_train_images=15 --num_classes=6.')

@@ -58,6 +58,8 @@ def test_counts_and_parts_that_do_not_fit__are_refused(archives: Archives, tmp_p
     for number in range(10):
         (archives.folder / 'train' / 'n01440764' / f'{number}.txt').touch()
     said = convert(archives, out, train='train', validation='val', validation_labels=None)
+    info = dataset_info.read(str(out))
+    assert info and info.class_names == ['background', *sorted(LABELS)]
     assert said[0].startswith('10 files are not images, and are left out: ')
     assert said[0].endswith('n01440764/2.txt and 7 more (all in conversion.json)')
     (tmp_path / 'thesis').mkdir()
@@ -145,19 +147,6 @@ def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: st
 
 
 @pytest.mark.parametrize(
-    ('content', 'expected'),
-    [
-        ('n01440764\n' * 7, 'has labels for 7 images; there are 8.'),
-        ('490\n' * 8, "line 1: '490' is not a synset, such as n01440764. Numbers need the development kit"),
-        ('n01440764\n' * 7 + 'n00000001', '1 classes of validation images have no training images: n00000001.'),
-    ],
-)
-def test_wrong_labels_are_refused(archives: Archives, tmp_path: pathlib.Path, content: str, expected: str) -> None:
-    (archives.folder / 'labels.txt').write_text(content)
-    assert expected in refusal(archives, tmp_path / 'out', validation_labels='labels.txt')
-
-
-@pytest.mark.parametrize(
     ('name', 'damage', 'expected'),
     [
         (META, lambda meta: meta[: len(meta) // 2], 'damaged, or not that of ImageNet-2012 (could not read bytes)'),
@@ -165,6 +154,7 @@ def test_wrong_labels_are_refused(archives: Archives, tmp_path: pathlib.Path, co
         (META, None, 'not the development kit of ImageNet-2012: data/meta.mat is not in it.'),
         (GROUND_TRUTH, lambda numbers: b'\xff\xfe' + numbers, 'data/meta.mat has no synset for the numbers '),
         (GROUND_TRUTH, lambda numbers: b'1\n2\n3\n9\n' * 2, 'data/meta.mat has no synset for the numbers 9 in'),
+        (GROUND_TRUTH, lambda numbers: b'1\n' * 7, 'has labels for 7 images; there are 8.'),
         ('', lambda kit: flipped(kit, -6), 'damaged, or not a tar archive (CRC check failed'),
     ],
 )
@@ -206,15 +196,6 @@ def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path)
     of_two = {synset: [*archives.train[synset], *of_two.get(synset, [])] for synset in archives.train}
     archives._replace(train=of_two).write()
     assert 'has 26 images; 24 are expected' in refusal(archives, tmp_path / 'out')
-
-
-def test_class_names__are_of_the_kit_or_the_synsets(archives: Archives, tmp_path: pathlib.Path) -> None:
-    # Some editors begin a file with a byte order mark.
-    labels = archives.folder / 'synsets.txt'
-    labels.write_bytes(labels.read_text().encode('utf-8-sig'))
-    convert(archives, tmp_path / 'synsets', validation_labels='synsets.txt')
-    info = dataset_info.read(str(tmp_path / 'synsets'))
-    assert info and info.class_names == ['background', *sorted(LABELS)]
 
 
 def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path: pathlib.Path) -> None:
