@@ -149,4 +149,5 @@ def _about_duplicates(copies: Report) -> Iterator[str]:
             if len(places) > 1:
                 break
         example = ' = '.join(f'{place["path"]}, record {place["position"]}' for place in places[:FEW])
-        yield f'{what}: {copies[key]:,}, such as {example}'
+        # The report lists the first groups.
+        yield f'{what}: {copies[key]:,}' + (f', such as {example}' if len(places) > 1 else '')

@@ -20,10 +20,9 @@ from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from data.tar.shard import SampleChecker
 from data.tf_example import Fields
-from tests.data.audit.data_sets import NAMES, Report, of_photos, places, ppm_of, report_of, write, written
+from tests.data.audit.data_sets import NAMES, Report, of_photos, places, report_of, write, written
 from tests.support.bad_records import DAMAGES
 from tests.support.photos import Photo, photo_example, set_boxes
-from tests.support.tar_files import write_tar
 
 
 def test_good_data_set__is_measured_and_can_be_trained_on(
@@ -271,19 +270,3 @@ def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path) -> Non
         '05: label 6 is not in 0 to 5 (--num_classes=6). Labels that begin at another number need --label_offset=N, '
         'which is added to each.',
     ]
-
-
-def test_tar_shards__duplicates_and_wrong_extensions(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
-    ppm = ppm_of(pieces[1])
-    for split in ('train', 'validation'):
-        files = [('a.jpg', pieces[0].encoded), ('a.cls', b'1'), ('b.PPM', ppm), ('b.cls', b'2')]
-        write_tar(tmp_path / f'{split}-00000.tar', [*files, ('c.png', pieces[2].encoded), ('c.cls', b'3')])
-    report = report_of(tmp_path, num_classes=4, data_format='tar')
-    assert report['can_be_trained_on']
-    assert report['duplicates']['between'] == 3
-    train = report['splits']['train']
-    assert (train['formats'], train['undecodable']['count']) == ({'JPEG': 2, 'PPM': 1}, 0)
-    assert report['fingerprint']['taken'] == fingerprint(
-        *[of_photos([pieces[0]._replace(label=1), Photo(pieces[1].pixels, ppm, 2, []), pieces[2]._replace(label=3)])]
-        * 2
-    )

@@ -4,7 +4,6 @@ import functools
 import gzip
 import io
 import json
-import lzma
 import pathlib
 import tarfile
 from typing import Any
@@ -128,10 +127,7 @@ def with_another_corner(archive: bytes) -> bytes:
         ('boxes.tar', lambda archive: archive[: archive.index(b'</annotation>')], 'unexpected end of data'),
         ('boxes.tgz', with_another_corner, 'CRC check failed'),
         ('boxes.tgz', lambda archive: gzip.compress(archive)[:-8], 'Compressed file ended before'),
-        # The checksum of the index after the data.
-        ('boxes.tgz', lambda archive: flipped(lzma.compress(archive), -16), 'Corrupt input data'),
         ('boxes.tar', lambda archive: with_pax(-512), 'claims a size of -512 bytes'),
-        ('boxes.tar', lambda archive: with_pax(2**70), 'bytes'),
     ],
 )
 def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: str, damage: Any, expected: str) -> None:
