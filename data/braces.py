@@ -5,14 +5,14 @@ A flag's value is checked with these before TensorFlow, which lists files, is lo
 """
 
 import re
-from typing import List, Optional, Sequence
+from typing import List, Sequence
 
 from console.errors import CommandError
 from console.messages import shown
 
 # More files than any data set has; a mistyped range would fill the memory.
 _FILES_AT_MOST = 1_000_000
-_RANGE = re.compile(r'(-?\d{1,15}|[a-zA-Z])\.\.(-?\d{1,15}|[a-zA-Z])(?:\.\.(-?\d{1,15}))?')
+_RANGE = re.compile(r'(\d{1,15})\.\.(\d{1,15})')
 
 
 class PatternError(CommandError, ValueError):
@@ -78,14 +78,10 @@ def _expanded(part: str) -> List[str]:
     return [f'{begin}{middle}{rest}' for middle in middles for rest in ends]
 
 
-def _range(first: str, last: str, step: Optional[str]) -> List[str]:
-    if first.isalpha() != last.isalpha():
-        raise ValueError(f'{{{first}..{last}}}: the range must be of numbers or of letters.')
-    begin, end = (ord(each) if each.isalpha() else int(each) for each in (first, last))
-    by = abs(int(step or 1)) or 1
-    if abs(end - begin) // by >= _FILES_AT_MOST:
+def _range(first: str, last: str) -> List[str]:
+    begin, end = int(first), int(last)
+    if abs(end - begin) >= _FILES_AT_MOST:
         raise ValueError(f'{{{first}..{last}}} names more than {_FILES_AT_MOST:,} files.')
-    members = range(begin, end + 1, by) if begin <= end else range(begin, end - 1, -by)
-    is_padded = any(re.match(r'-?0\d', each) for each in (first, last))
+    is_padded = any(len(each) > 1 and each.startswith('0') for each in (first, last))
     width = max(len(first), len(last)) if is_padded else 0
-    return [chr(member) if first.isalpha() else f'{member:0{width}d}' for member in members]
+    return [f'{number:0{width}d}' for number in (range(begin, end + 1) if begin <= end else range(begin, end - 1, -1))]

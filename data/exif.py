@@ -1,15 +1,13 @@
-"""Reads the EXIF orientation of JPEG, PNG and WebP files, and turns images by it.
+"""Reads the EXIF orientation of JPEG files, and turns images by it.
 
-By hand, since Pillow misses the orientation behind a PNG's pixels, and reads truncated blocks unlike an exported graph.
-EXIF: CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (W3C, 11.3.2.5), EXIF in WebP.
+By hand, since Pillow reads truncated blocks unlike an exported graph. EXIF: CIPA DC-008, 4.6 and 4.7.2.
 """
 
 import struct
-from typing import Optional
 
 import numpy as np
 
-from data.image_header import PNG_SIGNATURE, jpeg_segments
+from data.image_header import jpeg_segments
 
 # The pixels are stored as they shall be seen.
 UPRIGHT = 1
@@ -19,9 +17,12 @@ _EXIF, _APP1 = b'Exif\0', 0xE1
 
 
 def orientation(encoded: bytes) -> int:
-    """The EXIF orientation of an image file, 1 to 8; 1 if it has none, or none that can be read."""
+    """The EXIF orientation of a JPEG file, 1 to 8; 1 if it has none, or none that can be read, and for other files."""
+    if not encoded.startswith(b'\xff\xd8'):
+        return UPRIGHT
     try:
-        found = _in_block(_block(encoded) or b'')
+        app1 = (encoded[start:end] for marker, start, end in jpeg_segments(encoded) if marker == _APP1)
+        found = _in_block(next((each[len(_EXIF) + 1 :] for each in app1 if each.startswith(_EXIF)), b''))
     except (IndexError, struct.error):
         return UPRIGHT
     return found if found in _ORIENTATIONS else UPRIGHT
@@ -37,31 +38,6 @@ def upright(pixels: np.ndarray, value: int) -> np.ndarray:
     if value in (2, 3, 6, 7):
         pixels = pixels[:, ::-1]
     return np.ascontiguousarray(pixels)
-
-
-def _block(encoded: bytes) -> Optional[bytes]:
-    """The TIFF structure of a file's EXIF data; None if there is none."""
-    content = None
-    if encoded.startswith(b'\xff\xd8'):
-        app1 = (encoded[start:end] for marker, start, end in jpeg_segments(encoded) if marker == _APP1)
-        content = next((each for each in app1 if each.startswith(_EXIF)), None)
-    elif encoded.startswith(PNG_SIGNATURE):
-        return _chunk(encoded, b'eXIf', len(PNG_SIGNATURE), '>I4s', 4, 1)
-    elif encoded.startswith(b'RIFF') and encoded[8:12] == b'WEBP':
-        content = _chunk(encoded, b'EXIF', 12, '<4sI', 0, 2)
-    return content[len(_EXIF) + 1 :] if content and content.startswith(_EXIF) else content
-
-
-def _chunk(encoded: bytes, name: bytes, position: int, layout: str, after: int, even: int) -> Optional[bytes]:
-    """The content of the first chunk of a name; `after`: bytes behind a content padded to a multiple of `even`."""
-    while position + struct.calcsize(layout) <= len(encoded):
-        fields = struct.unpack_from(layout, encoded, position)
-        size = next(field for field in fields if isinstance(field, int))
-        position += struct.calcsize(layout)
-        if name in fields:
-            return encoded[position : position + size]
-        position += size + size % even + after
-    return None
 
 
 def _in_block(block: bytes) -> int:

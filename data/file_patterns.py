@@ -1,7 +1,7 @@
 """Patterns of file names, local and remote: `train-*.tar`, `train-{000000..000639}.tar`, `{a,b}.tfrecord`, and lists.
 
-Commas separate patterns. Braces are those of Bash: `{FIRST..LAST}` with leading zeros, `{FIRST..LAST..STEP}`, `{A,B}`,
-one inside another. `*`, `?` and `[…]` match within one name, not across folders.
+Commas separate patterns. Braces are those of Bash: `{FIRST..LAST}` with leading zeros, and `{A,B}`, one inside
+another. `*`, `?` and `[…]` match within one name, not across folders.
 """
 
 import collections

@@ -3,16 +3,14 @@
 import contextlib
 import itertools
 import math
-import re
 import warnings
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
 import numpy as np
 
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import tf_example, tfrecord_files
-from data.image_header import read_header
 from data.records import DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
 from preprocessing.decoding import MAX_PIXELS, decode_image
@@ -20,30 +18,10 @@ from preprocessing.decoding import MAX_PIXELS, decode_image
 # The problem of a record that Python's protocol buffers can parse, and TensorFlow cannot.
 UNREADABLE = 'damaged: its fields cannot be read.'
 _NAN_BOXES = 'bounding boxes with NaN: image/object/bbox/* must be fractions of the image.'
+# Characters of the keys in a message.
+_LONGEST_LIST = 180
 # Records between two progress messages of a search.
 _PROGRESS_EVERY = 10000
-# Characters of the keys in a message, and of those that look like what is wanted.
-_LONGEST_LIST, _LONGEST_FLAGS = 180, 60
-_LONGEST_TEXT = 30
-_PLURALS = {'bytes_list': 'texts', 'int64_list': 'whole numbers', 'float_list': 'floats'}
-# The image formats that records may hold.
-_READABLE = ('JPEG', 'PNG', 'GIF')
-# The names of labels in data sets, as whole words.
-_LABEL_NAMES = re.compile(r'(?:^|[^a-z])(label|labels|class|cls|category|target|y)(?:[^a-z]|$)', re.IGNORECASE)
-# By first bytes, the programs that decompress other files.
-_PROGRAMS = {
-    b'\x1f\x8b': 'gunzip',
-    b'BZh': 'bunzip2',
-    b'\xfd7zXZ\0': 'unxz',
-    b'\x28\xb5\x2f\xfd': 'unzstd',
-    b'PK\3\4': 'unzip -p',
-}
-
-
-def advice_on(head: bytes) -> str:
-    """Sentences on a compressed file that cannot be read, with the command that unpacks it; '' if it is none."""
-    program = next((program for magic, program in _PROGRAMS.items() if head.startswith(magic)), None)
-    return f'It is compressed. Unpack it: {program} < FILE > NEW_FILE.' if program else ''
 
 
 class BadRecord(NamedTuple):
@@ -98,52 +76,18 @@ def _key_problem(example: tf.train.Example, fields: Fields) -> Optional[str]:
         example.features.feature[key] if key in example.features.feature else tf.train.Feature() for key in fields[:2]
     )
     encoded, labels = image.bytes_list.value, label.int64_list.value
+    keys = f'The record has the keys {shown(", ".join(sorted(example.features.feature)), _LONGEST_LIST)}.'
     if len(encoded) != 1:
-        return f'{_no_image(fields)} {described(example)}'
+        return f'{_no_image(fields)} {keys} --image_key names another.'
     if not encoded[0]:
         return _no_image(fields)
     if len(labels) != 1:
-        return f'no label: {fields.label} must hold one whole number. {described(example)}'
+        return f'no label: {fields.label} must hold one whole number. {keys} --label_key names another.'
     return None
 
 
 def _no_image(fields: Fields) -> str:
     return f'no image: {fields.image} must hold the bytes of one.'
-
-
-def described(example: tf.train.Example) -> str:
-    """Sentences with the keys of a record and their values, and with the flags for those of an image and a label."""
-    kinds = [(key, *_kind_of(feature)) for key, feature in sorted(example.features.feature.items())]
-    if not kinds:
-        return 'The record has no keys.'
-    listed = ', '.join(f'{shown(key)} ({kind})' for key, kind, _ in kinds)
-    texts = [f'The record has the keys {shown(listed, _LONGEST_LIST)}.']
-    images, numbers = ([key for key, _, flag in kinds if flag == each] for each in ('image_key', 'label_key'))
-    labels = [key for key in numbers if _LABEL_NAMES.search(key)] or numbers
-    for what, flag, keys in (('an image', 'image_key', images), ('a label', 'label_key', labels)):
-        if keys:
-            flags = ' or '.join(f'--{flag}={shown(key)}' for key in keys)
-            texts.append(f'{shown(flags, _LONGEST_FLAGS)} looks like {what}.')
-    if not images:
-        texts.append('None holds the bytes of a JPEG, PNG or GIF file; other images must be encoded as one first.')
-    return ' '.join(texts)
-
-
-def _kind_of(feature: Any) -> Tuple[str, str]:
-    """The value of a feature, for messages; and the flag of the key that it looks like, or nothing."""
-    kind = str(feature.WhichOneof('kind'))
-    values: Sequence[Any] = getattr(feature, kind).value if kind in _PLURALS else ()
-    if len(values) != 1:
-        return f'{len(values):,} {_PLURALS[kind]}' if values else 'empty', ''
-    (value,) = values
-    if kind != 'bytes_list':
-        return (f'{value}', 'label_key') if kind == 'int64_list' else (f'{value:g}, a float', '')
-    header = read_header(value)
-    if header and header.width:
-        size = f'{header.format} of {header.width} x {header.height} pixels'
-        return size, 'image_key' if header.format in _READABLE else ''
-    is_text = len(value) <= _LONGEST_TEXT and all(32 <= byte < 127 for byte in value)
-    return repr(value.decode()) if is_text else f'{len(value):,} bytes', ''
 
 
 def box_problem(example: tf.train.Example) -> Optional[str]:

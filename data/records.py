@@ -50,7 +50,6 @@ def find_shards(data_dir: str, split: str, is_tar: bool = False) -> List[str]:
         raise DataError(
             f'--data_dir={data_dir}: no {split} files, which are named like {example}; '
             + (f'it holds {", ".join(present[:5])}.' if present else 'it is empty.')
-            + (' Unpack the compressed shards: gunzip FILE.' if any(map(is_compressed_tar, names)) else '')
             + (' --data_format=tar reads tar files.' if any(is_tar_shard(name, split) for name in names) else '')
         )
     sets = sorted({each or 'unnumbered' for each in found.values()})
@@ -65,11 +64,6 @@ def find_shards(data_dir: str, split: str, is_tar: bool = False) -> List[str]:
 def is_tar_shard(name: str, split: str) -> bool:
     """Whether a file name is that of a tar shard of a split."""
     return bool(re.fullmatch(split + TAR_NAMES, name))
-
-
-def is_compressed_tar(name: str) -> bool:
-    """Whether a file name is that of a compressed tar file."""
-    return name.endswith(('.tar.gz', '.tgz'))
 
 
 def check_enough_for(hosts: int, flag: str, split: str, files: int) -> None:

@@ -6,9 +6,7 @@ s3://, a file that may not be read appears to be missing or empty. The functions
 a second, different request.
 """
 
-import configparser
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -178,7 +176,7 @@ def _refused_by_gs(path: str, action: str, message: str) -> str:
     said = _GS_WHO.search(message)
     account = said.group(1) if said and '@' in said.group(1) else None
     action = _GS_VERBS.get(said.group(2), action) if said else action
-    who = account or f'the caller ({_gs_credentials()})'
+    who = account or 'the caller, whose key file GOOGLE_APPLICATION_CREDENTIALS names,'
     kind = 'user' if account and not account.endswith('.gserviceaccount.com') else 'serviceAccount'
     return (
         f'{path}: {who} may not {action} it ({_status(message) or "permission denied"}). Grant that account '
@@ -186,20 +184,6 @@ def _refused_by_gs(path: str, action: str, message: str) -> str:
         f'{kind}:{account or "ACCOUNT"}:roles/storage.objectAdmin {_bucket(path)}. A Cloud TPU has its own '
         'service account, which needs the role, too.'
     )
-
-
-def _gs_credentials() -> str:
-    """The account of TensorFlow's credentials and their source, for messages."""
-    if os.environ.get('GOOGLE_AUTH_TOKEN_FOR_TESTING'):
-        return 'the token in GOOGLE_AUTH_TOKEN_FOR_TESTING'
-    gcloud = os.path.join(os.environ.get('CLOUDSDK_CONFIG', os.path.expanduser('~/.config/gcloud')), '')
-    for path in (os.environ.get('GOOGLE_APPLICATION_CREDENTIALS'), f'{gcloud}application_default_credentials.json'):
-        if path and os.path.isfile(path):
-            with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError), open(path) as file:
-                whose = json.load(file).get('client_email', 'a user account')
-                return f'{whose}, from {path}'
-            return f'credentials in {path}, which cannot be read'
-    return "the machine's own service account, if it has one: GOOGLE_APPLICATION_CREDENTIALS names no file"
 
 
 def _hidden(path: str) -> str:
@@ -214,14 +198,5 @@ def _s3_advice(path: str, action: str) -> str:
 
 
 def _s3_credentials() -> str:
-    """The access key and its source, without the secret, for messages."""
-    if os.environ.get('AWS_ACCESS_KEY_ID'):
-        return f'the access key {os.environ["AWS_ACCESS_KEY_ID"]} (AWS_ACCESS_KEY_ID)'
-    path = os.environ.get('AWS_SHARED_CREDENTIALS_FILE', os.path.expanduser('~/.aws/credentials'))
-    profile = os.environ.get('AWS_DEFAULT_PROFILE', 'default')
-    profiles = configparser.ConfigParser(interpolation=None)
-    with contextlib.suppress(configparser.Error, UnicodeDecodeError):
-        profiles.read(path)
-        key = profiles.get(profile, 'aws_access_key_id')
-        return f'the access key {key} (profile {profile} of {path})'
-    return "the machine's own role, if it has one (AWS_ACCESS_KEY_ID is not set)"
+    key = os.environ.get('AWS_ACCESS_KEY_ID')
+    return f'the access key {key}' if key else "the key of the AWS profile or of the machine's role"

@@ -1,7 +1,7 @@
 """Preprocesses photographs in every way, and draws the results: the work of `inception-v3 show`."""
 
 import os
-from typing import Any, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -145,12 +145,16 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
     """
     written: List[str] = []
     problems: List[str] = []
-    taken = {os.path.realpath(path) for path in paths}
+    names: Dict[str, str] = {}
     try:
         os.makedirs(out, exist_ok=True)
         preprocessor = Preprocessor(size, seed)
         for path in dict.fromkeys(paths):
             screen.update(f'drawing {shown(path)}')
+            name = printable(os.path.splitext(os.path.basename(path))[0])
+            if names.setdefault(name, path) != path:
+                problems.append(f'{shown(path)}: has the name of {shown(names[name])}. Draw it into another folder.')
+                continue
             try:
                 with open(path, 'rb') as file:
                     found = preprocessor.show(file.read())
@@ -161,26 +165,13 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
                 reason = shown(failure(error))
                 problems.append(f'{shown(path)}: is not a JPEG, PNG or GIF image, or is damaged ({reason}).')
                 continue
-            picture, sheet = _names(out, path, taken)
-            name = shown(os.path.basename(path))
-            draw(found, name, picture)
-            _save(_figure(found.draws, f'{name}: {DRAWS} training images, drawn at random'), sheet)
+            picture, sheet = (os.path.join(out, f'{name}_{part}.png') for part in ('preprocessed', 'draws'))
+            title = shown(os.path.basename(path))
+            draw(found, title, picture)
+            _save(_figure(found.draws, f'{title}: {DRAWS} training images, drawn at random'), sheet)
             written += [picture, sheet]
     except OSError as error:
         raise CommandError(f'--out={shown(out)}: cannot be written: {error.strerror}.')
     if problems:
         raise CommandError('\n'.join([*problems, *(f'written: {path}' for path in written)]))
     return written
-
-
-def _names(out: str, path: str, taken: Set[str]) -> Tuple[str, str]:
-    """The files of a photograph: neither those of another with the same name, nor a photograph itself."""
-    stem = printable(os.path.splitext(os.path.basename(path))[0])
-    for number in range(1, len(taken) + 2):
-        unique = stem if number == 1 else f'{stem}-{number}'
-        picture, sheet = (os.path.join(out, f'{unique}_{part}.png') for part in ('preprocessed', 'draws'))
-        real = {os.path.realpath(picture), os.path.realpath(sheet)}
-        if not real & taken:
-            break
-    taken.update(real)
-    return picture, sheet

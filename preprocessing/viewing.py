@@ -1,11 +1,10 @@
 """Decodes images as viewers show them: turned by their EXIF orientation, and laid on white where they are transparent.
 
 It takes TensorFlow's operations alone, so that an exported network needs no Python for the files of its users. EXIF:
-CIPA DC-008, 4.6. Its place: APP1 in JPEG (4.7.2), the chunk eXIf in PNG (W3C, third edition, 11.3.3.2).
+CIPA DC-008, 4.6. Its place is APP1 in JPEG (4.7.2); that of other formats is not read.
 """
 
-import functools
-from typing import Any, Callable, Tuple
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -32,24 +31,16 @@ _BIG_ENDIAN, _LITTLE_ENDIAN = [*range(10)], [1, 0, 3, 2, 7, 6, 5, 4, 9, 8]
 _IS_STANDALONE = [marker == 0x01 or marker in range(0xD0, 0xD9) for marker in range(256)]
 _IS_LAST = [marker in (0xD9, 0xDA) for marker in range(256)]
 _MARKER, _APP1, _EXIF = 0xFF, 0xE1, [*b'Exif\0']
-# A JPEG's segment has its EXIF data after the marker, the length, and the name and a zero.
-_JPEG_BEGIN, _JPEG_CONTENT = 2, 10
-# A PNG's chunk has its content after the size and the name, and a checksum after it.
-_PNG_BEGIN, _PNG_CONTENT, _PNG_EXIF, _CHECKSUM_BYTES = 8, 8, [*b'eXIf'], 4
+# Segments begin after the first marker. One has its EXIF data after its marker, the length, and the name and a zero.
+_BEGIN, _CONTENT = 2, 10
 _HEADER_BYTES = 9
-# The segments or chunks that are searched: a file of a million empty ones would occupy a server for a minute.
+# The segments that are searched: a file of a million empty ones would occupy a server for a minute.
 _SEARCHED = 10_000
 
 
 def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Returns the EXIF orientation of a JPEG or PNG file, int32 scalar from 1 to 8; 1 if there is none to be read."""
-
-    def of_png_or_other() -> tf.Tensor:
-        of_png = functools.partial(_content, encoded, _PNG_BEGIN, _PNG_CONTENT, _chunk)
-        return tf.cond(is_png(encoded), of_png, lambda: tf.constant(b''))
-
-    of_jpeg = functools.partial(_content, encoded, _JPEG_BEGIN, _JPEG_CONTENT, _segment)
-    block = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, of_png_or_other)
+    """Returns the EXIF orientation of a JPEG file, int32 scalar from 1 to 8; 1 if there is none to be read."""
+    block = tf.cond(tf.image.is_jpeg(encoded), lambda: _exif(encoded), lambda: tf.constant(b''))
     is_little = tf.equal(tf.strings.substr(block, 0, 4), b'II*\0')
     is_known = tf.logical_or(is_little, tf.equal(tf.strings.substr(block, 0, 4), b'MM\0*'))
     order = tf.where(is_little, _LITTLE_ENDIAN, _BIG_ENDIAN)
@@ -73,23 +64,24 @@ def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.logical_and(value >= UPRIGHT, value < len(_REVERSED)), value, UPRIGHT)
 
 
-def _content(
-    encoded: tf.Tensor, begin: int, offset: int, read: Callable[[tf.Tensor], Tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-) -> tf.Tensor:
-    """Returns the EXIF data of a file, a string scalar; empty if there is none.
-
-    The first segment or chunk is at `begin`, and the content at `offset` in each. From its first bytes, `read` returns
-    its size, 0 after the last; the size of its content, and whether this is EXIF data.
-    """
+def _exif(encoded: tf.Tensor) -> tf.Tensor:
+    """Returns the EXIF data of a JPEG file, a string scalar; empty if there is none (T.81, B.1.1.4)."""
     length = _length(encoded)
 
     def step(position: tf.Tensor, *unused: tf.Tensor) -> Tuple[tf.Tensor, ...]:
-        size, content, is_exif = read(_bytes(encoded, position, _HEADER_BYTES))
-        is_end = tf.logical_or(is_exif, tf.equal(size, 0))
-        content = tf.where(is_exif, tf.maximum(content, 0), tf.zeros_like(content))
-        return tf.where(is_end, length, position + size), tf.minimum(position + offset, length), content
+        """Reads a segment, or one of the bytes that may fill the space before it."""
+        header = _bytes(encoded, position, _HEADER_BYTES)
+        marker, size = header[1], _number(header[2:4])
+        has_exif = tf.logical_and(tf.equal(marker, _APP1), tf.reduce_all(tf.equal(header[4:], _EXIF)))
+        is_exif = tf.reduce_all([tf.equal(header[0], _MARKER), has_exif, size >= 2 + len(_EXIF)])
+        is_end = tf.reduce_any([is_exif, tf.not_equal(header[0], _MARKER), tf.gather(_IS_LAST, marker)])
+        is_alone = tf.gather(_IS_STANDALONE, marker)
+        step = tf.where(tf.equal(marker, _MARKER), 1, tf.where(is_alone, 2, tf.cast(size, tf.int32) + 2))
+        content = tf.where(is_exif, tf.maximum(size - (_CONTENT - 2), 0), tf.zeros_like(size))
+        following = tf.where(is_end, length, position + tf.cast(step, tf.int64))
+        return following, tf.minimum(position + _CONTENT, length), content
 
-    start = tf.constant(begin, tf.int64)
+    start = tf.constant(_BEGIN, tf.int64)
     _, found, size = tf.while_loop(
         lambda position, *unused: position < length,
         step,
@@ -99,23 +91,6 @@ def _content(
         maximum_iterations=_SEARCHED,
     )
     return tf.strings.substr(encoded, found, size)
-
-
-def _segment(header: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Reads a segment of a JPEG (T.81, B.1.1.4), or one of the bytes that may fill the space before it."""
-    marker, length = header[1], _number(header[2:4])
-    has_exif = tf.logical_and(tf.equal(marker, _APP1), tf.reduce_all(tf.equal(header[4:], _EXIF)))
-    is_alone = tf.gather(_IS_STANDALONE, marker)
-    size = tf.where(tf.equal(marker, _MARKER), 1, tf.where(is_alone, 2, tf.cast(length, tf.int32) + 2))
-    is_end = tf.logical_or(tf.not_equal(header[0], _MARKER), tf.gather(_IS_LAST, marker))
-    is_exif = tf.reduce_all([tf.equal(header[0], _MARKER), has_exif, length >= 2 + len(_EXIF)])
-    return tf.cast(tf.where(is_end, 0, size), tf.int64), length - (_JPEG_CONTENT - 2), is_exif
-
-
-def _chunk(header: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Reads a chunk of a PNG (W3C, 5.3)."""
-    length = _number(header[:4])
-    return length + _PNG_CONTENT + _CHECKSUM_BYTES, length, tf.reduce_all(tf.equal(header[4:8], _PNG_EXIF))
 
 
 def _length(content: tf.Tensor) -> tf.Tensor:

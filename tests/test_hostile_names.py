@@ -158,7 +158,7 @@ def test_commands__on_a_run_of_hostile_names(
         show: (show.main, image, f'--out={out}-shown', '--size=75'),
         plan: (lambda: plan.main(sys.argv), *flags, f'--out={out}-plan'),
         preflight: (lambda: preflight.main(sys.argv), *flags),
-        audit: (audit.main, data_dir, '--nodecode', '--processes=1'),
+        audit: (audit.main, data_dir, '--processes=1'),
     }
     for text in (introduction_of(config, info), summary_of(config, info, None, None, None, None)):
         check(text)

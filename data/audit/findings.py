@@ -35,7 +35,6 @@ CHECKS = (
         True,
         TRAIN,
     ),
-    Check('contradictions', '{} records whose fields contradict their image: {:,}. Training ignores these fields.'),
     Check('left_out', 'files in the {} shards that belong to no sample, and are left out: {:,}.'),
     Check('damaged', '{} images with damaged pixels: {:,}. Training uses them as they are.'),
     Check(
@@ -88,18 +87,11 @@ def _of_split(split: str, described: Report) -> Iterator[Tuple[bool, str]]:
     partial = [f'{name} ({number:,})' for name, number in fields.items() if number < count]
     if partial:
         yield False, f'fields that some of the {count:,} {split} records lack: {first_few(partial)}'
-    if boxes['in_pixels'] or boxes['empty']:
+    if boxes['outside']:
         yield (
             False,
-            f'{split} boxes in pixels instead of fractions of the image: {boxes["in_pixels"]:,} of '
-            f'{boxes["boxes"]:,}; without area: {boxes["empty"]:,}. --use_annotated_bbox ignores them, and does '
-            'not crop an image without other boxes.',
-        )
-    if boxes['out_of_range']:
-        yield (
-            False,
-            f'{split} boxes that extend beyond their image, and are clipped: '
-            f'{boxes["out_of_range"]:,} of {boxes["boxes"]:,}.',
+            f'{split} boxes that extend beyond their image, or have no area in it: {boxes["outside"]:,} of '
+            f'{boxes["boxes"]:,}. Training clips them, and ignores those without area.',
         )
 
 
@@ -108,20 +100,14 @@ def _about_identity(report: Report) -> Iterator[str]:
         yield f'{FILE_NAME} has the fingerprint of other data: {report["fingerprint"]["dataset_json"]}.'
     if report['name'] is not None:
         return
-    if report['is_counted']:
-        largest = max((c['label'] for c in report['classes'] if c[TRAIN] or c[VALIDATION]), default=0)
-        yield (
-            f"no readable {FILE_NAME}: a run counts the images, and assumes ImageNet's 1,001 classes. "
-            f'The largest label is {largest}: pass --num_classes={max(largest, 1) + 1}.'
-        )
-        return
+    largest = max((c['label'] for c in report['classes'] if c[TRAIN] or c[VALIDATION]), default=0)
     flags = {'--num_train_images': TRAIN, '--num_eval_images': VALIDATION}
-    counts = {flag: report['splits'][split]['records'] for flag, split in flags.items()}
+    counts = {} if report['is_counted'] else {flag: report['splits'][split]['records'] for flag, split in flags.items()}
     # The flags do not allow 0; a split without records is a finding of its own.
-    given = ' '.join(f'{flag}={count}' for flag, count in counts.items() if count)
+    given = [f'{flag}={count}' for flag, count in counts.items() if count]
     yield (
-        f'no readable {FILE_NAME}: a run assumes the numbers of images and classes of ImageNet. '
-        f'Pass {given}{" and " if given else ""}--num_classes.'
+        f'no readable {FILE_NAME}: a run assumes the sizes of ImageNet. The largest label is {largest}. Pass '
+        f'{" ".join([*given, f"--num_classes={max(largest, 1) + 1}"])}.'
     )
 
 
@@ -147,23 +133,21 @@ def _about_classes(report: Report) -> Iterator[str]:
 
 
 def _about_duplicates(copies: Report) -> Iterator[str]:
-    for key, what in (
-        ('of_several_labels', 'images under several labels'),
-        ('between', 'validation images that are also training images, which overstates the accuracy'),
-        (TRAIN, f'{TRAIN} images that are copies of others'),
-        (VALIDATION, f'{VALIDATION} images that are copies of others'),
+    for key, what, by in (
+        ('of_several_labels', 'images under several labels', 'label'),
+        ('between', 'validation images that are also training images, which overstates the accuracy', 'split'),
+        (TRAIN, f'{TRAIN} images that are copies of others', ''),
+        (VALIDATION, f'{VALIDATION} images that are copies of others', ''),
     ):
-        examples = []
+        if not copies[key]:
+            continue
+        places: List[Report] = []
         for group in copies['first']:
-            if key in (TRAIN, VALIDATION):
-                places = [place for place in group if place['split'] == key]
-            else:
-                # The first of each label, or of each split.
-                by = 'label' if key == 'of_several_labels' else 'split'
-                firsts = {place[by]: place for place in reversed(group)}
-                places = [place for place in group if firsts[place[by]] is place]
+            # The first of each label, or of each split.
+            firsts = {place[by]: place for place in reversed(group)} if by else {}
+            places = [p for p in group if (firsts[p[by]] is p if by else p['split'] == key)]
             if len(places) > 1:
-                named = (f'{place["path"]}, record {place["position"]}' for place in places[:FEW])
-                examples.append(' = '.join(named))
-        if copies[key]:
-            yield f'{what}: {copies[key]:,}, such as {"; ".join(examples[:FEW])}'
+                break
+        example = ' = '.join(f'{place["path"]}, record {place["position"]}' for place in places[:FEW])
+        # The report lists the first groups.
+        yield f'{what}: {copies[key]:,}' + (f', such as {example}' if len(places) > 1 else '')

@@ -4,21 +4,18 @@ import collections
 import concurrent.futures
 import concurrent.futures.process
 import multiprocessing
-import os
 import time
 from typing import Any, Counter, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from data import checks, dataset_info, record_counts, records, remote
-from data.audit import croissant
+from data import checks, dataset_info, records
 from data.audit import shard as shard_audit
 from data.audit.findings import KINDS, judge
 from data.audit.shard import LISTED_AT_MOST, FileContent
-from data.convert import conversion
 from data.convert.conversion import Progress, StartProgress
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.sources import Source, common_folder
+from data.sources import Source
 from data.tf_example import Fields
 
 SPLITS = (records.TRAIN, records.VALIDATION)
@@ -31,7 +28,6 @@ _POLL_SECONDS = 0.2
 def audit(
     source: Source,
     num_classes: Optional[int],
-    decode: bool,
     processes: int,
     progress: StartProgress,
 ) -> Dict[str, Any]:
@@ -63,7 +59,7 @@ def audit(
     described = None if source.train_files or source.eval_files else info
     expected = described.train_images + described.validation_images if described else None
     move = progress('reading records', expected)
-    of_path = _read(all_paths, (source.data_format, source.fields, num_classes, decode), processes, move)
+    of_path = _read(all_paths, (source.data_format, source.fields, num_classes), processes, move)
     contents = {split: [of_path[path] for path in paths[split]] for split in SPLITS}
     images = {split: [content.images for content in contents[split]] for split in SPLITS}
     taken = fingerprint(
@@ -92,8 +88,9 @@ def audit(
         },
         'duplicates': _duplicates(paths, images),
         'classes': _classes(images, num_classes, info.class_names if info else []),
-        'other_files': _other_files(source, paths),
-        'decoded': decode,
+        'other_files': sorted(
+            {name for split in SPLITS if paths[split] for name in checks.unused(source, split, paths[split])}
+        ),
     }
     found, warnings = judge(report)
     seconds = time.monotonic() - start
@@ -107,26 +104,8 @@ def audit(
     }
 
 
-def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
-    """The names in the folders of the files that are not part of the data set; with patterns, none."""
-    if source.train_files or source.eval_files:
-        return []
-    known = {path for split in SPLITS for path in paths[split]}
-    known |= {
-        os.path.join(source.data_dir, name)
-        for name in (dataset_info.FILE_NAME, conversion.REPORT_NAME, croissant.FILE_NAME)
-    }
-    folders = {os.path.dirname(path) for path in known}
-    return [
-        path[len(common_folder([*known])) :]
-        for folder in sorted(folders)
-        for path in (os.path.join(folder, name.rstrip('/')) for name in remote.names_in(folder) or ())
-        if path not in known | folders and os.path.basename(path) != record_counts.FILE_NAME
-    ]
-
-
 def _read(
-    paths: Sequence[str], arguments: Tuple[str, Fields, int, bool], processes: int, move: Progress
+    paths: Sequence[str], arguments: Tuple[str, Fields, int], processes: int, move: Progress
 ) -> Dict[str, FileContent]:
     """The content of each file; `arguments` are the first arguments of `ShardAuditor`."""
     # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server
@@ -176,7 +155,7 @@ def _described(contents: Sequence[FileContent], expected: Optional[int]) -> Dict
         'encoded_bytes': {**_spread(images['bytes']), 'total': int(images['bytes'].sum())},
         'formats': dict(total('formats').most_common()),
         'fields': dict(sorted(total('fields').items())),
-        'boxes': {kind: boxes[kind] for kind in ('boxes', 'in_pixels', 'empty', 'out_of_range')},
+        'boxes': {kind: boxes[kind] for kind in ('boxes', 'outside')},
         **{kind: {'count': counts[kind], 'first': problems[kind]} for kind in KINDS},
     }
 
@@ -186,7 +165,7 @@ def _duplicates(paths: Dict[str, List[str]], images: Dict[str, List[np.ndarray]]
 
     Returns by split the number of its images that are copies of an earlier image; 'between': the number of validation
     images that are also training images; 'of_several_labels': the number of distinct images that have more than one
-    label; 'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the most serious problems first.
+    label; 'first': the positions of up to `LISTED_AT_MOST` groups of equal images, and as many images of each.
     """
     files = [(split, path) for split in SPLITS for path in paths[split]]
     arrays = [array for split in SPLITS for array in images[split]]
@@ -199,24 +178,13 @@ def _duplicates(paths: Dict[str, List[str]], images: Dict[str, List[np.ndarray]]
         _, position, label, *_ = every[index].tolist()
         groups[group_of[index]].append({'split': split, 'path': path, 'position': position, 'label': label})
     counts = {**dict.fromkeys(SPLITS, 0), 'between': 0, 'of_several_labels': 0}
-    order = []
-    for number, group in enumerate(groups.values()):
+    for group in groups.values():
         in_split = collections.Counter(place['split'] for place in group)
         for split, count in in_split.items():
             counts[split] += count - 1
-        is_between, differs = len(in_split) > 1, len({place['label'] for place in group}) > 1
-        counts['between'] += in_split[records.VALIDATION] * is_between
-        counts['of_several_labels'] += differs
-        # Groups with different labels first, then groups in both splits, each in the order of the files.
-        order.append((not differs, not is_between, number, group))
-
-    def listed(group: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-        # Among the places of a large group are the first of each split and label.
-        firsts = {(group[n]['split'], group[n]['label']): n for n in reversed(range(len(group)))}.values()
-        chosen = sorted(range(len(group)), key=lambda n: n not in firsts)[:LISTED_AT_MOST]
-        return [group[n] for n in sorted(chosen)]
-
-    return {**counts, 'first': [listed(group) for *_, group in sorted(order)[:LISTED_AT_MOST]]}
+        counts['between'] += in_split[records.VALIDATION] * (len(in_split) > 1)
+        counts['of_several_labels'] += len({place['label'] for place in group}) > 1
+    return {**counts, 'first': [group[:LISTED_AT_MOST] for group in [*groups.values()][:LISTED_AT_MOST]]}
 
 
 def _spread(values: np.ndarray) -> Dict[str, Optional[float]]:

@@ -4,31 +4,36 @@ import collections
 import contextlib
 import dataclasses
 import signal
-from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from console import native_messages
 from console.messages import shown
-from data import exif, records
+from console.tensorflow_versions import tf
+from data import exif, record_checker, remote, tfrecord_files
 from data.checks import checker
 from data.convert.intake import damage_in
 from data.convert.split import digest
-from data.entries import ENTRIES, Entry
 from data.fingerprint import SplitFingerprint
-from data.image_header import ImageHeader, read_header
+from data.image_header import read_header
 from data.record_checker import BadRecord
-from data.tf_example import Fields
+from data.records import DataError, irregular_kind
+from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
+from data.tar.shard import Sample, Shard, size_problem
+from data.tf_example import CORNERS, DOCUMENTED_FIELDS, Fields
 
 # The largest number of problems of each kind that are listed; the others are only counted.
 LISTED_AT_MOST = 1000
 # Stored in the shared number of records to stop all processes.
 STOP = -1
 
-# A coordinate above this is a number of pixels, not an imprecise fraction of the image.
-_PIXELS_FROM = 2.0
 # Records between two updates of the progress.
 _PROGRESS_EVERY = 100
+
+_NO_BOXES = np.zeros([0, 4], np.float32)
+# The field name of a tar shard's images, whatever their extension.
+_IMAGE = 'image'
 
 # Stored for each image that has a label: 64 bits of its digest (two of 14 million images share them by chance with a
 # probability of 1 in 180,000), its position in the file, its label, its size in pixels (0: unknown), its bytes.
@@ -46,7 +51,7 @@ class FileContent:
     formats: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     # Of the images that have a label.
     fingerprint: SplitFingerprint = dataclasses.field(default_factory=SplitFingerprint)
-    # The number of all bounding boxes, and of bad ones by `BOX_KINDS`.
+    # Of `count_boxes`.
     boxes: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     images: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([0], IMAGE))  # An array of `IMAGE`.
     # The number of problems of each kind.
@@ -61,18 +66,119 @@ class FileContent:
             self.problems.append((kind, place))
 
 
+class Entry(NamedTuple):
+    """A record of a file."""
+
+    position: int  # Its position in the file, from 0.
+    encoded: Optional[bytes] = None  # The image file's bytes; None if there are none.
+    label: Optional[int] = None  # The label with its offset, valid or not; None if there is none.
+    # float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; empty if they are invalid.
+    boxes: np.ndarray = _NO_BOXES
+    fields: Tuple[str, ...] = ()  # The names of its fields.
+    # The reason why it cannot be used, apart from the image and the boxes; None if there is none.
+    problem: Optional[str] = None
+    # The reason why its boxes cannot be used; None if they can, or if `problem` is set.
+    box_problem: Optional[str] = None
+    prefix: str = ''  # The beginning of messages about it.
+    # The name of a file that belongs to no record, in the place of one; None for a record.
+    left_out: Optional[str] = None
+
+
+@contextlib.contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Raises DataError for a path that is no file, or whose file cannot be read."""
+    kind = irregular_kind(path)
+    if kind:
+        raise DataError(f'cannot be read: it is {kind}.')
+    try:
+        yield
+    except (tf.errors.OpError, remote.RemoteError) as error:
+        raise DataError(f'cannot be read: {getattr(error, "message", error)}')
+
+
+def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
+    """Yields the records of a TFRecord file, whose images and labels have these keys, and verifies their checksums."""
+    position = -1
+    with _readable(path):
+        # On s3://, TensorFlow treats a file as empty if access to it is denied.
+        remote.check_readable(path)
+        try:
+            with remote.explained(path, remote.READ):
+                for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
+                    yield _of_record(position, serialized, num_classes, fields)
+        except tf.errors.DataLossError as error:
+            begin = 'the file is' if position >= 0 else 'not a record file, or'
+            place = 'or truncated from here on' if position >= 0 else 'at its beginning'
+            raise DataError(f'{begin} damaged {place}: {error.message}.')
+
+
+def _of_record(position: int, serialized: bytes, num_classes: int, fields: Fields) -> Entry:
+    example = record_checker.parse_example(serialized)
+    # Listed first: reading a missing field adds an empty one.
+    keys = tuple(example.features.feature) if example else ()
+    entry = Entry(position, fields=keys, problem=record_checker.field_problem(example, num_classes, fields))
+    if example is None:
+        return entry
+    feature = example.features.feature
+    encoded = feature[fields.image].bytes_list.value
+    label = feature[fields.label].int64_list.value
+    entry = entry._replace(
+        encoded=encoded[0] if len(encoded) == 1 and encoded[0] else None,
+        label=label[0] + fields.label_offset if len(label) == 1 else None,
+        box_problem=None if entry.problem else record_checker.box_problem(example),
+    )
+    if entry.problem or entry.box_problem or 'image/object/bbox/ymin' not in keys:
+        return entry
+    corners = [feature[f'image/object/bbox/{corner}'].float_list.value for corner in CORNERS]
+    return entry._replace(boxes=np.array(corners, np.float32).T)
+
+
+def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
+    """Yields the samples of a tar shard, whose labels have the place and the offset of `fields`."""
+    with _readable(path), Shard(path) as shard:
+        problem = size_problem(path, shard.size)
+        if problem:
+            raise DataError(problem)
+        position = 0
+        for sample in shard.everything(label_of(fields.label)):
+            if sample.problem is Problem.LEFT_OUT:
+                yield from (Entry(position, left_out=shown(member.name)) for member in sample.members)
+                continue
+            if sample.problem.is_last:
+                raise DataError(sample.reason)
+            yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
+            position += 1
+
+
+def _of_sample(position: int, shard: Shard, sample: Sample, num_classes: int, offset: int) -> Entry:
+    extensions = [member.extension for member in sample.members if member.key is not None]
+    keys = tuple({_IMAGE if each in IMAGE_EXTENSIONS else shown(each) for each in extensions})
+    problem = sample.reason[len(sample.prefix) :] or None
+    entry = Entry(position, fields=keys, problem=problem, prefix=sample.prefix)
+    if not sample.image:
+        return entry
+    return entry._replace(
+        encoded=shard.read(sample.image.start, sample.image.size),
+        label=sample.label + offset,
+        problem=record_checker.label_problem(sample.label + offset, num_classes, offset),
+    )
+
+
+# By the values of --data_format.
+_ENTRIES: Dict[str, Callable[[str, int, Fields], Iterator[Entry]]] = {'tfrecord': of_records, 'tar': of_tar}
+
+
 class ShardAuditor:
     """Audits files, one at a time.
 
-    Labels must be lower than `num_classes`. Without `decode`, only images with an unusual header or without an end are
-    decoded. `progress` is a number shared by the processes, incremented by the records that have been read.
+    Labels must be lower than `num_classes`. `progress` is a number shared by the processes, incremented by the records
+    that have been read.
     """
 
-    def __init__(self, data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any):
-        self._entries = ENTRIES[data_format]
+    def __init__(self, data_format: str, fields: Fields, num_classes: int, progress: Any):
+        self._entries = _ENTRIES[data_format]
         self._fields = fields
         self._num_classes = num_classes
-        self._decode = decode
         self._progress = progress
         self._checker = checker(data_format, num_classes, False, fields)
 
@@ -83,7 +189,7 @@ class ShardAuditor:
         try:
             for entry in self._entries(path, self._num_classes, self._fields):
                 if entry.left_out is not None:
-                    content.note('left_out', entry.bad_record(path, f'{entry.left_out}.'))
+                    content.note('left_out', BadRecord(path, entry.position, f'{entry.left_out}.'))
                     continue
                 content.records += 1
                 if not content.records % _PROGRESS_EVERY:
@@ -91,8 +197,8 @@ class ShardAuditor:
                 content.fields.update(entry.fields)
                 content.boxes.update(count_boxes(entry.boxes))
                 header = read_header(entry.encoded) if entry.encoded is not None else None
-                for kind, problem in self._problems(entry, header):
-                    content.note(kind, entry.bad_record(path, problem))
+                for kind, problem in self._problems(entry):
+                    content.note(kind, BadRecord(path, entry.position, f'{entry.prefix}{problem}'))
                 if entry.encoded is None:
                     continue
                 content.formats[header.kind if header else 'unknown'] += 1
@@ -101,13 +207,13 @@ class ShardAuditor:
                     key = int.from_bytes(digest(entry.encoded)[:8], 'big')
                     size = (header.width, header.height) if header else (0, 0)
                     images.append((key, entry.position, entry.label, size, len(entry.encoded)))
-        except records.DataError as error:
+        except DataError as error:
             content.note('bad_files', BadRecord(path, content.records, str(error)))
         self._advance(content.records % _PROGRESS_EVERY)
         content.images = np.array(images, IMAGE)
         return content
 
-    def _problems(self, entry: Entry, header: Optional[ImageHeader]) -> Iterator[Tuple[str, str]]:
+    def _problems(self, entry: Entry) -> Iterator[Tuple[str, str]]:
         if entry.problem:
             yield 'bad_fields', entry.problem
         if entry.box_problem:
@@ -118,17 +224,12 @@ class ShardAuditor:
         orientation = exif.orientation(encoded)
         if orientation != exif.UPRIGHT:
             yield 'rotated', f'EXIF orientation {orientation}.'
-        if self._decode or header is None or not header.sound:
-            problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
-            if problem:
-                yield 'undecodable', problem
-                return
-            damage = damage_in(messages)
-            if damage:
-                yield 'damaged', damage
-        contradiction = contradiction_of(entry.claimed, header) if header else None
-        if contradiction:
-            yield 'contradictions', contradiction
+        problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
+        damage = damage_in(messages)
+        if problem:
+            yield 'undecodable', problem
+        elif damage:
+            yield 'damaged', damage
 
     def _advance(self, count: int) -> None:
         with self._progress.get_lock():
@@ -137,31 +238,14 @@ class ShardAuditor:
             self._progress.value += count
 
 
-def contradiction_of(claimed: Mapping[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
-    """The first contradiction between a record's claims and its image's header, in words; None if there is none."""
-    size = claimed.get('width', header.width), claimed.get('height', header.height)
-    if size != (header.width, header.height):
-        return f'its fields say {size[0]} x {size[1]} pixels; the image has {header.width} x {header.height}.'
-    named = str(claimed.get('format', header.format))
-    if named.upper().replace('JPG', 'JPEG') != header.format:
-        return f'its fields say {shown(repr(named))}; the image is a {header.format}.'
-    return None
-
-
 def count_boxes(boxes: np.ndarray) -> Dict[str, int]:
-    """The number of boxes, [boxes, 4], each ymin, xmin, ymax, xmax; and of bad ones, each for its first problem.
+    """The number of boxes, [boxes, 4], each ymin, xmin, ymax, xmax in fractions of the image.
 
-    'in_pixels': those with coordinates that are pixels instead of fractions of the image; 'empty': those without area
-    inside the image; 'out_of_range': those that extend beyond the image's edge, and are clipped.
+    'outside': those that extend beyond the image's edge, or have no area inside the image.
     """
-    if not len(boxes):
-        return {}
-    in_pixels = (np.abs(boxes) > _PIXELS_FROM).any(axis=1)
     clipped = np.clip(boxes, 0.0, 1.0)
-    empty = (clipped[:, :2] >= clipped[:, 2:]).any(axis=1) & ~in_pixels
-    out_of_range = (clipped != boxes).any(axis=1) & ~in_pixels & ~empty
-    counts = {'in_pixels': in_pixels, 'empty': empty, 'out_of_range': out_of_range}
-    return {'boxes': len(boxes), **{kind: int(which.sum()) for kind, which in counts.items()}}
+    outside = (clipped != boxes).any(axis=1) | (clipped[:, :2] >= clipped[:, 2:]).any(axis=1)
+    return {'boxes': len(boxes), 'outside': int(outside.sum())}
 
 
 # Contexts of a worker process.
@@ -170,14 +254,14 @@ _until_the_end = contextlib.ExitStack()
 _auditor: Optional[ShardAuditor] = None
 
 
-def start_process(data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any) -> None:
+def start_process(data_format: str, fields: Fields, num_classes: int, progress: Any) -> None:
     """Prepares a worker process for `audit_in_process`; the arguments are those of `ShardAuditor`."""
     global _auditor
     # Ctrl-C also interrupts the parent process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # TensorFlow and libjpeg report every damaged image on standard error, without its name.
     _until_the_end.enter_context(native_messages.captured())
-    _auditor = ShardAuditor(data_format, fields, num_classes, decode, progress)
+    _auditor = ShardAuditor(data_format, fields, num_classes, progress)
 
 
 def audit_in_process(path: str) -> FileContent:

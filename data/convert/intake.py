@@ -4,7 +4,6 @@ An accepted file is decoded whole once. It is stored as it is, unless training w
 turned upright, laid on white where it is transparent, and converted from formats that training does not read.
 """
 
-import importlib
 import io
 import re
 import warnings
@@ -16,7 +15,7 @@ from console import extras, native_messages
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import exif
-from data.image_files import CONVERSION, UnreadableError, check_size, why_undecodable
+from data.image_files import UnreadableError, size_problem, why_undecodable
 from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image, image_shape
 
@@ -24,20 +23,14 @@ from preprocessing.decoding import decode_image, image_shape
 # transform is the limit.
 _QUALITY = 95
 _OPAQUE, _WHITE = 255, 255
-# Formats that TensorFlow does not decode, or not in all variants, with Pillow's names; a package adds HEIF to Pillow.
-_BY_PILLOW = {'WebP': 'WEBP', 'BMP': 'BMP', 'TIFF': 'TIFF', 'HEIC': 'HEIF'}
-# Tags of TIFF files: bit 0 of the first is set for a preview (TIFF 6.0), and the second makes it a camera's raw file.
-_SUBFILE_TYPE, _DNG_VERSION = 254, 50706
-# Values of 16 bits below 2 to this power are dark when only their upper 8 bits are used.
-_DARK_BITS = 14
+# Formats that TensorFlow does not decode, or not in all variants, by Pillow's names.
+_BY_PILLOW = {'WEBP': 'WebP', 'BMP': 'BMP', 'TIFF': 'TIFF'}
 # Messages of libjpeg that mean that pixels are missing or wrong; it continues after each.
 _DAMAGE = re.compile(r'^(Corrupt JPEG data: .*|Inconsistent progression sequence.*|Premature end of JPEG.*)$', re.M)
 
 TURNED = 'turned upright, as the EXIF orientation says'
 LAID_ON_WHITE = 'with transparency, laid on white'
 REDUCED = 'of 16 bits per channel, of which training uses the upper 8'
-_DARK = 'whose 16 bits hold only values of 0 to {:,} of 65,535: training sees them {}. Scale their values up first'
-ONE_PIXEL = 'of 1 x 1 pixel'
 # Of images that a conversion keeps as they are.
 DAMAGED = 'with damaged pixels, kept as they are'
 ROTATED = 'with an EXIF orientation, which training ignores'
@@ -67,7 +60,6 @@ class Intake:
             self._decoded = decode_image(self._encoded)
             with tf.control_dependencies([image_shape(self._encoded)]):
                 self._with_alpha = tf.image.decode_png(tf.identity(self._encoded), channels=4)
-            self._of_16_bits = tf.image.decode_png(self._encoded, channels=3, dtype=tf.uint16)
             self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
             self._jpeg = tf.image.encode_jpeg(self._pixels, 'rgb', _QUALITY, chroma_downsampling=False)
             self._png = tf.image.encode_png(self._pixels)
@@ -91,16 +83,14 @@ class Intake:
     def _accept(self, encoded: bytes) -> Tuple[Accepted, np.ndarray]:
         """The accepted image, and its pixels before it was encoded again, if it was."""
         header = read_header(encoded)
-        if header is None:
-            raise UnreadableError(why_undecodable(encoded, ''))
-        is_foreign = header.format in _BY_PILLOW
-        pixels = _by_pillow(encoded, header) if is_foreign else self._decode(encoded, header)
-        deep = None
-        if pixels.dtype == np.uint16:
-            deep, pixels = pixels, np.repeat((pixels >> 8).astype(np.uint8)[..., np.newaxis], 3, axis=2)
-        elif '16 bits' in header.variants:
-            deep = self._session.run(self._of_16_bits, {self._encoded: encoded})
-        notes = [f'converted from {header.format}'] if is_foreign or header.format == 'GIF' else []
+        if header is None or header.format == 'PPM':
+            name, pixels = _by_pillow(encoded)
+        else:
+            name, pixels = header.format, self._decode(encoded, header)
+        notes = [f'converted from {name}'] if name not in ('JPEG', 'PNG') else []
+        is_deep = pixels.dtype == np.uint16
+        if is_deep:
+            pixels = np.repeat((pixels >> 8).astype(np.uint8)[..., np.newaxis], 3, axis=2)
         if pixels.shape[2] == 4:
             if pixels[..., -1].min() < _OPAQUE:
                 notes.append(LAID_ON_WHITE)
@@ -110,16 +100,11 @@ class Intake:
             pixels = exif.upright(pixels, orientation)
             notes.append(TURNED)
         if notes:
-            encode = self._jpeg if header.format in ('JPEG', 'WebP', 'HEIC') else self._png
+            encode = self._jpeg if name in ('JPEG', 'WebP') else self._png
             encoded = self._session.run(encode, {self._pixels: pixels})
-        height, width = pixels.shape[:2]
-        if deep is not None:
+        if is_deep or (header and '16 bits' in header.variants):
             notes.append(REDUCED)
-            bits = int(deep.max()).bit_length()
-            if 0 < bits <= _DARK_BITS:
-                notes.append(_DARK.format((1 << bits) - 1, 'black' if bits <= np.iinfo(np.uint8).bits else 'dark'))
-        if height * width == 1:
-            notes.append(ONE_PIXEL)
+        height, width = pixels.shape[:2]
         return Accepted(encoded, height, width, (*notes,)), pixels
 
     def _decode(self, encoded: bytes, header: ImageHeader) -> np.ndarray:
@@ -138,41 +123,42 @@ class Intake:
         return pixels
 
 
-def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
-    """The pixels of a file that TensorFlow does not decode: RGB or RGBA, or grey of 16 bits [height, width]."""
-    name = header.format
+def _by_pillow(encoded: bytes) -> Tuple[str, np.ndarray]:
+    """The format of a file that TensorFlow does not decode, and its pixels: RGB or RGBA, or grey of 16 bits.
+
+    They are uint8 [height, width, channels], or uint16 [height, width], turned upright.
+    """
     try:
         import PIL.Image
+        import PIL.ImageOps
     except ImportError:
-        raise UnreadableError(f'is a {name} image; to convert it, install Pillow: {extras.command("images")}')
-    if name == 'HEIC':
-        try:
-            importlib.import_module('pillow_heif').register_heif_opener()
-        except ImportError:
-            raise UnreadableError(f'is a HEIC image; to read it, pip install pillow-heif; or {CONVERSION}')
-    check_size(header)
+        hint = f'WebP, BMP and TIFF need Pillow: {extras.command("images")}'
+        raise UnreadableError(f'{why_undecodable(encoded, "")}. {hint}')
     try:
         with warnings.catch_warnings():
             # Pillow warns about large images; the limit is checked here.
             warnings.simplefilter('ignore')
-            with PIL.Image.open(io.BytesIO(encoded), formats=[_BY_PILLOW[name]]) as image:
-                check_size(header._replace(width=image.width, height=image.height))
-                tags = getattr(image, 'tag_v2', {})
-                if tags.get(_DNG_VERSION) or tags.get(_SUBFILE_TYPE, 0) & 1:
-                    raise UnreadableError('is a raw file of a camera, of which only a preview can be read; develop it')
+            with PIL.Image.open(io.BytesIO(encoded), formats=[*_BY_PILLOW]) as image:
+                problem = size_problem(image.width, image.height)
                 if getattr(image, 'n_frames', 1) > 1:
-                    what = 'a TIFF image of several pages' if name == 'TIFF' else f'an animated {name} image'
-                    raise UnreadableError(f'is {what}; files of one picture are supported')
-                if image.mode.startswith('I;16'):
-                    return np.asarray(image).astype(np.uint16)
+                    problem = 'has several pages or frames; files of one picture are supported'
                 if image.mode in ('I', 'F'):
-                    raise UnreadableError(f'is a {name} image of 32 bits per channel; convert it to 8 or 16')
-                has_alpha = image.mode in ('RGBA', 'LA', 'PA') or 'transparency' in image.info
-                return np.array(image.convert('RGBA' if has_alpha else 'RGB'))
+                    problem = 'has 32 bits per channel; convert it to 8 or 16'
+                if problem:
+                    raise UnreadableError(problem)
+                name = _BY_PILLOW[str(image.format)]
+                # Pillow turns TIFF images by itself.
+                upright = PIL.ImageOps.exif_transpose(image) if name == 'WebP' else image
+                if upright.mode.startswith('I;16'):
+                    return name, np.asarray(upright).astype(np.uint16)
+                has_alpha = upright.mode in ('RGBA', 'LA', 'PA') or 'transparency' in upright.info
+                return name, np.array(upright.convert('RGBA' if has_alpha else 'RGB'))
+    except PIL.Image.UnidentifiedImageError:
+        raise UnreadableError(why_undecodable(encoded, ''))
     except UnreadableError:
         raise
     except Exception as error:  # Pillow raises errors of many kinds for damaged files.
-        raise UnreadableError(f'is a damaged {name} image, or of a kind that Pillow cannot read ({shown(error)})')
+        raise UnreadableError(f'is damaged, or of a kind that Pillow cannot read ({shown(error)})')
 
 
 def _on_white(pixels: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ headers are the blocks that are reached by following these positions from the fi
 """
 
 import functools
-from typing import List, NamedTuple, Tuple, Union
+from typing import NamedTuple, Tuple, Union
 
 from console.tensorflow_versions import either, tf
 from data.tar import layout
@@ -18,13 +18,12 @@ from data.tar.layout import BLOCK, Label, Problem
 _NUMERIC = b'01234567' + layout.BLANKS
 # Four of the eight bytes of a word.
 _EVEN_BYTES = 0x00FF00FF00FF00FF
-# The fields of a header with the name, and with the target of a link; and their length.
-_NAME, _LINK, _FIELD = 0, 157, 100
+# The field of a header with the name, and its length.
+_NAME, _FIELD = 0, 100
 # Each byte as a character: bytes in any encoding become valid UTF-8, which regular expressions need.
 _CHARACTERS = [chr(byte).encode() for byte in range(256)]
 # The key of a name, up to the first dot of the file name, and its extension; otherwise, nothing.
 _KEY_AND_EXTENSION = r'^(?s:((?:.*/)?[^./]+)\.([^/]*))$|^(?s:.*)$'
-_HASHES = (1 << 63) - 1
 
 
 class Samples(NamedTuple):
@@ -46,19 +45,17 @@ class Remainder(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Regular files of a shard, in order, to which hard links may refer; each field is int64 [files]."""
+    """Regular files of a window, in order; each field is int64 [files]."""
 
-    name: tf.Tensor  # A hash of the name.
-    start: tf.Tensor  # The position of the content, in bytes; in a window, negative before it.
+    start: tf.Tensor  # The position of the content in the window, in bytes.
     size: tf.Tensor  # Its size in bytes.
     label: tf.Tensor  # The number in the file, if it may be a label; -1 otherwise.
 
 
-def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tuple[Samples, Remainder, Files]:
-    """Finds the samples of a window, which begins with a header. Also returns the files before the next window.
+def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label) -> Tuple[Samples, Remainder]:
+    """Finds the samples of a window, which begins with a header.
 
-    `raw` is uint8 [bytes], the window; `remaining` has the bytes of the shard from its beginning on; `files` are those
-    before it.
+    `raw` is uint8 [bytes], the window; `remaining` has the bytes of the shard from its beginning on.
     """
     places, rows, sizes, stop_place, has_end = _headers(raw)
     types, starts, count = rows[:, 156], (places + 1) * BLOCK, size_of(places)
@@ -69,19 +66,13 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
     begins = tf.gather(tf.math.unsorted_segment_min(places * BLOCK, member, count + 1), member)
     # As webdataset and `tar-shards` write them.
     is_plain = tf.reduce_all(tf.logical_and(tf.equal(types, ord('0')), tf.equal(rows[:, layout.PREFIX], 0)))
-    names, targets = either(is_plain, _plain_names, _any_names, raw, rows, starts, sizes, member, files.name)
+    names = either(is_plain, _plain_names, _any_names, raw, rows, starts, sizes, member)
 
-    is_file, is_link = is_one_of(types, layout.REGULAR), targets >= 0
     keys, extensions = (tf.strings.regex_replace(names, _KEY_AND_EXTENSION, part) for part in (r'\1', r'\2'))
     extensions = tf.strings.lower(extensions)
-    has_key = tf.logical_and(tf.not_equal(keys, ''), tf.logical_or(is_file, is_link))
-    is_label = tf.equal(extensions, label.extension)
-    numbers = _labels(raw, starts, select(tf.logical_and(is_label, is_file), sizes, 0), label)
-    # Files do not include links, so that a link to a link has no content.
-    own = Files(tf.strings.to_hash_bucket_fast(names, _HASHES), starts, sizes, numbers)
-    content = Files(
-        *[select(is_link, tf.gather(tf.concat(both, 0), tf.maximum(targets, 0)), both[1]) for both in zip(files, own)]
-    )
+    has_key = tf.logical_and(tf.not_equal(keys, ''), is_one_of(types, layout.REGULAR))
+    is_label = tf.logical_and(tf.equal(extensions, label.extension), has_key)
+    files = Files(starts, sizes, _labels(raw, starts, select(is_label, sizes, 0), label))
 
     # Other members are left out, and do not separate the files of a sample.
     parts = tf.where(tf.logical_or(has_key, is_truncated))[:, 0]
@@ -91,7 +82,7 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
     is_first = tf.logical_or(tf.not_equal(keys, tf.concat([[''], keys], 0)[:-1]), tf.equal(keys, ''))
     samples, is_sample = _samples(
         tf.cumsum(tf.cast(is_first, tf.int64)) - 1,
-        Files(*[tf.gather(each, parts) for each in content]),
+        Files(*[tf.gather(each, parts) for each in files]),
         is_image=tf.strings.regex_full_match(extensions, layout.IMAGES),
         is_label=is_label,
         is_part=tf.logical_or(tf.strings.regex_full_match(extensions, layout.PARTS), is_truncated),
@@ -103,8 +94,6 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
     begin = tf.concat([tf.boolean_mask(tf.gather(begins, parts), is_first), begins[-1:], [0]], 0)[complete]
     found = [tf.boolean_mask(each[:complete], is_sample[:complete]) for each in samples]
     last = tf.boolean_mask([problem], [problem > 0])
-    is_passed = tf.logical_and(is_file, begins < begin)
-    passed = Files(*[tf.concat([before, tf.boolean_mask(each, is_passed)], 0) for before, each in zip(files, own)])
     return (
         Samples(tf.concat([found[0], last], 0), *[tf.concat([each, tf.zeros_like(last)], 0) for each in found[1:]]),
         Remainder(
@@ -113,7 +102,6 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
             is_read=is_last,
             is_unusable=tf.logical_or(problem > 0, tf.reduce_any(is_truncated)),
         ),
-        passed,
     )
 
 
@@ -250,51 +238,33 @@ def _end(
     return problem, functools.reduce(tf.logical_or, [is_inside, is_truncated, reaches_end])
 
 
-def _plain_names(
-    raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor, member: tf.Tensor, names_before: tf.Tensor
-) -> Tuple[tf.Tensor, tf.Tensor]:
+def _plain_names(raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor, member: tf.Tensor) -> tf.Tensor:
     """The same as `_any_names` for regular files whose names are in one field of their headers."""
-    return _field(raw, rows, starts, _NAME, _FIELD), -tf.ones_like(sizes)
+    return _field(raw, rows, starts, _NAME, _FIELD)
 
 
-def _any_names(
-    raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor, member: tf.Tensor, names_before: tf.Tensor
-) -> Tuple[tf.Tensor, tf.Tensor]:
-    """The names of members, strings [headers], and the files that hard links refer to, int64 [headers].
+def _any_names(raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor, member: tf.Tensor) -> tf.Tensor:
+    """The names of members, strings [headers].
 
     `raw` is the window, uint8 [bytes]; `rows` uint8 [headers, 512]; `starts` and `sizes` int64 [headers] of the
-    contents; `member` int64 [headers], the number of the member that each header belongs to; `names_before` int64
-    [files], those of the files before the window. The files are indices of the last file of that name, among those
-    before and these headers; -1 for other members, and for links to no file.
+    contents; `member` int64 [headers], the number of the member that each header belongs to.
     """
     types, order = rows[:, 156], tf.range(size_of(starts))
-    is_pax, is_link = is_one_of(types, layout.PAX), is_one_of(types, layout.HARD_LINK)
     # POSIX splits a long name over two fields, to be joined by a slash. Elsewhere, the second field has other values.
     is_posix = tf.reduce_all(tf.equal(rows[:, 257:263], [*layout.POSIX_MAGIC]), axis=1)
     prefix = tf.where_v2(is_posix, _field(raw, rows, starts, layout.PREFIX, 155), '')
     slash = tf.where_v2(tf.equal(prefix, ''), '', '/')
     field = tf.strings.join([prefix, slash, _field(raw, rows, starts, _NAME, _FIELD)])
-    is_content = is_one_of(types, layout.LONG_NAME + layout.LONG_LINK + layout.PAX)
-    content = strings_at(raw, starts, select(is_content, sizes, 0))
-    of_pax = _pax_values(tf.where_v2(is_pax, content, ''))
-
-    def named(long: bytes, of_pax: tf.Tensor, field: tf.Tensor) -> tf.Tensor:
-        """The names in the last extension of each member that has one, and in the fields of the others."""
-        name = tf.where_v2(is_one_of(types, long), tf.strings.join(['=', content]), of_pax)
-        last = tf.math.unsorted_segment_max(select(tf.equal(name, ''), -1, order), member, size_of(starts) + 1)
-        last = tf.gather(last, member)
-        name = tf.where_v2(last >= 0, tf.gather(name, tf.maximum(last, 0)), tf.strings.join(['=', field]))
-        name = tf.strings.substr(
-            name, tf.ones_like(order), tf.fill(tf.shape(order), _int64(layout.NAME_BYTES)), unit=_BYTES
-        )
-        return tf.strings.regex_replace(name, r'\x00(?s:.*)', '')
-
-    names = named(layout.LONG_NAME, of_pax[0], field)
-    links = named(layout.LONG_LINK, of_pax[1], _field(raw, rows, starts, _LINK, _FIELD))
-    hashes = tf.strings.to_hash_bucket_fast(tf.where_v2(is_link, links, names), _HASHES)
-    is_file = tf.concat([tf.ones_like(names_before, tf.bool), is_one_of(types, layout.REGULAR)], 0)
-    targets = link_targets(tf.concat([names_before, hashes], 0), is_file)
-    return names, select(is_link, targets[size_of(names_before) :], -1)
+    is_long, is_pax = is_one_of(types, layout.LONG_NAME), is_one_of(types, layout.PAX)
+    content = strings_at(raw, starts, select(tf.logical_or(is_long, is_pax), sizes, 0))
+    # Those in the last extension of each member that has one, and in the fields of the others.
+    extended = tf.where_v2(is_long, tf.strings.join(['=', content]), _pax_path(tf.where_v2(is_pax, content, '')))
+    last = tf.math.unsorted_segment_max(select(tf.equal(extended, ''), -1, order), member, size_of(starts) + 1)
+    last = tf.gather(last, member)
+    name = tf.where_v2(last >= 0, tf.gather(extended, tf.maximum(last, 0)), tf.strings.join(['=', field]))
+    longest = tf.fill(tf.shape(order), _int64(layout.NAME_BYTES))
+    name = tf.strings.substr(name, tf.ones_like(order), longest, unit=_BYTES)
+    return tf.strings.regex_replace(name, r'\x00(?s:.*)', '')
 
 
 def _field(raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, at: int, length: int) -> tf.Tensor:
@@ -303,13 +273,13 @@ def _field(raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, at: int, length: 
     return strings_at(raw, starts - BLOCK + at, tf.argmax(ends, axis=1))
 
 
-def _pax_values(text: tf.Tensor) -> List[tf.Tensor]:
-    """The last values of `path` and `linkpath` in pax headers, each strings [headers]: `=` and the value, or nothing.
+def _pax_path(text: tf.Tensor) -> tf.Tensor:
+    """The last value of `path` in pax headers, strings [headers]: `=` and the value, or nothing.
 
     Records, `LENGTH KEYWORD=VALUE` and a line feed, are read up to the first invalid one; `text` is strings [headers].
     """
 
-    def read_one(count: tf.Tensor, text: tf.Tensor, *values: tf.Tensor) -> Tuple[tf.Tensor, ...]:
+    def read_one(count: tf.Tensor, text: tf.Tensor, path: tf.Tensor) -> Tuple[tf.Tensor, ...]:
         digits = tf.strings.regex_replace(text, r'^(?s:(\d{1,7}) .*)$|^(?s:.*)$', r'0\1')
         length = tf.strings.to_number(digits, tf.int64)
         record = tf.strings.substr(text, tf.zeros_like(length), length, unit=_BYTES)
@@ -319,36 +289,15 @@ def _pax_values(text: tf.Tensor) -> List[tf.Tensor]:
         )
         length = select(is_record, length, 0)
         rest = tf.strings.substr(text, length, tf.fill(tf.shape(length), _int64(layout.EXTENSION_BYTES)), unit=_BYTES)
-        record = tf.where_v2(is_record, record, '')
-        found = []
-        for keyword, value in zip(('path', 'linkpath'), values):
-            is_it = tf.strings.regex_full_match(record, rf'\d+ {keyword}=(?s:.*)')
-            found.append(tf.where_v2(is_it, tf.strings.regex_replace(record, r'^\d+ \w+(=(?s:.*))\n$', r'\1'), value))
-        return (count + 1, tf.where_v2(is_record, rest, ''), *found)
+        is_path = tf.logical_and(is_record, tf.strings.regex_full_match(record, r'\d+ path=(?s:.*)'))
+        path = tf.where_v2(is_path, tf.strings.regex_replace(record, r'^\d+ \w+(=(?s:.*))\n$', r'\1'), path)
+        return count + 1, tf.where_v2(is_record, rest, ''), path
 
-    _, _, *values = tf.while_loop(
-        lambda count, text, *_: tf.logical_and(count < layout.PAX_RECORDS, tf.reduce_any(tf.not_equal(text, ''))),
+    return tf.while_loop(
+        lambda count, text, _: tf.logical_and(count < layout.PAX_RECORDS, tf.reduce_any(tf.not_equal(text, ''))),
         read_one,
-        (0, text, tf.zeros_like(text), tf.zeros_like(text)),
-    )
-    return values
-
-
-def link_targets(names: tf.Tensor, is_file: tf.Tensor) -> tf.Tensor:
-    """The index of the last file before each link that has the name of its target, int64 [members]; -1 if none has.
-
-    The names are hashes of those of files, and of the targets of links, int64 [members].
-    """
-    # Stable: among equal names, each file precedes the links after it.
-    order = tf.argsort(names, stable=True)
-    names, is_file = tf.gather(names, order), tf.gather(is_file, order)
-    # The place in this order of the last file up to each place; -1 if there is none.
-    files = tf.concat([[-1], tf.where(is_file)[:, 0]], 0)
-    last = tf.gather(files, tf.cumsum(tf.cast(is_file, tf.int64)))
-    safe = tf.maximum(last, 0)
-    found = tf.logical_and(last >= 0, tf.equal(tf.gather(names, safe), names))
-    found = select(found, tf.cast(tf.gather(order, safe), tf.int64), -1)
-    return tf.scatter_nd(order[:, tf.newaxis], found, tf.shape(found, out_type=order.dtype))
+        (0, text, tf.zeros_like(text)),
+    )[2]
 
 
 def _labels(raw: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor, label: Label) -> tf.Tensor:

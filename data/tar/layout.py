@@ -2,10 +2,9 @@
 
 The files of a sample are adjacent and share a key: their path up to the first dot of the file name, as in `000123.jpg`
 and `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background;
-`--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored. A
-hard link has the content of the last file of that name before it. Left out, and not counted as samples, are other
-links, devices, files without a key, and keys without a file that ends like an image or `.cls`. Sparse files are not
-supported, nor sizes in pax headers, which files of 8 GiB and more have.
+`--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored. Left
+out, and not counted as samples, are links, devices, files without a key, and keys without a file that ends like an
+image or `.cls`. Sparse files are not supported, nor sizes in pax headers, which files of 8 GiB and more have.
 
 `data.tar.shard` reads shards in Python, for checks and conversions; `data.tar.reader` in the input pipeline.
 """
@@ -35,8 +34,7 @@ PAX_RECORDS = 100
 # which belong to the following member.
 REGULAR = b'\x0007'
 WITHOUT_DATA = b'123456'
-HARD_LINK = b'1'
-LONG_NAME, LONG_LINK = b'L', b'K'
+LONG_NAME = b'L'
 PAX = b'x'
 EXTENSIONS = b'LKxg'
 # GNU's sparse files, whose content has no fixed place.
@@ -80,14 +78,20 @@ _DESCRIPTIONS = {
     Problem.NONE: '',
     Problem.TRUNCATED: 'the shard is truncated within this sample.',
     Problem.LEFT_OUT: 'belongs to no sample: it is left out.',
-    Problem.NO_IMAGE: f'no image: there must be one file, not empty, with the extension {", ".join(IMAGE_EXTENSIONS)}.',
+    Problem.NO_IMAGE: (
+        f'no image: there must be one file, not empty, with the extension {", ".join(IMAGE_EXTENSIONS)}, which begins '
+        'at the first dot of its name.'
+    ),
     Problem.IMAGES: 'several images.',
-    Problem.NO_LABEL: f'no label: there must be a file with the extension {LABEL_EXTENSION}, or that of --label_key.',
+    Problem.NO_LABEL: (
+        f'no label: beside the image, there must be a file with the extension {LABEL_EXTENSION}, or that of '
+        '--label_key.'
+    ),
     Problem.LABELS: 'several labels.',
     Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION}, or --label_key, must hold one whole number in ASCII.',
     Problem.DAMAGED: (
-        'the shard is damaged, or has sparse files, or sizes in pax headers alone, as files of 8 GiB have: no valid '
-        'header is here. The rest cannot be used.'
+        'the shard is damaged or compressed, or has sparse files, or sizes in pax headers alone, as files of 8 GiB '
+        'have: no valid header is here. The rest cannot be used.'
     ),
     Problem.NO_END: 'the shard is truncated: the zeros that end a tar file are missing.',
     Problem.AFTER_END: 'there is data after the zeros that end a tar file. It cannot be used.',

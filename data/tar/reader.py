@@ -12,7 +12,7 @@ from typing import Callable, Tuple
 from console.tensorflow_versions import mapped_by_the_requesting_thread, tf
 from data import ppm, remote
 from data.tar import graph_samples
-from data.tar.graph_samples import Files, Samples, all_of, select
+from data.tar.graph_samples import Samples, all_of, select
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tf_example import ParsedRecord
 
@@ -30,8 +30,7 @@ _LABEL_DIGITS = 20
 _SAMPLES, _ZEROS, _NOTHING = range(3)
 
 # Between two windows, four scalars: int64 as above; int64, the position in the shard of the rest; int64, the bytes
-# without which the rest has no complete sample; string, the bytes after the last complete sample. Then the fields of
-# `Files`: those before these bytes, by their positions in the shard.
+# without which the rest has no complete sample; string, the bytes after the last complete sample.
 _State = Tuple[tf.Tensor, ...]
 
 
@@ -53,17 +52,9 @@ def reader(
         # After an empty piece, a shard without a byte is a window, too.
         all_pieces = pieces.concatenate(tf.data.Dataset.from_tensors(['']))
         stage, place, needed = (tf.constant(each, tf.int64) for each in (_SAMPLES, 0, BLOCK))
-        # Of a size that is unknown to `scan`, which would otherwise build the graph a second time.
-        no_files = tf.zeros([size * 0], tf.int64)
-        begin: _State = (stage, place, needed, tf.constant(''), *[no_files] * len(Files._fields))
+        begin: _State = (stage, place, needed, tf.constant(''))
         windows = all_pieces.apply(tf.data.experimental.scan(begin, functools.partial(_search, size, label)))
-
-        def distant(start: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-            # The bytes before it are read, too: see `_pieces`.
-            content = tf.data.FixedLengthRecordDataset(path, length, start, size - start - length, buffer)
-            return tf.data.experimental.get_single_element(content)
-
-        return windows.flat_map(lambda place, content, *samples: _serialize(place, content, Samples(*samples), distant))
+        return windows.flat_map(lambda content, *samples: _serialize(content, Samples(*samples)))
 
     return read
 
@@ -117,22 +108,18 @@ def _one_piece(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
 def _search(size: tf.Tensor, label: Label, state: _State, piece: tf.Tensor) -> Tuple[_State, Tuple[tf.Tensor, ...]]:
     """Finds the samples that a piece, string [chunks], completes in a shard of `size` bytes.
 
-    Returns the new state; and the window's position, an int64 scalar, its content, a string scalar, and the fields of
-    its `Samples`.
+    Returns the new state; and the window's content, a string scalar, and the fields of its `Samples`.
     """
-    stage, place, needed, rest, *columns = state
-    files = Files(*columns)
+    stage, place, needed, rest = state
     content = tf.strings.reduce_join(tf.concat([[rest], piece], 0))
     length = tf.cast(tf.strings.length(content), tf.int64)
     remaining = size - place
 
     def search() -> Tuple[tf.Tensor, ...]:
-        before = files._replace(start=files.start - place)
-        samples, left, passed = graph_samples.find(tf.io.decode_raw(content, tf.uint8), remaining, label, before)
-        passed = passed._replace(start=passed.start + place)
+        samples, left = graph_samples.find(tf.io.decode_raw(content, tf.uint8), remaining, label)
         after = select(left.is_unusable, _NOTHING, select(left.is_read, _ZEROS, tf.constant(_SAMPLES, tf.int64)))
         begin = select(tf.equal(after, _SAMPLES), left.start, length)
-        return (after, place + begin, left.needed, tf.strings.substr(content, begin, length), *passed, *samples)
+        return (after, place + begin, left.needed, tf.strings.substr(content, begin, length), *samples)
 
     def wait() -> Tuple[tf.Tensor, ...]:
         # In this stage there is no rest before the piece.
@@ -141,37 +128,20 @@ def _search(size: tf.Tensor, label: Label, state: _State, piece: tf.Tensor) -> T
         problem = tf.fill([tf.cast(is_after_end, tf.int32)], tf.constant(int(Problem.AFTER_END), tf.int64))
         after = select(is_after_end, _NOTHING, stage)
         kept = tf.strings.substr(content, tf.zeros_like(length), select(tf.equal(stage, _SAMPLES), length, 0))
-        return (after, place, needed, kept, *files, problem, *[tf.zeros_like(problem)] * 3)
+        return (after, place, needed, kept, problem, *[tf.zeros_like(problem)] * 3)
 
     is_enough = length >= tf.minimum(needed, remaining)
     found = tf.cond(all_of(tf.equal(stage, _SAMPLES), is_enough), search, wait)
-    return tuple(found[: len(state)]), (place, content, *found[len(state) :])
+    return tuple(found[: len(state)]), (content, *found[len(state) :])
 
 
-def _serialize(
-    place: tf.Tensor, content: tf.Tensor, samples: Samples, distant: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-) -> tf.data.Dataset:
-    """The samples of a window in the shard as strings: the label in decimal and the image; or the problem.
-
-    `distant` reads the content at a position in the shard, of a length in bytes.
-    """
+def _serialize(content: tf.Tensor, samples: Samples) -> tf.data.Dataset:
+    """The samples of a window as strings: the label in decimal and the image; or the problem."""
     labels = tf.strings.as_string(samples.label, width=_LABEL_DIGITS, fill='0')
     reasons = tf.gather([str(problem) for problem in Problem], samples.problem)
     labels = select(tf.equal(samples.problem, int(Problem.NONE)), labels, reasons)
-    is_distant = samples.start < 0
-
-    def with_distant() -> Tuple[tf.Tensor, tf.Tensor]:
-        # Appended to the window, which costs the other windows nothing.
-        sizes = tf.boolean_mask(samples.size, is_distant)
-        spans = (place + tf.boolean_mask(samples.start, is_distant), sizes)
-        contents = tf.map_fn(lambda span: distant(*span), spans, tf.string)
-        starts = tf.cast(tf.strings.length(content), tf.int64) + tf.cumsum(sizes, exclusive=True)
-        starts = tf.tensor_scatter_nd_update(samples.start, tf.where(is_distant), starts)
-        return tf.strings.reduce_join(tf.concat([[content], contents], 0)), starts
-
-    content, starts = tf.cond(tf.reduce_any(is_distant), with_distant, lambda: (content, samples.start))
     # Not by the requesting thread, which would be faster: 1.15 crashes on a CPU that is not the process's first.
-    return tf.data.Dataset.from_tensor_slices((labels, starts, samples.size)).map(
+    return tf.data.Dataset.from_tensor_slices((labels, samples.start, samples.size)).map(
         lambda label, start, size: tf.strings.join([label, tf.strings.substr(content, start, size)])
     )
 

@@ -11,7 +11,7 @@ from console.log import logger
 from console.messages import FEW, counted, shown
 from console.tensorflow_versions import tf
 from data import ppm, remote
-from data.record_checker import RecordChecker, advice_on, label_problem
+from data.record_checker import RecordChecker, label_problem
 from data.records import DataError
 from data.tar import layout
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem, label_of
@@ -39,7 +39,6 @@ class Member(NamedTuple):
     key: Optional[bytes]
     start: int  # The position of its content in the shard, in bytes.
     size: int  # The size of its content, in bytes.
-    linked: Optional[str] = None  # For a hard link, the extension of the file that has the content.
 
     @property
     def extension(self) -> str:
@@ -73,24 +72,8 @@ class Sample(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The problem with its likely cause, after the key; empty without a problem."""
-        extensions = [member.extension for member in self.members]
-        dotted = next(
-            (each for each in extensions if each.rpartition('.')[2] in layout.IMAGE_EXTENSIONS and '.' in each), ''
-        )
-        cause = ''
-        if self.problem is Problem.NO_IMAGE and dotted:
-            cause = (
-                f' The key ends at the first dot of a name, so that the extension of a file is {shown(dotted)}. Rename '
-                'the files of the sample.'
-            )
-        elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
-            cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
-        elif self.problem is Problem.NO_IMAGE and {*layout.IMAGE_EXTENSIONS} & {*extensions}:
-            cause = ' A size that a pax header alone gives, as files of 8 GiB need, is not read.'
-        elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
-            cause = ' The files of a sample must follow each other: pack them with tar --sort=name --dereference.'
-        return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''
+        """The problem, after the key; empty without a problem."""
+        return f'{self.prefix}{self.problem!s}' if self.problem else ''
 
 
 def _octal(field: bytes) -> Optional[int]:
@@ -183,12 +166,6 @@ class Shard:
         if members:
             yield self._sample(members, label)
 
-    def reason(self, sample: Sample) -> str:
-        """`Sample.reason`, and for a compressed shard the command that unpacks it."""
-        is_whole = sample.problem is Problem.DAMAGED and not sample.members[0].start
-        advice = advice_on(self.read(0, BLOCK)) if is_whole else ''
-        return f'{sample.reason} {advice}'.rstrip()
-
     def _sample(self, members: List[Member], label: Label) -> Sample:
         if not any(member.is_part for member in members):
             return Sample(members, Problem.LEFT_OUT)
@@ -207,9 +184,7 @@ class Shard:
         return Sample(members, Problem.NONE, number or 0, images[0])
 
     def _number(self, member: Member, label: Label) -> Optional[int]:
-        """The label in a file; None if there is none. A link is a label if the file with its content may be one."""
-        if member.linked not in (None, label.extension):
-            return None
+        """The label in a file; None if there is none."""
         if not label.key and member.size > layout.LABEL_BYTES:
             return None
         text = self.read(member.start, member.size).decode('latin-1')
@@ -219,8 +194,7 @@ class Shard:
 
     def _members(self) -> Iterator[Tuple[Member, Problem]]:
         """Yields the files, in order, each with its problem; finally, the problem of the rest, if there is one."""
-        files: Dict[bytes, Member] = {}
-        place, extensions = 0, {}
+        place, path = 0, None
         while True:
             block = self.read(place, BLOCK)
             size = _size_in(block) if len(block) == BLOCK and any(block) else None
@@ -237,13 +211,14 @@ class Shard:
             place = start + -(-size // BLOCK) * BLOCK
             if kind in _EXTENSIONS and not is_truncated:
                 content = self.read(start, size)
-                extensions.update(
-                    {layout.LONG_NAME: {b'path': content}, layout.LONG_LINK: {b'linkpath': content}}.get(kind, {})
-                )
-                extensions.update(_pax_values(content) if kind == layout.PAX else {})
+                if kind == layout.LONG_NAME:
+                    path = content
+                elif kind == layout.PAX:
+                    path = _pax_values(content).get(b'path', path)
                 continue
-            member = _member(block, start, size, extensions, files)
-            extensions = {}
+            name = _until_zero(_name_in(block) if path is None else path)
+            member = Member(name, _key(name) if kind in _REGULAR else None, start, size)
+            path = None
             if is_truncated:
                 yield member if kind not in _EXTENSIONS else Member(b'', None, start, 0), Problem.TRUNCATED
                 return
@@ -252,25 +227,11 @@ class Shard:
                 yield member, Problem.NONE
 
 
-def _member(block: bytes, start: int, size: int, extensions: Dict[bytes, bytes], files: Dict[bytes, Member]) -> Member:
-    """The member of a header, whose content has this place.
-
-    The values of extension headers before it take precedence over those of its fields. `files` are the regular files
-    before it by name, to which it is added if it is one.
-    """
-    name, target, kind = _until_zero(block[:100]), _until_zero(block[157:257]), block[156:157]
+def _name_in(block: bytes) -> bytes:
+    """The name in the fields of a header."""
     # Other archives have other values where POSIX has the beginning of a long name.
     prefix = _until_zero(block[layout.PREFIX : 500]) if block[257:263] == layout.POSIX_MAGIC else b''
-    name = _until_zero(extensions.get(b'path', prefix + b'/' * bool(prefix) + name))
-    target = _until_zero(extensions.get(b'linkpath', target))
-    if kind == layout.HARD_LINK and target in files:
-        linked = files[target]
-        return Member(name, _key(name), linked.start, linked.size, linked.extension)
-    is_file = kind in _REGULAR
-    member = Member(name, _key(name) if is_file else None, start, size)
-    if is_file:
-        files[name] = member
-    return member
+    return prefix + b'/' * bool(prefix) + _until_zero(block[:100])
 
 
 def _key(name: bytes) -> Optional[bytes]:
@@ -296,7 +257,7 @@ class SampleChecker(RecordChecker):
         """The reason why a sample of a shard cannot be used, after its key; None if it can be used."""
         shard, sample = record
         if not sample.image:
-            return shard.reason(sample)
+            return sample.reason
         encoded = shard.read(sample.image.start, sample.image.size)
         offset = self.fields.label_offset
         problem = label_problem(sample.label + offset, self.num_classes, offset) or self.image_problem(encoded)

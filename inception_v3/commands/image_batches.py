@@ -1,14 +1,16 @@
 """Reads image files for a network in batches, on one thread per core, while the network runs."""
 
+import collections
+import concurrent.futures
 import contextlib
 import itertools
 import sys
-from typing import Any, Callable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Deque, Iterator, List, Sequence, Tuple
 
+from console.processes import usable_cores
 from data import image_files
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError
-from data.read_ahead import in_order
 
 
 def find(names: Sequence[str]) -> ImageFiles:
@@ -35,10 +37,17 @@ def batches(files: ImageFiles, size: int, prepare: Callable[[Intake, bytes], Any
         except UnreadableError as error:
             return path, error
 
-    with contextlib.closing(intake):
-        images = in_order(prepared, files.paths, ahead=2 * size)
-        for _ in range(0, len(files.paths), size):
-            yield [*itertools.islice(images, size)]
+    with contextlib.closing(intake), concurrent.futures.ThreadPoolExecutor(usable_cores()) as threads:
+        waiting: Deque[concurrent.futures.Future] = collections.deque()
+        paths = iter(files.paths)
+        try:
+            for _ in range(0, len(files.paths), size):
+                ahead = itertools.islice(paths, 3 * size - len(waiting))
+                waiting.extend(threads.submit(prepared, path) for path in ahead)
+                yield [waiting.popleft().result() for _ in range(min(size, len(waiting)))]
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def report(text: str) -> None:

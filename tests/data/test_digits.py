@@ -69,7 +69,7 @@ def test_splits__have_a_fifth_of_each_class_and_mix_the_classes(
     # 1,797 images: UCI's test set of digits. One fifth of each class, rounded, adds up to 359.
     assert (info.train_images, info.validation_images) == (1438, 359)
     assert (info.name, info.num_classes, info.class_names) == ('digits', 11, ['background', *map(str, range(10))])
-    report = audit(Source(few_digits_dir), None, False, 1, lambda what, total: lambda done: None)
+    report = audit(Source(few_digits_dir), None, 1, lambda what, total: lambda done: None)
     assert report['fingerprint']['agree'] is True
     assert report['errors'] == report['warnings'] == []
     shards = [[len(read(path)) for path in records.find_shards(digits_dir, split)] for split in SPLITS]

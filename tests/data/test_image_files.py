@@ -1,4 +1,4 @@
-"""Finding image files by path, folder and pattern; the reasons why one cannot be used."""
+"""Finding image files by path and folder; the reasons why one cannot be used."""
 
 import os
 import pathlib
@@ -11,8 +11,10 @@ from data.image_files import UnreadableError, find, read, why_undecodable
 from tests.data.test_image_header import CAT, JPEG, PNG, saved
 from tests.support.commands import obeyed_permissions
 
-CONVERSION = 'convert it: magick FILE FILE.jpg'
-SUPPORTED = f'supported are JPEG, PNG, GIF, WebP, BMP and TIFF; {CONVERSION}'
+NO_IMAGE = (
+    'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged; other formats must be converted: '
+    'magick FILE FILE.jpg'
+)
 FILES = [
     *('b.jpg', 'a.JPEG', 'c.png', 'd.gif', 'notes.txt', '.hidden.jpg', 'sub/e.jpg', 'sub/f.tar'),
     *('.git/g.jpg', 'z/y/h.PNG'),
@@ -49,34 +51,16 @@ def test_find__takes_named_files_of_any_extension_once_in_the_given_order(folder
     assert inside(folder, find(names).paths) == ['notes.txt', 'sub/e.jpg', 'b.jpg', '.hidden.jpg']
 
 
-@pytest.mark.parametrize(
-    ('pattern', 'expected'),
-    [
-        ('*.jpg', ['b.jpg']),
-        ('[bc].*', ['b.jpg', 'c.png']),
-        ('s*', ['sub/e.jpg']),
-        ('**/*.jpg', ['b.jpg', 'sub/e.jpg']),
-        ('sub/**', ['sub/e.jpg', 'sub/f.tar']),
-    ],
-)
-def test_find__takes_the_matches_of_a_pattern(pattern: str, expected: List[str], folder: pathlib.Path) -> None:
-    found = find([str(folder / pattern)])
-    assert inside(folder, found.paths) == expected
-    assert found.problems == {}
-    assert inside(folder, found.skipped) == (['sub/f.tar'] if pattern == 's*' else [])
-
-
 def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
     empty = folder / 'empty'
     empty.mkdir()
-    names = [str(folder / 'none.jpg'), str(folder / '*.bmp'), str(empty), 'gs://bucket/a.jpg']
+    names = [str(folder / 'none.jpg'), str(empty), 'gs://bucket/a.jpg']
     found = find(names)
     assert found.paths == names
     assert found.problems == {
         names[0]: 'no such file or folder',
-        names[1]: 'no file matches this pattern',
-        names[2]: 'no images in this folder',
-        names[3]: 'remote images are not supported; copy it to this machine first',
+        names[1]: 'no images in this folder',
+        names[2]: 'remote images are not supported; copy it to this machine first',
     }
 
 
@@ -84,7 +68,7 @@ def test_read__refuses_broken_links_pipes_and_more_than_one_gibibyte(tmp_path: p
     link = tmp_path / 'link.jpg'
     link.symlink_to(tmp_path / 'nowhere')
     assert find([str(link)]).paths == [str(link)]
-    with pytest.raises(UnreadableError, match='is a link to a file that does not exist'):
+    with pytest.raises(UnreadableError, match='cannot be read: No such file or directory'):
         read(str(link))
     os.mkfifo(str(tmp_path / 'a.jpg'))
     with pytest.raises(UnreadableError, match='is not a regular file'):
@@ -106,21 +90,13 @@ def with_size(width: int, height: int) -> bytes:
     ('encoded', 'expected'),
     [
         (b'', 'is empty'),
-        (b'text', 'is a text, not an image'),
-        ('<p>né'.encode()[:-1], 'is a text, not an image'),
-        (b'\x89', 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged'),
-        (bytes(9), 'has only zero bytes'),
-        (JPEG[:50], 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged'),
-        (saved(CAT, 'TIFF'), 'is a TIFF image that is damaged, or cannot be decoded as it is; ' + CONVERSION),
-        (saved(CAT, 'PPM'), f'has the format PPM; {SUPPORTED}'),
-        (b'\0\0\0\x18ftypavif' + bytes(9), f'has the format AVIF; {SUPPORTED}'),
-        (bytes(128) + b'DICM' + bytes(9), f'has the format DICOM; {SUPPORTED}'),
-        (b'II*\0\x10\0\0\0CR\2\0' + bytes(9), f'has the format Canon RAW; {SUPPORTED}'),
+        (b'text', NO_IMAGE),
+        (JPEG[:50], NO_IMAGE),
+        (saved(CAT, 'PPM'), NO_IMAGE),
         (with_size(10_001, 10_000), 'has 10,001 x 10,000 pixels; at most 100,000,000 are allowed'),
-        (with_size(10_000, 10_000), 'is a PNG image that is truncated or damaged'),
-        (saved(CAT.quantize(16), 'GIF'), 'is an animated GIF, or damaged; GIFs of one frame are supported'),
-        (JPEG[:5000], 'is a JPEG image that is truncated or damaged'),
-        (saved(CAT.convert('L'), 'JPEG'), 'is a damaged JPEG, grey image (the reason)'),
+        (with_size(10_000, 10_000), 'is a truncated or damaged PNG image (the reason)'),
+        (saved(CAT.quantize(16), 'GIF'), 'is a damaged or animated GIF image (the reason)'),
+        (saved(CAT.convert('L'), 'JPEG'), 'is a truncated or damaged JPEG, grey image (the reason)'),
     ],
 )
 def test_why_undecodable__gives_the_reason(encoded: bytes, expected: str) -> None:

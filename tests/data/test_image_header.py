@@ -3,7 +3,7 @@
 import io
 import random
 import struct
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import PIL.Image
@@ -39,82 +39,33 @@ def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
 JPEG = saved(CAT, 'JPEG')
 GREY_16 = PIL.Image.fromarray(np.asarray(CAT.convert('L')).astype(np.uint16) * 257)
 THUMBNAIL = saved(CAT.resize((32, 24)), 'JPEG')
-IMAGES: Dict[str, Tuple[bytes, str, bool]] = {
-    'JPEG': (JPEG, 'JPEG', True),
-    'grey JPEG': (saved(CAT.convert('L'), 'JPEG'), 'JPEG, grey', True),
-    'CMYK JPEG': (saved(CAT.convert('CMYK'), 'JPEG'), 'JPEG, CMYK', True),
-    'progressive JPEG': (saved(CAT, 'JPEG', progressive=True), 'JPEG, progressive', True),
-    'RGB JPEG': (with_segment(JPEG, 0xEE, b'Adobe\0d\0\0\0\0\0'), 'JPEG, RGB', True),
-    'YCbCr JPEG of Adobe': (with_segment(JPEG, 0xEE, b'Adobe\0d\0\0\0\0\1'), 'JPEG', True),
-    'JPEG with a thumbnail': (with_segment(JPEG, 0xE1, b'Exif\0\0' + THUMBNAIL), 'JPEG', True),
-    'JPEG with fill bytes': (JPEG[:2] + b'\xff\xff' + JPEG[2:], 'JPEG', True),
-    'JPEG and more': (JPEG + bytes(100), 'JPEG', True),
-    'PNG': (saved(CAT, 'PNG'), 'PNG', True),
-    'grey PNG': (saved(CAT.convert('L'), 'PNG'), 'PNG, grey', True),
-    'palette PNG': (saved(CAT.quantize(16), 'PNG'), 'PNG, palette', True),
-    'transparent PNG': (saved(CAT.convert('RGBA'), 'PNG'), 'PNG, transparency', True),
-    'PNG of 16 bits': (saved(GREY_16, 'PNG'), 'PNG, grey, 16 bits', True),
-    'PNG and more': (saved(CAT, 'PNG') + bytes(100), 'PNG', True),
-    'GIF': (saved(CAT.quantize(16), 'GIF'), 'GIF', False),
+IMAGES: Dict[str, Tuple[bytes, str]] = {
+    'JPEG': (JPEG, 'JPEG'),
+    'grey JPEG': (saved(CAT.convert('L'), 'JPEG'), 'JPEG, grey'),
+    'CMYK JPEG': (saved(CAT.convert('CMYK'), 'JPEG'), 'JPEG, CMYK'),
+    'progressive JPEG': (saved(CAT, 'JPEG', progressive=True), 'JPEG, progressive'),
+    'JPEG with a thumbnail': (with_segment(JPEG, 0xE1, b'Exif\0\0' + THUMBNAIL), 'JPEG'),
+    'JPEG with fill bytes': (JPEG[:2] + b'\xff\xff' + JPEG[2:], 'JPEG'),
+    'PNG': (saved(CAT, 'PNG'), 'PNG'),
+    'grey PNG': (saved(CAT.convert('L'), 'PNG'), 'PNG, grey'),
+    'palette PNG': (saved(CAT.quantize(16), 'PNG'), 'PNG, palette'),
+    'transparent PNG': (saved(CAT.convert('RGBA'), 'PNG'), 'PNG, transparency'),
+    'PNG of 16 bits': (saved(GREY_16, 'PNG'), 'PNG, grey, 16 bits'),
+    'GIF': (saved(CAT.quantize(16), 'GIF'), 'GIF'),
 }
 
 
 @pytest.mark.parametrize('name', IMAGES)
 def test_header__agrees_with_the_decoder(name: str) -> None:
-    encoded, kind, sound = IMAGES[name]
+    encoded, kind = IMAGES[name]
     header = read_header(encoded)
-    assert header is not None
-    assert (header.kind, header.sound) == (kind, sound)
+    assert header is not None and header.kind == kind
     assert (header.width, header.height) == (451, 300)
     with tf.Session() as session:
         assert session.run(decode_image(tf.constant(encoded))).shape == (300, 451, 3)
 
 
-@pytest.mark.parametrize('name', [name for name, (_, _, sound) in IMAGES.items() if sound and 'more' not in name])
-def test_truncated_images__are_not_sound(name: str) -> None:
-    encoded, _, _ = IMAGES[name]
-    for length in [len(encoded) - 1, len(encoded) - 5, *range(0, len(encoded), 997)]:
-        header = read_header(encoded[:length])
-        assert header is None or not header.sound, length
-
-
-def chunks_of(png: bytes) -> Iterator[bytes]:
-    place = 8
-    while place < len(png):
-        end = place + 12 + int.from_bytes(png[place : place + 4], 'big')
-        yield png[place:end]
-        place = end
-
-
-def rearranged(png: bytes, *kinds: bytes) -> bytes:
-    """A PNG with only the chunks of the given kinds, in the given order."""
-    return png[:8] + b''.join(chunk for kind in kinds for chunk in chunks_of(png) if chunk[4:8] == kind)
-
-
-def changed(png: bytes, kind: bytes, place: int) -> bytes:
-    """A PNG with a flipped bit in the first chunk of a kind, at a position after its name."""
-    at = png.index(kind) + 4 + place
-    return png[:at] + bytes([png[at] ^ 1]) + png[at + 1 :]
-
-
-PNG, PALETTE_PNG = IMAGES['PNG'][0], IMAGES['palette PNG'][0]
-BROKEN_PNGS = {
-    'pixels changed': changed(PNG, b'IDAT', 5000),
-    'palette changed': changed(PALETTE_PNG, b'PLTE', 7),
-    'without a palette': rearranged(PALETTE_PNG, b'IHDR', b'IDAT', b'IEND'),
-    'palette after the pixels': rearranged(PALETTE_PNG, b'IHDR', b'IDAT', b'PLTE', b'IEND'),
-    'without pixels': rearranged(PNG, b'IHDR', b'IEND'),
-}
-
-
-@pytest.mark.parametrize('name', BROKEN_PNGS)
-def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
-    encoded = BROKEN_PNGS[name]
-    header = read_header(encoded)
-    assert header is not None
-    assert (header.format, header.width, header.height, header.sound) == ('PNG', 451, 300, False)
-    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError):
-        session.run(decode_image(tf.constant(encoded)))
+PNG = IMAGES['PNG'][0]
 
 
 def with_bytes(encoded: bytes, at: int, content: bytes) -> bytes:
@@ -122,24 +73,11 @@ def with_bytes(encoded: bytes, at: int, content: bytes) -> bytes:
 
 
 FRAME, TABLE = JPEG.index(b'\xff\xc0'), JPEG.index(b'\xff\xdb')
-OF_RGB = with_bytes(with_bytes(with_bytes(JPEG, FRAME + 10, b'R'), FRAME + 13, b'G'), FRAME + 16, b'B')
-BMP = saved(CAT, 'BMP')
 HEADERS = {
-    'BMP': (BMP, ImageHeader('BMP', (), 451, 300, False)),
-    'BMP upside down': (with_bytes(BMP, 22, struct.pack('<i', -300)), ImageHeader('BMP', (), 451, 300, False)),
-    'PPM': (saved(CAT, 'PPM'), ImageHeader('PPM', (), 451, 300, False)),
-    'PPM with comments': (b'P6# 1 1\r451\t#\n300 255\n', ImageHeader('PPM', (), 451, 300, False)),
+    'PPM': (saved(CAT, 'PPM'), ImageHeader('PPM', (), 451, 300)),
+    'PPM with comments': (b'P6# 1 1\r451\t#\n300 255\n', ImageHeader('PPM', (), 451, 300)),
     # Left to the decoder.
-    'lossless JPEG': (with_bytes(JPEG, FRAME + 1, b'\xc3'), ImageHeader('JPEG', (), 451, 300, False)),
-    'JPEG of 12 bits': (with_bytes(JPEG, FRAME + 4, b'\x0c'), ImageHeader('JPEG', (), 451, 300, False)),
-    'JPEG of RGB components': (OF_RGB, ImageHeader('JPEG', ('RGB',), 451, 300, True)),
-    **{
-        f'JPEG of {width} x {height}': (
-            with_bytes(JPEG, FRAME + 5, struct.pack('>HH', height, width)),
-            ImageHeader('JPEG', (), width, height, sound),
-        )
-        for width, height, sound in ((10_000, 10_000, True), (10_001, 10_000, False), (0, 300, False))
-    },
+    'lossless JPEG': (with_bytes(JPEG, FRAME + 1, b'\xc3'), ImageHeader('JPEG', (), 451, 300)),
     # Between segments, markers without a length are skipped, and other bytes left to the decoder.
     'JPEG with TEM': (JPEG[:2] + b'\xff\x01' + JPEG[2:], read_header(JPEG)),
     'JPEG with RST0': (JPEG[:2] + b'\xff\xd0' + JPEG[2:], read_header(JPEG)),
@@ -147,7 +85,7 @@ HEADERS = {
     **{
         str(other): (other, None)
         for other in (
-            *(b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'RIFF....WAVE'),
+            *(b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), saved(CAT, 'BMP')),
         )
     },
 }
@@ -185,10 +123,9 @@ def entry(value: bytes, kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1') -> by
     return b'MM\0*\0\0\0\x08\0\1\x01\x12' + kind + count + value
 
 
-@pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'WEBP'])
-def test_orientation__is_read_from_every_format__and_of_damaged_files_is_a_value_and_no_error(kind: str) -> None:
-    assert [exif.orientation(rotated(kind, value)) for value in range(1, 9)] == [*range(1, 9)]
-    whole = rotated(kind, 6)
+def test_orientation__is_read__and_of_damaged_files_is_a_value_and_no_error() -> None:
+    assert [exif.orientation(rotated('JPEG', value)) for value in range(1, 9)] == [*range(1, 9)]
+    whole = rotated('JPEG', 6)
     source = random.Random(1)
     for cut in range(0, min(len(whole), 300)):
         assert exif.orientation(whole[:cut]) in range(1, 9)
@@ -197,13 +134,6 @@ def test_orientation__is_read_from_every_format__and_of_damaged_files_is_a_value
         for _ in range(3):
             spoilt[source.randrange(min(len(whole), 150))] = source.randrange(256)
         assert exif.orientation(bytes(spoilt)) in range(1, 9)
-
-
-@pytest.mark.parametrize('length', [4, 5])
-def test_orientation__follows_a_webp_chunk_of_odd_length(length: int) -> None:
-    chunks = [(b'VP8X', bytes(length)), (b'EXIF', entry(b'\0\6\0\0'))]
-    content = b''.join(name + len(data).to_bytes(4, 'little') + data + bytes(len(data) % 2) for name, data in chunks)
-    assert exif.orientation(b'RIFF' + (4 + len(content)).to_bytes(4, 'little') + b'WEBP' + content) == 6
 
 
 @pytest.mark.parametrize('head', [b'P6\n%d %d\n255\n', b'P6 # by me\n# \xc3\xa9\n%d\t%d # wide, high\n 255 '])

@@ -1,6 +1,5 @@
 """Messages about failures of remote files, for TensorFlow's error messages. `tests/remote` tests real failures."""
 
-import json
 from typing import Any, List
 
 import pytest
@@ -32,43 +31,21 @@ def test_gs_denial__names_account_and_permission(permission: str, verb: str) -> 
     assert 'user:someone@example.com:' in remote.explain(error, 'gs://other', remote.READ)
 
 
-def test_anonymous_caller__learns_where_credentials_are_missing(tmp_path: Any, monkeypatch: Any) -> None:
-    error = refused(GS_403 % ('Anonymous caller', 'get'))
-    for name in ('GOOGLE_APPLICATION_CREDENTIALS', 'GOOGLE_AUTH_TOKEN_FOR_TESTING'):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv('CLOUDSDK_CONFIG', str(tmp_path))
-    assert 'GOOGLE_APPLICATION_CREDENTIALS names no file' in remote.explain(error, 'gs://b', remote.READ)
-    default = tmp_path / 'application_default_credentials.json'
-    default.write_text(json.dumps({'refresh_token': 'hidden', 'client_secret': 'hidden'}))
-    assert f'a user account, from {default}' in remote.explain(error, 'gs://b', remote.READ)
-    named = tmp_path / 'robot.json'
-    named.write_text(json.dumps({'client_email': 'robot@p.iam.gserviceaccount.com', 'private_key': 'hidden'}))
-    monkeypatch.setenv('GOOGLE_APPLICATION_CREDENTIALS', str(named))
-    assert f'robot@p.iam.gserviceaccount.com, from {named}' in remote.explain(error, 'gs://b', remote.READ)
-    named.write_text('no JSON')
-    assert f'credentials in {named}, which cannot be read' in remote.explain(error, 'gs://b', remote.READ)
-    assert 'hidden' not in remote.explain(error, 'gs://b', remote.READ)
-
-
-def test_s3_denial__names_the_key_without_its_secret(tmp_path: Any, monkeypatch: Any) -> None:
-    error, place = unknown('AccessDenied: Access Denied\n\t [[node save/SaveV2]]'), 's3://b/m'
-    for name in ('AWS_ACCESS_KEY_ID', 'AWS_DEFAULT_PROFILE'):
-        monkeypatch.delenv(name, raising=False)
-    credentials = tmp_path / 'credentials'
-    monkeypatch.setenv('AWS_SHARED_CREDENTIALS_FILE', str(credentials))
-    assert 'AWS_ACCESS_KEY_ID is not set' in remote.explain(error, place, remote.WRITE)
-    credentials.write_text(
-        '[default]\naws_access_key_id = AKIAFILE\naws_secret_access_key = 50%hidden\n'
-        '[o]\naws_access_key_id = AKIAOTHER\n'
+def test_anonymous_caller__learns_where_credentials_are_missing() -> None:
+    text = remote.explain(refused(GS_403 % ('Anonymous caller', 'get')), 'gs://b', remote.READ)
+    assert text.startswith(
+        'gs://b/d/f: the caller, whose key file GOOGLE_APPLICATION_CREDENTIALS names, may not read it'
     )
-    text = remote.explain(error, place, remote.WRITE)
-    assert f's3://b/m: the access key AKIAFILE (profile default of {credentials}) may not write it' in text
-    monkeypatch.setenv('AWS_DEFAULT_PROFILE', 'o')
-    assert f'the access key AKIAOTHER (profile o of {credentials}) may' in remote.explain(error, place, remote.WRITE)
+
+
+def test_s3_denial__names_the_key_without_its_secret(monkeypatch: Any) -> None:
+    error, place = unknown('AccessDenied: Access Denied\n\t [[node save/SaveV2]]'), 's3://b/m'
+    monkeypatch.delenv('AWS_ACCESS_KEY_ID', raising=False)
+    assert 's3://b/m: the key of the AWS profile or' in remote.explain(error, place, remote.WRITE)
     monkeypatch.setenv('AWS_ACCESS_KEY_ID', 'AKIAENV')
     monkeypatch.setenv('AWS_SECRET_ACCESS_KEY', '50%hidden')
-    text += remote.explain(error, place, remote.WRITE)
-    assert 'the access key AKIAENV (AWS_ACCESS_KEY_ID) may not write it' in text and 's3:PutObject on s3://b' in text
+    text = remote.explain(error, place, remote.WRITE)
+    assert 's3://b/m: the access key AKIAENV may not write it' in text and 's3:PutObject on s3://b' in text
     assert 'hidden' not in text
 
 

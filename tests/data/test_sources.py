@@ -25,8 +25,8 @@ def names(patterns: str, folder: pathlib.Path) -> List[str]:
 
 
 BRACES = [
-    *('a-{000000..000003}.tar', '{0..2}', '{08..11}', '{9..11}', '{3..1}', '{00..10..4}', '{a..c}x', '{-1..1}'),
-    *('{a,b}{1..2}', 'x{a,{1..3},}y', '{a,b{c,d}e}', 'plain', '{c..a..2}', '{1..10..-3}', '{01..1}'),
+    *('a-{000000..000003}.tar', '{0..2}', '{08..11}', '{9..11}', '{3..1}', '{01..1}'),
+    *('{a,b}{1..2}', 'x{a,{1..3},}y', '{a,b{c,d}e}', 'plain'),
 ]
 
 
@@ -48,7 +48,7 @@ def test_expand__separates_by_commas_outside_of_braces() -> None:
         ('a{0..3', 'an opening brace without a closing one'),
         ('a}0..3{', 'a closing brace without an opening one'),
         ('a{000-639}', r'\{000-639\} is neither a range'),
-        ('a{x..3}', 'the range must be of numbers or of letters'),
+        ('a{x..3}', r'\{x..3\} is neither a range'),
         ('a,,b', 'one of the names is empty'),
         ('{0..999999999}', 'names more than 1,000,000 files'),
         ('{0..2000}{0..2000}', 'names more than 1,000,000 files'),
@@ -65,7 +65,7 @@ def test_find__wildcards_by_name_and_braces_in_their_order(tmp_path: pathlib.Pat
     touched(tmp_path, 'x-1.tar', 'x-10.tar', 'x-2.tar', '.x-3.tar', 'x-4.tar.part', 'y/a', 'y/b', 'z/a', 'z/c/a')
     assert names('x-*.tar', tmp_path) == ['x-1.tar', 'x-10.tar', 'x-2.tar']
     assert names('x-[!2]*.tar', tmp_path) == ['x-1.tar', 'x-10.tar']
-    assert names('x-{10..1..9}.tar,y/b', tmp_path) == ['x-10.tar', 'x-1.tar', 'y/b']
+    assert names('x-{10,1}.tar,y/b', tmp_path) == ['x-10.tar', 'x-1.tar', 'y/b']
     # Folders are no files.
     assert names('[yz]/*', tmp_path) == ['y/a', 'y/b', 'z/a']
     assert names('*/?/a,x-?.tar', tmp_path) == ['z/c/a', 'x-1.tar', 'x-2.tar']
@@ -132,15 +132,6 @@ def test_folder__validation_is_unambiguous(tmp_path: pathlib.Path) -> None:
     with pytest.raises(DataError, match=r"several folders of validation files: val, valid\. .*--eval_files='val/"):
         Source(str(tmp_path)).find(VALIDATION)
     assert Source(str(tmp_path), eval_files='valid/*').find(VALIDATION) == [f'{tmp_path}/valid/a']
-
-
-def test_find__refuses_a_file_and_its_compressed_copy(tmp_path: pathlib.Path) -> None:
-    touched(tmp_path, 'train/a.gz', 'train/b')
-    assert len(Source(str(tmp_path)).find(TRAIN)) == 2
-    touched(tmp_path, 'train/a')
-    for source in (Source(str(tmp_path)), Source(str(tmp_path), train_files='*/?,*/*.gz')):
-        with pytest.raises(DataError, match=rf'{tmp_path}/train/a: its compressed copy .*/a\.gz would be read, too'):
-            source.find(TRAIN)
 
 
 @pytest.mark.parametrize(

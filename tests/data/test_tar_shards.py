@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shutil
 from typing import Any, List, Tuple
 
 import numpy as np
@@ -80,8 +81,8 @@ def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.P
     with tf.Session() as session:
         decoded = session.run(tf.image.decode_png(feature['image/encoded'].bytes_list.value[0]))
     np.testing.assert_array_equal(decoded, pixels)
-    info = dataset_info.read(str(tmp_path / 'records'))
-    assert info and (info.train_images, info.validation_images, info.class_names) == (2, 2, ['background', '1', '2'])
+    assert 'no dataset.json was written: it needs that of the source' in done.stderr
+    assert dataset_info.read(str(tmp_path / 'records')) is None
 
 
 def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo], tmp_path: pathlib.Path) -> None:
@@ -116,38 +117,16 @@ def test_damaged_and_rotated_images__are_kept_and_named(photos: List[Photo], tmp
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 3
 
 
-def test_labels_without_description__have_a_bound(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    encoded, label = photos[0].encoded, 1_000_000
-    (tmp_path / 'records').mkdir()
-    samples = [('a.jpg', encoded), ('a.cls', b'1'), ('b.jpg', encoded), ('b.cls', b'%d' % label)]
-    write_splits(tmp_path / 'tar', samples)
-    for split in (records.TRAIN, records.VALIDATION):
-        with tf.io.TFRecordWriter(str(tmp_path / 'records' / f'{split}-00000-of-00001')) as writer:
-            writer.write(encoding.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
-    for source, where in (
-        ('tar', 'train-00000.tar, record 1: b: label 1000000 is not in 0 to 999,999, the labels of the classes'),
-        ('records', 'train-00000-of-00001, record 0: label 1000000 is not in 0 to 999,999, the labels of the classes'),
-    ):
-        done = tar_shards('write', tmp_path / source, tmp_path / 'target')
-        assert done.returncode == 2
-        assert f'{tmp_path / source / where}' in done.stderr and 'Nothing was written.' in done.stderr
-        assert '--num_classes' not in done.stderr and '--label_offset' not in done.stderr
-        assert not (tmp_path / 'target').exists()
-    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target', '--max_bad_records=2')
-    assert done.returncode == 0, done.stderr
-    info = dataset_info.read(str(tmp_path / 'target'))
-    assert info and (info.train_images, info.class_names) == (1, ['background', '1'])
-
-
-def test_background_images_alone__are_not_a_data_set(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    write_splits(tmp_path / 'tar', [('a.jpg', photos[0].encoded), ('a.cls', b'0')])
-    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
-    assert done.returncode == 2
-    assert (
-        f'{tmp_path / "tar"}: cannot be described in dataset.json: there must be training images, and a class '
-        'besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
-    ) in done.stderr
-    assert os.listdir(tmp_path) == ['tar']
+def test_labels_outside_of_the_described_classes__are_refused(
+    photo_dir: str, photos: List[Photo], tmp_path: pathlib.Path
+) -> None:
+    source = pathlib.Path(shutil.copytree(photo_dir, str(tmp_path / 'source')))
+    path = records.find_shards(str(source), records.VALIDATION)[0]
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(photo_example(photos[0]._replace(label=6)).SerializeToString())
+    done = tar_shards('write', source, tmp_path / 'target')
+    assert done.returncode == 2 and not (tmp_path / 'target').exists()
+    assert f'{path}, record 0: label 6 is not in 0 to 5' in done.stderr and 'Nothing was written.' in done.stderr
 
 
 def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:

@@ -274,7 +274,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     path = str(folder / 'train-00000-of-00001')
     good = encoding.make_example(images[0], 'JPEG', 1, 'cat', 60, 80, 'a.jpg').SerializeToString()
     pipelines, checker = Pipelines(path, good), RecordChecker(NUM_CLASSES)
-    auditor = ShardAuditor('tfrecord', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
+    auditor = ShardAuditor('tfrecord', Fields(), NUM_CLASSES, multiprocessing.get_context('spawn').Value('q', 0))
     # The largest allowed image takes 300 MB as bytes, and 1.2 GB more as floats for resizing.
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=2000):
         make_file(path, images, random.Random(case))

@@ -162,7 +162,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     tar_reader.PIECE = 1000
     reader, is_refused = Reader(str(folder / 'read.tar')), refusal(b'%020d' % 1 + images[0][1])
     checker = SampleChecker(NUM_CLASSES, False, Fields())
-    auditor = ShardAuditor('tar', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
+    auditor = ShardAuditor('tar', Fields(), NUM_CLASSES, multiprocessing.get_context('spawn').Value('q', 0))
     path = folder / 'train-00000.tar'
     problems = set()
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=700):

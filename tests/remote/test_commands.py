@@ -29,7 +29,7 @@ def test_audit__gives_the_local_report_and_names_a_denied_file(
     if data_format == 'tar':
         data_dir = str(tmp_path / 'tar')
         tar_shards.convert(photo_dir, data_dir, 0, print)
-    local = audit(Source(data_dir, data_format), None, False, 1, lambda what, total: lambda done: None)
+    local = audit(Source(data_dir, data_format), None, 1, lambda what, total: lambda done: None)
     url = store.upload(data_dir, 'data')
     report = audited(0)
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):

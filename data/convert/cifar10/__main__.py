@@ -4,16 +4,15 @@ Writes 640 shards with 1,280,000 training images, and 50 with 50,000 validation 
 
   inception-v3 cifar10 cifar-10-binary.tar.gz --data_dir=cifar10
 
-The source is an archive as published, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks
-to. Both versions give the same shards, byte for byte. Classes are numbered from 1; 0 is the background.
+The source is the archive of the binary version as published, cifar-10-binary.tar.gz, or the folder that it unpacks to.
+Classes are numbered from 1; 0 is the background.
 
 The published data set, called upsampled, has more images than CIFAR-10. This command repeats the 50,000 training
 images 25.6 times, and the 10,000 test images 5 times, each time in a different order. The last, partial repetition has
 the same number of images of each class.
 
 Images stay 32 x 32 pixels, in lossless PNG files, about 5 GB in all; the input pipeline resizes its crops. The
-published speed, 1,522 images/s on each core of a TPU v3, is for small images. --size=224, or another size, upsamples
-the pixels bicubically, to JPEG files of quality 95, about 12 GB for 224.
+published speed, 1,522 images/s on each core of a TPU v3, is for small images.
 
 An interrupted conversion resumes with the same command: finished shards are kept. Each image is encoded once, on all
 cores, and stays in memory for its repetitions.
@@ -29,9 +28,6 @@ from console.screen import Screen
 
 IMAGES = {'train': 1280000, 'validation': 50000}
 SHARDS = {'train': 640, 'validation': 50}
-_SIDE = 32
-# Larger images would only take more disk space, and more memory for 50,000 of them.
-_LARGEST_SIZE = 512
 
 
 def main() -> int:
@@ -40,8 +36,6 @@ def main() -> int:
     add, positive = parser.add_argument, number_of(int, 1)
     add('source', help='the archive, or the folder that it unpacks to; local, gs:// or s3://')
     add('--data_dir', required=True, help='new folder for the shards; local, gs:// or s3://')
-    text = f'height and width of the images, in pixels, up to {_LARGEST_SIZE} (default {_SIDE}: the original size)'
-    add('--size', type=number_of(int, _SIDE, _LARGEST_SIZE), default=_SIDE, help=text)
     for split, number in IMAGES.items():
         add(f'--{split}_images', type=positive, default=number, help=f'{split} images (default {number:,})')
     for split, number in SHARDS.items():
@@ -60,7 +54,7 @@ def main() -> int:
 
         with resumable():
             say = functools.partial(print, file=sys.stderr)
-            cifar10.convert(cifar10.read(arguments.source), arguments.data_dir, arguments.size, images, shards, say)
+            cifar10.convert(cifar10.read(arguments.source), arguments.data_dir, images, shards, say)
 
     return program.run(command, 'interrupted; the same command resumes and keeps finished files')
 

@@ -1,21 +1,18 @@
 """Reads CIFAR-10 as published, without trusting the files, and writes it, with repeated images, to tar shards.
 
-Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. The binary and the Python version have the
-same images in the same order: five batches of 10,000 training images, one of test images, and the names of ten classes.
+Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. The binary version has five batches of 10,000
+training images, one of test images, and the names of ten classes.
 """
 
-import functools
 import hashlib
 import io
 import json
 import os
-import pickle
 import tarfile
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from console.messages import shown
 from console.processes import usable_cores
 from console.tensorflow_versions import tf
 from data import records, remote
@@ -32,14 +29,13 @@ SIDE = 32
 CLASSES = 10
 _BATCH_IMAGES = 10000
 _IMAGE_BYTES = 3 * SIDE * SIDE
-_BATCHES = {records.TRAIN: [f'data_batch_{number}' for number in range(1, 6)], records.VALIDATION: ['test_batch']}
-# The ending of the batches' names in the binary and in the Python version, and the file of the classes' names.
-_VERSIONS = {'.bin': 'batches.meta.txt', '': 'batches.meta'}
+_BATCHES = {
+    records.TRAIN: [f'data_batch_{number}.bin' for number in range(1, 6)],
+    records.VALIDATION: ['test_batch.bin'],
+}
+_META = 'batches.meta.txt'
+_FILES = [_META, *(name for names in _BATCHES.values() for name in names)]
 _ADVICE = 'Download it again from https://www.cs.toronto.edu/~kriz/cifar.html.'
-# The functions and types of an array in a pickle, and the modules that have them.
-_ARRAY_TYPES = ('_reconstruct', 'ndarray', 'dtype')
-_ARRAY_MODULES = ('numpy', 'numpy.core.multiarray')
-_JPEG_QUALITY = 95
 # Images per call of TensorFlow.
 _ENCODED_AT_ONCE = 500
 _SETTINGS_NAME = 'settings.json'
@@ -66,135 +62,61 @@ def read(source: str) -> Cifar10:
     Raises DataError unless it is the complete CIFAR-10 as published.
     """
     files = _files(source)
-    for ending, meta in _VERSIONS.items():
-        wanted = [meta, *(name + ending for names in _BATCHES.values() for name in names)]
-        missing = sorted(set(wanted) - set(files))
-        if len(missing) == len(wanted):
-            continue
-        if missing:
-            raise DataError(f'{source}: incomplete CIFAR-10: {", ".join(missing)} missing. {_ADVICE}')
-        splits = {}
-        for split, names in _BATCHES.items():
-            parts = [_batch(files[name + ending], f'{source}, {name}{ending}', bool(ending)) for name in names]
-            splits[split] = Images(*map(np.concatenate, zip(*parts)))
-        hashed = hashlib.sha256()
-        for images in splits.values():
-            hashed.update(images.pixels.tobytes() + images.labels.astype('<i8').tobytes())
-        class_names = _class_names(files[meta], f'{source}, {meta}', bool(ending))
-        return Cifar10(splits, class_names, hashed.hexdigest())
-    raise DataError(
-        f'{source}: not CIFAR-10: it has neither data_batch_1.bin nor data_batch_1. Name its archive, '
-        'cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks to.'
-    )
+    missing = sorted({*_FILES} - {*files})
+    if len(missing) == len(_FILES):
+        raise DataError(
+            f'{source}: not CIFAR-10 in its binary version: it has no data_batch_1.bin. Name the archive '
+            'cifar-10-binary.tar.gz, or the folder that it unpacks to.'
+        )
+    if missing:
+        raise DataError(f'{source}: incomplete CIFAR-10: {", ".join(missing)} missing. {_ADVICE}')
+    splits = {}
+    hashed = hashlib.sha256()
+    for split, names in _BATCHES.items():
+        parts = [_batch(files[name], f'{source}, {name}') for name in names]
+        images = splits[split] = Images(*map(np.concatenate, zip(*parts)))
+        hashed.update(images.pixels.tobytes() + images.labels.astype('<i8').tobytes())
+    class_names = [line for line in files[_META].decode(errors='replace').splitlines() if line.strip()]
+    if len(class_names) != CLASSES:
+        raise DataError(f'{source}, {_META}: does not hold the names of {CLASSES} classes. {_ADVICE}')
+    return Cifar10(splits, class_names, hashed.hexdigest())
 
 
 def _files(source: str) -> Dict[str, bytes]:
-    """The contents of those files of either version that are present, by name without folder."""
-    names = {*_VERSIONS.values(), *(name + end for each in _BATCHES.values() for name in each for end in _VERSIONS)}
+    """The contents of those files of the data set that are present, by name without folder."""
     with remote.explained(source, remote.READ):
         is_folder = tf.io.gfile.isdir(source)
     if is_folder:
-        names &= {*(remote.names_in(source) or ())}
+        names = {*_FILES} & {*(remote.names_in(source) or ())}
         return {name: archives.read_file(os.path.join(source, name)) for name in names}
     if not remote.exists(source):
         raise DataError(f'{source}: no such file or folder.')
-    found = archives.files_in(source, lambda name: os.path.basename(name) in names)
+    found = archives.files_in(source, lambda name: os.path.basename(name) in _FILES)
     return {os.path.basename(name): content for name, content in found}
 
 
-def _batch(content: bytes, where: str, is_binary: bool) -> Images:
-    if is_binary:
-        size = _BATCH_IMAGES * (1 + _IMAGE_BYTES)
-        if len(content) != size:
-            raise DataError(f'{where}: {len(content):,} bytes; {_BATCH_IMAGES:,} images have {size:,}. {_ADVICE}')
-        rows = np.frombuffer(content, np.uint8).reshape(_BATCH_IMAGES, 1 + _IMAGE_BYTES)
-        labels, planes = rows[:, 0].tolist(), rows[:, 1:]
-    else:
-        batch = _unpickled(content, where)
-        planes, labels = (batch.get(key) if isinstance(batch, dict) else None for key in (b'data', b'labels'))
-        planes = _rows(planes)
-        are_labels = isinstance(labels, list) and len(labels) == _BATCH_IMAGES and all(type(n) is int for n in labels)
-        if planes is None or not are_labels:
-            raise DataError(
-                f'{where}: not a batch of CIFAR-10: it must be a dictionary with "data", {_BATCH_IMAGES:,} rows of '
-                f'{_IMAGE_BYTES:,} bytes, and "labels", {_BATCH_IMAGES:,} integers. {_ADVICE}'
-            )
-    wrong = [image for image, label in enumerate(labels) if not 0 <= label < CLASSES]
-    if wrong:
+def _batch(content: bytes, where: str) -> Images:
+    size = _BATCH_IMAGES * (1 + _IMAGE_BYTES)
+    if len(content) != size:
+        raise DataError(f'{where}: {len(content):,} bytes; {_BATCH_IMAGES:,} images have {size:,}. {_ADVICE}')
+    rows = np.frombuffer(content, np.uint8).reshape(_BATCH_IMAGES, 1 + _IMAGE_BYTES)
+    labels = rows[:, 0].astype(np.int64)
+    wrong = np.flatnonzero(labels >= CLASSES)
+    if len(wrong):
         raise DataError(
             f'{where}: {len(wrong):,} of {_BATCH_IMAGES:,} labels are not in 0 to {CLASSES - 1} (first: image '
             f'{wrong[0]:,}). {_ADVICE}'
         )
-    pixels = planes.reshape(_BATCH_IMAGES, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-    return Images(pixels, np.array(labels, np.int64))
+    return Images(rows[:, 1:].reshape(_BATCH_IMAGES, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels)
 
 
-def _class_names(content: bytes, where: str, is_binary: bool) -> List[str]:
-    try:
-        if is_binary:
-            names = [line for line in content.decode().splitlines() if line.strip()]
-        else:
-            names = [name.decode() for name in _unpickled(content, where)[b'label_names']]
-    except (TypeError, AttributeError, LookupError, UnicodeDecodeError):
-        names = []
-    if len(names) != CLASSES:
-        raise DataError(f'{where}: does not hold the names of {CLASSES} classes. {_ADVICE}')
-    return names
-
-
-class _Stored:
-    """A placeholder for an array or its type in a pickle, which only keeps its arguments and state.
-
-    NumPy's own types would trust them: a wrong type of an array makes pointers of its bytes.
-    """
-
-    state: Any = None
-
-    def __init__(self, *arguments: Any):
-        self.arguments = arguments
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-def _rows(stored: Any) -> Any:
-    """The images of a stored array, uint8 [images, bytes]; None if it is not one."""
-    try:
-        _, shape, dtype, is_transposed, content = stored.state
-        if shape != (_BATCH_IMAGES, _IMAGE_BYTES) or dtype.arguments[0] != b'u1' or is_transposed:
-            return None
-        return np.frombuffer(content, np.uint8).reshape(shape)
-    except (AttributeError, IndexError, TypeError, ValueError):
-        return None
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads numbers, strings, containers and arrays. Any other class or function in a pickle could run code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module in _ARRAY_MODULES and name in _ARRAY_TYPES:
-            return _Stored
-        raise DataError(f'refers to {module}.{name}, which could run code, and which CIFAR-10 does not use')
-
-
-def _unpickled(content: bytes, where: str) -> Any:
-    try:
-        # Python 2 wrote the published files; its strings are bytes.
-        return _Unpickler(io.BytesIO(content), encoding='bytes').load()
-    except DataError as error:
-        raise DataError(f'{where}: {shown(error, 200)}. The file was not loaded. {_ADVICE}')
-    except Exception as error:  # A damaged pickle raises errors of any type.
-        raise DataError(f'{where}: damaged, or not a pickle ({shown(error) or type(error).__name__}). {_ADVICE}')
-
-
-def convert(
-    source: Cifar10, data_dir: str, size: int, images: Dict[str, int], shards: Dict[str, int], say: Say
-) -> None:
+def convert(source: Cifar10, data_dir: str, images: Dict[str, int], shards: Dict[str, int], say: Say) -> None:
     """Converts CIFAR-10 to tar shards, or resumes a conversion.
 
-    The numbers of images and of shards are by split; images of the original size are `SIDE` pixels high and wide.
+    The numbers of images and of shards are by split.
     """
-    settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(size)}
+    # An earlier version had other sizes.
+    settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(SIDE)}
     for what, numbers in (('images', images), ('shards', shards)):
         settings.update({f'--{split}_{what}': str(number) for split, number in numbers.items()})
 
@@ -209,7 +131,7 @@ def convert(
                 say(f'{missing.count(False):,} of {len(paths):,} {split} shards are already finished')
             numbers = repeated(source.splits[split].labels, count)
             move = progress(f'encoding {split} images', min(count, len(source.splits[split].labels)))
-            samples = _samples(source.splits[split], numbers, size, move)
+            samples = _samples(source.splits[split], numbers, move)
             move = progress(f'writing {split} images', count)
             for shard, path in enumerate(paths):
                 first, end = count * shard // len(paths), count * (shard + 1) // len(paths)
@@ -218,8 +140,7 @@ def convert(
                     with tarfile.open(fileobj=content, mode='w', format=tarfile.USTAR_FORMAT) as archive:
                         for number in range(first, end):
                             sample = samples[numbers[number]]
-                            extension = 'png' if size == SIDE else 'jpg'
-                            add_sample(archive, f'{number:08d}', sample.label, extension, sample.encoded)
+                            add_sample(archive, f'{number:08d}', sample.label, 'png', sample.encoded)
                     write_whole(path, content.getvalue(), work_dir)
                 move(end)
             written.append(sum((samples[number].fingerprint for number in numbers.tolist()), SplitFingerprint()))
@@ -262,24 +183,21 @@ class _Sample(NamedTuple):
     fingerprint: SplitFingerprint
 
 
-def _samples(images: Images, numbers: np.ndarray, size: int, move: Progress) -> Dict[int, _Sample]:
+def _samples(images: Images, numbers: np.ndarray, move: Progress) -> Dict[int, _Sample]:
     """Encodes the images with some numbers, which may be repeated, once each, on all cores."""
     cores = usable_cores()
     with tf.Graph().as_default() as graph:
         batch = tf.placeholder(tf.uint8, [None, SIDE, SIDE, 3])
-        resized, encode = batch, tf.image.encode_png
-        if size != SIDE:
-            larger = tf.image.resize_bicubic(batch, [size, size], half_pixel_centers=True)
-            resized = tf.cast(tf.clip_by_value(tf.round(larger), 0, 255), tf.uint8)
-            encode = functools.partial(tf.image.encode_jpeg, quality=_JPEG_QUALITY)
-        files = tf.map_fn(encode, resized, tf.string, parallel_iterations=cores, back_prop=False)
+        encoded_files = tf.map_fn(tf.image.encode_png, batch, tf.string, parallel_iterations=cores, back_prop=False)
     config = tf.ConfigProto(intra_op_parallelism_threads=cores, inter_op_parallelism_threads=cores)
     samples: Dict[int, _Sample] = {}
     used = np.unique(numbers)
     with tf.Session(graph=graph, config=config) as session:
         for first in range(0, len(used), _ENCODED_AT_ONCE):
             part = used[first : first + _ENCODED_AT_ONCE]
-            for number, encoded in zip(part.tolist(), session.run(files, {batch: images.pixels[part]}).tolist()):
+            for number, encoded in zip(
+                part.tolist(), session.run(encoded_files, {batch: images.pixels[part]}).tolist()
+            ):
                 label = 1 + int(images.labels[number])
                 samples[number] = _Sample(encoded, label, SplitFingerprint().with_image(label, encoded))
             move(len(samples))

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import functools
 import os
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from console import outputs
 from console.messages import counted
@@ -56,7 +56,6 @@ def import_folder(
     refused_path = os.path.abspath(data_dir) + _REFUSED_ENDING
     say('\n'.join(_understood(found, dry_run, refused_path)))
     label_of = _labels(validation_folder or folder, found.splits)
-    _check_losses(folder, found.splits, found.lost)
     if dry_run:
         return None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -152,15 +151,15 @@ def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
     return {name: label for label, name in enumerate(classes, 1)}
 
 
-def _check_losses(folder: str, kept: Sequence[Sequence[ImageFile]], lost: Sequence[Sequence[ImageFile]]) -> None:
-    """Checks that each class keeps at least half of its files, in each split."""
+def _check_losses(folder: str, images: Sequence[ImageFile], accepted: Mapping[str, '_Accepted']) -> None:
+    """Checks that each class of a split keeps at least half of its files."""
+    lost = [image for image in images if image.path not in accepted]
+    counts = collections.Counter(image.class_name for image in images)
     problems = []
-    for images, losses in zip(kept, lost):
-        counts = collections.Counter(image.class_name for image in images)
-        for name, count in sorted(collections.Counter(image.class_name for image in losses).items()):
-            if count > counts[name]:
-                example = next(image.path for image in losses if image.class_name == name)
-                problems.append(f'{show(name)} ({count:,} of {count + counts[name]:,}, as {show(example)})')
+    for name, count in sorted(collections.Counter(image.class_name for image in lost).items()):
+        if 2 * count > counts[name]:
+            example = next(image.path for image in lost if image.class_name == name)
+            problems.append(f'{show(name)} ({count:,} of {counts[name]:,}, as {show(example)})')
     if problems:
         what = 'classes of which most images are missing or cannot be used'
         raise DataError(f'{show(folder)}: {what}: {listed(problems)}. Convert or repair these files, or remove them.')
@@ -197,14 +196,13 @@ def _accepted(
     conversion.say_notes(notes, say)
     if unreadable:
         _write_refused(refused_path, [*found.left_out, *unreadable])
-        kept = [[image for image in images if image.path in accepted] for images in found.splits]
-        lost = [[image for image in images if image.path not in accepted] for images in found.splits]
-        _check_losses(folder, kept, [[*a, *b] for a, b in zip(lost, found.lost)])
         reasons = listed([f'{show(path)} {reason}' for path, reason in unreadable], refused_path)
         text = f'{counted(len(unreadable), "image")} cannot be used: {reasons}'
         if not skip_unreadable:
             raise DataError(f'{text}. Repair or remove them, or leave them out with --skip_unreadable.')
         say(f'{text}; left out')
+    for number, images in enumerate(found.splits):
+        _check_losses(folder, [*images, *(found.missing if not number else [])], accepted)
     return accepted
 
 

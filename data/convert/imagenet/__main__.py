@@ -39,20 +39,12 @@ def main() -> int:
     text = 'the archive, or a folder of images or of folders n…'
     add('--validation', required=True, help=f'validation images: {text}')
     text = (
-        'classes of the validation images, unless they are in folders n…: the development kit (archive or folder), or '
-        'a text file of their synsets in the order of the images'
+        'the development kit (archive or folder): the classes of the validation images, unless they are in folders n…, '
+        'and the names of the classes (default: the synsets)'
     )
     add('--validation_labels', help=text)
-    text = (
-        'an archive or folder of XML annotations, or a CSV file of filename,xmin,ymin,xmax,ymax in fractions of the '
-        'image (repeatable)'
-    )
+    text = 'an archive or folder of XML annotations (repeatable)'
     add('--bounding_boxes', action='append', default=[], help=text)
-    text = (
-        'names of the classes: the development kit, or a text file with a synset and its name in each line (default: '
-        'from the development kit if that is --validation_labels, otherwise the synsets)'
-    )
-    add('--synset_names', help=text)
     for split, number in SHARDS.items():
         add(f'--{split}_shards', type=positive, default=number, help=f'{split} files (default {number})')
     for split, number in IMAGES.items():

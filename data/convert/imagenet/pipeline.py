@@ -60,7 +60,6 @@ class Source(NamedTuple):
     validation: str
     validation_labels: Optional[str] = None
     bounding_boxes: Sequence[str] = ()
-    synset_names: Optional[str] = None
 
 
 class Plan(NamedTuple):
@@ -69,7 +68,7 @@ class Plan(NamedTuple):
     settings: Dict[str, str]  # The inputs and options of the conversion, by flag.
     shards: Dict[str, int]  # The number of images, by the name of the record file.
     class_names: List[str]  # The names by label; the first is the background's.
-    boxes: Dict[str, int]  # The numbers of bounding boxes that are written, changed and left out.
+    boxes: Dict[str, int]  # The numbers of bounding boxes that are written and left out.
     foreign: List[str]  # Files among the images that are not images.
     bad_annotations: List[str]  # Invalid annotations.
 
@@ -143,7 +142,6 @@ def _settings(source: Source, shards: Dict[str, int]) -> Dict[str, str]:
         '--train': _place(source.train),
         '--validation': _place(source.validation),
         '--validation_labels': _content(source.validation_labels),
-        '--synset_names': _content(source.synset_names),
         '--bounding_boxes': ' and '.join(map(_content, source.bounding_boxes)) or 'none',
         **{f'--{split}_shards': str(count) for split, count in shards.items()},
     }
@@ -207,7 +205,10 @@ def _make_plan(
     unseen = sorted({image.synset for image in images[VALIDATION]} - set(labels))
     if unseen:
         raise DataError(f'{len(unseen)} classes of validation images have no training images: {", ".join(unseen[:5])}.')
-    names = _class_names(synsets, source)
+    kit = source.validation_labels
+    words = imagenet_source.read_class_names(kit) if kit else {}
+    # By synset; without the development kit, the synset itself.
+    names = {synset: words.get(synset, synset) for synset in synsets}
 
     boxes: Dict[str, List[AnnotatedBox]] = collections.defaultdict(list)
     move = progress('finding bounding boxes', None)
@@ -230,8 +231,8 @@ def _make_plan(
                 planned.append(PlannedImage(image, labels[image.synset], names[image.synset], cleaned))
             write_whole(os.path.join(work_dir, name + _IMAGES_ENDING), json.dumps(planned))
             sizes[name] = len(planned)
-    # Boxes of other images. The key is part of `conversion.json`.
-    box_counts['of no image here'] = sum(map(len, boxes.values()))
+    # Boxes of other images.
+    box_counts['left out'] += sum(map(len, boxes.values()))
     class_names = ['background', *(names[synset] for synset in synsets)]
     plan = Plan(settings, sizes, class_names, dict(box_counts), foreign, bad_annotations)
     write_whole(os.path.join(work_dir, PLAN_NAME), json.dumps(plan._asdict()))
@@ -258,52 +259,30 @@ def _find_images(split: str, path: str, expected: int, foreign: List[str], move:
 
 
 def _labelled(images: List[Image], source: Source) -> List[Image]:
-    where, labels = f'--validation={source.validation}', source.validation_labels
     with_class = sum(bool(image.synset) for image in images)
     if 0 < with_class < len(images):
-        raise DataError(f'{where}: some images are in a folder per class, and some are not.')
-    if with_class and labels:
-        raise DataError(f'--validation_labels={labels}: omit it: the images of {where} are in a folder per class.')
-    if not with_class and not labels:
+        raise DataError(f'--validation={source.validation}: some images are in a folder per class, and some are not.')
+    if not with_class and not source.validation_labels:
         raise DataError('--validation_labels: is required: the validation images are not in a folder per class.')
-    return imagenet_source.label_validation(images, labels) if labels else images
-
-
-def _class_names(synsets: Sequence[str], source: Source) -> Dict[str, str]:
-    path = source.synset_names
-    if path is None:
-        path = source.validation_labels
-        if not path or not imagenet_source.is_devkit(path):
-            return dict(zip(synsets, synsets))
-    names = imagenet_source.read_class_names(path)
-    missing = [synset for synset in synsets if synset not in names]
-    if missing:
-        raise DataError(f'{path}: has no name for {len(missing)} classes: {", ".join(missing[:5])}.')
-    return names
+    return images if with_class else imagenet_source.label_validation(images, str(source.validation_labels))
 
 
 def _clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> List[Box]:
     """The boxes of an image's class, with ordered corners, clipped to the image; empty boxes are left out.
 
-    `counts` is incremented for the boxes that are 'written', 'ordered' (the corners were swapped), 'clipped', 'empty'
-    or 'of another class'; the last two kinds are left out.
+    `counts` is incremented for the boxes that are 'written', and for those 'left out'.
     """
     cleaned = []
     for corners, name in boxes:
         # Some annotations name the class in words. As in the published conversion, only synsets are compared.
-        if len(name) == _SYNSET_LENGTH and name[1:].isdigit() and name != synset:
-            counts['of another class'] += 1
-            continue
+        is_of_class = name == synset or len(name) != _SYNSET_LENGTH or not name[1:].isdigit()
         drawn = np.float32(corners)
         ordered = np.float32([*np.minimum(drawn[:2], drawn[2:]), *np.maximum(drawn[:2], drawn[2:])])
         clipped = np.clip(ordered, 0.0, 1.0)
-        if (clipped[:2] == clipped[2:]).any():
-            counts['empty'] += 1
-            continue
-        counts['written'] += 1
-        counts['ordered'] += int((ordered != drawn).any())
-        counts['clipped'] += int((clipped != ordered).any())
-        cleaned.append(Box(*clipped.tolist()))
+        is_written = is_of_class and (clipped[:2] != clipped[2:]).all()
+        counts['written' if is_written else 'left out'] += 1
+        if is_written:
+            cleaned.append(Box(*clipped.tolist()))
     return cleaned
 
 

@@ -4,7 +4,6 @@ A part that is missing, damaged or not as expected raises DataError. If access t
 cannot be reached, the error is a RemoteError.
 """
 
-import csv
 import io
 import math
 import os
@@ -31,8 +30,6 @@ _ANNOTATION_ENDING = '.xml'
 # Files of the development kit.
 _GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
 _META = 'data/meta.mat'
-_CSV_COLUMNS = ['filename', *Box._fields]
-_CSV_LINE = ','.join(_CSV_COLUMNS)
 
 
 class Image(NamedTuple):
@@ -130,27 +127,16 @@ def read(image: Image) -> bytes:
         return encoded
 
 
-def _text(path: str) -> str:
-    try:
-        # Some editors begin a file with a byte order mark.
-        return read_file(path).decode('utf-8-sig')
-    except UnicodeDecodeError:
-        raise DataError(f'{path}: not a text file. The name of an archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
-
-
 def label_validation(images: Sequence[Image], path: str) -> List[Image]:
     """The images `ILSVRC2012_val_00000001.JPEG` and so on with their classes, sorted by name.
 
-    The classes are in the development kit, an archive or a folder, or a text file of synsets, one per image and in
-    order.
+    The classes are in the development kit, an archive or a folder.
     """
-    synsets = _kit_labels(path) if is_devkit(path) else _text(path).split()
-    for line, synset in enumerate(synsets, 1):
-        if not _SYNSET.fullmatch(synset):
-            raise DataError(
-                f'{path}, line {line}: {synset!r} is not a synset, such as n01440764. '
-                + ('Numbers need the development kit: name its archive.' * synset.isdigit())
-            )
+    classes = {number: synset for number, synset, _ in _kit_classes(path)}
+    numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
+    unknown = sorted({*numbers} - {*classes})
+    if unknown:
+        raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
     images = sorted(images, key=lambda image: image.filename)
     for number, image in enumerate(images, 1):
         match = _VALIDATION_NAME.fullmatch(image.filename)
@@ -159,38 +145,14 @@ def label_validation(images: Sequence[Image], path: str) -> List[Image]:
                 f'{image.path}: {image.filename} was found instead of ILSVRC2012_val_{number:08d}.JPEG. The labels are '
                 'in the order of images 1, 2, 3 …: none may be missing or renamed.'
             )
-    if len(images) != len(synsets):
-        raise DataError(f'{path}: has labels for {len(synsets):,} images; there are {len(images):,}.')
-    return [image._replace(synset=synset) for image, synset in zip(images, synsets)]
+    if len(images) != len(numbers):
+        raise DataError(f'{path}: has labels for {len(numbers):,} images; there are {len(images):,}.')
+    return [image._replace(synset=classes[number]) for image, number in zip(images, numbers)]
 
 
 def read_class_names(path: str) -> Dict[str, str]:
-    """The names of classes by synset, from the development kit, or a text file with a synset and its name per line."""
-    if is_devkit(path):
-        return {synset: words for _, synset, words in _kit_classes(path)}
-    names = {}
-    for number, line in enumerate(_text(path).splitlines(), 1):
-        synset, _, name = line.strip().replace('\t', ' ', 1).partition(' ')
-        if not _SYNSET.fullmatch(synset) or not name.strip():
-            raise DataError(
-                f'{path}, line {number}: {line[:80]!r} is not a synset with its name, such as: n01440764 tench'
-            )
-        names[synset] = name.strip()
-    return names
-
-
-def is_devkit(path: str) -> bool:
-    """Whether a path names the development kit: an archive or a folder."""
-    return path.endswith(_ARCHIVE_ENDINGS) or tf.io.gfile.isdir(path)
-
-
-def _kit_labels(path: str) -> List[str]:
-    synsets = {number: synset for number, synset, _ in _kit_classes(path)}
-    numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
-    unknown = sorted({*numbers} - {*synsets})
-    if unknown:
-        raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
-    return [synsets[number] for number in numbers]
+    """The names of classes by synset, from the development kit."""
+    return {synset: words for _, synset, words in _kit_classes(path)}
 
 
 def _kit_classes(path: str) -> List[Tuple[str, str, str]]:
@@ -198,7 +160,7 @@ def _kit_classes(path: str) -> List[Tuple[str, str, str]]:
     try:
         import scipy.io
     except ImportError:
-        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}, or name a text file.')
+        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}.')
     content = _kit_file(path, _META)
     with archives.explained(f'{path}: {_META} in it', 'that of ImageNet-2012'):
         rows = np.atleast_1d(scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets'])
@@ -218,13 +180,9 @@ def _kit_file(path: str, name: str) -> bytes:
 def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
     """Yields bounding boxes, each with the name of its image without the ending.
 
-    The path is an archive with XML annotations at any depth; a folder with annotations, or with a folder of them per
-    class; or a CSV file with a line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image. The names of
-    invalid annotations are added to `bad`, with the reasons.
+    The path is an archive with XML annotations at any depth; or a folder with annotations, or with a folder of them per
+    class. The names of invalid annotations are added to `bad`, with the reasons.
     """
-    if path.lower().endswith('.csv'):
-        yield from _csv_boxes(path)
-        return
     found = False
     for name, content in _annotations(path):
         found = True
@@ -238,9 +196,7 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
         stem = os.path.splitext(os.path.basename(name))[0]
         yield from ((stem, box) for box in boxes)
     if not found:
-        raise DataError(
-            f'{path}: no annotations. It must hold .xml files, or a folder of them per class; or name a .csv file.'
-        )
+        raise DataError(f'{path}: no annotations. It must hold .xml files, or a folder of them per class.')
 
 
 def _annotations(path: str) -> Iterator[Tuple[str, bytes]]:
@@ -269,26 +225,3 @@ def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
         fractions = Box(box.xmin / width, box.ymin / height, box.xmax / width, box.ymax / height)
         boxes.append((fractions, item.findtext('name') or ''))
     return boxes
-
-
-def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
-    rows = csv.reader(io.StringIO(_text(path)))
-    found = False
-    try:
-        for row in rows:
-            if not row or row == _CSV_COLUMNS:
-                continue
-            found = True
-            try:
-                box = Box(*map(float, row[1:]))
-            except (TypeError, ValueError):
-                raise DataError(f'{path}, line {rows.line_num}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
-            # Boxes may extend beyond the image, but not by more than its size: such corners are probably pixels.
-            if not all(-1 <= corner <= 2 for corner in box):
-                where = f'{path}, line {rows.line_num}: {",".join(row)[:80]!r}'
-                raise DataError(f'{where} is far outside the image. Corners are fractions of its sides, not pixels.')
-            yield os.path.splitext(row[0])[0], (box, '')
-    except csv.Error as error:
-        raise DataError(f'{path}, line {rows.line_num}: not CSV ({error}). It must have lines {_CSV_LINE}.')
-    if not found:
-        raise DataError(f'{path}: no bounding boxes. It must have lines {_CSV_LINE}.')

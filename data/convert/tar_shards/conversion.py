@@ -16,7 +16,6 @@ from data import checks, dataset_info, encoding, exif, ppm, records, remote, tfr
 from data.convert import conversion, writing
 from data.convert.conversion import Say
 from data.convert.intake import DAMAGED, ROTATED, damage_in
-from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
@@ -25,8 +24,8 @@ from data.tar.layout import Problem
 from data.tar.shard import Sample, SampleChecker, Shard
 from preprocessing.decoding import decode_image
 
-# The limit for a source without `dataset.json`: the new `dataset.json` has a name for each class.
-_CLASSES_AT_MOST = 1_000_000
+# Of a source without `dataset.json`, every label is allowed.
+_ANY_CLASSES = 1 << 63
 
 
 class _Reader:
@@ -40,9 +39,8 @@ class _Reader:
         self._session = tf.Session(graph=graph)
         self._of_records = RecordChecker(num_classes)
         self._of_tar = SampleChecker(num_classes)
-        self._remaining, self._say, self._num_classes = max_bad_records, say, num_classes
+        self._remaining, self._say = max_bad_records, say
         self.notes: Dict[str, List[str]] = {}
-        self.largest_label = 0
 
     def close(self) -> None:
         """Closes the TensorFlow sessions."""
@@ -53,7 +51,6 @@ class _Reader:
         """Yields the Examples of a file's usable images, and shows the number of images, `done` before the file."""
         for number, example in enumerate((self._of_shard if of_tar else self._of_record_file)(path), done + 1):
             move(number)
-            self.largest_label = max(self.largest_label, writing.label_and_image(example)[0] or 0)
             yield example
 
     def _of_record_file(self, path: str) -> Iterator[tf.train.Example]:
@@ -62,7 +59,6 @@ class _Reader:
                 problem, messages = native_messages.during(functools.partial(self._of_records.problem, serialized))
                 example = parse_example(serialized)
                 encoded = writing.label_and_image(example)[1] if example else b''
-                problem = (example and self._label_problem(writing.label_and_image(example)[0])) or problem
                 if not problem and not example:
                     # TensorFlow can read the image and label of some damaged records that Python cannot parse.
                     problem = UNREADABLE
@@ -78,21 +74,10 @@ class _Reader:
         for position, record in enumerate(self._of_tar.records(path)):
             problem, messages = native_messages.during(functools.partial(self._of_tar.problem, record))
             shard, sample = record
-            of_label = self._label_problem(sample.label)
-            problem = f'{sample.prefix}{of_label}' if of_label else problem
             if self._is_usable(path, position, problem) and sample.image:
                 encoded = shard.read(sample.image.start, sample.image.size)
                 self._note(path, position, encoded, messages)
                 yield self._example(shard, sample, encoded, os.fsdecode(sample.image.name))
-
-    def _label_problem(self, label: Optional[int]) -> Optional[str]:
-        """The problem of a label, without the flags of a run, which this command has not."""
-        if label is None or 0 <= label < self._num_classes:
-            return None
-        return (
-            f'label {label} is not in 0 to {self._num_classes - 1:,}, the labels of the classes in the '
-            f'{dataset_info.FILE_NAME} of the source (without that file, 0 to {_CLASSES_AT_MOST - 1:,}).'
-        )
 
     def _is_usable(self, path: str, position: int, problem: Optional[str]) -> bool:
         """Whether an image has no problem. Otherwise, reports and counts the image."""
@@ -135,8 +120,8 @@ class _Reader:
 def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
     """Converts a data set of record files to tar shards, or one of tar shards to record files.
 
-    The number of files and the order of the images stay the same. `dataset.json` is written if there are both splits.
-    Raises DataError for more than `max_bad_records` unusable images.
+    The number of files and the order of the images stay the same. `dataset.json` is written if the source has one, and
+    both splits. Raises DataError for more than `max_bad_records` unusable images.
     """
     writing.check_can_be_made(target)
     names = remote.names_in(source) or []
@@ -151,7 +136,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
     totals: Dict[str, SplitFingerprint] = {}
     expected = {TRAIN: info.train_images, VALIDATION: info.validation_images} if info else {}
     with writing.new_data_dir(target) as unfinished, contextlib.closing(
-        _Reader(info.num_classes if info else _CLASSES_AT_MOST, max_bad_records, say)
+        _Reader(info.num_classes if info else _ANY_CLASSES, max_bad_records, say)
     ) as reader:
         for split, of_split in paths.items():
             total = SplitFingerprint()
@@ -166,34 +151,17 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
             kind = 'tar file' if to_tar else 'TFRecord file'
             say(f'{counted(total.images, f"{split} image")} in {counted(len(of_split), kind)}')
         conversion.say_notes(reader.notes, say)
-        if len(totals) < 2 or not all(total.images for total in totals.values()):
-            say(f'no {dataset_info.FILE_NAME} was written: it needs both training and validation images')
-        else:
-            _description(source, info, totals, reader.largest_label).write(unfinished)
-
-
-def _description(
-    source: str, info: Optional[DatasetInfo], totals: Dict[str, SplitFingerprint], largest: int
-) -> DatasetInfo:
-    if info is None:
-        names = ['background', *map(str, range(1, largest + 1))]
-        info = DatasetInfo(os.path.basename(os.path.abspath(source)), source, 1, 1, len(names), names)
-    train, validation = totals[TRAIN], totals[VALIDATION]
-    info = dataclasses.replace(
-        info,
-        train_images=train.images,
-        validation_images=validation.images,
-        fingerprint=fingerprint(train, validation),
-        # Counted anew: unusable images are left out.
-        validation_records_per_file=[],
-    )
-    problem = info.problem()
-    if problem:
-        raise DataError(
-            f'{source}: cannot be described in {dataset_info.FILE_NAME}: {problem}. Its largest label is {largest}, '
-            'and 0 is the background. Nothing was written.'
-        )
-    return info
+        if not info or len(totals) < 2 or not all(total.images for total in totals.values()):
+            say(f'no {dataset_info.FILE_NAME} was written: it needs that of the source, and images of both splits')
+            return
+        dataclasses.replace(
+            info,
+            train_images=totals[TRAIN].images,
+            validation_images=totals[VALIDATION].images,
+            fingerprint=fingerprint(totals[TRAIN], totals[VALIDATION]),
+            # Counted anew: unusable images are left out.
+            validation_records_per_file=[],
+        ).write(unfinished)
 
 
 def list_samples(paths: Sequence[str]) -> bool:

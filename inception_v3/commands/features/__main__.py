@@ -28,7 +28,7 @@ _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = new_parser('features', _HELP)
     add = parser.add_argument
-    add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
+    add('images', nargs='+', metavar='IMAGE', help='an image file, or a folder')
     network = parser.add_mutually_exclusive_group(required=True)
     about = 'the model_dir of a run (its newest checkpoint is used), or a checkpoint'
     network.add_argument('--model', metavar='DIR', help=about)

@@ -18,7 +18,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Classifies the images that a command line names, and returns the exit code."""
     parser = new_parser('predict', f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.')
     add, count = parser.add_argument, number_of(int, 1)
-    add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
+    add('images', nargs='+', metavar='IMAGE', help='an image file, or a folder')
     about = (
         'the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used, if all are of one '
         'run); may be remote'

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     add = task.add_argument
     add('a', metavar='A', help='a model_dir, checkpoint or SavedModel, or a file as for import')
     add('b', metavar='B', help='the same')
-    add('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
+    add('images', nargs='+', metavar='IMAGE', help='an image file, or a folder')
     add('--no_averages', action='store_true', help='the weights of a run, not the averages of them')
     _add_reading(add)
     return parser

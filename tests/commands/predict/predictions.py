@@ -12,10 +12,10 @@ from tests.support import commands
 
 # Files of the fixture `odd_images`, and the problem that is reported.
 PROBLEMS = {
-    'moving.gif': 'is an animated GIF, or damaged',
+    'moving.gif': 'is a damaged or animated GIF image',
     'cut.jpg': 'truncated or damaged',
     'empty.jpg': 'is empty',
-    'text.jpg': 'is a text, not an image',
+    'text.jpg': 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image',
     'huge.png': 'has 20,000 x 20,000 pixels; at most 100,000,000 are allowed',
     'pipe.jpg': 'is not a regular file',
 }

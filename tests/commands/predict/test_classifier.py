@@ -67,7 +67,7 @@ def test_load__run_that_was_trained_on_a_tpu_decodes_no_image_whose_pixels_are_g
         config, use_tpu=True, tpu='a-node', train_batch_size=1024, eval_batch_size=1024, batch_norm='synchronized'
     )
     (model_dir / 'config.json').write_text(dataclasses.replace(there, batch_norm_group_size=4).to_json())
-    files = image_files.find([f'{images}/0[01]*'])
+    files = image_files.find(sorted(map(str, pathlib.Path(str(images)).glob('0[01]*'))))
     found = []
     for path in (str(model_dir), str(config.model_dir)):
         with contextlib.closing(classifier.load(path)) as model:

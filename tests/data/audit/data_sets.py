@@ -23,11 +23,9 @@ Report = Dict[str, Any]
 NAMES = ['background', 'cat', 'astronaut', 'coffee', 'rocket', 'half a cat']
 
 
-def report_of(
-    data_dir: Any, decode: bool = False, num_classes: Any = None, data_format: str = 'tfrecord', processes: int = 1
-) -> Report:
+def report_of(data_dir: Any, num_classes: Any = None, data_format: str = 'tfrecord', processes: int = 1) -> Report:
     told: List[int] = []
-    report = audit(Source(str(data_dir), data_format), num_classes, decode, processes, lambda what, total: told.append)
+    report = audit(Source(str(data_dir), data_format), num_classes, processes, lambda what, total: told.append)
     assert told[-1] == sum(split['records'] for split in report['splits'].values())
     return json.loads(json.dumps(report))
 

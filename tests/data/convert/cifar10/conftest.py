@@ -19,17 +19,14 @@ def _small_batches() -> Iterator[None]:
 
 @pytest.fixture(scope='module')
 def published(tmp_path_factory: Any) -> Published:
-    folder, images = tmp_path_factory.mktemp('published'), cifar10_archives.cut_out(BATCH)
-    paths = {}
-    for version, write in cifar10_archives.WRITERS.items():
-        paths[version] = write(folder, images)
-        paths[f'{version}.tar.gz'] = cifar10_archives.pack(paths[version])
-    return Published(images, paths)
+    images = cifar10_archives.cut_out(BATCH)
+    folder = cifar10_archives.write_binary(tmp_path_factory.mktemp('published'), images)
+    return Published(images, folder, cifar10_archives.pack(folder))
 
 
 @pytest.fixture(scope='module')
 def shards(published: Published, tmp_path_factory: Any) -> pathlib.Path:
-    """The shards of the Python version."""
+    """The shards of the folder."""
     data_dir = tmp_path_factory.mktemp('shards') / 'data'
-    assert make(published.paths['python'], data_dir)[0] == 0
+    assert make(published.folder, data_dir)[0] == 0
     return data_dir

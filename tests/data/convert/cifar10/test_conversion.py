@@ -5,7 +5,6 @@ import filecmp
 import io
 import os
 import pathlib
-import tarfile
 from typing import Any, List, Tuple
 
 import numpy as np
@@ -81,27 +80,6 @@ def test_repeated__published_numbers_are_balanced() -> None:
     assert len(set(few.tolist())) == 4 and 7 in few
 
 
-def test_upsampled_images_are_smooth(published: Published, tmp_path: pathlib.Path) -> None:
-    small = ['--size=80', '--train_images=3', '--train_shards=1', '--validation_images=20', '--validation_shards=1']
-    assert make(published.paths['binary'], tmp_path / 'data', *small)[0] == 0
-    with tarfile.open(tmp_path / 'data' / 'validation-00000-of-00001.tar') as archive:
-        assert archive.getnames()[:2] == ['00000000.jpg', '00000000.cls']
-        first = PIL.Image.open(io.BytesIO(archive.extractfile('00000000.jpg').read()))  # type: ignore[union-attr]
-    # Quality 95: table K.1 of ITU T.81 begins with 16 and 11, and libjpeg multiplies it by (200 - 2 * 95) %.
-    assert first.format == 'JPEG' and first.quantization[0][:2] == [2, 1]
-    # Another implementation of the same bicubic interpolation.
-    references = [
-        np.asarray(PIL.Image.fromarray(pixels).resize((80, 80), PIL.Image.BICUBIC), np.float32)
-        for pixels in published.images[records.VALIDATION].pixels
-    ]
-    found = in_shards(tmp_path / 'data', records.VALIDATION)
-    assert len(found) == 20
-    for _, encoded in found:
-        differences = [np.abs(decoded(encoded) - reference).mean() for reference in references]
-        # The loss of JPEG; any other image differs more.
-        assert min(differences) < 3 < sorted(differences)[1]
-
-
 def test_interrupted_conversion__resumes(
     published: Published, shards: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
@@ -114,8 +92,8 @@ def test_interrupted_conversion__resumes(
             raise KeyboardInterrupt
         write_whole(path, *others)
 
-    # Converts the binary version, which must give the same shards as the Python version.
-    source = published.paths['binary.tar.gz']
+    # Converts the archive, which must give the same shards as the folder.
+    source = published.archive
     with monkeypatch.context() as patch:
         patch.setattr(cifar10_conversion, 'write_whole', stop_at_the_fourth_shard)
         code, err = make(source, data_dir)
@@ -123,8 +101,8 @@ def test_interrupted_conversion__resumes(
     finished = {name: os.stat(str(data_dir / name)).st_mtime_ns for name in os.listdir(str(data_dir))}
     assert sorted(finished) == ['conversion', *(f'train-{shard:05d}-of-00005.tar' for shard in range(3))]
 
-    code, err = make(source, data_dir, '--train_images=751', '--size=64')
-    assert code == 2 and '--size was 32, and is 64; --train_images was 750, and is 751' in err
+    code, err = make(source, data_dir, '--train_images=751')
+    assert code == 2 and '--train_images was 750, and is 751' in err
     code, err = make(source, data_dir)
     assert code == 0 and '3 of 5 train shards are already finished' in err
     names = sorted(os.listdir(str(data_dir)))
@@ -136,22 +114,21 @@ def test_interrupted_conversion__resumes(
 
 def test_damaged_settings__are_refused(published: Published, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'conversion.json').write_text('[')
-    code, err = make(published.paths['binary'], tmp_path)
+    code, err = make(published.folder, tmp_path)
     message = 'conversion.json: does not hold the settings of a conversion. Name a new folder.'
     assert code == 2 and message in err and os.listdir(str(tmp_path)) == ['conversion.json']
 
 
 def test_full_disk__gives_a_message_and_the_command_resumes(published: Published, tmp_path: pathlib.Path) -> None:
     with largest_file(100_000):
-        code, err = make(published.paths['binary'], tmp_path / 'data')
+        code, err = make(published.folder, tmp_path / 'data')
     assert code == 2 and f'{tmp_path}/data: cannot be written: ' in err and 'File too large' in err
-    assert make(published.paths['binary'], tmp_path / 'data')[0] == 0
+    assert make(published.folder, tmp_path / 'data')[0] == 0
 
 
 @pytest.mark.parametrize(
     ('option', 'expected'),
     [
-        ('--size=31', '--size: 31: must be a whole number, from 32 to 512'),
         ('--train_shards=751', '--train_shards=751: must be at most --train_images=750.'),
         ('--validation_shards=0', '--validation_shards: 0: must be a whole number, at least 1'),
     ],
@@ -159,5 +136,5 @@ def test_full_disk__gives_a_message_and_the_command_resumes(published: Published
 def test_values_out_of_range_are_refused(
     option: str, expected: str, published: Published, tmp_path: pathlib.Path
 ) -> None:
-    code, err = make(published.paths['binary'], tmp_path / 'data', option)
+    code, err = make(published.folder, tmp_path / 'data', option)
     assert code == 2 and expected in err and not (tmp_path / 'data').exists()

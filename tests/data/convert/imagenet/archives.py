@@ -94,12 +94,12 @@ class Archives(NamedTuple):
             return self.validation_synsets[int(filename[15:23]) - 1]
         return filename.split('_')[0]
 
-    def arguments(self, labels: str = 'ILSVRC2012_devkit_t12.tar.gz') -> List[str]:
+    def arguments(self) -> List[str]:
         """The command's arguments for these archives."""
         return [
             f'--train={self.folder / "ILSVRC2012_img_train.tar"}',
             f'--validation={self.folder / "ILSVRC2012_img_val.tar"}',
-            f'--validation_labels={self.folder / labels}',
+            f'--validation_labels={self.folder / "ILSVRC2012_devkit_t12.tar.gz"}',
             f'--train_images={sum(map(len, self.train.values()))}',
             f'--validation_images={len(self.validation)}',
         ]
@@ -114,7 +114,6 @@ class Archives(NamedTuple):
         kit = [('data/ILSVRC2012_validation_ground_truth.txt', numbers.encode()), ('data/meta.mat', meta_mat())]
         files = [(f'ILSVRC2012_devkit_t12/{name}', content) for name, content in kit]
         (self.folder / 'ILSVRC2012_devkit_t12.tar.gz').write_bytes(tar_of(files, mode='w:gz'))
-        (self.folder / 'synsets.txt').write_text(''.join(f'{synset}\n' for synset in self.validation_synsets))
         return self
 
     def extract(self, folder: pathlib.Path) -> None:
