@@ -35,7 +35,7 @@ class Table(NamedTuple):
 
 def require_packages() -> None:
     """Raises CommandError unless the packages of the extra `studies` are installed."""
-    extras.require('studies', 'jinja2', 'matplotlib', 'PIL', 'plotly', 'rich', 'scipy', 'yaml')
+    extras.require('studies', 'jinja2', 'matplotlib', 'PIL', 'plotly', 'scipy')
 
 
 def prepare(out: str) -> None:

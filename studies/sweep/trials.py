@@ -209,30 +209,23 @@ def state_of(trial: Trial) -> State:
     return outcome.state
 
 
-def changed_flags(trial: Trial) -> List[str]:
-    """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run.
+def check_unchanged(trials: Iterable[Trial]) -> None:
+    """Raises StudyError if a trial's folder holds a run with other flags: resuming it could mix two experiments.
 
     Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved; nor do
     flags that have no effect in both.
     """
-    run = read_config(trial.model_dir)
-    if not run:
-        return []
-    fitted = _fitted(trial, run)
-    return [
-        change
-        for change in differences(run, fitted)
-        if any(has_effect(change.partition(':')[0], config) for config in (run, fitted))
-    ]
-
-
-def check_unchanged(trials: Iterable[Trial]) -> None:
-    """Raises StudyError if a trial's folder holds a run with other flags: resuming it could mix two experiments."""
     for trial in trials:
         try:
-            changed = changed_flags(trial)
+            run = read_config(trial.model_dir)
         except ConfigError as error:
             raise StudyError(f'{error} Name another folder with --out, or remove {trial.folder}, to run it again.')
+        fitted = _fitted(trial, run) if run else trial.config
+        changed = [
+            change
+            for change in differences(run or fitted, fitted)
+            if any(has_effect(change.partition(':')[0], config) for config in (run, fitted) if config)
+        ]
         if changed:
             raise StudyError(
                 f'{trial.folder}: was run with other flags than the study has now ({"; ".join(changed)}). '

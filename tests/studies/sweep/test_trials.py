@@ -1,7 +1,6 @@
 """Trials: command lines, states and cost, and those of another sweep."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import shlex
@@ -23,7 +22,7 @@ from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 from tests.support import recorded
 from tests.support.recorded import evaluation
-from tests.support.sweeps import PROGRAM, study_file
+from tests.support.sweeps import FLAGS, PROGRAM, study_file
 
 
 def trial_in(folder: pathlib.Path, **own_flags: Any) -> Trial:
@@ -150,9 +149,10 @@ def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
 def test_command__keeps_a_finished_trial_that_another_sweep_has_made(
     tmp_path: pathlib.Path, digits_dir: str, capsys: Any
 ) -> None:
-    file = study_file(tmp_path, '[{cases: {mine: {optimizer: RMS}}}]', data_dir=digits_dir)
-    flags: Dict[str, Any] = json.loads((tmp_path / 'rates.yaml').read_text().split('flags: ')[1])
-    study = Study(preset='digits', flags={**flags, 'train_steps': 6}, axes=[grid(optimizer=['RMS', 'sgd'])], seeds=1)
+    file = study_file(tmp_path, "cases({'mine': {'optimizer': 'RMS'}})", data_dir=digits_dir)
+    study = Study(
+        preset='digits', flags={**FLAGS, 'data_dir': digits_dir}, axes=[grid(optimizer=['RMS', 'sgd'])], seeds=1
+    )
     theirs, other = trials.trials_of(study, str(tmp_path / 'one'))
     for trial in (theirs, other):
         recorded.write(trial.model_dir, trial.config, [recorded.evaluation(6, 0.5)])
