@@ -1,17 +1,13 @@
 """Serves the files of a folder over HTTP on 127.0.0.1, as an object store that TensorFlow reads as s3://.
 
-python -m studies.streaming.object_store FOLDER LATENCY_MS
-
-The store answers requests to list and to read, each after a delay, and counts them. It prints its address, and serves
-until its standard input is closed, so that it ends with the process that started it. It needs no authentication.
+The store answers requests to list and to read, each after a delay, and counts them. It needs no authentication. It runs
+in threads of this process, which must not read it itself.
 """
 
 import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -21,13 +17,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from benchmarks.measurement import cpu_seconds
-from console import processes
 
 BUCKET = 'studies'
 # A request for this path gets the `Tally` without a delay, and is not counted.
 _TALLY = '/?tally'
 _RANGE = re.compile(r'bytes=(\d+)-(\d*)$')
-# Seconds that the process may take to answer or to end.
+# Seconds that the store may take to answer.
 _TIMEOUT = 30
 
 
@@ -45,24 +40,13 @@ class Tally(NamedTuple):
 
 @contextlib.contextmanager
 def serving(folder: str, latency_ms: float) -> Iterator[str]:
-    """A store in a process of its own, of the files that are in a folder now, as s3://studies/PATH; its address.
-
-    Raises:
-      OSError: the process does not start.
-    """
-    command, pipe = processes.module('studies.streaming.object_store', folder, str(latency_ms)), subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, universal_newlines=True) as process:
-        assert process.stdout
+    """A store of the files that are in a folder now, as s3://studies/PATH; its address."""
+    with _Server(folder, latency_ms / 1000) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            address = process.stdout.readline().strip()
-            if not address:
-                raise OSError(f'the object store did not start: exit code {process.wait(_TIMEOUT)}')
-            yield address
-            # This closes the process's standard input, which ends it.
-            process.communicate(timeout=_TIMEOUT)
-        except BaseException:
-            process.kill()
-            raise
+            yield f'127.0.0.1:{server.server_port}'
+        finally:
+            server.shutdown()
 
 
 def environment_of(address: str) -> Dict[str, str]:
@@ -198,19 +182,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != 'HEAD':
             self.wfile.write(content)
-
-
-def main(folder: str, latency_ms: str) -> None:
-    """Serves a folder until standard input is closed."""
-    server = _Server(folder, float(latency_ms) / 1000)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f'127.0.0.1:{server.server_port}', flush=True)
-    try:
-        sys.stdin.read()
-    except KeyboardInterrupt:
-        # The parent process also receives Ctrl-C, and then closes this standard input.
-        sys.stdin.read()
-
-
-if __name__ == '__main__':
-    main(*sys.argv[1:])
