@@ -5,8 +5,8 @@ import math
 import sys
 from typing import Any, Dict, List, Sequence, Tuple
 
-from benchmarks import command, comparison, measurement, tables
-from benchmarks.comparison import Pipeline
+from benchmarks import command, measurement, tables
+from benchmarks.input import Pipeline, rows_of, variant_of
 from benchmarks.measurement import PHASES, Measurement
 from console.messages import shown
 from console.processes import usable_cores
@@ -122,12 +122,12 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
         return own['cpu_ms_per_image'], {}, 'as given'
     screen.update('reading the data set, or generating it')
     config = command.input_config(command_line, [records.TRAIN])
-    pipeline = comparison.variant_of('train', False, config, own['images'])
+    pipeline = variant_of('train', False, config, own['images'])
     measured: Dict[Pipeline, List[List[Measurement]]] = {pipeline: []}
     for repeat in range(own['repeats']):
         screen.update(f'round {repeat + 1} of {own["repeats"]}')
         measured[pipeline].append(measurement.measure(pipeline.runs))
-    (row,) = comparison.rows_of(measured)
+    (row,) = rows_of(measured)
     # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}

@@ -5,7 +5,7 @@ import math
 import textwrap
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from benchmarks.comparison import Spread
+from benchmarks.tables import Spread
 
 FAINT, GRID = '#57606a', '#e3e7ea'
 # Okabe and Ito, "Color Universal Design": distinguishable with any common kind of colour blindness. Their yellow is

@@ -13,8 +13,8 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence
 
-from benchmarks.comparison import Spread
 from benchmarks.drawing import Panel, chart
+from benchmarks.tables import Spread
 from console.errors import DONE
 from console.screen import Screen
 from studies.files import Table, prepare, publish, write_json

@@ -18,9 +18,10 @@ import sys
 from typing import Any, Dict, List, Sequence
 
 from benchmarks import command, measurement, tables
-from benchmarks.comparison import spread, tar_dir
+from benchmarks.command import tar_dir
 from benchmarks.measurement import TRANSFER, MeasurementError, Run
 from benchmarks.peers.meter import Task
+from benchmarks.tables import spread
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen

@@ -3,8 +3,8 @@
 import math
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from benchmarks.comparison import Spread
 from benchmarks.drawing import BANDS, STEPS, Panel, chart
+from benchmarks.tables import Spread
 from studies.report.runs import LOSS, THROUGHPUT, Case, Comparison
 from studies.report.statistics import difference, summarize
 

@@ -16,9 +16,9 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from benchmarks import tables
-from benchmarks.comparison import Spread, spread
 from benchmarks.drawing import Panel, chart
 from benchmarks.measurement import MeasurementError
+from benchmarks.tables import Spread, spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY

@@ -18,8 +18,8 @@ import tempfile
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from benchmarks import tables
-from benchmarks.comparison import Spread, spread
 from benchmarks.measurement import interleave
+from benchmarks.tables import Spread, spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import CommandError

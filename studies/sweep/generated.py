@@ -5,7 +5,7 @@ import os
 import statistics
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from benchmarks.comparison import Spread
+from benchmarks.tables import Spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.paths import expanded

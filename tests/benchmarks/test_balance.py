@@ -114,6 +114,7 @@ def test_command__refuses_a_profile_with_other_numbers_or_without_any(
         (['--step_ms=nan'], '--step_ms=nan: must be above 0, and at most 1,000,000,000.'),
         (['--step_ms=1e-320', '--cpu_ms_per_image=1'], '--step_ms=1e-320: must be above 0'),
         (['--step_ms=1', '--cores=1.5'], 'flag --cores=1.5: must be a whole number'),
+        (['--step_ms=1', '--data_format=tar'], '--data_format=tar: the generated photographs are TFRecord files.'),
         (['--step_ms=1', '--hosts=3'], '--hosts=3: must divide --train_batch_size=1024'),
         (['--step_ms=1', '--train_batch_size=12'], '--train_batch_size=12: must be a multiple'),
     ],
