@@ -13,10 +13,10 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence
 
-from benchmarks.drawing import Panel, chart
 from benchmarks.tables import Spread
 from console.errors import DONE
 from console.screen import Screen
+from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json
 from studies.sweep import generated
 
@@ -116,7 +116,9 @@ def figure(errors: Mapping[int, Sequence[float]], law: Optional[PowerLaw]) -> by
     series = {'measured': {images: generated.spread_of(values) for images, values in errors.items()}}
     if law:
         series[str(law)] = {images: Spread(*[law.error(images)] * 3) for images in errors}
-    return chart('', [Panel('', 'training images', 'error of top-1, %', series, True, True)], columns=1, is_svg=True)
+    return chart(
+        '', [Panel('', 'training images', 'error of top-1, %', series, is_logarithmic=True)], columns=1, is_svg=True
+    )
 
 
 if __name__ == '__main__':

@@ -11,9 +11,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence
 
-from benchmarks.drawing import Panel, chart
 from console.errors import DONE
 from console.screen import Screen
+from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json
 from studies.sweep import generated
 

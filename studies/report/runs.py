@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import re
 import shlex
@@ -26,7 +25,7 @@ from studies.report.statistics import Estimate, Summary, share
 LOSS_POINTS = 300
 # The number of steps at which a schedule is sampled.
 _SCHEDULE_STEPS = 1000
-# The most characters of a case's name: two lines in a figure.
+# The most characters of a case's name: a few lines in a figure.
 _LONGEST_NAME = 80
 # Settings that may differ between the runs of a case: the seed, and where a run is made and kept. The number of threads
 # affects only the last bits of a sum.
@@ -349,7 +348,7 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
 def cases_of(runs: Sequence[Run]) -> List[Case]:
     """Groups runs with a configuration that differ only in their seeds, in their given order.
 
-    Cases are named after the settings in which they differ, or after their folders if those names would be too long.
+    Cases are named after the settings in which they differ, or after their first run if those names would be too long.
     """
     settings = [
         {name: str(value) for name, value in dataclasses.asdict(run.config).items() if name not in _NOT_COMPARED}
@@ -362,19 +361,11 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
         grouped.setdefault(tuple(of_run[name] for name in differing), []).append(run)
     names = [','.join(f'{name}={value}' for name, value in zip(differing, values)) or 'all runs' for values in grouped]
     if max(map(len, names), default=0) > _LONGEST_NAME:
-        names = _names_by_folder([[run.name for run in of_case] for of_case in grouped.values()])
+        names = [of_case[0].name for of_case in grouped.values()]
     return [
         Case(name, dict(zip(differing, values)), tuple(of_case))
         for name, (values, of_case) in zip(names, grouped.items())
     ]
-
-
-def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
-    """The folder of the first run of each case, without the leading parts that all folders share."""
-    parts = zip(*(folder.split('/')[:-1] for of_case in folders for folder in of_case))
-    shared = sum(1 for _ in itertools.takewhile(lambda level: len({*level}) == 1, parts))
-    firsts = ['/'.join(of_case[0].split('/')[shared:]) or '/' for of_case in folders]
-    return [f'{name} and {len(each) - 1} more' if len(each) > 1 else name for name, each in zip(firsts, folders)]
 
 
 def _problem_of(folder: str) -> str:

@@ -16,7 +16,6 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from benchmarks import tables
-from benchmarks.drawing import Panel, chart
 from benchmarks.measurement import MeasurementError
 from benchmarks.tables import Spread, spread
 from console import program
@@ -25,6 +24,7 @@ from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.run.memory.machine import available_memory
+from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json
 from studies.revnet_memory.measurement import (
     AS_PUBLISHED,

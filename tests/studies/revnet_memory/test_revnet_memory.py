@@ -11,9 +11,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from benchmarks.drawing import sign_of
 from benchmarks.measurement import MeasurementError
 from inception_v3.networks.registry import NETWORKS
+from studies.drawing import sign_of
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.revnet_memory import training as revnet_training
 from studies.revnet_memory.measurement import AS_PUBLISHED, OutOfMemoryError, Training, Watched, measure
