@@ -19,7 +19,7 @@ from data import remote
 from data.files import write_whole
 from studies.drawing import sign_of
 from studies.report import tables
-from studies.report.runs import LOSS, THROUGHPUT, Case, Comparison
+from studies.report.runs import LOSS, Case, Comparison
 from studies.report.statistics import difference, summarize
 
 PAGE_FILE = 'report.html'
@@ -73,30 +73,17 @@ class Panel(NamedTuple):
     y: str
     series: Mapping[str, Mapping[Any, Optional[Spread]]]
     runs: Mapping[str, Mapping[str, Mapping[Any, float]]] = {}
-    has_zero: bool = True
-    has_steps: bool = False
+    has_zero: bool = False
 
 
 def finals(comparison: Comparison, name: str) -> Panel:
     """A metric of each case at the last step."""
-    metric = comparison.metrics[name]
-    panel = _side_by_side(comparison, f'At the last step: {metric.label}', lambda case: case.finals(name))
-    return panel._replace(y=metric.heading, has_zero=False)
-
-
-def throughput(comparison: Comparison) -> Panel:
-    """The images per second of the training."""
-    panel = _side_by_side(comparison, 'Training: images/s', lambda case: case.throughputs)
-    return panel._replace(y=THROUGHPUT.heading)
-
-
-def _side_by_side(comparison: Comparison, title: str, values_of: Callable[[Case], Mapping[object, float]]) -> Panel:
-    series, runs = {}, {}
+    metric, series, runs = comparison.metrics[name], {}, {}
     for case in comparison.cases:
-        values = values_of(case)
+        values = case.finals(name)
         series[case.name] = {_ONLY: _spread(values.values())}
         runs[case.name] = {case.by_key[key].name: {_ONLY: value} for key, value in values.items()}
-    return Panel(title, '', '', series, _of_several(runs))
+    return Panel(f'At the last step: {metric.label}', '', metric.heading, series, _of_several(runs))
 
 
 def _spread(values: Iterable[float]) -> Optional[Spread]:
@@ -118,7 +105,7 @@ def differences(comparison: Comparison, name: str) -> Panel:
         found = difference(case.finals(name), first.finals(name)) if case is not first else None
         series[case.name] = {_ONLY: found and Spread(*found)}
     axis = f'difference of {metric.label}, {metric.difference_unit}'
-    return Panel('Difference from the first case, 95 % interval', '', axis, series)
+    return Panel('Difference from the first case, 95 % interval', '', axis, series, has_zero=True)
 
 
 def curves(comparison: Comparison) -> List[Panel]:
@@ -137,22 +124,9 @@ def curves(comparison: Comparison) -> List[Panel]:
                 run: {at(step): value for step, value in values.items()} for run, values in of_runs.items()
             }
         title = f'Validation: {metric.label}' if name else 'Training: loss'
-        x = _unit(comparison)
-        panels.append(Panel(title, x, metric.heading, series, _of_several(runs), has_zero=False))
+        unit = 'epoch' if comparison.by_epoch else 'step'
+        panels.append(Panel(title, unit, metric.heading, series, _of_several(runs)))
     return panels
-
-
-def schedule(comparison: Comparison) -> Panel:
-    """The learning rate by step or epoch."""
-    series = {}
-    for case in comparison.cases:
-        at = _positions(comparison, case)
-        series[case.name] = {at(step): Spread(rate, math.nan, math.nan) for step, rate in case.schedule.items()}
-    return Panel('Learning rate', _unit(comparison), 'learning rate', series, has_steps=True)
-
-
-def _unit(comparison: Comparison) -> str:
-    return 'epoch' if comparison.by_epoch else 'step'
 
 
 def _positions(comparison: Comparison, case: Case) -> Callable[[int], float]:
@@ -166,7 +140,7 @@ def chart(comparison: Comparison) -> Figure:
     panels: List[Panel] = []
     for name in comparison.metrics:
         panels += [finals(comparison, name), differences(comparison, name)]
-    panels += [throughput(comparison), schedule(comparison), *curves(comparison)]
+    panels += curves(comparison)
     names = [_text(case.name) for case in comparison.cases]
     of_rows = sum(max(_ROW, _NAME_LINE * (2 + name.count('<br>'))) for name in names) + _ROW
     pairs = [panels[first : first + 2] for first in range(0, len(panels), 2)]
@@ -185,12 +159,11 @@ def chart(comparison: Comparison) -> Figure:
         drawn.add_trace(Scatter(x=[None], y=[None], name=name, legendgroup=str(case), **_line_style(case)))
     for place, panel in enumerate(panels):
         cell = {'row': place // 2 + 1, 'col': place % 2 + 1}
-        mode = 'tozero' if panel.has_zero else 'normal'
         if panel.x:
             drawn.update_xaxes(title_text=panel.x, rangemode='tozero', **cell)
-            drawn.update_yaxes(title_text=panel.y, rangemode=mode, hoverformat=_DIGITS, **cell)
+            drawn.update_yaxes(title_text=panel.y, hoverformat=_DIGITS, **cell)
         else:
-            drawn.update_xaxes(title_text=panel.y, rangemode=mode, hoverformat=_DIGITS, **cell)
+            drawn.update_xaxes(title_text=panel.y, hoverformat=_DIGITS, **cell)
             ticks = {'tickvals': [*range(len(names))], 'ticktext': names, 'showticklabels': cell['col'] == 1}
             drawn.update_yaxes(range=[len(names) - 0.5, -0.5], tickfont_size=10, automargin=True, **ticks, **cell)
             if panel.has_zero:
@@ -224,10 +197,7 @@ def _traces(panel: Panel) -> Iterator[Tuple[int, str, Dict[str, Any]]]:
             thin = {'mode': 'lines', 'line': {'width': 1, 'color': colour}, 'opacity': 0.5}
             for run, of_run in runs.items():
                 yield case, run, {'x': [*of_run], 'y': [*of_run.values()], **thin}
-            style = _line_style(case)
-            if panel.has_steps:
-                style['line']['shape'], style['mode'] = 'hv', 'lines'
-            yield case, name, {'x': [*found], 'y': means, **style}
+            yield case, name, {'x': [*found], 'y': means, **_line_style(case)}
             continue
         # A row for each case, with a hollow mark for each run, and for a mean of too few runs for a bar.
         row = {'y': [case], 'mode': 'markers', 'hoverinfo': 'x+name'}

@@ -15,7 +15,6 @@ from data import remote
 from inception_v3.commands.evaluate_report import predictions
 from inception_v3.commands.evaluate_report.predictions import Predictions
 from inception_v3.config import Config, ConfigError
-from inception_v3.learning_rate import learning_rate
 from inception_v3.run import history
 from inception_v3.run.files import CONFIG_FILE, read_config, recorded_config
 from inception_v3.run.history import Evaluation, Start, read_unchanged, shows_top_5
@@ -23,8 +22,6 @@ from studies.report.statistics import Estimate, Summary, share
 
 # Maximum number of points in a run's loss curve: more would overlap in the figure, and make the page large.
 LOSS_POINTS = 300
-# The number of steps at which a schedule is sampled.
-_SCHEDULE_STEPS = 1000
 # The most characters of a case's name: a few lines in a figure.
 _LONGEST_NAME = 80
 # Settings that may differ between the runs of a case: the seed, and where a run is made and kept. The number of threads
@@ -185,21 +182,6 @@ class Case:
     def steps_per_epoch(self) -> Optional[float]:
         """Steps in an epoch; None before a run has started."""
         return self.config.num_train_images / self.config.train_batch_size if self.config else None
-
-    @property
-    def schedule(self) -> Dict[int, float]:
-        """The learning rate at the first step, at each sampled step with another rate, and at the last step.
-
-        Empty before a run has started.
-        """
-        rates: Dict[int, float] = {}
-        if self.config:
-            last, before = self.config.train_steps - 1, None
-            for step in sorted({round(last * index / _SCHEDULE_STEPS) for index in range(_SCHEDULE_STEPS + 1)}):
-                rate = learning_rate(step, self.config)
-                if rate != before or step == last:
-                    rates[step] = before = rate
-        return rates
 
 
 @dataclass(frozen=True)
@@ -375,7 +357,4 @@ def _problem_of(folder: str) -> str:
             return ''
     except ConfigError as error:
         return str(error)
-    inside = [name.rstrip('/') for name in remote.names_in(folder) or ()]
-    nested = [name for name in inside if remote.exists(os.path.join(folder, name, CONFIG_FILE))]
-    advice = f'; {os.path.join(folder, nested[0])} is one' if nested else ''
-    return f'{folder}: is not the model_dir of a run: it has no {CONFIG_FILE}{advice}.'
+    return f'{folder}: is not the model_dir of a run: it has no {CONFIG_FILE}.'

@@ -89,7 +89,9 @@ def run(
         opened.callback(os.close, folder)
         lock(folder, planned.out)
         check(planned)
-        write_study(planned, program)
+        commands = {trial.name: trials.command(program, trial) for trial in planned.all_trials}
+        content = {'name': planned.study.name, 'question': planned.study.question, 'commands': commands}
+        write_json(os.path.join(planned.out, trials.STUDY_FILE), content)
         all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
         names = {trial.name for trial in planned.selected}
         selected = [progress for progress in all_progress if progress.trial.name in names]
@@ -179,22 +181,6 @@ def check_tpus(waiting: Sequence[Trial], slots: int) -> None:
             f'--tpu={shared}: several trials use this TPU, and {slots} would run at a time. Leave out --workers, or '
             'name a TPU for each trial.'
         )
-
-
-def write_study(planned: Plan, program: Sequence[str]) -> None:
-    """Writes `study.json`: the study, its cost, and the command line of each trial."""
-    study = planned.study
-    content = {
-        'name': study.name,
-        'question': study.question,
-        'base': {'preset': study.preset, 'flags': dict(study.flags)},
-        'cases': [{'name': case.name, 'settings': dict(case.settings)} for case in study.cases()],
-        'seeds': study.all_seeds,
-        'report': list(study.report),
-        'cost': trials.cost_of(study, planned.all_trials)._asdict(),
-        'commands': {trial.name: trials.command(program, trial) for trial in planned.all_trials},
-    }
-    write_json(os.path.join(planned.out, trials.STUDY_FILE), content)
 
 
 class Progress:

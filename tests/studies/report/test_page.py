@@ -86,7 +86,6 @@ def test_hover__shows_the_recorded_values(opened: Browser) -> None:
     # 91 − 63.789, and half of the interval.
     text = hovered(opened, 'Difference from the first case, 95 % interval', 2, 0)
     assert '27.21' in text and '36.32' in text
-    assert '115' in hovered(opened, 'Training: images/s', 1, 0)
 
 
 def test_legend__hides_a_case_in_all_panels(opened: Browser) -> None:
@@ -95,4 +94,4 @@ def test_legend__hides_a_case_in_all_panels(opened: Browser) -> None:
         "for (const name of ['mousedown', 'mouseup']) item.dispatchEvent(new MouseEvent(name))"
     )
     opened.run('return new Promise((resolve) => setTimeout(resolve, 700))')
-    assert shown(opened, 'Validation: top-1') == [1, 2] and shown(opened, 'Training: images/s') == [1, 2]
+    assert shown(opened, 'Validation: top-1') == [1, 2] and shown(opened, 'At the last step: top-1') == [1, 2]

@@ -137,6 +137,8 @@ def test_differences__are_from_the_first_case() -> None:
     first, other = (series[''] for series in page.differences(comparison, 'top_1').series.values())
     assert first is None and other is not None
     assert other == pytest.approx((100 / 6, 100 / 6 - 28.69, 100 / 6 + 28.69), abs=0.01)
+    # Only their panels, one for each metric, show the zero.
+    assert len(page.chart(comparison).layout.shapes) == 3
 
 
 def test_curves__are_by_epoch_if_batches_differ() -> None:
