@@ -60,10 +60,8 @@ class StudyError(CommandError):
     """A study or a sweep that cannot be run as given."""
 
 
-class Axis(NamedTuple):
-    """One dimension of a study: (name, flags) pairs. `grid` and `zipped` name them after the flags that differ."""
-
-    variants: Tuple[Tuple[str, Flags], ...]
+# A dimension of a study: pairs of a name and flags. `grid` and `zipped` name them after the flags that differ.
+Axis = Sequence[Tuple[str, Flags]]
 
 
 def grid(**values: Sequence[Value]) -> Axis:
@@ -94,7 +92,7 @@ def cases(named: Mapping[str, Flags]) -> Axis:
         if not isinstance(name, str) or not _CASE_NAME.fullmatch(name):
             raise StudyError(f'cases: {shown(name)}: a name must consist of letters, digits and _ . , = + - only.')
         _check_flags(f'cases: {name}', flags)
-    return Axis(tuple(named.items()))
+    return [*named.items()]
 
 
 def _check_lists(kind: str, values: Mapping[str, Any]) -> None:
@@ -125,7 +123,7 @@ def _named_after_flags(variants: List[Flags]) -> Axis:
     # A flag with the same value in all variants distinguishes none of them.
     varying = [name for name in variants[0] if len({str(variant[name]) for variant in variants}) > 1]
     names = [','.join(f'{name}={_UNSAFE.sub("-", str(variant[name]))}' for name in varying) for variant in variants]
-    return Axis(tuple(zip(names, variants)))
+    return [*zip(names, variants)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +185,7 @@ class Study:
     def with_flags(self, flags: Flags) -> 'Study':
         """The study with further flags for every trial, which neither vary in it nor are set by the sweep."""
         _check_flags('flags', flags)
-        varying = {name for axis in self.axes for _, settings in axis.variants for name in settings}
+        varying = {name for axis in self.axes for _, settings in axis for name in settings}
         for name in flags:
             if name in varying:
                 raise StudyError(f'--{name}: varies in the study, and cannot be set for all its trials.')
@@ -217,7 +215,7 @@ class Study:
     def cases(self) -> List[Case]:
         """The cases, in the order of the axes; the last axis varies fastest."""
         found: Dict[str, Case] = {}
-        for combination in itertools.product(*[axis.variants for axis in self.axes]):
+        for combination in itertools.product(*self.axes):
             settings: Dict[str, Value] = {}
             for _, flags in combination:
                 for name in flags:

@@ -119,14 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, json.dumps(self.server.tally()._asdict()))
             return
         url = urlsplit(self.path)
-        bucket, _, name = unquote(url.path[1:]).partition('/')
+        name = unquote(url.path[1:]).partition('/')[2]
         self.server.count(begun=1)
         sent = 0
         try:
             time.sleep(self.server.latency)
-            if bucket != BUCKET:
-                self._refuse(404, 'NoSuchBucket')
-            elif name:
+            if name:
                 sent = self._content(name)
             else:
                 query = {key: values[0] for key, values in parse_qs(url.query).items()}
@@ -142,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         match = _RANGE.match(self.headers.get('Range', ''))
         start = int(match.group(1)) if match else 0
         if size is None or (match and start >= size):
-            self._refuse(*((404, 'NoSuchKey') if size is None else (416, 'InvalidRange')))
+            status, code = (404, 'NoSuchKey') if size is None else (416, 'InvalidRange')
+            self._answer(status, f'<?xml version="1.0"?><Error><Code>{code}</Code></Error>')
             return 0
         end = min(int(match.group(2)) if match and match.group(2) else size - 1, size - 1)
         self.send_response(206 if match else 200)
@@ -170,9 +169,6 @@ class _Handler(BaseHTTPRequestHandler):
                 entries[common] = f'<CommonPrefixes><Prefix>{escape(common)}</Prefix></CommonPrefixes>'
         heading = f'<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><IsTruncated>false</IsTruncated>'
         return f'<?xml version="1.0"?><ListBucketResult>{heading}{"".join(entries.values())}</ListBucketResult>'
-
-    def _refuse(self, status: int, code: str) -> None:
-        self._answer(status, f'<?xml version="1.0"?><Error><Code>{code}</Code></Error>')
 
     def _answer(self, status: int, text: str) -> None:
         content = text.encode()

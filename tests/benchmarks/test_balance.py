@@ -12,14 +12,6 @@ from benchmarks.measurement import Measurement
 from inception_v3.run.profile import Profile
 
 
-def test_balance__slow_host_by_hand() -> None:
-    # 1,024 images of 2 ms on 2 cores: 2,048 ms of work in 815 ms need 2.51 cores.
-    found = balance.balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
-    assert found['host_ms'] == found['period_ms'] == 1024 and found['host_bound'] and found['balancing_cores'] == 3
-    assert found['device_idle'] == pytest.approx(209 / 1024) and found['host_idle'] == 0
-    assert found['images_per_second'] == pytest.approx(1000)
-
-
 def test_balance__slow_device_by_hand() -> None:
     # 4,000 ms of work in 800 ms: 5 cores, exactly.
     for cores in (20, 5, 4):

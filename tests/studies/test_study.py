@@ -115,7 +115,7 @@ def test_load__refuses_files_without_a_study(tmp_path: pathlib.Path, name: str, 
     ('fields', 'message'),
     [
         ('axis=[]', r"line 2: TypeError: .*'axis'"),
-        ('axes=[1]', r'line 2: AttributeError: '),
+        ('axes=[1]', r'line 2: TypeError: '),
         ('axes=[grid(width=75)]', r'grid: width: must be a list of values; it is 75'),
         ("axes=[cases({'a': 1})]", r'cases: a: must map flags to values'),
         ("axes=[cases({'a/b': {}})]", r'cases: a/b: a name must consist of letters, digits'),

@@ -63,7 +63,7 @@ def test_store__whole_files_sizes_and_refusals(store: str) -> None:
     assert int(headers['Content-Length']) == len(CONTENT) + len('c d&<é'.encode())
     assert ask(store, f'{BUCKET}/empty')[::2] == (200, b'')
     assert ask(store, f'{BUCKET}/a/1', Range='bytes=300003-300004')[0] == 416
-    for path in (f'{BUCKET}/a', f'{BUCKET}/none', f'{BUCKET}/../outside', f'{BUCKET}/a/../../outside', 'other/a/1'):
+    for path in (f'{BUCKET}/a', f'{BUCKET}/none', f'{BUCKET}/../outside', f'{BUCKET}/a/../../outside'):
         status, _, content = ask(store, path)
         assert status == 404 and b'not served' not in content, path
 

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pathlib
 import shlex
-import shutil
 import subprocess
 from typing import Any, Dict, Tuple
 
@@ -15,14 +14,12 @@ from data.files import write_whole
 from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.run.files import CONFIG_FILE, now
-from inception_v3.run.history import append_evaluation, read_evaluations
+from inception_v3.run.history import append_evaluation
 from studies.study import Study, StudyError, cases, grid
-from studies.sweep import __main__ as sweep
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 from tests.support import recorded
 from tests.support.recorded import evaluation
-from tests.support.sweeps import FLAGS, PROGRAM, study_file
 
 
 def trial_in(folder: pathlib.Path, **own_flags: Any) -> Trial:
@@ -53,9 +50,8 @@ def test_cost_of__scales_with_the_number_of_images() -> None:
     study = Study(axes=axes, seeds=2, step_ms=815)
     cost = trials.cost_of(study, trials.trials_of(study, 'out'))
     # 213,000 steps of 1,024 images take as long as 53,250 steps of 4,096 images: 48.2 hours.
-    assert cost == (4, 2 * (213000 + 53250), pytest.approx(4 * 213000 * 0.815 / 3600))
-    assert str(cost) == '4 trials, 532,500 training steps, 193 hours of training on a v2-8'
-    assert trials.cost_of(Study(), []).hours is None
+    assert cost == '4 trials, 532,500 training steps, 193 hours of training on a v2-8'
+    assert trials.cost_of(Study(), []) == '0 trials, 0 training steps'
 
 
 def test_script__runs_the_same_command_line_from_any_folder(tmp_path: pathlib.Path) -> None:
@@ -139,31 +135,8 @@ def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
     outcome(0).write(trial.folder)
     assert trials.state_of(trial) is State.STOPPED
     append_evaluation(trial.model_dir, evaluation(steps, 0.5))
-    assert trials.state_of(trial) is State.DONE and trials.cost_of(study, [trial]).steps == steps
+    assert trials.state_of(trial) is State.DONE and f'1 trials, {steps:,} training' in trials.cost_of(study, [trial])
     trials.check_unchanged([trial])
     (longer,) = trials.trials_of(study.with_flags({'train_batch_size': 5}), str(tmp_path / 'out'))
     with pytest.raises(StudyError, match=r'train_batch_size: .* -> 5.*train_steps: '):
         trials.check_unchanged([longer])
-
-
-def test_command__keeps_a_finished_trial_that_another_sweep_has_made(
-    tmp_path: pathlib.Path, digits_dir: str, capsys: Any
-) -> None:
-    file = study_file(tmp_path, "cases({'mine': {'optimizer': 'RMS'}})", data_dir=digits_dir)
-    study = Study(
-        preset='digits', flags={**FLAGS, 'data_dir': digits_dir}, axes=[grid(optimizer=['RMS', 'sgd'])], seeds=1
-    )
-    theirs, other = trials.trials_of(study, str(tmp_path / 'one'))
-    for trial in (theirs, other):
-        recorded.write(trial.model_dir, trial.config, [recorded.evaluation(6, 0.5)])
-        outcome(0).write(trial.folder)
-    mine = tmp_path / 'two' / 'trials' / 'mine'
-    shutil.copytree(theirs.folder, str(mine / 'seed-1'))
-    assert sweep.main(['sweep', file, f'--out={tmp_path}/two'], PROGRAM) == 0
-    assert '1 of 1 trials done' in capsys.readouterr().out
-    assert read_evaluations(str(mine / 'seed-1' / 'model')) == [recorded.evaluation(6, 0.5)]
-    # A trial with other flags is not taken for it.
-    shutil.rmtree(str(mine / 'seed-1'))
-    shutil.copytree(other.folder, str(mine / 'seed-1'))
-    assert sweep.main(['sweep', file, f'--out={tmp_path}/two'], PROGRAM) == 2
-    assert 'was run with other flags' in capsys.readouterr().err
