@@ -15,8 +15,6 @@ A study file is a Python file whose docstring is its question:
     )
 
 `digits_whole` is a second small version, with runs that are long enough to answer the question.
-
-A third kind of axis varies flags together: zipped(train_batch_size=[1024, 4096], train_steps=[213000, 53250]).
 """
 
 import dataclasses
@@ -30,7 +28,6 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from console.errors import CommandError
 from console.messages import shown
-from inception_v3.config import Config
 from inception_v3.presets import PRESETS
 from studies import shipped
 from studies.report.runs import METRICS
@@ -60,23 +57,19 @@ class StudyError(CommandError):
     """A study or a sweep that cannot be run as given."""
 
 
-# A dimension of a study: pairs of a name and flags. `grid` and `zipped` name them after the flags that differ.
+# A dimension of a study: pairs of a name and flags.
 Axis = Sequence[Tuple[str, Flags]]
 
 
 def grid(**values: Sequence[Value]) -> Axis:
-    """An axis of every combination of the values of some flags; the last flag varies fastest."""
-    _check_lists('grid', values)
-    return _named_after_flags([dict(zip(values, each)) for each in itertools.product(*values.values())])
-
-
-def zipped(**values: Sequence[Value]) -> Axis:
-    """An axis along which flags vary together, value by value."""
-    _check_lists('zipped', values)
-    if len({*map(len, values.values())}) > 1:
-        counts = ', '.join(f'{name} has {len(listed)}' for name, listed in values.items())
-        raise StudyError(f'zipped: all flags must have the same number of values; {counts}.')
-    return _named_after_flags([dict(zip(values, each)) for each in zip(*values.values())])
+    """An axis of every combination of the values of some flags, named after them; the last flag varies fastest."""
+    if not values or not all(values.values()):
+        raise StudyError('grid: must map flags to lists of values.')
+    variants = [dict(zip(values, each)) for each in itertools.product(*values.values())]
+    # A flag with the same value in all variants distinguishes none of them.
+    varying = [name for name in values if len({str(variant[name]) for variant in variants}) > 1]
+    names = [','.join(f'{name}={_UNSAFE.sub("-", str(variant[name]))}' for name in varying) for variant in variants]
+    return [*zip(names, variants)]
 
 
 def without(names: Sequence[str], flags: Flags) -> Flags:
@@ -86,44 +79,10 @@ def without(names: Sequence[str], flags: Flags) -> Flags:
 
 def cases(named: Mapping[str, Flags]) -> Axis:
     """An axis of named cases; the flags of a case may be empty."""
-    if not isinstance(named, Mapping) or not named:
-        raise StudyError('cases: must map names to flags.')
-    for name, flags in named.items():
-        if not isinstance(name, str) or not _CASE_NAME.fullmatch(name):
+    for name in named:
+        if not _CASE_NAME.fullmatch(name):
             raise StudyError(f'cases: {shown(name)}: a name must consist of letters, digits and _ . , = + - only.')
-        _check_flags(f'cases: {name}', flags)
     return [*named.items()]
-
-
-def _check_lists(kind: str, values: Mapping[str, Any]) -> None:
-    if not values:
-        raise StudyError(f'{kind}: must map flags to lists of values.')
-    for name, listed in values.items():
-        if not isinstance(listed, (list, tuple)) or not listed:
-            raise StudyError(f'{kind}: {name}: must be a list of values; it is {shown(repr(listed))}.')
-        for value in listed:
-            _check_flags(kind, {name: value})
-
-
-def _check_flags(where: str, flags: Any) -> None:
-    """Checks the types of flags, and refuses flags that a study cannot set. `Config` checks the values later."""
-    if not isinstance(flags, Mapping):
-        raise StudyError(f'{where}: must map flags to values; it is {shown(repr(flags))}.')
-    known = {field.name for field in dataclasses.fields(Config)}
-    for name, value in flags.items():
-        if name in _RESERVED:
-            raise StudyError(f'{where}: {name}: {_RESERVED[name]}.')
-        if name not in known:
-            raise StudyError(f'{where}: {shown(name)}: no such flag.')
-        if not isinstance(value, (bool, int, float, str)):
-            raise StudyError(f'{where}: {name}: must be a number, a string, True or False; it is {shown(value)}.')
-
-
-def _named_after_flags(variants: List[Flags]) -> Axis:
-    # A flag with the same value in all variants distinguishes none of them.
-    varying = [name for name in variants[0] if len({str(variant[name]) for variant in variants}) > 1]
-    names = [','.join(f'{name}={_UNSAFE.sub("-", str(variant[name]))}' for name in varying) for variant in variants]
-    return [*zip(names, variants)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +124,6 @@ class Study:
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise StudyError(f'preset: {shown(self.preset)}: must be one of {", ".join(sorted(PRESETS))}.')
-        _check_flags('flags', self.flags)
         seeds = self.seeds if isinstance(self.seeds, (list, tuple)) else [self.seeds]
         if self.seeds == 0 or not len({*seeds}) == len(seeds) > 0 or not all(type(s) is int and s >= 0 for s in seeds):
             allowed = 'a number of seeds, at least 1, or a list of distinct seeds'
@@ -184,7 +142,6 @@ class Study:
 
     def with_flags(self, flags: Flags) -> 'Study':
         """The study with further flags for every trial, which neither vary in it nor are set by the sweep."""
-        _check_flags('flags', flags)
         varying = {name for axis in self.axes for _, settings in axis for name in settings}
         for name in flags:
             if name in varying:
@@ -222,6 +179,9 @@ class Study:
                     if name in settings:
                         raise StudyError(f'axes: {name}: varies in two axes.')
                 settings.update(flags)
+            for name in {**self.flags, **settings}:
+                if name in _RESERVED:
+                    raise StudyError(f'{name}: {_RESERVED[name]}.')
             name = ','.join(part for part, _ in combination if part) or _DEFAULT_CASE
             if name in found:
                 raise StudyError(f'axes: two cases are named {shown(name)}. Remove one, or name them with cases(…).')

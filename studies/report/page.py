@@ -50,7 +50,7 @@ def write(out: str, comparison: Comparison) -> None:
 
 def page(comparison: Comparison) -> str:
     """The report as HTML, which needs no network and no other file."""
-    further = (tables.failed, tables.unfinished, tables.means, tables.differences)
+    further = (tables.unfinished, tables.means, tables.differences)
     return _PAGE.render(
         comparison=comparison,
         status=tables.status(comparison),
@@ -166,11 +166,12 @@ def chart(comparison: Comparison) -> Figure:
             drawn.update_xaxes(title_text=panel.y, hoverformat=_DIGITS, **cell)
             ticks = {'tickvals': [*range(len(names))], 'ticktext': names, 'showticklabels': cell['col'] == 1}
             drawn.update_yaxes(range=[len(names) - 0.5, -0.5], tickfont_size=10, automargin=True, **ticks, **cell)
-            if panel.has_zero:
-                drawn.add_vline(x=0, line={'width': 1, 'dash': 'dash'}, **cell)
         for case, name, style in _traces(panel):
             group = {'legendgroup': str(case), 'showlegend': False}
             drawn.add_trace(Scatter(name=_text(name), **group, **style), **cell)
+        if panel.has_zero:
+            # After the traces: Plotly adds no line to an empty panel.
+            drawn.add_vline(x=0, line={'width': 1, 'dash': 'dash'}, **cell)
     drawn.update_layout(
         template='plotly_white',
         height=height + 180,

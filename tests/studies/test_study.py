@@ -5,19 +5,19 @@ from typing import Any, Dict, List
 
 import pytest
 
-from studies.study import Axis, Small, Study, StudyError, cases, grid, load, zipped
+from studies.study import Axis, Small, Study, StudyError, cases, grid, load
 
 PYTHON = '''"""Does warm-up
 help?
 """
 
-from studies.study import Small, Study, cases, grid, zipped
+from studies.study import Small, Study, cases, grid
 
 STUDY = Study(
     flags={'use_learning_rate_warmup': False, 'data_dir': 'images'},
     axes=[
         grid(optimizer=['sgd', 'RMS']),
-        zipped(train_batch_size=[1024, 4096], train_steps=[213000, 53250]),
+        cases({'small': {'train_batch_size': 1024}, 'large': {'train_batch_size': 4096, 'train_steps': 53250}}),
         cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}}),
     ],
     seeds=(3, 5),
@@ -41,19 +41,12 @@ def written(folder: pathlib.Path, name: str, text: str) -> str:
     ('axes', 'expected'),
     [
         (
-            [grid(optimizer=['sgd', 'RMS'], learning_rate=[0.1, 1])],
+            # A flag that does not differ names no case.
+            [grid(optimizer=['sgd', 'RMS'], width=[80], learning_rate=[0.1, 1])],
             {
-                f'optimizer={name},learning_rate={rate}': {'optimizer': name, 'learning_rate': rate}
+                f'optimizer={name},learning_rate={rate}': {'optimizer': name, 'width': 80, 'learning_rate': rate}
                 for name in ('sgd', 'RMS')
                 for rate in (0.1, 1)
-            },
-        ),
-        # A flag that does not differ names no case.
-        (
-            [zipped(train_batch_size=[8, 16], optimizer=['sgd', 'sgd'], width=[80, 90])],
-            {
-                f'train_batch_size={size},width={width}': {'train_batch_size': size, 'optimizer': 'sgd', 'width': width}
-                for size, width in ((8, 80), (16, 90))
             },
         ),
         (
@@ -116,12 +109,11 @@ def test_load__refuses_files_without_a_study(tmp_path: pathlib.Path, name: str, 
     [
         ('axis=[]', r"line 2: TypeError: .*'axis'"),
         ('axes=[1]', r'line 2: TypeError: '),
-        ('axes=[grid(width=75)]', r'grid: width: must be a list of values; it is 75'),
-        ("axes=[cases({'a': 1})]", r'cases: a: must map flags to values'),
+        ('axes=[grid(width=75)]', r'line 2: TypeError: '),
+        ('axes=[grid(width=[])]', r'grid: must map flags to lists of values'),
+        ("axes=[cases({'a': 1})]", r'line 2: TypeError: '),
         ("axes=[cases({'a/b': {}})]", r'cases: a/b: a name must consist of letters, digits'),
-        ("flags={'optimiser': 'sgd'}", r'flags: optimiser: no such flag\.'),
-        ("flags={'seed': 1}", r'flags: seed: is set by the sweep; list the seeds'),
-        ("flags={'width': None}", r'flags: width: must be a number, a string, True or False; it is None'),
+        ("flags={'seed': 1}", r'^seed: is set by the sweep; list the seeds'),
         ("preset='digit'", r'preset: digit: must be one of cifar10_stream, digits, finetune'),
         ("report=['top_1', 'top_1']", r'report: must be a list of top_1, top_5, cross_entropy, each once'),
         ("report=['top_2']", r'report: must be a list of top_1, top_5, cross_entropy'),
@@ -130,9 +122,8 @@ def test_load__refuses_files_without_a_study(tmp_path: pathlib.Path, name: str, 
         ('step_ms=-1', r'step_ms: must be milliseconds, above 0'),
         ('axes=[grid(width=[75]), grid(width=[76])]', r'axes: width: varies in two axes'),
         ('axes=[grid(width=[75, 76, 76])]', r'axes: two cases are named width=76'),
-        ('axes=[zipped(width=[75, 76], height=[75])]', r'zipped: all flags .* width has 2, height has 1'),
         ("axes=[cases({'a' * 200: {}})]", r'longer than 150 bytes'),
-        ("digits=Small({'seed': 1})", r'digits: flags: seed: is set by the sweep'),
+        ("digits=Small({'seed': 1})", r'digits: seed: is set by the sweep'),
     ],
 )
 def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, fields: str, message: str) -> None:

@@ -20,7 +20,7 @@ def comparison_of(*cases: Case, **changes: Any) -> Comparison:
 
 def rows_of(comparison: Comparison) -> str:
     """The rows of all tables, in Markdown."""
-    every = (tables.finals, tables.means, tables.differences, tables.failed, tables.unfinished)
+    every = (tables.finals, tables.means, tables.differences, tables.unfinished)
     return '\n'.join(of(comparison).markdown() for of in every)
 
 
@@ -107,8 +107,8 @@ def test_report__shows_incomplete_runs_and_replaces_an_earlier_one(tmp_path: Any
     assert 'an earlier one' not in text and '0 of 0 runs' in page.page(comparison_of(Case('empty', {}, ())))
     for row in (
         '| failed | failed, at step 200 of 300 | error: the loss is NaN |',
-        '| running | at step 290 of 300 |',
-        '| waiting | not started |',
+        '| running | at step 290 of 300 |  |',
+        '| waiting | not started |  |',
         '| one | 1 of 1 | 50.00 |',
         '| several | 1 of 3 | nan |',
         '| none | 0 of 1 | – | – | – | – |',

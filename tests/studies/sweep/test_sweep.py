@@ -142,6 +142,10 @@ def test_sweep__checks_flags_and_data_before_running(tmp_path: pathlib.Path, cap
     out = f'--out={tmp_path}/out'
     file = study_file(tmp_path, "grid(optimizer=['sgd', 'Adam'])")
     assert f'{file}: case optimizer=Adam: --optimizer=Adam: must be sgd, momentum or RMS' in mistake(capsys, file, out)
+    file = study_file(tmp_path, optimiser='sgd')
+    assert f"{file}: case default: Unknown command line flag 'optimiser'" in mistake(capsys, file, out)
+    file = study_file(tmp_path, width=None)
+    assert f'{file}: case default: flag --width=None: must be a whole number' in mistake(capsys, file, out)
     file = study_file(tmp_path, data_dir=str(tmp_path / 'nowhere'))
     assert f'case default: --data_dir={tmp_path}/nowhere: no such folder' in mistake(capsys, file, out)
     assert not (tmp_path / 'out' / 'trials').exists()
