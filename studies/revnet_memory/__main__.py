@@ -112,8 +112,13 @@ def measure_depths(arguments: argparse.Namespace, screen: Screen) -> int:
         # Also after an interruption.
         screen.clear()
         if measured or failed:
-            title, notes = 'Memory and time of revnet38, plain and reversible', _notes(arguments.repeats)
-            publish(arguments.out, 'revnet_memory', title, notes, tables_of(measured, failed), figure(measured))
+            title = 'Memory and time of revnet38, plain and reversible'
+            note = (
+                f'On generated images; time is the median of {arguments.repeats} rounds, in which plain and reversible '
+                f'training take turns; on {tables.machine()}. Memory is measured with freed memory returned to the '
+                "system at once, and time afterwards, with it kept for the next tensor, the program's default."
+            )
+            publish(arguments.out, 'revnet_memory', title, [note], tables_of(measured, failed), figure(measured))
     return RETRY if failed else DONE
 
 
@@ -145,18 +150,6 @@ def tables_of(measured: Sequence[Row], failed: Dict[str, str]) -> List[Table]:
     return [
         Table('Memory and time of a step', header, rows, 2, notes),
         Table('Failed', ('measurement', 'reason'), [[*each] for each in failed.items()], 2),
-    ]
-
-
-def _notes(repeats: int) -> List[str]:
-    return [
-        'Each training runs in a process of its own, on generated images. For time, plain and reversible training take '
-        f'turns in {repeats} rounds; tables show the median. Memory is the peak of resident memory, and CPU time '
-        'is that of all threads, both as the kernel counts them.',
-        f'Machine: {tables.machine()}. Memory is measured with '
-        f'{" ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())}: freed memory returns to the system at '
-        'once, so that resident memory is memory in use. Time is measured afterwards, with freed memory kept for the '
-        "next tensor, which is the program's default.",
     ]
 
 
