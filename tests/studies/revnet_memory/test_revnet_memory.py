@@ -16,7 +16,7 @@ from inception_v3.networks.registry import NETWORKS
 from studies.drawing import sign_of
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.revnet_memory import training as revnet_training
-from studies.revnet_memory.measurement import AS_PUBLISHED, OutOfMemoryError, Training, Watched, measure
+from studies.revnet_memory.measurement import AS_PUBLISHED, OutOfMemoryError, Training, Watched, _memory_of, measure
 
 MB, GB = 10**6, 10**9
 
@@ -75,6 +75,16 @@ def test_usage__is_that_of_the_process(watched: Watched) -> None:
 def test_until_mark__names_the_reason_of_a_failure(watched: Watched, line: str, kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message):
         watched.until_mark(line)
+
+
+@pytest.mark.program
+def test_memory_of__is_the_peak_of_the_second_step() -> None:
+    lines = [
+        *('import sys', 'for size in (200, 50, 0):', '    sys.stdin.readline()'),
+        *('    kept = bytearray(b"1") * (size * 10**6)', '    del kept', '    print("mark", flush=True)'),
+    ]
+    with Watched([sys.executable, '-c', '\n'.join(lines)]) as process:
+        assert _memory_of(process)['step_mb'] == pytest.approx(50, rel=0.1)
 
 
 # The training.
