@@ -132,15 +132,6 @@ def test_environment__names_the_runs_that_differ() -> None:
     assert tables.environment(runs).rows == [('tensorflow', '1.15.5; but 1.15.4 in other'), ('cores', '8')]
 
 
-def test_differences__are_from_the_first_case() -> None:
-    comparison = comparison_of(recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9]))
-    first, other = (series[''] for series in page.differences(comparison, 'top_1').series.values())
-    assert first is None and other is not None
-    assert other == pytest.approx((100 / 6, 100 / 6 - 28.69, 100 / 6 + 28.69), abs=0.01)
-    # Only their panels, one for each metric, show the zero.
-    assert len(page.chart(comparison).layout.shapes) == 3
-
-
 def test_curves__are_by_epoch_if_batches_differ() -> None:
     configs = [dataclasses.replace(recorded.OF_300_STEPS, train_batch_size=size) for size in (64, 128)]
     cases = [Case(str(c), {}, (recorded.run('run', [0.1, 0.5], config=c),)) for c in configs]

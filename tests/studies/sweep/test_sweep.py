@@ -13,6 +13,7 @@ from typing import Any, List
 
 import pytest
 
+from inception_v3 import flags
 from inception_v3.config import Config
 from inception_v3.run.history import read_evaluations
 from studies.sweep import __main__ as sweep
@@ -81,7 +82,8 @@ def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: 
     assert len(lines) == 4 and all(line.endswith('  # waiting') for line in lines)
     words = shlex.split(lines[3], comments=True)
     assert tuple(words[:3]) == PROGRAM
-    assert {'--preset=digits', '--data_dir=a b', '--optimizer=RMS', '--seed=2'} < set(words)
+    assert {'--preset=digits', '--data_dir=a b', '--optimizer=RMS', '--seed=2', '--export_dir='} < set(words)
+    assert flags.parse(words[2:]).config.optimizer == 'RMS'
     assert f'--model_dir={tmp_path}/out/trials/optimizer=RMS/seed-2/model' in words
     assert '4 trials, 24 training steps' in output.err
     assert not (tmp_path / 'out').exists()

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import pathlib
-import shlex
 import subprocess
 from typing import Any, Dict, Tuple
 
@@ -11,11 +10,10 @@ import pytest
 
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.run.files import CONFIG_FILE, now
 from inception_v3.run.history import append_evaluation
-from studies.study import Study, StudyError, cases, grid
+from studies.study import Study, StudyError, cases
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 from tests.support import recorded
@@ -30,19 +28,6 @@ def trial_in(folder: pathlib.Path, **own_flags: Any) -> Trial:
 
 def outcome(exit_code: int) -> Outcome:
     return Outcome(exit_code, '', now(), now(), 'here')
-
-
-def test_trials_of__complete_command_lines_with_folders_of_their_own() -> None:
-    study = Study(preset='digits', flags={'width': 80}, axes=[grid(optimizer=['sgd', 'RMS'])], seeds=(4, 2))
-    found = trials.trials_of(study, 'out')
-    names = [f'optimizer={optimizer}/seed-{seed}' for optimizer in ('sgd', 'RMS') for seed in (4, 2)]
-    assert [trial.name for trial in found] == names
-    third = found[2]
-    assert third.folder == 'out/trials/optimizer=RMS/seed-4' and third.log == f'{third.folder}/log.txt'
-    program, *arguments = shlex.split(trials.command(('python', '-m', 'inception_v3.main'), third))[2:]
-    config = flags.parse([program, *arguments]).config
-    assert (config.width, config.optimizer, config.seed, config.export_dir) == (80, 'RMS', 4, '')
-    assert config.model_dir == third.model_dir == f'{third.folder}/model' and config == third.config
 
 
 def test_cost_of__scales_with_the_number_of_images() -> None:
