@@ -80,7 +80,8 @@ def performed(all_progress: List[Progress], place: TwoSlots, signals: int = 0) -
     return reports
 
 
-def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: List[Progress]) -> None:
+def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: List[Progress], caplog: Any) -> None:
+    caplog.set_level('INFO', 'inception_v3')
     place = TwoSlots({2: 1})
     reports = performed(all_progress, place)
     assert (place.started, place.most) == ([1, 2, 3, 4, 5], 2)
@@ -88,6 +89,9 @@ def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: Li
     assert all_progress[1].reason == 'why'
     # A report is written once the next trials run.
     assert reports[0] == [DONE, FAILED, State.RUNNING, State.RUNNING, WAITING]
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts[0] == '0 of 5 trials done, 3 waiting, 2 running; default/seed-1: starting; default/seed-2: starting'
+    assert 'default/seed-2: failed after 0:00: why' in texts and 'default/seed-5: done after 0:00' in texts
 
 
 def test_perform__runs_failed_and_stopped_trials_again_but_no_finished_one(all_progress: List[Progress]) -> None:
@@ -154,11 +158,3 @@ def test_progress__follows_log_and_results(all_progress: List[Progress], clock: 
     clock[0] += 30
     progress.end(Outcome(0, '', '', '', 'here'))
     assert (progress.state, progress.line, progress.seconds) == (DONE, '', 30)
-
-
-def test_perform__logs_ends_and_shows_the_running_trials(all_progress: List[Progress], caplog: Any) -> None:
-    caplog.set_level('INFO', 'inception_v3')
-    performed(all_progress, TwoSlots({2: 1}))
-    texts = [record.getMessage() for record in caplog.records]
-    assert texts[0] == '0 of 5 trials done, 3 waiting, 2 running; default/seed-1: starting; default/seed-2: starting'
-    assert 'default/seed-2: failed after 0:00: why' in texts and 'default/seed-5: done after 0:00' in texts
