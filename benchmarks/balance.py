@@ -5,8 +5,8 @@ import math
 import sys
 from typing import Any, Dict, List, Sequence, Tuple
 
-from benchmarks import command, comparison, measurement, tables
-from benchmarks.comparison import Pipeline
+from benchmarks import command, measurement, tables
+from benchmarks.input import Pipeline, rows_of, variant_of
 from benchmarks.measurement import PHASES, Measurement
 from console.messages import shown
 from console.processes import usable_cores
@@ -19,7 +19,6 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'profile': OwnFlag(str, None, 'model_dir of a run with --profile_steps, whose profile has all numbers of the run'),
     'step_ms': OwnFlag(float, None, 'time of a training step on the device for this batch, in ms, from a profile'),
     'cores': OwnFlag(int, None, "number of a host's cores; default: this machine's"),
-    'hosts': OwnFlag(int, None, 'number of hosts that feed the run; default: one for every 8 of --num_shards'),
     'cpu_ms_per_image': OwnFlag(float, None, 'CPU time to prepare an image, in ms; default: measured on this machine'),
     **command.MEASURING,
 }
@@ -77,15 +76,11 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     if own['profile'] is not None:
         cost, step_ms, images, hosts = _profiled(own, command_line)
     else:
-        hosts = own['hosts'] or topology.hosts_of(command_line.config)
+        hosts = topology.hosts_of(command_line.config)
         step_ms, batch_size = own['step_ms'], command_line.config.train_batch_size
         if step_ms is None:
             what = 'the time of a training step on the device, in ms; --profile=MODEL_DIR reads it from a profile'
             raise ConfigError(f'--step_ms: is required: {what}.')
-        if batch_size % hosts:
-            raise ConfigError(
-                f'--hosts={hosts}: must divide --train_batch_size={batch_size}. All hosts take equal shares.'
-            )
         images = batch_size // hosts
         cost = _cost(own, command_line, screen)
         screen.clear()
@@ -100,7 +95,7 @@ def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, flo
     from inception_v3.run import profile as profiles
 
     flag = f'--profile={shown(own["profile"])}'
-    needless = [name for name in ('step_ms', 'hosts', 'cpu_ms_per_image') if own[name] is not None]
+    needless = [name for name in ('step_ms', 'cpu_ms_per_image') if own[name] is not None]
     for name in [*needless, *sorted(command_line.given), *(['preset'] if command_line.preset else [])]:
         raise ConfigError(f'--{name}: leave it out; {flag} has the numbers of its run.')
     profile = profiles.read(own['profile'])
@@ -122,12 +117,12 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
         return own['cpu_ms_per_image'], {}, 'as given'
     screen.update('reading the data set, or generating it')
     config = command.input_config(command_line, [records.TRAIN])
-    pipeline = comparison.variant_of('train', False, config, own['images'])
+    pipeline = variant_of('train', False, config, own['images'])
     measured: Dict[Pipeline, List[List[Measurement]]] = {pipeline: []}
     for repeat in range(own['repeats']):
         screen.update(f'round {repeat + 1} of {own["repeats"]}')
         measured[pipeline].append(measurement.measure(pipeline.runs))
-    (row,) = comparison.rows_of(measured)
+    (row,) = rows_of(measured)
     # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}

@@ -32,18 +32,14 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags,
             return None
         own = {**command_line.own}
         for flag, value in own.items():
-            if own_flags[flag].type in (int, float) and value != own_flags[flag].default:
-                check_positive(flag, value)
+            is_number = own_flags[flag].type in (int, float) and value is not None
+            # Nor has any benchmark a use for larger ones.
+            if is_number and not 1e-9 <= value <= 1e9:
+                raise ConfigError(f'--{flag}={value}: must be above 0, and at most 1,000,000,000.')
         set_up_logging(screen, command_line.verbose)
         return perform(own, command_line, screen)
 
     return program.run(command)
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raises ConfigError for a flag's number that is not above 0, or beyond what any benchmark has a use for."""
-    if not 1e-9 <= value <= 1e9:
-        raise ConfigError(f'--{name}={value}: must be above 0, and at most 1,000,000,000.')
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
@@ -86,6 +82,11 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
         # With --use_tpu, evaluation appends endless batches of padding, which must not be measured.
         **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
     )
+
+
+def tar_dir(config: Config) -> str:
+    """The folder of the data set as tar shards, beside its own."""
+    return f'{str(config.data_dir).rstrip("/")}-tar'
 
 
 def make_tar_shards(config: Config, folder: str, progress: Callable[[str], None] = lambda line: None) -> None:

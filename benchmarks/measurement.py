@@ -108,13 +108,12 @@ def interleave(
     measure_one: Callable[[S], R],
     screen: Screen,
     show: Callable[[Dict[S, List[R]], Dict[S, str]], None],
-    save: Callable[[Dict[S, List[R]], Dict[S, str]], None] = lambda measured, failed: None,
 ) -> int:
     """Measures all subjects once per round, so that other load on the machine affects all alike; returns the exit code.
 
     The texts of subjects name them. One for which `measure_one` raises MeasurementError is not measured again. `show`
     is called at the end, also after an interruption, with the measurements in the order of the rounds, and the reasons
-    of failures; `save` with the same after each measurement.
+    of failures.
     """
     measured: Dict[S, List[R]] = {}
     failed: Dict[S, str] = {}
@@ -130,7 +129,6 @@ def interleave(
                     failed[subject] = str(error)
                 else:
                     measured.setdefault(subject, []).append(measurement)
-                save(measured, failed)
     finally:
         screen.clear()
         show(measured, failed)

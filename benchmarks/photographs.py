@@ -18,7 +18,6 @@ from console.tensorflow_versions import tf
 from data import encoding, records
 from data.convert import writing
 from data.dataset_info import FILE_NAME, DatasetInfo
-from data.sources import Source
 from inception_v3.config import Config
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
@@ -62,14 +61,6 @@ def made(config: Config) -> Config:
     """The configuration with the generated photographs as its data set; they are made unless they exist."""
     make(DATA_DIR)
     return dataclasses.replace(config, data_dir=DATA_DIR)
-
-
-def spread(source: Source, files: int, folder: str) -> None:
-    """Fills `folder` with `files` training files: links to those of a local data set, repeated as needed."""
-    paths = source.find(records.TRAIN)
-    for index in range(files):
-        link = source.format.shard_path(folder, records.TRAIN, index, files)
-        os.symlink(os.path.abspath(paths[index % len(paths)]), link)
 
 
 def _sources() -> List[np.ndarray]:

@@ -1,10 +1,28 @@
-"""Tables of results in plain columns."""
+"""Results as texts: the spread of repeated measurements, tables in plain columns, and the machine."""
 
 import platform
-from typing import List, Sequence
+import statistics
+from typing import List, NamedTuple, Sequence
 
 from console.messages import printable
 from console.processes import usable_cores
+
+
+class Spread(NamedTuple):
+    """The median, the least and the greatest of repeated measurements."""
+
+    median: float
+    least: float
+    greatest: float
+
+    def text(self, digits: int) -> str:
+        """The numbers with so many decimals: median (least–greatest)."""
+        return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*self, d=digits)
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The spread of at least one value."""
+    return Spread(statistics.median(values), min(values), max(values))
 
 
 def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None:

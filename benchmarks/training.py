@@ -14,8 +14,8 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from benchmarks import command, tables
-from benchmarks.comparison import Spread, spread
 from benchmarks.measurement import answer_of
+from benchmarks.tables import Spread, spread
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen

@@ -1,8 +1,7 @@
 """Compares runs: writes the report of a sweep for the model_dirs of any runs.
 
 Runs that differ only in their seeds form one case. Cases are named after the settings in which they differ, or after
-the folders of their runs if that name would be too long. Writes report.html, a page that needs no other file, and
-report.md with its pictures.
+their first run if that name would be too long. Writes report.html, a page that needs no other file.
 """
 
 import argparse
@@ -40,7 +39,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
     page.write(arguments.out, comparison)
     for case in comparison.cases:
         print(f'{case.name}: {", ".join(run.name for run in case.runs)}')
-    print(f'written: {page.PAGE_FILE}, {page.MARKDOWN_FILE} and its pictures, in {arguments.out}')
+    print(f'written: {page.PAGE_FILE} in {arguments.out}')
 
 
 if __name__ == '__main__':

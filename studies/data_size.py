@@ -1,9 +1,9 @@
 """Measures how the error falls with the number of training images, and fits a power law to it.
 
 Networks are trained on the handwritten digits, with few images of each digit or many, for the same number of steps, and
-evaluated on all validation images. A smaller data set is a part of each larger one. The trials are a sweep, whose study
-file this command writes: OUT/data_size.yaml. It then prints a table with the power law, and writes it with a figure.
-The same command resumes.
+evaluated on all validation images. A smaller data set is a part of each larger one. The trials are a sweep, in the
+folder OUT/data_size. The command then prints a table with the power law, and writes it with a figure. The same command
+resumes.
 """
 
 import argparse
@@ -11,14 +11,17 @@ import math
 import os
 import statistics
 import sys
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence
 
-from benchmarks.comparison import Spread
-from benchmarks.drawing import Panel, chart
+from benchmarks.tables import Spread
 from console.errors import DONE
 from console.screen import Screen
+from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json
 from studies.sweep import generated
+
+if TYPE_CHECKING:
+    from studies.study import Study
 
 OUT = os.path.join('runs', 'studies', 'data_size')
 STUDY = 'data_size'
@@ -27,12 +30,11 @@ _DIGITS = tuple(range(10))
 _LEAST_SIZES = 3
 
 
-def study(out: str, images: Sequence[int], seeds: int, steps: int) -> Dict[str, Any]:
-    """The study as the content of a YAML file, with a case for each number of images of each digit."""
+def study(out: str, images: Sequence[int], seeds: int, steps: int) -> 'Study':
+    """The study, with a case for each number of images of each digit."""
     cases = {str(count): {'data_dir': _data_dir(out, count)} for count in images}
-    return generated.study(
-        'How does the error fall with the number of training images?', seeds, steps, [{'cases': cases}]
-    )
+    question = 'How does the error fall with the number of training images?'
+    return generated.study(STUDY, question, seeds, steps, [cases])
 
 
 def _data_dir(out: str, images: int) -> str:
@@ -71,10 +73,10 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
         digits.build_if_missing(_data_dir(out, images), _DIGITS, images)
     screen.clear()
     planned = study(out, arguments.images, arguments.seeds, arguments.steps)
-    code = generated.sweep(out, STUDY, planned, arguments.workers)
+    code = generated.sweep(out, planned, arguments.workers, screen)
     if code != DONE:
         return code
-    top_1 = generated.accuracies(out, STUDY)
+    top_1 = generated.accuracies(out, planned)
     errors = {len(_DIGITS) * int(images): [100 - each for each in values] for images, values in top_1.items()}
     law = fit(errors)
     content = {'error': errors, 'power_law': law and law._asdict(), 'versions': source.versions()}
@@ -114,7 +116,9 @@ def figure(errors: Mapping[int, Sequence[float]], law: Optional[PowerLaw]) -> by
     series = {'measured': {images: generated.spread_of(values) for images, values in errors.items()}}
     if law:
         series[str(law)] = {images: Spread(*[law.error(images)] * 3) for images in errors}
-    return chart('', [Panel('', 'training images', 'error of top-1, %', series, True, True)], columns=1, is_svg=True)
+    return chart(
+        '', [Panel('', 'training images', 'error of top-1, %', series, is_logarithmic=True)], columns=1, is_svg=True
+    )
 
 
 if __name__ == '__main__':

@@ -35,7 +35,7 @@ class Table(NamedTuple):
 
 def require_packages() -> None:
     """Raises CommandError unless the packages of the extra `studies` are installed."""
-    extras.require('studies', 'jinja2', 'matplotlib', 'PIL', 'plotly', 'rich', 'scipy', 'yaml')
+    extras.require('studies', 'jinja2', 'matplotlib', 'PIL', 'plotly', 'scipy')
 
 
 def prepare(out: str) -> None:
@@ -53,12 +53,17 @@ def write_json(path: str, content: Any) -> None:
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + '\n')
 
 
-def publish(out: str, name: str, title: str, notes: Sequence[str], tables: Sequence[Table], figure: bytes) -> None:
+def publish(
+    out: str, name: str, title: str, notes: Sequence[str], tables: Sequence[Table], figure: bytes = b''
+) -> None:
     """Prints the tables that have rows, and writes them as NAME.md beside NAME.json and their figure, PNG or SVG."""
     from data.files import write_whole
 
-    drawn = f'{name}.png' if figure.startswith(b'\x89PNG') else f'{name}.svg'
-    parts = [f'# {title}', *notes, f'![{title}]({drawn})']
+    parts, written = [f'# {title}', *notes], [f'{name}.json', f'{name}.md']
+    if figure:
+        written.append(f'{name}.png' if figure.startswith(b'\x89PNG') else f'{name}.svg')
+        write_whole(os.path.join(out, written[-1]), figure)
+        parts.append(f'![{title}]({written[-1]})')
     for table in tables:
         if table.rows:
             print(f'\n{table.title}\n\n{table.plain()}')
@@ -66,6 +71,5 @@ def publish(out: str, name: str, title: str, notes: Sequence[str], tables: Seque
         if table.rows and table.notes:
             print('', *(textwrap.fill(note, _WIDTH, subsequent_indent='  ') for note in table.notes), sep='\n')
             parts.append('\n'.join(f'- {note}' for note in table.notes))
-    write_whole(os.path.join(out, drawn), figure)
     write_whole(os.path.join(out, f'{name}.md'), '\n\n'.join(parts) + '\n')
-    print(f'\nwritten: {name}.json, {name}.md and {drawn} in {out}')
+    print(f'\nwritten: {", ".join(written)} in {out}')

@@ -2,21 +2,23 @@
 
 A network is trained on the handwritten digits 0 to 4. From its weights, others are trained on 5 to 9 with few images of
 each: only the classifier, also the last blocks, or all layers; and one begins from nothing. All take the same number
-of steps, and are evaluated on all validation images of 5 to 9. Both parts are sweeps, whose study files this command
-writes: OUT/source.yaml and OUT/fine_tuning.yaml. It then prints a table, and writes it with a figure. The same command
-resumes.
+of steps, and are evaluated on all validation images of 5 to 9. Both parts are sweeps, in the folders OUT/source and
+OUT/fine_tuning. The command then prints a table, and writes it with a figure. The same command resumes.
 """
 
 import argparse
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence
 
-from benchmarks.drawing import Panel, chart
 from console.errors import DONE
 from console.screen import Screen
+from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json
 from studies.sweep import generated
+
+if TYPE_CHECKING:
+    from studies.study import Study
 
 OUT = os.path.join('runs', 'studies', 'fine_tuning')
 STUDY, SOURCE = 'fine_tuning', 'source'
@@ -41,23 +43,23 @@ FROM_NOTHING = 'from-nothing'
 _WAYS = (*_TRAINED, FROM_NOTHING)
 
 
-def source_study(out: str) -> Dict[str, Any]:
-    """The study that trains the source: one run of the preset on the old digits, as the content of a YAML file."""
+def source_study(out: str) -> 'Study':
+    """The study that trains the source: one run of the preset on the old digits."""
     question, data_dir = 'Weights for the study of fine-tuning.', _data_dir(out, None)
-    return generated.study(question, 1, _SOURCE_STEPS, num_classes=1 + len(_OLD), data_dir=data_dir)
+    return generated.study(SOURCE, question, 1, _SOURCE_STEPS, num_classes=1 + len(_OLD), data_dir=data_dir)
 
 
-def study(out: str, images: Sequence[int], seeds: int, steps: int) -> Dict[str, Any]:
-    """The study itself, as the content of a YAML file. The folder of the command, `out`, has the source's run."""
+def study(out: str, images: Sequence[int], seeds: int, steps: int) -> 'Study':
+    """The study itself. The folder of the command, `out`, has the source's run."""
     weights = os.path.join(out, SOURCE, 'trials', 'default', 'seed-1', 'model')
     ways: Dict[str, Mapping[str, Any]] = {
         name: {**_RECIPE, 'init_from': weights, 'freeze': frozen} for name, frozen in _TRAINED.items()
     }
     # The recipe of the preset.
     ways[FROM_NOTHING] = {}
-    axes = [{'cases': ways}, {'cases': {str(count): {'data_dir': _data_dir(out, count)} for count in images}}]
+    data_sets = {str(count): {'data_dir': _data_dir(out, count)} for count in images}
     question = 'How many images are enough to fine-tune a network, and which of its layers should be trained?'
-    return generated.study(question, seeds, steps, axes, num_classes=1 + len(_NEW))
+    return generated.study(STUDY, question, seeds, steps, [ways, data_sets], num_classes=1 + len(_NEW))
 
 
 def _data_dir(out: str, images: Optional[int]) -> str:
@@ -82,31 +84,27 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
         digits.build_if_missing(_data_dir(out, images), _OLD if images is None else _NEW, images)
     screen.clear()
     planned = study(out, arguments.images, arguments.seeds, arguments.steps)
-    for name, content in ((SOURCE, source_study(out)), (STUDY, planned)):
-        code = generated.sweep(out, name, content, arguments.workers)
+    for each in (source_study(out), planned):
+        code = generated.sweep(out, each, arguments.workers, screen)
         if code != DONE:
             return code
-    found = results(out, arguments.images)
+    of_cases = generated.accuracies(out, planned)
+    # By the number of images, by what is trained, by seed.
+    found = {str(count): {way: of_cases.get(f'{way},{count}', []) for way in _WAYS} for count in arguments.images}
     write_json(os.path.join(out, f'{STUDY}.json'), {'top_1': found, 'versions': source.versions()})
     publish(out, STUDY, 'Weights of another task', (), [table(found)], figure(found))
     return DONE
 
 
-def results(out: str, images: Sequence[int]) -> Dict[str, Dict[str, List[float]]]:
-    """The accuracies in per cent, of the trials that are done: by the number of images, by what is trained, by seed."""
-    found = generated.accuracies(out, STUDY)
-    return {str(count): {way: found.get(f'{way},{count}', []) for way in _WAYS} for count in images}
-
-
 def table(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """The table of `results`."""
+    """The table of the accuracies in per cent, by the number of images, by what is trained, by seed."""
     title = 'Top-1 on the digits 5 to 9, in per cent: mean ± standard deviation over the seeds'
     header = ('images of each digit', *(way.replace('-', ' ') for way in _WAYS))
     return Table(title, header, [[images, *map(generated.text_of, of.values())] for images, of in found.items()], 0)
 
 
 def figure(found: Mapping[str, Mapping[str, Sequence[float]]]) -> bytes:
-    """The results as PNG: the means, with bars from the least to the greatest seed."""
+    """The accuracies as PNG: the means, with bars from the least to the greatest seed."""
     series = {
         way.replace('-', ' ') + ('' if way == FROM_NOTHING else ' trained'): {
             images: generated.spread_of(of[way]) for images, of in found.items()

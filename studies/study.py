@@ -14,38 +14,20 @@ A study file is a Python file whose docstring is its question:
         digits=Small(flags={'train_steps': 300}, axes=[grid(train_batch_size=[32, 128])]),
     )
 
-or a YAML file with the same names:
-
-    question: Does warm-up keep large batches from diverging?
-    flags: {use_learning_rate_warmup: false}
-    axes:
-      - grid: {train_batch_size: [1024, 4096]}
-      - cases: {plain: {}, warm-up: {use_learning_rate_warmup: true}}
-    seeds: 3
-    step_ms: 815
-    digits: {flags: {train_steps: 300}, axes: [{grid: {train_batch_size: [32, 128]}}]}
-
 `digits_whole` is a second small version, with runs that are long enough to answer the question.
-
-A third kind of axis varies flags together: zipped(train_batch_size=[1024, 4096], train_steps=[213000, 53250]), in YAML
-zip: {train_batch_size: [1024, 4096], train_steps: [213000, 53250]}.
 """
 
 import dataclasses
-import difflib
 import inspect
 import itertools
 import os
 import pathlib
 import re
 import traceback
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_type_hints
-
-import yaml
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from console.errors import CommandError
 from console.messages import shown
-from inception_v3.config import Config, plain_type
 from inception_v3.presets import PRESETS
 from studies import shipped
 from studies.report.runs import METRICS
@@ -75,25 +57,19 @@ class StudyError(CommandError):
     """A study or a sweep that cannot be run as given."""
 
 
-class Axis(NamedTuple):
-    """One dimension of a study: (name, flags) pairs. `grid` and `zipped` name them after the flags that differ."""
-
-    variants: Tuple[Tuple[str, Flags], ...]
+# A dimension of a study: pairs of a name and flags.
+Axis = Sequence[Tuple[str, Flags]]
 
 
 def grid(**values: Sequence[Value]) -> Axis:
-    """An axis of every combination of the values of some flags; the last flag varies fastest."""
-    _check_lists('grid', values)
-    return _named_after_flags([dict(zip(values, each)) for each in itertools.product(*values.values())])
-
-
-def zipped(**values: Sequence[Value]) -> Axis:
-    """An axis along which flags vary together, value by value. YAML calls it `zip`, in Python a built-in function."""
-    _check_lists('zip', values)
-    if len({*map(len, values.values())}) > 1:
-        counts = ', '.join(f'{name} has {len(listed)}' for name, listed in values.items())
-        raise StudyError(f'zip: all flags must have the same number of values; {counts}.')
-    return _named_after_flags([dict(zip(values, each)) for each in zip(*values.values())])
+    """An axis of every combination of the values of some flags, named after them; the last flag varies fastest."""
+    if not values or not all(values.values()):
+        raise StudyError('grid: must map flags to lists of values.')
+    variants = [dict(zip(values, each)) for each in itertools.product(*values.values())]
+    # A flag with the same value in all variants distinguishes none of them.
+    varying = [name for name in values if len({str(variant[name]) for variant in variants}) > 1]
+    names = [','.join(f'{name}={_UNSAFE.sub("-", str(variant[name]))}' for name in varying) for variant in variants]
+    return [*zip(names, variants)]
 
 
 def without(names: Sequence[str], flags: Flags) -> Flags:
@@ -103,49 +79,10 @@ def without(names: Sequence[str], flags: Flags) -> Flags:
 
 def cases(named: Mapping[str, Flags]) -> Axis:
     """An axis of named cases; the flags of a case may be empty."""
-    if not isinstance(named, Mapping) or not named:
-        raise StudyError('cases: must map names to flags.')
-    for name, flags in named.items():
-        if not isinstance(name, str) or not _CASE_NAME.fullmatch(name):
+    for name in named:
+        if not _CASE_NAME.fullmatch(name):
             raise StudyError(f'cases: {shown(name)}: a name must consist of letters, digits and _ . , = + - only.')
-        _check_flags(f'cases: {name}', flags)
-    return Axis(tuple(named.items()))
-
-
-def _check_lists(kind: str, values: Mapping[str, Any]) -> None:
-    if not values:
-        raise StudyError(f'{kind}: must map flags to lists of values.')
-    for name, listed in values.items():
-        if not isinstance(listed, (list, tuple)) or not listed:
-            raise StudyError(f'{kind}: {name}: must be a list of values; it is {shown(repr(listed))}.')
-        for value in listed:
-            _check_flags(kind, {name: value})
-
-
-def _check_flags(where: str, flags: Any) -> None:
-    """Checks the types of flags, and refuses flags that a study cannot set. `Config` checks the values later."""
-    if not isinstance(flags, Mapping):
-        raise StudyError(f'{where}: must map flags to values; it is {shown(repr(flags))}.')
-    known = get_type_hints(Config)
-    for name, value in flags.items():
-        if name in _RESERVED:
-            raise StudyError(f'{where}: {name}: {_RESERVED[name]}.')
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1)
-            hint = f' Did you mean {near[0]}?' if near else ''
-            raise StudyError(f'{where}: {shown(name)}: no such flag.{hint}')
-        if not isinstance(value, (bool, int, float, str)):
-            raise StudyError(f'{where}: {name}: must be a number, a string, True or False; it is {shown(value)}.')
-        if isinstance(value, bool) and plain_type(known[name]) is str:
-            # YAML 1.1 reads unquoted `no` and `on` as booleans.
-            raise StudyError(f'{where}: {name}: must be a string; it is {value}. In YAML, quote the value.')
-
-
-def _named_after_flags(variants: List[Flags]) -> Axis:
-    # A flag with the same value in all variants distinguishes none of them.
-    varying = [name for name in variants[0] if len({str(variant[name]) for variant in variants}) > 1]
-    names = [','.join(f'{name}={_UNSAFE.sub("-", str(variant[name]))}' for name in varying) for variant in variants]
-    return Axis(tuple(zip(names, variants)))
+    return [*named.items()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,29 +122,17 @@ class Study:
     name: str = ''  # The study's name; by default that of its file.
 
     def __post_init__(self) -> None:
-        if not isinstance(self.preset, str) or self.preset not in PRESETS:
+        if self.preset not in PRESETS:
             raise StudyError(f'preset: {shown(self.preset)}: must be one of {", ".join(sorted(PRESETS))}.')
-        _check_flags('flags', self.flags)
-        if not _is_list_of(Axis, self.axes):
-            raise StudyError('axes: must be a list of grid(…), zipped(…) and cases(…).')
         seeds = self.seeds if isinstance(self.seeds, (list, tuple)) else [self.seeds]
-        are_valid = all(type(seed) is int and seed >= 0 for seed in seeds) and len({*seeds}) == len(seeds) > 0
-        if not are_valid or self.seeds == 0:
+        if self.seeds == 0 or not len({*seeds}) == len(seeds) > 0 or not all(type(s) is int and s >= 0 for s in seeds):
             allowed = 'a number of seeds, at least 1, or a list of distinct seeds'
             raise StudyError(f'seeds: must be {allowed}; it is {shown(self.seeds)}.')
-        if not _is_list_of(str, self.report) or not self.report or set(self.report) - set(METRICS):
-            raise StudyError(f'report: must be a list of {", ".join(METRICS)}; it is {shown(self.report)}.')
-        if len({*self.report}) < len(self.report):
-            raise StudyError(f'report: {shown(self.report)}: lists a metric twice.')
-        if self.step_ms is not None and not (type(self.step_ms) in (int, float) and self.step_ms > 0):
+        if not self.report or {*self.report} - {*METRICS} or len({*self.report}) < len(self.report):
+            raise StudyError(f'report: must be a list of {", ".join(METRICS)}, each once; it is {shown(self.report)}.')
+        if self.step_ms is not None and self.step_ms <= 0:
             raise StudyError(f'step_ms: must be milliseconds, above 0; it is {shown(self.step_ms)}.')
-        if not isinstance(self.question, str) or not isinstance(self.name, str):
-            raise StudyError('question and name: must be strings.')
-        if self.name in ('.', '..') or '/' in self.name:
-            raise StudyError(f'name: {shown(self.name)}: must be valid as the name of a folder.')
         for version in SMALL_VERSIONS:
-            if not isinstance(getattr(self, version), (Small, type(None))):
-                raise StudyError(f'{version}: must be Small(…).')
             try:
                 if getattr(self, version):
                     self.small(version)
@@ -217,8 +142,7 @@ class Study:
 
     def with_flags(self, flags: Flags) -> 'Study':
         """The study with further flags for every trial, which neither vary in it nor are set by the sweep."""
-        _check_flags('flags', flags)
-        varying = {name for axis in self.axes for _, settings in axis.variants for name in settings}
+        varying = {name for axis in self.axes for _, settings in axis for name in settings}
         for name in flags:
             if name in varying:
                 raise StudyError(f'--{name}: varies in the study, and cannot be set for all its trials.')
@@ -248,13 +172,16 @@ class Study:
     def cases(self) -> List[Case]:
         """The cases, in the order of the axes; the last axis varies fastest."""
         found: Dict[str, Case] = {}
-        for combination in itertools.product(*[axis.variants for axis in self.axes]):
+        for combination in itertools.product(*self.axes):
             settings: Dict[str, Value] = {}
             for _, flags in combination:
                 for name in flags:
                     if name in settings:
                         raise StudyError(f'axes: {name}: varies in two axes.')
                 settings.update(flags)
+            for name in {**self.flags, **settings}:
+                if name in _RESERVED:
+                    raise StudyError(f'{name}: {_RESERVED[name]}.')
             name = ','.join(part for part, _ in combination if part) or _DEFAULT_CASE
             if name in found:
                 raise StudyError(f'axes: two cases are named {shown(name)}. Remove one, or name them with cases(…).')
@@ -265,36 +192,19 @@ class Study:
         return list(found.values())
 
 
-def _is_list_of(kind: type, values: Any) -> bool:
-    return isinstance(values, (list, tuple)) and all(isinstance(value, kind) for value in values)
-
-
-_AXES: Dict[str, Callable[..., Axis]] = {'grid': grid, 'zip': zipped, 'cases': cases}
 _SHIPPED = {path.stem: str(path) for path in sorted(pathlib.Path(shipped.__file__).parent.glob('[a-z]*.py'))}
 
 
 def load(path: str) -> Study:
-    """Reads a study from a .py or .yaml file, or the shipped one of this name; raises StudyError if it is not valid."""
+    """Reads a study from a Python file, or the shipped one of this name; raises StudyError if it is not valid."""
     path = _SHIPPED.get(path, path)
-    stem, extension = os.path.splitext(os.path.basename(path))
-    reader = {'.py': _from_python, '.yaml': _from_yaml, '.yml': _from_yaml}.get(extension)
-    if not reader:
-        raise StudyError(f'must be a .py or a .yaml file, or a shipped study: {", ".join(_SHIPPED)}.')
-    if not os.path.isfile(path):
-        raise StudyError(f'no such file. The shipped studies have names: {", ".join(_SHIPPED)}.')
-    try:
-        study = reader(path)
-    except OSError as error:
-        raise StudyError(f'cannot be read: {error.strerror}.')
-    return study if study.name else dataclasses.replace(study, name=stem)
-
-
-def _from_python(path: str) -> Study:
+    if not path.endswith('.py') or not os.path.isfile(path):
+        raise StudyError(f'must be a .py file, or a shipped study: {", ".join(_SHIPPED)}.')
     # No import: that would leave a __pycache__ beside a user's file.
     names: Dict[str, Any] = {'__name__': 'a_study', '__file__': path}
     try:
         exec(compile(pathlib.Path(path).read_bytes(), path, 'exec'), names)
-    except (StudyError, OSError):
+    except StudyError:
         raise
     except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
@@ -303,54 +213,5 @@ def _from_python(path: str) -> Study:
     study = names.get('STUDY')
     if not isinstance(study, Study):
         raise StudyError('must set STUDY = Study(…).')
-    return dataclasses.replace(study, question=study.question or inspect.cleandoc(names.get('__doc__') or ''))
-
-
-class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses duplicate keys; the standard one silently keeps the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Any, Any]:
-        """The mapping of a node."""
-        names = [key.value for key, _ in node.value]
-        duplicates = [name for name in names if names.count(name) > 1]
-        if duplicates:
-            raise StudyError(f'line {node.start_mark.line + 1}: {shown(duplicates[0])}: duplicate key.')
-        return super().construct_mapping(node, deep)
-
-
-def _from_yaml(path: str) -> Study:
-    try:
-        with open(path, encoding='utf-8') as file:
-            content = yaml.load(file, _Loader)
-    except (yaml.YAMLError, AttributeError, RecursionError, TypeError, ValueError) as error:
-        raise StudyError(f'invalid YAML: {" ".join(str(error).split())}')
-    fields = _fields(Study, content, 'a study')
-    for version in SMALL_VERSIONS:
-        if version in fields:
-            fields[version] = Small(**_fields(Small, fields[version], version))
-    return Study(**fields)
-
-
-def _fields(kind: type, content: Any, where: str) -> Dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(kind)]
-    if not isinstance(content, dict):
-        raise StudyError(f'{where}: must be a mapping with the keys {", ".join(names)}.')
-    unknown = [name for name in content if name not in names]
-    if unknown:
-        raise StudyError(f'{where}: {shown(unknown[0])}: unknown key. The keys are {", ".join(names)}.')
-    axes = content.get('axes', [])
-    if not isinstance(axes, list):
-        raise StudyError(f'axes: must be a list of {", ".join(_AXES)}.')
-    return {**content, 'axes': [_axis(axis) for axis in axes]} if 'axes' in content else dict(content)
-
-
-def _axis(content: Any) -> Axis:
-    if not isinstance(content, dict) or len(content) != 1 or not set(content) <= set(_AXES):
-        raise StudyError(f'axes: each must be one of {", ".join(_AXES)}; it is {shown(content)}.')
-    ((kind, values),) = content.items()
-    if kind == 'cases':
-        # A case without flags may be written as a name alone.
-        return cases({name: flags or {} for name, flags in values.items()} if isinstance(values, dict) else values)
-    if not isinstance(values, dict) or not _is_list_of(str, list(values)):
-        raise StudyError(f'{kind}: must map flags to lists of values.')
-    return _AXES[kind](**values)
+    question = study.question or inspect.cleandoc(names.get('__doc__') or '')
+    return dataclasses.replace(study, question=question, name=study.name or pathlib.Path(path).stem)

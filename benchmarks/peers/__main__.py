@@ -18,9 +18,10 @@ import sys
 from typing import Any, Dict, List, Sequence
 
 from benchmarks import command, measurement, tables
-from benchmarks.comparison import spread, tar_dir
+from benchmarks.command import tar_dir
 from benchmarks.measurement import TRANSFER, MeasurementError, Run
 from benchmarks.peers.meter import Task
+from benchmarks.tables import spread
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
@@ -40,7 +41,6 @@ _COLOURS = ('brightness_distortion_range', 'cb_distortion_range', 'cr_distortion
 _ALLOWED = {'height', 'width', 'train_batch_size', 'num_shards', 'crop_area_min', 'crop_aspect_ratio_max', *_COLOURS}
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'peers': OwnFlag(str, None, f'pipelines to measure, comma-separated: {", ".join(OURS + LIBRARIES)}; default: all'),
-    'environments': OwnFlag(str, None, "folder of the libraries' environments; default: uv's cache"),
     **command.MEASURING,
     'repeats': command.MEASURING['repeats']._replace(default=5),
 }
@@ -78,7 +78,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     for name in names:
         screen.update(f'making the environment of {name}')
         try:
-            pythons[name] = python_of(name, own['environments'])
+            pythons[name] = python_of(name)
         except MeasurementError as error:
             problems[name] = f'not measured: {error}'
 
@@ -111,10 +111,10 @@ def write_files(data_dir: str, folder: str) -> None:
     os.replace(unfinished, folder)
 
 
-def python_of(name: str, environments: Any = None) -> str:
+def python_of(name: str) -> str:
     """The interpreter that has what a peer needs; uv makes the environment of a library unless it exists.
 
-    The environments are in a folder, or in uv's cache. Raises MeasurementError with the reason if there is none.
+    The environments are in uv's cache. Raises MeasurementError with the reason if there is none.
     """
     if name in OURS:
         from console.tensorflow_versions import tf
@@ -129,11 +129,10 @@ def python_of(name: str, environments: Any = None) -> str:
     uv = shutil.which('uv', path=os.pathsep.join([str(ROOT / '.tools' / 'bin'), os.environ.get('PATH', '')]))
     if uv is None:
         raise MeasurementError('needs uv: pip install uv')
-    environment = {**_environment(), **({'UV_CACHE_DIR': os.path.abspath(environments)} if environments else {})}
     output = ''
     for task in (('sync', '--quiet'), ('python', 'find')):
         line = [uv, *task, '--script', str(FOLDER / f'{name}.py')]
-        done = subprocess.run(line, env=environment, capture_output=True, text=True)
+        done = subprocess.run(line, env=_environment(), capture_output=True, text=True)
         if done.returncode:
             raise MeasurementError(f'not installed: {" ".join(done.stderr.split())[:_LONGEST]}')
         output = done.stdout

@@ -1,8 +1,8 @@
 """Repeats a published experiment on batch normalization across replicas, on 8 emulated cores.
 
 Prints measured and published figures, and further experiments: unequal replicas, groups of replicas, the
-variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, tables as Markdown, and a
-figure. studies/README.md discusses the results.
+variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, and tables as
+Markdown. studies/README.md discusses the results.
 """
 
 import functools
@@ -10,8 +10,6 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
-from benchmarks.comparison import spread
-from benchmarks.drawing import Panel, chart
 from console import program
 from console.command_line import folder, new_parser
 from console.errors import CommandError
@@ -28,7 +26,7 @@ _HEADER = ('', 'training outputs', 'inference outputs', 'moving mean', 'moving v
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
     parser = new_parser('batch-norm', __doc__)
-    text = f'folder for {NAME}.json, {NAME}.md and {NAME}.png, created if missing (default {OUT})'
+    text = f'folder for {NAME}.json and {NAME}.md, created if missing (default {OUT})'
     parser.add_argument('--out', type=folder, default=OUT, help=text)
     text = "also measure Keras' own layers on 8 virtual CPU devices, as the document does; needs TensorFlow 2.15"
     parser.add_argument('--keras', action='store_true', help=text)
@@ -59,7 +57,7 @@ def _perform(out: str, keras: bool, screen: Screen) -> None:
     write_json(os.path.join(out, f'{NAME}.json'), content)
     scope = f'Largest absolute differences over {found["settings"]["steps"]} training batches; decay 0.99.'
     print(f'{_TITLE}.\n{scope}')
-    publish(out, NAME, _TITLE, [scope], tables(experiments.PUBLISHED, found), figure(experiments.PUBLISHED, found))
+    publish(out, NAME, _TITLE, [scope], tables(experiments.PUBLISHED, found))
 
 
 def number(value: Optional[float]) -> str:
@@ -144,43 +142,6 @@ def tables(published: Dict[str, Any], found: Dict[str, Any]) -> List[Table]:
         Table(titles[3], parts, recovery, notes=of_recovery),
         Table(titles[4], (*kinds, 'deviation', 'expected'), decays, notes=of_decay),
     ]
-
-
-def figure(published: Dict[str, Any], found: Dict[str, Any]) -> bytes:
-    """The figure of the study, as a PNG file."""
-    modes, biased, decay = found['equal']['modes'], found['equal']['without_bessel'], found['decay']
-    compared = {
-        'published, per replica': published['per_replica'],
-        **{mode: modes[mode] for mode in ('local', 'averaged')},
-        **{f'{mode}, biased variance': biased[mode] for mode in ('local', 'averaged')},
-        'published, synchronized': published['synchronized'],
-        'synchronized': modes['synchronized'],
-    }
-
-    def panel(title: str, differences: Dict[str, Dict[str, float]]) -> Panel:
-        series = {
-            label: {kind: spread([value]) for kind, value in zip(_HEADER[1:], each.values())}
-            for label, each in differences.items()
-        }
-        return Panel(title, '', 'largest absolute difference (units of the rows)', series, is_logarithmic=True)
-
-    response = {
-        way: {step: spread([value]) for step, value in enumerate(moving, 1) if step % 20 == 1}
-        for way, moving in decay['response'].items()
-    }
-    noise = {
-        way: {
-            name: spread([values[key]]) for name, key in (('measured', 'deviation'), ('expected', 'expected_deviation'))
-        }
-        for way, values in decay['noise'].items()
-    }
-    panels = [
-        panel('Standard-normal rows, and the published experiment', compared),
-        panel('Unequal replicas: the rows of replica r have the mean r', found['unequal']['modes']),
-        Panel('Decay: all rows are 1', 'global step (256 rows each)', 'moving mean', response),
-        Panel('Decay: noise of the moving mean', '', 'standard deviation (units of the rows)', noise),
-    ]
-    return chart(_TITLE, panels)
 
 
 if __name__ == '__main__':

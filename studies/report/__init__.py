@@ -1,4 +1,1 @@
-"""Reports of runs: `runs` reads them, `tables` and `figures` say what is shown, `page` writes it.
-
-The studies also use `drawing`.
-"""
+"""Reports of runs: `runs` reads them, `tables` and `statistics` say what is shown, `page` writes it."""

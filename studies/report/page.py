@@ -1,38 +1,40 @@
-"""Writes the report of a comparison: a self-contained HTML page, and a Markdown file with pictures."""
+"""Writes the report of a comparison: a self-contained HTML page."""
 
 import html
+import math
 import os
 import pathlib
-from typing import Any, Dict, Iterator, List, Tuple, Union
+import textwrap
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import markupsafe
-import numpy as np
 from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
-from benchmarks.drawing import STEPS, Panel, broken, sign_of
+from benchmarks.tables import Spread
 from console.html import template
-from console.messages import in_code, in_markdown, printable
+from console.messages import printable
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
-from studies.files import Table
-from studies.report import figures, tables
-from studies.report.figures import PICTURES
-from studies.report.runs import Comparison
+from studies.drawing import sign_of
+from studies.report import tables
+from studies.report.runs import LOSS, Case, Comparison
+from studies.report.statistics import difference, summarize
 
 PAGE_FILE = 'report.html'
-MARKDOWN_FILE = 'report.md'
 _PAGE = template((pathlib.Path(__file__).parent / 'page.html').read_text())
 _CONFIG = {'displaylogo': False, 'responsive': True, 'modeBarButtons': [['toImage', 'zoom2d', 'pan2d', 'resetScale2d']]}
 # Heights in pixels: of a line of a case's name, and the least of its row; of a panel by step, and between panels.
 _NAME_LINE, _ROW, _BY_STEP, _BETWEEN = 15, 36, 300, 90
 _NAME_WIDTH = 36  # Characters of a case's name on a line.
 _DIGITS = '.4~r'  # Four of a value under the pointer.
+# The position of the values of panels that have one for each case.
+_ONLY = ''
 
 
 def write(out: str, comparison: Comparison) -> None:
-    """Writes the page, the Markdown file and its pictures, and replaces those of an earlier report.
+    """Writes the page, and replaces that of an earlier report.
 
     Runs that have not started, are still running or have failed are included, with their state. The folder `out` is
     created if missing; it may be at gs:// or s3://.
@@ -41,57 +43,104 @@ def write(out: str, comparison: Comparison) -> None:
       RemoteError: a remote folder cannot be written to.
       tf.errors.OpError: a local folder cannot be written to.
     """
-    contents: Dict[str, Union[str, bytes]] = {**figures.pictures(comparison)}
-    contents.update({MARKDOWN_FILE: markdown(comparison), PAGE_FILE: page(comparison)})
     with remote.explained(out, remote.WRITE):
         tf.io.gfile.makedirs(out)
-    for name, content in contents.items():
-        write_whole(os.path.join(out, name), content)
-
-
-def _tables_below(comparison: Comparison) -> List[Table]:
-    every = (tables.failed, tables.unfinished, tables.means, tables.differences)
-    return [table for table in (of(comparison) for of in every) if table.rows]
-
-
-def markdown(comparison: Comparison) -> str:
-    """The report as Markdown; it expects its pictures in the same folder."""
-    finals, curves, schedule = (f'![{description}]({name})' for name, (description, _) in PICTURES.items())
-    parts = [f'# {in_markdown(comparison.title)}', comparison.question, *comparison.notes, tables.status(comparison)]
-    parts += ['## Results', 'At the last step of training: mean ± sample standard deviation of the finished runs.']
-    parts += [tables.finals(comparison).markdown(), finals]
-    for table in _tables_below(comparison):
-        parts += [f'### {table.title}', table.markdown()]
-    parts += ['## Learning curves', curves, '## Schedule and speed', schedule, '## Commands']
-    for case in comparison.cases:
-        lines = [f'# {in_code(run.name)}: {run.state}\n{in_code(run.command or "")}'.rstrip() for run in case.runs]
-        code = '\n'.join(['```sh', *lines, '```'])
-        parts.append(f'<details><summary>{in_markdown(case.name)}</summary>\n\n{code}\n\n</details>')
-    environment = tables.environment(comparison.runs)
-    parts += ['## Environment', environment.markdown() if environment.rows else 'No run has started.']
-    parts += ['## How to read this report', '\n'.join(f'- {note}' for note in tables.HOW_TO_READ)]
-    return '\n\n'.join(part for part in parts if part) + '\n'
+    write_whole(os.path.join(out, PAGE_FILE), page(comparison))
 
 
 def page(comparison: Comparison) -> str:
     """The report as HTML, which needs no network and no other file."""
+    further = (tables.unfinished, tables.means, tables.differences)
     return _PAGE.render(
         comparison=comparison,
         status=tables.status(comparison),
         finals=tables.finals(comparison),
-        further=_tables_below(comparison),
+        further=[table for table in (of(comparison) for of in further) if table.rows],
         chart=markupsafe.Markup(chart(comparison).to_html(full_html=False, config=_CONFIG, div_id='chart')),
         environment=tables.environment(comparison.runs),
         how_to_read=tables.HOW_TO_READ,
     )
 
 
+class Panel(NamedTuple):
+    """A panel: its title, the labels of its axes, and by case a spread at each position, and the values of single runs.
+
+    Without a label of the x axis, a panel has a row for each case. A spread without an interval has NaN at its ends.
+    """
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, Mapping[Any, Optional[Spread]]]
+    runs: Mapping[str, Mapping[str, Mapping[Any, float]]] = {}
+    has_zero: bool = False
+
+
+def finals(comparison: Comparison, name: str) -> Panel:
+    """A metric of each case at the last step."""
+    metric, series, runs = comparison.metrics[name], {}, {}
+    for case in comparison.cases:
+        values = case.finals(name)
+        series[case.name] = {_ONLY: _spread(values.values())}
+        runs[case.name] = {case.by_key[key].name: {_ONLY: value} for key, value in values.items()}
+    return Panel(f'At the last step: {metric.label}', '', metric.heading, series, _of_several(runs))
+
+
+def _spread(values: Iterable[float]) -> Optional[Spread]:
+    """The mean, with one standard deviation on either side; None without values."""
+    n, mean, deviation = summarize(values)
+    return Spread(mean, mean - deviation, mean + deviation) if n else None
+
+
+def _of_several(runs: Mapping[str, Mapping[str, Any]]) -> Dict[str, Mapping[str, Any]]:
+    """The runs of the cases that have several."""
+    return {name: of_case for name, of_case in runs.items() if len(of_case) > 1}
+
+
+def differences(comparison: Comparison, name: str) -> Panel:
+    """The difference of each later case from the first, with its interval."""
+    metric, series = comparison.metrics[name], {}
+    for case in comparison.cases:
+        first = comparison.cases[0]
+        found = difference(case.finals(name), first.finals(name)) if case is not first else None
+        series[case.name] = {_ONLY: found and Spread(*found)}
+    axis = f'difference of {metric.label}, {metric.difference_unit}'
+    return Panel('Difference from the first case, 95 % interval', '', axis, series, has_zero=True)
+
+
+def curves(comparison: Comparison) -> List[Panel]:
+    """Evaluation metrics and training loss by step, or by epoch if the cases' batch sizes differ."""
+    panels = []
+    for name, metric in (*comparison.metrics.items(), ('', LOSS)):
+        series, runs = {}, {}
+        for case in comparison.cases:
+            at = _positions(comparison, case)
+            of_runs = {run.name: run.values(name) if name else run.losses for run in case.runs}
+            steps = sorted({step for values in of_runs.values() for step in values})
+            series[case.name] = {
+                at(step): _spread(values[step] for values in of_runs.values() if step in values) for step in steps
+            }
+            runs[case.name] = {
+                run: {at(step): value for step, value in values.items()} for run, values in of_runs.items()
+            }
+        title = f'Validation: {metric.label}' if name else 'Training: loss'
+        unit = 'epoch' if comparison.by_epoch else 'step'
+        panels.append(Panel(title, unit, metric.heading, series, _of_several(runs)))
+    return panels
+
+
+def _positions(comparison: Comparison, case: Case) -> Callable[[int], float]:
+    """The position of a step of a case: its epoch, if epochs are compared."""
+    length = (comparison.by_epoch and case.steps_per_epoch) or 1
+    return lambda step: step / length
+
+
 def chart(comparison: Comparison) -> Figure:
     """All panels in one figure with one legend: a click on a case hides it in all panels, a double click the others."""
     panels: List[Panel] = []
     for name in comparison.metrics:
-        panels += [figures.finals(comparison, name), figures.differences(comparison, name)]
-    panels += [figures.throughput(comparison), figures.schedule(comparison), *figures.curves(comparison)]
+        panels += [finals(comparison, name), differences(comparison, name)]
+    panels += curves(comparison)
     names = [_text(case.name) for case in comparison.cases]
     of_rows = sum(max(_ROW, _NAME_LINE * (2 + name.count('<br>'))) for name in names) + _ROW
     pairs = [panels[first : first + 2] for first in range(0, len(panels), 2)]
@@ -110,19 +159,19 @@ def chart(comparison: Comparison) -> Figure:
         drawn.add_trace(Scatter(x=[None], y=[None], name=name, legendgroup=str(case), **_line_style(case)))
     for place, panel in enumerate(panels):
         cell = {'row': place // 2 + 1, 'col': place % 2 + 1}
-        mode = 'tozero' if panel.has_zero else 'normal'
         if panel.x:
             drawn.update_xaxes(title_text=panel.x, rangemode='tozero', **cell)
-            drawn.update_yaxes(title_text=panel.y, rangemode=mode, hoverformat=_DIGITS, **cell)
+            drawn.update_yaxes(title_text=panel.y, hoverformat=_DIGITS, **cell)
         else:
-            drawn.update_xaxes(title_text=panel.y, rangemode=mode, hoverformat=_DIGITS, **cell)
+            drawn.update_xaxes(title_text=panel.y, hoverformat=_DIGITS, **cell)
             ticks = {'tickvals': [*range(len(names))], 'ticktext': names, 'showticklabels': cell['col'] == 1}
             drawn.update_yaxes(range=[len(names) - 0.5, -0.5], tickfont_size=10, automargin=True, **ticks, **cell)
-            if panel.has_zero:
-                drawn.add_vline(x=0, line={'width': 1, 'dash': 'dash'}, **cell)
         for case, name, style in _traces(panel):
             group = {'legendgroup': str(case), 'showlegend': False}
             drawn.add_trace(Scatter(name=_text(name), **group, **style), **cell)
+        if panel.has_zero:
+            # After the traces: Plotly adds no line to an empty panel.
+            drawn.add_vline(x=0, line={'width': 1, 'dash': 'dash'}, **cell)
     drawn.update_layout(
         template='plotly_white',
         height=height + 180,
@@ -140,7 +189,7 @@ def _traces(panel: Panel) -> Iterator[Tuple[int, str, Dict[str, Any]]]:
         colour, mark, runs = sign_of(case).light, sign_of(case).mark, panel.runs.get(name, {})
         found = {at: spread for at, spread in values.items() if spread}
         means = [spread.median for spread in found.values()]
-        band = [(at, low, high) for at, (_, low, high) in found.items() if np.isfinite(low)]
+        band = [(at, low, high) for at, (_, low, high) in found.items() if math.isfinite(low)]
         if panel.x:
             if band:
                 x, lows, highs = ([*each] for each in zip(*band))
@@ -149,10 +198,7 @@ def _traces(panel: Panel) -> Iterator[Tuple[int, str, Dict[str, Any]]]:
             thin = {'mode': 'lines', 'line': {'width': 1, 'color': colour}, 'opacity': 0.5}
             for run, of_run in runs.items():
                 yield case, run, {'x': [*of_run], 'y': [*of_run.values()], **thin}
-            style = _line_style(case)
-            if panel.style == STEPS:
-                style['line']['shape'], style['mode'] = 'hv', 'lines'
-            yield case, name, {'x': [*found], 'y': means, **style}
+            yield case, name, {'x': [*found], 'y': means, **_line_style(case)}
             continue
         # A row for each case, with a hollow mark for each run, and for a mean of too few runs for a bar.
         row = {'y': [case], 'mode': 'markers', 'hoverinfo': 'x+name'}
@@ -175,4 +221,5 @@ def _line_style(case: int) -> Dict[str, Any]:
 
 def _text(text: str) -> str:
     """A name for Plotly, which reads HTML; its lines are broken where a name may be."""
-    return '<br>'.join(html.escape(printable(line), quote=False) for line in broken(text, _NAME_WIDTH))
+    lines = textwrap.wrap(text, _NAME_WIDTH, drop_whitespace=False, replace_whitespace=False)
+    return '<br>'.join(html.escape(printable(line), quote=False) for line in lines)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import re
 import shlex
@@ -16,7 +15,6 @@ from data import remote
 from inception_v3.commands.evaluate_report import predictions
 from inception_v3.commands.evaluate_report.predictions import Predictions
 from inception_v3.config import Config, ConfigError
-from inception_v3.learning_rate import learning_rate
 from inception_v3.run import history
 from inception_v3.run.files import CONFIG_FILE, read_config, recorded_config
 from inception_v3.run.history import Evaluation, Start, read_unchanged, shows_top_5
@@ -24,9 +22,7 @@ from studies.report.statistics import Estimate, Summary, share
 
 # Maximum number of points in a run's loss curve: more would overlap in the figure, and make the page large.
 LOSS_POINTS = 300
-# The number of steps at which a schedule is sampled.
-_SCHEDULE_STEPS = 1000
-# The most characters of a case's name: two lines in a figure.
+# The most characters of a case's name: a few lines in a figure.
 _LONGEST_NAME = 80
 # Settings that may differ between the runs of a case: the seed, and where a run is made and kept. The number of threads
 # affects only the last bits of a sum.
@@ -187,21 +183,6 @@ class Case:
         """Steps in an epoch; None before a run has started."""
         return self.config.num_train_images / self.config.train_batch_size if self.config else None
 
-    @property
-    def schedule(self) -> Dict[int, float]:
-        """The learning rate at the first step, at each sampled step with another rate, and at the last step.
-
-        Empty before a run has started.
-        """
-        rates: Dict[int, float] = {}
-        if self.config:
-            last, before = self.config.train_steps - 1, None
-            for step in sorted({round(last * index / _SCHEDULE_STEPS) for index in range(_SCHEDULE_STEPS + 1)}):
-                rate = learning_rate(step, self.config)
-                if rate != before or step == last:
-                    rates[step] = before = rate
-        return rates
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -349,7 +330,7 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
 def cases_of(runs: Sequence[Run]) -> List[Case]:
     """Groups runs with a configuration that differ only in their seeds, in their given order.
 
-    Cases are named after the settings in which they differ, or after their folders if those names would be too long.
+    Cases are named after the settings in which they differ, or after their first run if those names would be too long.
     """
     settings = [
         {name: str(value) for name, value in dataclasses.asdict(run.config).items() if name not in _NOT_COMPARED}
@@ -362,19 +343,11 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
         grouped.setdefault(tuple(of_run[name] for name in differing), []).append(run)
     names = [','.join(f'{name}={value}' for name, value in zip(differing, values)) or 'all runs' for values in grouped]
     if max(map(len, names), default=0) > _LONGEST_NAME:
-        names = _names_by_folder([[run.name for run in of_case] for of_case in grouped.values()])
+        names = [of_case[0].name for of_case in grouped.values()]
     return [
         Case(name, dict(zip(differing, values)), tuple(of_case))
         for name, (values, of_case) in zip(names, grouped.items())
     ]
-
-
-def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
-    """The folder of the first run of each case, without the leading parts that all folders share."""
-    parts = zip(*(folder.split('/')[:-1] for of_case in folders for folder in of_case))
-    shared = sum(1 for _ in itertools.takewhile(lambda level: len({*level}) == 1, parts))
-    firsts = ['/'.join(of_case[0].split('/')[shared:]) or '/' for of_case in folders]
-    return [f'{name} and {len(each) - 1} more' if len(each) > 1 else name for name, each in zip(firsts, folders)]
 
 
 def _problem_of(folder: str) -> str:
@@ -384,7 +357,4 @@ def _problem_of(folder: str) -> str:
             return ''
     except ConfigError as error:
         return str(error)
-    inside = [name.rstrip('/') for name in remote.names_in(folder) or ()]
-    nested = [name for name in inside if remote.exists(os.path.join(folder, name, CONFIG_FILE))]
-    advice = f'; {os.path.join(folder, nested[0])} is one' if nested else ''
-    return f'{folder}: is not the model_dir of a run: it has no {CONFIG_FILE}{advice}.'
+    return f'{folder}: is not the model_dir of a run: it has no {CONFIG_FILE}.'

@@ -150,16 +150,11 @@ def seeds(comparison: Comparison, sought: float) -> Table:
     return Table('Seeds', ('difference', 'seeds so far', deviation_of, 'seeds needed', '95 % interval'), rows)
 
 
-def failed(comparison: Comparison) -> Table:
-    """The failed runs, with the reason."""
-    rows = [(run.name, run.state, run.failure) for run in comparison.runs if run.failure]
-    return Table('Failed', ('run', 'state', 'reason'), rows, 3)
-
-
 def unfinished(comparison: Comparison) -> Table:
-    """The unfinished runs that have not failed, with their progress."""
-    rows = [(run.name, run.state) for run in comparison.runs if not run.failure and not run.is_finished]
-    return Table('Not finished', ('run', 'state'), rows, 2)
+    """The unfinished and the failed runs, with their progress and the reason of a failure."""
+    runs = [run for run in comparison.runs if run.failure or not run.is_finished]
+    rows = [(run.name, run.state, run.failure or '') for run in runs]
+    return Table('Failed or not finished', ('run', 'state', 'reason'), rows, 3)
 
 
 def environment(runs: Sequence[Run]) -> Table:

@@ -11,12 +11,10 @@ import select
 import subprocess
 import tempfile
 import time
-from typing import IO, Any, Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from benchmarks.measurement import MeasurementError, end_of
 from console import processes
-from inception_v3 import rules
-from inception_v3.config import Config
 
 # Every large tensor gets pages of its own from the system and returns them when it is freed, so that resident memory is
 # memory in use. TensorFlow's and the C library's allocators keep freed memory in pieces that may not fit the next
@@ -29,8 +27,8 @@ MARK, KEEP = b'mark\n', 'keep'
 # Seconds: between checks of the memory, until a process counts as hung, and of the shortest round.
 _POLL_INTERVAL, _TIMEOUT, _SHORTEST_ROUND = 0.02, 1800, 1.5
 
-# The paper's networks: height and width of their images in pixels, and classes with background.
-PUBLISHED = {'revnet38': (32, 11), 'revnet110': (32, 11), 'revnet56': (224, 1001), 'revnet104': (224, 1001)}
+# Height and width of the images of the paper's networks, in pixels, and their classes with background.
+PUBLISHED = {'revnet38': (32, 11), 'revnet104': (224, 1001)}
 AS_PUBLISHED = 0
 
 
@@ -39,7 +37,7 @@ class OutOfMemoryError(MeasurementError):
 
 
 class Training(NamedTuple):
-    """A training of a RevNet, with `units` blocks in each stage, on images of `size` × `size` pixels.
+    """A training of a RevNet with `units` blocks in each stage, on images of the paper's size.
 
     Activations are rebuilt in the backward pass (reversible), or kept (plain).
     """
@@ -47,7 +45,6 @@ class Training(NamedTuple):
     network: str
     units: int
     batch_size: int
-    size: int
     is_reversible: bool
 
     def __str__(self) -> str:
@@ -58,29 +55,6 @@ class Training(NamedTuple):
 def way(is_reversible: bool) -> str:
     """The name of a way to train."""
     return 'reversible' if is_reversible else 'plain'
-
-
-def config_of(training: Training, model_dir: str) -> Config:
-    """The program's configuration for a training, with the paper's optimizer.
-
-    Raises ConfigError if the images are too small.
-    """
-    config = Config(
-        use_tpu=False,
-        use_data='fake',
-        network=training.network,
-        rebuild_activations=training.is_reversible,
-        train_batch_size=training.batch_size,
-        height=training.size,
-        width=training.size,
-        num_classes=PUBLISHED[training.network][1],
-        optimizer='momentum',
-        moving_average=False,
-        mode='train',
-        model_dir=model_dir,
-    )
-    rules.check(config)
-    return config
 
 
 class Usage(NamedTuple):
@@ -172,97 +146,67 @@ def _started(training: Training, limit: Optional[int] = None) -> Iterator[Watche
             yield process
 
 
-def _phases(process: Watched, steps: int, repeats: int) -> Generator[None, None, Dict[str, Any]]:
-    """Measures a process in phases: its start, its memory, and rounds of time; yields after each.
+def _memory_of(process: Watched) -> Dict[str, float]:
+    """Memory in MB (10⁶ bytes).
 
-    Returns memory in MB (10⁶ bytes): `start_mb`, resident before the first step: TensorFlow, graph and weights;
-    `held_mb`, resident between two steps: also TensorFlow's optimized graph and its kernels; `step_mb`, the peak of a
-    step beyond `held_mb`: activations, gradients and work space; `peak_mb`, the peak of the whole process. `steps` in a
-    round of time, and `cpu_seconds` of all threads and elapsed `seconds` of a step, an element per round.
+    `held_mb`, resident between two steps: TensorFlow, its optimized graph and kernels, weights and momentum; `step_mb`,
+    the peak of a step beyond `held_mb`: activations, gradients and work space.
     """
-    start = process.until_mark()
-    yield
-    # The peak of the second step alone: the first step also creates kernels.
-    first = process.until_mark('1')
+    # The first step also creates kernels.
+    process.until_mark('1')
     process.reset_peak()
     second = process.until_mark('1')
-    before = time.monotonic()
-    after = process.until_mark(f'1 {KEEP}').clock
-    steps = max(steps, math.ceil(_SHORTEST_ROUND / (after - before)))
-    cpu_seconds, seconds = [], []
-    for _ in range(repeats):
-        yield
-        begun = process.usage()
-        ended = process.until_mark(str(steps))
-        cpu_seconds.append((ended.cpu - begun.cpu) / steps)
-        seconds.append((ended.clock - begun.clock) / steps)
-    return {
-        'start_mb': start.resident / 1e6,
-        'held_mb': second.resident / 1e6,
-        'step_mb': (second.peak - second.resident) / 1e6,
-        'peak_mb': max(first.peak, second.peak) / 1e6,
-        'steps': steps,
-        'cpu_seconds': cpu_seconds,
-        'seconds': seconds,
-    }
+    return {'held_mb': second.resident / 1e6, 'step_mb': (second.peak - second.resident) / 1e6}
 
 
-def measure(trainings: Sequence[Training], steps: int, repeats: int, failed: Dict[str, str]) -> List[Dict[str, Any]]:
+def measure(trainings: Sequence[Training], repeats: int) -> List[Dict[str, Any]]:
     """Measures trainings, each in a new process. They start side by side; afterwards only one runs at a time.
 
-    They take turns in `repeats` rounds of time, of `steps` steps or as many as fit into 1.5 seconds. `failed` receives
-    the trainings that failed, with the reason. Returns the fields of each other training with its measurement, as
-    `_phases` describes it.
+    They take turns in `repeats` rounds of time, of as many steps as fit into 1.5 seconds. Returns the fields of each
+    training with its memory, as `_memory_of` describes it, and `cpu_seconds` of all threads and a step, an element per
+    round. Raises MeasurementError with the training that failed, and the reason.
     """
     measured: List[Dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
-        left = {each: _phases(stack.enter_context(_started(each)), steps, repeats) for each in trainings}
-        while left:
-            for training, phases in [*left.items()]:
-                try:
-                    next(phases)
-                    continue
-                except StopIteration as end:
-                    measured.append({**training._asdict(), **end.value})
-                except MeasurementError as error:
-                    failed[str(training)] = str(error)
-                del left[training]
+        running = [(each, stack.enter_context(_started(each))) for each in trainings]
+        steps = []
+        for training, process in running:
+            with _named(training):
+                process.until_mark()
+        for training, process in running:
+            with _named(training):
+                measured.append({**training._asdict(), **_memory_of(process), 'cpu_seconds': []})
+                before = time.monotonic()
+                after = process.until_mark(f'1 {KEEP}').clock
+                steps.append(math.ceil(_SHORTEST_ROUND / (after - before)))
+        for _ in range(repeats):
+            for (training, process), row, count in zip(running, measured, steps):
+                with _named(training):
+                    before = process.usage().cpu
+                    row['cpu_seconds'].append((process.until_mark(str(count)).cpu - before) / count)
     return measured
 
 
-def memory_of_iterations(training: Training, iterations: int, limit: int) -> Dict[str, List[float]]:
+@contextlib.contextmanager
+def _named(training: Training) -> Iterator[None]:
+    """Adds the training to the reason of a failure."""
+    try:
+        yield
+    except MeasurementError as error:
+        raise MeasurementError(f'{training}: {error}')
+
+
+def memory_of_iterations(training: Training, iterations: int, limit: Optional[int]) -> Dict[str, List[float]]:
     """Measures each iteration of a training in a new process; raises errors as `Watched.until_mark`.
 
-    Returns `peak_mb` and `held_mb`, the peak during an iteration and the resident memory at its end, in MB, and
-    `seconds`.
+    Returns `peak_mb` and `held_mb`, the peak during an iteration and the resident memory at its end, in MB.
     """
-    curve: Dict[str, List[float]] = {'peak_mb': [], 'held_mb': [], 'seconds': []}
+    curve: Dict[str, List[float]] = {'peak_mb': [], 'held_mb': []}
     with _started(training, limit) as process:
         process.until_mark()
         for _ in range(iterations):
             process.reset_peak()
-            before = time.monotonic()
             usage = process.until_mark('1')
-            for name, value in zip(curve, (usage.peak / 1e6, usage.resident / 1e6, usage.clock - before)):
-                curve[name].append(value)
+            curve['peak_mb'].append(usage.peak / 1e6)
+            curve['held_mb'].append(usage.resident / 1e6)
     return curve
-
-
-def largest_batch(peak_of: Callable[[int], Optional[float]], batch: int) -> Dict[str, Any]:
-    """Searches for the largest batch that fits: doubles it until it does not, then halves the distance.
-
-    `peak_of` measures the peak of a batch in MB; None if it does not fit. Returns `fits`, the largest batch found to
-    fit, 0 if one image does not fit; `too_many`, a batch that does not fit, at most a sixteenth larger; `tries`, each
-    batch tried, in order, with its peak, or None if it does not fit.
-    """
-    tries: List[Tuple[int, Optional[float]]] = []
-    fits, too_many = 0, None
-    while too_many is None or too_many - fits > max(1, fits // 16):
-        peak = peak_of(batch)
-        tries.append((batch, peak))
-        if peak is None:
-            too_many = batch
-        else:
-            fits = batch
-        batch = 2 * fits if too_many is None else (fits + too_many) // 2
-    return {'fits': fits, 'too_many': too_many, 'tries': tries}

@@ -12,11 +12,12 @@ from typing import Any
 
 from benchmarks.measurement import be_killed_first, reason_of
 from console.tensorflow_versions import tf
+from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import revnet
-from studies.revnet_memory.measurement import AS_PUBLISHED, KEEP, MARK, Training, config_of
+from studies.revnet_memory.measurement import AS_PUBLISHED, KEEP, MARK, PUBLISHED, Training
 
 # Parameters of mallopt(3), with values that keep freed memory. Without them, each large tensor gets new pages from the
 # system, which adds half the CPU time.
@@ -32,7 +33,22 @@ def train(training: Training, model_dir: str) -> None:
         (architecture,) = build.args
         architecture = architecture._replace(units=(training.units,) * len(architecture.units))
         NETWORKS[training.network] = network._replace(build=functools.partial(revnet, architecture))
-    config = config_of(training, model_dir)
+    size, num_classes = PUBLISHED[training.network]
+    # With the paper's optimizer.
+    config = Config(
+        use_tpu=False,
+        use_data='fake',
+        network=training.network,
+        rebuild_activations=training.is_reversible,
+        train_batch_size=training.batch_size,
+        height=size,
+        width=size,
+        num_classes=num_classes,
+        optimizer='momentum',
+        moving_average=False,
+        mode='train',
+        model_dir=model_dir,
+    )
     # Checkpoints would add memory and time that belong to no step.
     estimator = make_estimator(config, writes=False)
     estimator.train(InputPipeline(True, config), hooks=[_Marks()], max_steps=config.train_steps)

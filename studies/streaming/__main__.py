@@ -6,28 +6,39 @@ reads it as s3://. It can delay each request as a network does: the study measur
 latency, and how much reading several files at a time helps. With --shards it measures instead every combination of the
 size of tar shards, their number, and the workers that read them.
 
-It prints tables, and writes them as Markdown with a figure, and all numbers as JSON. studies/README.md discusses the
-results. There is no training step: the study measures what the input pipeline alone can deliver.
+It prints tables, and writes them as Markdown, and all numbers as JSON. studies/README.md discusses the results. There
+is no training step: the study measures what the input pipeline alone can deliver.
 """
 
 import argparse
-import functools
+import itertools
 import os
 import sys
 import tempfile
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from benchmarks import tables
-from benchmarks.comparison import Spread, spread
-from benchmarks.drawing import Panel, chart
 from benchmarks.measurement import interleave
+from benchmarks.tables import Spread, spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
+from console.errors import CommandError
+from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import Config
 from studies.files import Table, prepare, publish, write_json
-from studies.streaming.measurement import BATCH_SIZE, FILES, LAYOUTS, TAR, TFRECORD, Measurement, Reading, measure
+from studies.streaming.measurement import (
+    BATCH_SIZE,
+    FILES,
+    LAYOUTS,
+    TAR,
+    TFRECORD,
+    DataSet,
+    Measurement,
+    Reading,
+    measure,
+)
 
 OUT = os.path.join('runs', 'studies', 'streaming')
 # The longest delay of a request, in ms, and the most files at a time.
@@ -55,7 +66,8 @@ _METHOD = (
 SECOND, CPU_SECOND = 'second', 'CPU-second'
 
 Measured = Dict[Reading, List[Measurement]]
-Failed = Dict[Reading, str]
+# Data sets by images in a shard and number of shards.
+Stored = Mapping[Tuple[int, int], DataSet]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -64,7 +76,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     number, numbers = number_of(int, 1), numbers_of(int, 1)
     latencies, files = numbers_of(float, 0, _LONGEST_LATENCY), numbers_of(int, 1, _MOST_READ_AHEAD)
     flags: Sequence[Tuple[str, Any, Any, str]] = (
-        ('out', folder, OUT, f'folder for JSON, Markdown and figure, created if missing (default {OUT})'),
+        ('out', folder, OUT, f'folder for JSON and Markdown, created if missing (default {OUT})'),
         ('data_dir', str, None, 'folder of TFRecord files to take images from (default: generated photographs)'),
         ('images', number, 1024, 'number of images to store (default 1024)'),
         ('images_per_shard', numbers, '32', 'images in each tar or TFRecord file (default 32); several with --shards'),
@@ -77,10 +89,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     for name, kind, default, text in flags:
         parser.add_argument(f'--{name}', type=kind, default=default, help=text)
     arguments = parser.parse_args(expanded(argv))
-    if not arguments.shards:
-        if len(arguments.images_per_shard) > 1:
-            parser.error('argument --images_per_shard: several numbers need --shards')
-        (arguments.images_per_shard,) = arguments.images_per_shard
+    if len(arguments.images_per_shard) > 1 and not arguments.shards:
+        parser.error('argument --images_per_shard: several numbers need --shards')
     return program.run(
         lambda screen: _perform(arguments, screen), 'interrupted; the measurements made so far were written'
     )
@@ -90,58 +100,77 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
     from benchmarks import photographs
     from inception_v3.run import source
-    from studies.streaming import pipelines, shards
+    from studies.streaming import pipelines
 
     if not arguments.data_dir:
         screen.update('looking for the photographs, or generating them')
         photographs.make(photographs.DATA_DIR)
     photos = arguments.data_dir or photographs.DATA_DIR
-    if arguments.shards:
-        return shards.perform(arguments, screen, photos)
-    readings = readings_of(arguments.latencies, arguments.read_ahead)
+    latencies, ahead = arguments.latencies, arguments.read_ahead
+    made = (
+        f'For ResNet-50, 224 x 224, in batches of {BATCH_SIZE}; {arguments.seconds:g} s a measurement, '
+        f'{arguments.repeats} rounds; on {tables.machine()}.'
+    )
     with tempfile.TemporaryDirectory(prefix='streaming-') as parent:
-        screen.update(f'storing {arguments.images:,} images in three layouts')
-        data = pipelines.write(photos, parent, arguments.images, arguments.images_per_shard)
-        size = data.content_bytes[FILES] / len(data.files) / 1000
-        made = (
-            f'{len(data.files):,} images of {size:.0f} kB on average, in {data.shards:,} shards; for ResNet-50, '
-            f'224 x 224, in batches of {BATCH_SIZE}; {arguments.seconds:g} s a measurement, {arguments.repeats} '
-            f'rounds; on {tables.machine()}.'
-        )
+        if arguments.shards:
+            name, title = 'shards', 'Tar shards by images, number and workers'
+            stored = _stored(arguments, screen, photos, parent)
+            grid = itertools.product(stored, latencies, ahead)
+            readings = [Reading(TAR, latency, files, *size) for size, latency, files in grid]
+        else:
+            name, title = 'streaming', _TITLE
+            screen.update(f'storing {arguments.images:,} images in three layouts')
+            data = pipelines.write(photos, parent, arguments.images, arguments.images_per_shard[0])
+            size = data.content_bytes[FILES] / len(data.files) / 1000
+            made = f'{len(data.files):,} images of {size:.0f} kB on average, in {data.shards:,} shards. {made}'
+            stored = {(0, 0): data}
+            readings = readings_of(latencies, ahead)
 
-        def save(measured: Measured, failed: Failed) -> None:
-            content = {
-                'published': PUBLISHED,
-                'measured': {
-                    pair: {f'images per {per}': gain(measured, pair, per) for per in (SECOND, CPU_SECOND)}
-                    for pair in PUBLISHED
-                },
-                'made': made,
-                'settings': vars(arguments),
-                'content_bytes': data.content_bytes,
-                'versions': source.versions(),
-                'readings': [
-                    {
-                        'name': str(reading),
-                        **reading._asdict(),
-                        'measurements': measured.get(reading, []),
-                        'failure': failed.get(reading),
-                    }
-                    for reading in readings
-                ],
-            }
-            write_json(os.path.join(arguments.out, 'streaming.json'), content)
-
-        def show(measured: Measured, failed: Failed) -> None:
+        def show(measured: Measured, failed: Dict[Reading, str]) -> None:
             if not measured and not failed:
                 return
+            rows = [
+                {
+                    'name': str(each),
+                    **each._asdict(),
+                    'measurements': measured.get(each, []),
+                    'failure': failed.get(each),
+                }
+                for each in readings
+            ]
+            content = {'made': made, 'settings': vars(arguments), 'versions': source.versions(), 'readings': rows}
+            write_json(os.path.join(arguments.out, f'{name}.json'), content)
             print(made)
-            drawn = figure(measured, arguments.latencies, arguments.read_ahead)
-            every = tables_of(measured, failed, arguments.latencies, arguments.read_ahead)
-            publish(arguments.out, 'streaming', _TITLE, [made, _METHOD], every, drawn)
+            if arguments.shards:
+                found = tables_of_shards(measured, stored, latencies, ahead)
+            else:
+                found = tables_of(measured, latencies, ahead)
+            failures = Table('Failed', ('reading', 'reason'), [[str(each), why] for each, why in failed.items()], 2)
+            publish(arguments.out, name, title, [made, _METHOD], [*found, failures])
 
-        measure_one = functools.partial(measure, data=data, seconds=arguments.seconds)
-        return interleave(readings, arguments.repeats, measure_one, screen, show, save)
+        return interleave(
+            readings,
+            arguments.repeats,
+            lambda reading: measure(reading, stored[reading[3:]], arguments.seconds),
+            screen,
+            show,
+        )
+
+
+def _stored(arguments: argparse.Namespace, screen: Screen, photos: str, parent: str) -> Stored:
+    """Stores a data set for each size and number of shards; raises CommandError if there are too few images."""
+    from studies.streaming import pipelines
+
+    stored: Dict[Tuple[int, int], DataSet] = {}
+    for images, number in itertools.product(arguments.images_per_shard, arguments.shards):
+        screen.update(f'storing {number} shards of {images} images')
+        data = pipelines.write(photos, tempfile.mkdtemp(dir=parent), images * number, images)
+        if len(data.files) < images * number:
+            sizes_given = f'--shards={number} of --images_per_shard={images}'
+            has = f'{photos} has {len(data.files):,}'
+            raise CommandError(f'{sizes_given}: need {images * number:,} images; {has}. Give smaller numbers.')
+        stored[images, number] = data
+    return stored
 
 
 def readings_of(latencies: Sequence[float], read_ahead: Sequence[int]) -> List[Reading]:
@@ -161,19 +190,14 @@ def gain(measured: Measured, pair: str, per: str) -> Optional[Spread]:
     return spread(gains) if gains else None
 
 
-def spread_of(measured: Measured, reading: Reading, field: str) -> Optional[Spread]:
-    """The spread of a field over the measurements of a reading; None without a value."""
+def _text(measured: Measured, reading: Reading, field: str, digits: int = 0) -> str:
+    """The spread of a field over the measurements of a reading; a dash without a value."""
     values = [each[field] for each in measured.get(reading, [])]
-    return spread(values) if values and values[0] is not None else None
+    return spread(values).text(digits) if values and values[0] is not None else '–'
 
 
-def tables_of(measured: Measured, failed: Failed, latencies: Sequence[float], read_ahead: Sequence[int]) -> List[Table]:
-    """All tables."""
-
-    def text(reading: Reading, field: str, digits: int) -> str:
-        found = spread_of(measured, reading, field)
-        return found.text(digits) if found else '–'
-
+def tables_of(measured: Measured, latencies: Sequence[float], read_ahead: Sequence[int]) -> List[Table]:
+    """The tables of the published comparison, and of the latency."""
     gains = []
     for pair, published in PUBLISHED.items():
         found = {per: gain(measured, pair, per) for per in (SECOND, CPU_SECOND)}
@@ -183,54 +207,45 @@ def tables_of(measured: Measured, failed: Failed, latencies: Sequence[float], re
         ]
         gains.append(f'{pair}: images {", ".join(percents)}; published: {published}')
     fields = {'images_per_second': 0, 'cpu_ms': 2, 'disk_kb': 0, 'store_cpu_ms': 2, 'requests': 0}
+    header = ('stored as', 'images/s', 'CPU-ms / image', 'disk kB / image', "store's CPU-ms", 'requests / 1,000 images')
+    compared = [
+        [label, *(_text(measured, reading, field, digits) for field, digits in fields.items())]
+        for label, reading in COMPARED.items()
+    ]
     rows = []
     for layout in (FILES, TAR):
         for ahead in read_ahead:
             readings = [Reading(layout, latency, ahead) for latency in latencies]
             at_once = [each['most_at_once'] or 0 for reading in readings for each in measured.get(reading, [])]
-            cells = [text(reading, 'images_per_second', 0) for reading in readings]
+            cells = [_text(measured, reading, 'images_per_second') for reading in readings]
             rows.append([LAYOUTS[layout], str(ahead), *cells, str(max(at_once, default='–'))])
-    header = ('stored as', 'images/s', 'CPU-ms / image', 'disk kB / image', "store's CPU-ms", 'requests / 1,000 images')
+    delays = (f'{latency:g} ms' for latency in latencies)
     return [
-        Table(
-            f'Without latency, {_READ_AHEAD} files at a time',
-            header,
-            [
-                [label, *(text(reading, field, digits) for field, digits in fields.items())]
-                for label, reading in COMPARED.items()
-            ],
-            notes=gains,
-        ),
+        Table(f'Without latency, {_READ_AHEAD} files at a time', header, compared, notes=gains),
         Table(
             'Remote, images/s by the latency of each request',
-            ('stored as', 'files at a time', *(f'{latency:g} ms' for latency in latencies), 'requests at once'),
+            ('stored as', 'files at a time', *delays, 'requests at once'),
             rows,
         ),
-        Table('Failed', ('reading', 'reason'), [[str(reading), why] for reading, why in failed.items()], 2),
     ]
 
 
-def figure(measured: Measured, latencies: Sequence[float], read_ahead: Sequence[int]) -> bytes:
-    """Throughput of all readings, and against latency for single files and for tar shards, as a PNG file."""
-    of_layouts = {
-        name: {
-            label: spread_of(measured, reading, 'images_per_second')
-            for label, reading in COMPARED.items()
-            if reading.layout == layout
-        }
-        for layout, name in LAYOUTS.items()
-    }
-    panels = [Panel(f'No latency, {_READ_AHEAD} files at a time', '', 'images/s', of_layouts)]
-    for layout in (FILES, TAR):
-        of_layout = {
-            f'{ahead} at a time': {
-                latency: spread_of(measured, Reading(layout, latency, ahead), 'images_per_second')
-                for latency in latencies
-            }
-            for ahead in read_ahead
-        }
-        panels.append(Panel(f'Remote, {LAYOUTS[layout]}', 'latency of each request (ms)', 'images/s', of_layout))
-    return chart(_TITLE, panels, columns=3)
+def tables_of_shards(
+    measured: Measured, stored: Stored, latencies: Sequence[float], read_ahead: Sequence[int]
+) -> List[Table]:
+    """A table for each latency: a row for each size and number of shards, a column for each number of workers."""
+    header = ('images in a shard', 'MB', 'shards', *(counted(ahead, 'worker') for ahead in read_ahead))
+    found = []
+    for latency in latencies:
+        rows = []
+        for size, data in stored.items():
+            readings = [Reading(TAR, latency, ahead, *size) for ahead in read_ahead]
+            cells = [_text(measured, reading, 'images_per_second') for reading in readings]
+            megabytes = f'{data.content_bytes[TAR] / size[1] / 1e6:.1f}'
+            rows.append([str(size[0]), megabytes, str(size[1]), *cells, _text(measured, readings[0], 'requests')])
+        title = f'Images/s at {latency:g} ms a request'
+        found.append(Table(title, (*header, 'requests / 1,000 images'), rows, words=0))
+    return found
 
 
 if __name__ == '__main__':

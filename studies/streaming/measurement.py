@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from benchmarks.measurement import answer_of
 from console import processes
+from console.messages import counted
 from studies.streaming import object_store
 
 # The layouts, which are also the names of their folders.
@@ -40,16 +41,20 @@ class DataSet(NamedTuple):
 class Reading(NamedTuple):
     """A way to read images: `read_ahead` files of a layout at a time (`--num_files_infeed`), from the disk or a store.
 
-    `latency_ms` is the delay of each request to the object store; None: local files.
+    `latency_ms` is the delay of each request to the object store; None: local files. `images_per_shard` and `shards`
+    tell data sets of several sizes apart.
     """
 
     layout: str
     latency_ms: Optional[float]
     read_ahead: int
+    images_per_shard: int = 0
+    shards: int = 0
 
     def __str__(self) -> str:
+        size = f'{counted(self.shards, "shard")} of {counted(self.images_per_shard, "image")}, ' if self.shards else ''
         storage = 'local' if self.latency_ms is None else f'remote, {self.latency_ms:g} ms a request'
-        return f'{LAYOUTS[self.layout]}, {storage}, {self.read_ahead} at a time'
+        return f'{size}{LAYOUTS[self.layout]}, {storage}, {self.read_ahead} at a time'
 
 
 def files_below(folder: str) -> Iterator[str]:

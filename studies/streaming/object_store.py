@@ -1,17 +1,13 @@
 """Serves the files of a folder over HTTP on 127.0.0.1, as an object store that TensorFlow reads as s3://.
 
-python -m studies.streaming.object_store FOLDER LATENCY_MS
-
-The store answers requests to list and to read, each after a delay, and counts them. It prints its address, and serves
-until its standard input is closed, so that it ends with the process that started it. It needs no authentication.
+The store answers requests to list and to read, each after a delay, and counts them. It needs no authentication. It runs
+in threads of this process, which must not read it itself.
 """
 
 import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -21,13 +17,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from benchmarks.measurement import cpu_seconds
-from console import processes
 
 BUCKET = 'studies'
 # A request for this path gets the `Tally` without a delay, and is not counted.
 _TALLY = '/?tally'
 _RANGE = re.compile(r'bytes=(\d+)-(\d*)$')
-# Seconds that the process may take to answer or to end.
+# Seconds that the store may take to answer.
 _TIMEOUT = 30
 
 
@@ -45,24 +40,13 @@ class Tally(NamedTuple):
 
 @contextlib.contextmanager
 def serving(folder: str, latency_ms: float) -> Iterator[str]:
-    """A store in a process of its own, of the files that are in a folder now, as s3://studies/PATH; its address.
-
-    Raises:
-      OSError: the process does not start.
-    """
-    command, pipe = processes.module('studies.streaming.object_store', folder, str(latency_ms)), subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, universal_newlines=True) as process:
-        assert process.stdout
+    """A store of the files that are in a folder now, as s3://studies/PATH; its address."""
+    with _Server(folder, latency_ms / 1000) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            address = process.stdout.readline().strip()
-            if not address:
-                raise OSError(f'the object store did not start: exit code {process.wait(_TIMEOUT)}')
-            yield address
-            # This closes the process's standard input, which ends it.
-            process.communicate(timeout=_TIMEOUT)
-        except BaseException:
-            process.kill()
-            raise
+            yield f'127.0.0.1:{server.server_port}'
+        finally:
+            server.shutdown()
 
 
 def environment_of(address: str) -> Dict[str, str]:
@@ -135,14 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, json.dumps(self.server.tally()._asdict()))
             return
         url = urlsplit(self.path)
-        bucket, _, name = unquote(url.path[1:]).partition('/')
+        name = unquote(url.path[1:]).partition('/')[2]
         self.server.count(begun=1)
         sent = 0
         try:
             time.sleep(self.server.latency)
-            if bucket != BUCKET:
-                self._refuse(404, 'NoSuchBucket')
-            elif name:
+            if name:
                 sent = self._content(name)
             else:
                 query = {key: values[0] for key, values in parse_qs(url.query).items()}
@@ -158,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         match = _RANGE.match(self.headers.get('Range', ''))
         start = int(match.group(1)) if match else 0
         if size is None or (match and start >= size):
-            self._refuse(*((404, 'NoSuchKey') if size is None else (416, 'InvalidRange')))
+            status, code = (404, 'NoSuchKey') if size is None else (416, 'InvalidRange')
+            self._answer(status, f'<?xml version="1.0"?><Error><Code>{code}</Code></Error>')
             return 0
         end = min(int(match.group(2)) if match and match.group(2) else size - 1, size - 1)
         self.send_response(206 if match else 200)
@@ -187,9 +170,6 @@ class _Handler(BaseHTTPRequestHandler):
         heading = f'<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><IsTruncated>false</IsTruncated>'
         return f'<?xml version="1.0"?><ListBucketResult>{heading}{"".join(entries.values())}</ListBucketResult>'
 
-    def _refuse(self, status: int, code: str) -> None:
-        self._answer(status, f'<?xml version="1.0"?><Error><Code>{code}</Code></Error>')
-
     def _answer(self, status: int, text: str) -> None:
         content = text.encode()
         self.send_response(status)
@@ -198,19 +178,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != 'HEAD':
             self.wfile.write(content)
-
-
-def main(folder: str, latency_ms: str) -> None:
-    """Serves a folder until standard input is closed."""
-    server = _Server(folder, float(latency_ms) / 1000)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f'127.0.0.1:{server.server_port}', flush=True)
-    try:
-        sys.stdin.read()
-    except KeyboardInterrupt:
-        # The parent process also receives Ctrl-C, and then closes this standard input.
-        sys.stdin.read()
-
-
-if __name__ == '__main__':
-    main(*sys.argv[1:])

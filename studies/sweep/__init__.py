@@ -1,1 +1,1 @@
-"""Sweeps: `plan` reads a study and checks its trials, `run` runs and reports them; begin there."""
+"""Sweeps: `run` plans, runs and reports the trials of a study; begin there."""

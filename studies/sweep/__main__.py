@@ -1,7 +1,7 @@
 """Runs all trials of a study, several at a time, and writes a report that is updated after each trial.
 
-A study file (.py or .yaml; studies/study.py shows both) names the preset and flags to start from, the flags that vary,
-and the seeds that repeat each case. A shipped study is chosen by its name. Each trial is one command line of the
+A study file (studies/study.py shows one) names the preset and flags to start from, the flags that vary, and the seeds
+that repeat each case. A shipped study is chosen by its name. Each trial is one command line of the
 program with a folder of its own, and can be run alone: OUT/trials/CASE/seed-N/command.sh. The same command resumes a
 sweep: it keeps trials that are done, runs failed ones again, and resumes stopped ones from their last checkpoint.
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
 
     def command(screen: Screen) -> int:
         require_packages()
-        return _perform(arguments, words[end + 1 :], program)
+        return _perform(arguments, words[end + 1 :], program, screen)
 
     return console_program.run(command, on_interrupt='interrupted; the same command resumes the sweep')
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = new_parser('sweep', __doc__)
     add, number = parser.add_argument, number_of(int, 1)
-    add('study', metavar='STUDY', help='a .py or .yaml file, or the name of a shipped study: optimizers')
+    add('study', metavar='STUDY', help='a Python file, or the name of a shipped study: optimizers')
     add('--out', type=folder, metavar='DIR', help='folder, created if missing (default runs/studies/NAME)')
     for version, purpose in (
         ('digits', 'to try the study out: less than a minute a trial'),
@@ -67,19 +67,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _perform(arguments: argparse.Namespace, flags_of_trials: Sequence[str], program: Optional[Sequence[str]]) -> int:
+def _perform(
+    arguments: argparse.Namespace, flags_of_trials: Sequence[str], program: Optional[Sequence[str]], screen: Screen
+) -> int:
     # These need TensorFlow and the packages of the extra, which --help does not need.
-    from studies.sweep import plan, run, trials
+    from inception_v3 import flags
+    from studies.study import StudyError, load
+    from studies.sweep import run, trials
 
     program = run.PROGRAM if program is None else program
-    planned = plan.make(
-        arguments.study, arguments.out, arguments.version, arguments.filter, arguments.limit, flags_of_trials
-    )
+    try:
+        study = load(arguments.study)
+        study = study.small(arguments.version) if arguments.version else study
+        given = flags.read(['sweep', *flags_of_trials])
+        if given.help or given.verbose or given.preset:
+            raise StudyError('after --: only flags of a run are allowed; the study names the preset.')
+        planned = run.plan(study.with_flags(given.fields), arguments.out, arguments.filter, arguments.limit)
+    except StudyError as error:
+        raise StudyError(f'{arguments.study}: {error}')
     if arguments.detect:
         print(run.seeds_needed(planned, arguments.detect, program))
         return DONE
     if not arguments.list:
-        return run.run(planned, arguments.workers, program, arguments.ray)
+        return run.run(planned, screen, arguments.workers, program, arguments.ray)
     for trial in planned.selected:
         print(f'{trials.command(program, trial)}  # {trials.state_of(trial).value}')
     sys.stdout.flush()

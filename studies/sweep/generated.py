@@ -3,14 +3,17 @@
 import argparse
 import os
 import statistics
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from benchmarks.comparison import Spread
+from benchmarks.tables import Spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.paths import expanded
 from console.screen import Screen
 from studies.shipped import EARLIER_RECIPE
+
+if TYPE_CHECKING:
+    from studies.study import Study
 
 
 def main(
@@ -37,41 +40,40 @@ def main(
     return program.run(lambda screen: perform(arguments, screen), 'interrupted; the same command resumes')
 
 
-def study(question: str, seeds: int, steps: int, axes: Sequence[Any] = (), **flags: Any) -> Dict[str, Any]:
-    """A study of the digits whose trials are evaluated at their last step, as the content of a YAML file."""
+def study(
+    name: str, question: str, seeds: int, steps: int, axes: Sequence[Mapping[str, Any]] = (), **flags: Any
+) -> 'Study':
+    """A study of the digits whose trials are evaluated at their last step; each axis has named cases."""
+    from studies.study import Study, cases
+
     # One thread gives the same bits on any number of cores, and lets one trial run per core. The average is that of a
     # short run.
     common = {**EARLIER_RECIPE, 'intra_op_threads': 1, 'moving_average_decay': 0.99}
     common.update(train_steps=steps, train_steps_per_eval=steps)
-    return {
-        'question': question,
-        'preset': 'digits',
-        'flags': {**common, **flags},
-        'axes': [*axes],
-        'seeds': seeds,
-        'report': ['top_1', 'cross_entropy'],
-    }
+    return Study(
+        name=name,
+        question=question,
+        preset='digits',
+        flags={**common, **flags},
+        axes=[*map(cases, axes)],
+        seeds=seeds,
+        report=('top_1', 'cross_entropy'),
+    )
 
 
-def sweep(out: str, name: str, study: Mapping[str, Any], workers: int) -> int:
-    """Writes a study to OUT/NAME.yaml, runs its sweep in OUT/NAME, and returns the exit code."""
-    import yaml
+def sweep(out: str, study: 'Study', workers: int, screen: Screen) -> int:
+    """Runs the sweep of a study in the folder OUT/NAME, and returns the exit code."""
+    from studies.sweep import run
 
-    from data.files import write_whole
-    from studies.sweep import plan, run
-
-    path = os.path.join(out, f'{name}.yaml')
-    write_whole(path, yaml.safe_dump(study, sort_keys=False))
-    return run.run(plan.make(path, os.path.join(out, name)), workers)
+    return run.run(run.plan(study, os.path.join(out, study.name)), screen, workers)
 
 
-def accuracies(out: str, name: str) -> Dict[str, List[float]]:
+def accuracies(out: str, study: 'Study') -> Dict[str, List[float]]:
     """The accuracies in per cent, of the trials that are done: by case, in the order of the seeds."""
-    from studies.study import load
     from studies.sweep import trials
 
     found: Dict[str, List[float]] = {}
-    for trial in trials.trials_of(load(os.path.join(out, f'{name}.yaml')), os.path.join(out, name)):
+    for trial in trials.trials_of(study, os.path.join(out, study.name)):
         evaluation = trials.last_evaluation(trial)
         if evaluation and evaluation.step == trial.config.train_steps:
             found.setdefault(trial.case, []).append(100 * evaluation.top_1)

@@ -102,18 +102,6 @@ class Outcome(NamedTuple):
         write_whole(os.path.join(folder, OUTCOME_FILE), json.dumps(self._asdict(), indent=2) + '\n')
 
 
-class Cost(NamedTuple):
-    """The number of trials, their training steps, and their hours on a v2-8; None if the study gives no step time."""
-
-    trials: int
-    steps: int
-    hours: Optional[float]
-
-    def __str__(self) -> str:
-        text = f'{self.trials} trials, {self.steps:,} training steps'
-        return text if self.hours is None else f'{text}, {self.hours:,.0f} hours of training on a v2-8'
-
-
 def trials_of(study: Study, out: str) -> List[Trial]:
     """The trials of a study in the sweep's folder, by case and seed; StudyError if the program refuses their flags."""
     trials = []
@@ -132,14 +120,17 @@ def trials_of(study: Study, out: str) -> List[Trial]:
     return trials
 
 
-def cost_of(study: Study, trials: Iterable[Trial]) -> Cost:
-    """The cost of training; assumes that the time of a step is proportional to its batch size."""
+def cost_of(study: Study, trials: Iterable[Trial]) -> str:
+    """The number of trials, their training steps, and with the time of a step their hours on a v2-8.
+
+    Assumes that the time of a step is proportional to its batch size.
+    """
     configs = [run_config(trial) for trial in trials]
-    hours = None
-    if study.step_ms is not None:
-        images = sum(config.train_steps * config.train_batch_size for config in configs)
-        hours = images / _IMAGES_PER_STEP * study.step_ms / 3.6e6
-    return Cost(len(configs), sum(config.train_steps for config in configs), hours)
+    text = f'{len(configs)} trials, {sum(config.train_steps for config in configs):,} training steps'
+    if study.step_ms is None:
+        return text
+    images = sum(config.train_steps * config.train_batch_size for config in configs)
+    return f'{text}, {images / _IMAGES_PER_STEP * study.step_ms / 3.6e6:,.0f} hours of training on a v2-8'
 
 
 def command(program: Sequence[str], trial: Trial) -> str:
@@ -209,30 +200,23 @@ def state_of(trial: Trial) -> State:
     return outcome.state
 
 
-def changed_flags(trial: Trial) -> List[str]:
-    """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run.
+def check_unchanged(trials: Iterable[Trial]) -> None:
+    """Raises StudyError if a trial's folder holds a run with other flags: resuming it could mix two experiments.
 
     Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved; nor do
     flags that have no effect in both.
     """
-    run = read_config(trial.model_dir)
-    if not run:
-        return []
-    fitted = _fitted(trial, run)
-    return [
-        change
-        for change in differences(run, fitted)
-        if any(has_effect(change.partition(':')[0], config) for config in (run, fitted))
-    ]
-
-
-def check_unchanged(trials: Iterable[Trial]) -> None:
-    """Raises StudyError if a trial's folder holds a run with other flags: resuming it could mix two experiments."""
     for trial in trials:
         try:
-            changed = changed_flags(trial)
+            run = read_config(trial.model_dir)
         except ConfigError as error:
             raise StudyError(f'{error} Name another folder with --out, or remove {trial.folder}, to run it again.')
+        fitted = _fitted(trial, run) if run else trial.config
+        changed = [
+            change
+            for change in differences(run or fitted, fitted)
+            if any(has_effect(change.partition(':')[0], config) for config in (run, fitted) if config)
+        ]
         if changed:
             raise StudyError(
                 f'{trial.folder}: was run with other flags than the study has now ({"; ".join(changed)}). '

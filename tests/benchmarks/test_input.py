@@ -7,9 +7,8 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from benchmarks import comparison, measurement
 from benchmarks import input as input_benchmark
-from benchmarks.comparison import Spread
+from benchmarks import measurement
 from benchmarks.measurement import (
     DECODING,
     PARSING,
@@ -20,6 +19,7 @@ from benchmarks.measurement import (
     MeasurementError,
     Run,
 )
+from benchmarks.tables import Spread
 from inception_v3.config import Config
 
 # CPU-ms per image of our pipeline until the end of each phase; the naive one costs three times as much.
@@ -31,8 +31,8 @@ def test_rows__agree_with_arithmetic_by_hand() -> None:
         return [[Measurement(100, ms, 1000 / ms, 500 + ms) for ms in of_round] for of_round in zip(*runs)]
 
     config = Config(use_tpu=False, train_batch_size=16)
-    *_, decoded, naive, ours = comparison.variants_of(['train'], config, 100)
-    *_, row = comparison.rows_of(
+    *_, decoded, naive, ours = input_benchmark.variants_of(['train'], config, 100)
+    *_, row = input_benchmark.rows_of(
         {
             decoded: of((1, 2, 1)),
             naive: of((1, 1, 1), (3, 3, 3), (6, 8, 7)),
@@ -48,7 +48,7 @@ def test_rows__agree_with_arithmetic_by_hand() -> None:
     assert row.share(STORAGE) == 0.125 and row.share(PREPROCESSING) == 0.625 and row.share(TRANSFER) == 0.25
     # An interrupted round keeps the earlier rounds, and without phases there are none.
     plain = ours._replace(runs=ours.runs[-1:])
-    *_, row = comparison.rows_of({naive: of((1, 1), (3, 3), (6, 8)), plain: of((3,))})
+    *_, row = input_benchmark.rows_of({naive: of((1, 1), (3, 3), (6, 8)), plain: of((3,))})
     assert row.naive_ratio == [2] and not row.decode_ratio and not row.phases
 
 
@@ -131,17 +131,6 @@ def test_input__shows_what_is_measured_if_one_fails_or_is_interrupted(
         assert ours[-3:] == ['-', '2.50', '10+60+30']
 
 
-def test_input__sweeps_values(photo_dir: str, measured: List[Run], capsys: Any) -> None:
-    assert input_benchmark.main(given(photo_dir, '--sweep=batch_size', '--repeats=1')) == 0
-    assert [run.config.train_batch_size for run in measured] == [32, 64, 128, 256, 512, 1024]
-    measured.clear()
-    capsys.readouterr()
-    assert input_benchmark.main(given(photo_dir, '--sweep=parallelism', '--values=2,8', '--repeats=1')) == 0
-    assert [run.config.num_parallel_calls for run in measured] == [2, 8]
-    *_, head, two, eight = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert (head[0], two[:3], eight[0]) == ('--num_parallel_calls', ['2', '10.00', '(10.00–10.00)'], '8')
-
-
 def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measured: List[Run], capsys: Any) -> None:
     data_dir = str(tmp_path / 'photos')
     shutil.copytree(photo_dir, data_dir)
@@ -170,17 +159,12 @@ def test_input__converts_to_tar_shards_once(photo_dir: str, tmp_path: Any, measu
         (['--variants=train,test'], '--variants=train,test: test is not one of train,'),
         (['--variants='], '--variants=: an empty name is not one of train,'),
         (['--variants=train_tar', '--train_files=a*'], '--variants=train_tar: train_tar converts a folder.'),
-        (['--sweep=speed'], '--sweep=speed: must be one of batch_size, files, parallelism.'),
-        (['--sweep=files', '--variants=train'], '--variants=train: a sweep measures training only'),
-        (['--values=1'], '--values=1: only a sweep has values'),
-        (['--sweep=files', '--values=1,0'], '--values=0: must be above 0'),
-        (['--sweep=files', '--values=1,x'], '--values=1,x: must be whole numbers'),
+        (['--images=0'], '--images=0: must be above 0'),
         (['--images=many'], 'flag --images=many: must be a whole number'),
         (['--use_data=fake'], '--use_data=fake: this benchmark measures reading records'),
         (['--data_dir=/no/such'], '--data_dir=/no/such: no such folder'),
         (['--height=10'], '--height=10: must be at least 75'),
         (['--data_format=tar', '--data_dir=a'], '--data_format=tar: the naive pipeline,'),
-        (['--data_format=tar', '--sweep=files'], '--data_format=tar: the generated photographs are TFRecord files.'),
     ],
 )
 def test_command__refuses_wrong_arguments(capsys: Any, arguments: List[str], message: str) -> None:

@@ -100,7 +100,7 @@ def test_command__measures_a_library_and_names_what_is_missing(
     (tmp_path / 'fake.py').write_text(FAKE)
     (tmp_path / 'failing.py').write_text('1 // 0')
 
-    def python_of(name: str, environments: Any) -> str:
+    def python_of(name: str) -> str:
         if name == 'dali':
             raise MeasurementError('needs uv: pip install uv')
         return sys.executable
@@ -146,12 +146,12 @@ def test_python_of__says_why_there_is_none(tmp_path: Any, monkeypatch: Any) -> N
         peers.python_of(other)
     uv = tmp_path / '.tools' / 'bin' / 'uv'
     uv.parent.mkdir(parents=True)
-    uv.write_text('#!/bin/sh\necho "cannot\n  build" >&2\necho $UV_CACHE_DIR/python\n[ "$1" = python ]\n')
+    uv.write_text('#!/bin/sh\necho "cannot\n  build" >&2\necho /there/python\n[ "$1" = python ]\n')
     uv.chmod(0o755)
     with pytest.raises(MeasurementError, match=r'^not installed: cannot build$'):
         peers.python_of('dali')
     uv.write_text(uv.read_text().replace('[ "$1" = python ]', ''))
-    assert peers.python_of('dali', str(tmp_path)) == f'{tmp_path}/python'
+    assert peers.python_of('dali') == '/there/python'
 
 
 @pytest.mark.parametrize('flag', ['--peers=tensorflow', '--preset=digits', '--optimizer=sgd', '--data_dir=x'])

@@ -12,7 +12,6 @@ import pytest
 from benchmarks import photographs
 from console.tensorflow_versions import tf
 from data import dataset_info, records
-from data.sources import Source
 
 
 def encoded(data_dir: str, split: str) -> List[bytes]:
@@ -49,10 +48,3 @@ def test_make__is_repeatable_and_keeps_what_exists(tmp_path: pathlib.Path) -> No
     with pytest.raises(records.DataError, match='exists already'):
         photographs.make(str(tmp_path))
     assert sorted(os.listdir(tmp_path)) == ['one', 'other']
-
-
-def test_spread__links_as_many_files_as_requested(photo_dir: str, tmp_path: pathlib.Path) -> None:
-    photographs.spread(Source(photo_dir), 5, str(tmp_path))
-    assert len(records.find_shards(str(tmp_path), records.TRAIN)) == 5
-    # Five photographs in two files, with 2 and 3.
-    assert len(encoded(str(tmp_path), records.TRAIN)) == 3 * 2 + 2 * 3

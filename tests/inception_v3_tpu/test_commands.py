@@ -23,7 +23,6 @@ INTERNAL = {
     'inception_v3.commands.provenance.verification',
     'inception_v3_tpu',
     'studies.revnet_memory.training',
-    'studies.streaming.object_store',
     'studies.streaming.pipelines',
     *(f'benchmarks.peers.{library}' for library in LIBRARIES),
 }

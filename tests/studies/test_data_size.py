@@ -7,18 +7,15 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-import yaml
 
 from data.convert import digits
 from studies import data_size
-from studies.study import load
-from studies.sweep import plan, run, trials
+from studies.sweep import run, trials
 
 
-def test_study__has_a_data_set_for_each_number_and_the_same_steps(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'a.yaml'
-    path.write_text(yaml.safe_dump(data_size.study('OUT', [2, 16], seeds=2, steps=7)))
-    configs = {trial.name: trial.config for trial in trials.trials_of(load(str(path)), 'OUT/data_size')}
+def test_study__has_a_data_set_for_each_number_and_the_same_steps() -> None:
+    study = data_size.study('OUT', [2, 16], seeds=2, steps=7)
+    configs = {trial.name: trial.config for trial in trials.trials_of(study, 'OUT/data_size')}
     assert {name: config.data_dir for name, config in configs.items()} == {
         f'{count}/seed-{seed}': f'OUT/data/{count}' for count in (2, 16) for seed in (1, 2)
     }
@@ -44,7 +41,7 @@ def test_command__writes_errors_and_law_of_its_sweep(
 ) -> None:
     written: List[Any] = []
 
-    def swept(planned: plan.Plan, workers: int) -> int:
+    def swept(planned: run.Plan, screen: Any, workers: int) -> int:
         written.append((planned.out, workers))
         return 0
 

@@ -3,26 +3,17 @@
 import json
 import pathlib
 import types
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
-import yaml
 
 from data.convert import digits
 from inception_v3.weights.patterns import Patterns
 from studies import fine_tuning
-from studies.study import Study, load
-from studies.sweep import plan, run, trials
+from studies.sweep import run, trials
 from studies.sweep.trials import Trial
 
 WAYS = ['classifier', 'last-blocks', 'all-layers', 'from-nothing']
-
-
-def loaded(folder: pathlib.Path, content: Dict[str, Any]) -> Study:
-    """The study of a file's content."""
-    path = folder / 'a.yaml'
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    return load(str(path))
 
 
 def of_way(found: List[Trial], way: str) -> Trial:
@@ -30,9 +21,8 @@ def of_way(found: List[Trial], way: str) -> Trial:
 
 
 @pytest.fixture
-def planned(tmp_path: pathlib.Path) -> List[Trial]:
-    study = loaded(tmp_path, fine_tuning.study('OUT', [5, 20], seeds=2, steps=7))
-    return trials.trials_of(study, 'OUT/fine_tuning')
+def planned() -> List[Trial]:
+    return trials.trials_of(fine_tuning.study('OUT', [5, 20], seeds=2, steps=7), 'OUT/fine_tuning')
 
 
 def test_study__has_a_trial_for_each_way_number_of_images_and_seed(planned: List[Trial]) -> None:
@@ -44,8 +34,8 @@ def test_study__has_a_trial_for_each_way_number_of_images_and_seed(planned: List
         assert trial.config.train_steps == trial.config.train_steps_per_eval == 7
 
 
-def test_study__begins_from_the_run_of_the_source(planned: List[Trial], tmp_path: pathlib.Path) -> None:
-    (source,) = trials.trials_of(loaded(tmp_path, fine_tuning.source_study('OUT')), 'OUT/source')
+def test_study__begins_from_the_run_of_the_source(planned: List[Trial]) -> None:
+    (source,) = trials.trials_of(fine_tuning.source_study('OUT'), 'OUT/source')
     assert source.config.data_dir == 'OUT/data/old'
     begun = {trial.config.init_from for trial in planned if not trial.case.startswith('from-nothing')}
     assert begun == {source.model_dir}
@@ -78,7 +68,7 @@ def test_command__runs_both_sweeps_and_reports_the_last_steps(tmp_path: pathlib.
     ran: List[Any] = []
     monkeypatch.setattr(digits, 'build_if_missing', lambda *arguments: ran.append(arguments))
 
-    def swept(planned: plan.Plan, workers: int) -> int:
+    def swept(planned: run.Plan, screen: Any, workers: int) -> int:
         ran.append((planned.study.name, planned.out, workers))
         return 0
 

@@ -5,19 +5,19 @@ from typing import Any, Dict, List
 
 import pytest
 
-from studies.study import Axis, Small, Study, StudyError, cases, grid, load, zipped
+from studies.study import Axis, Small, Study, StudyError, cases, grid, load
 
 PYTHON = '''"""Does warm-up
 help?
 """
 
-from studies.study import Small, Study, cases, grid, zipped
+from studies.study import Small, Study, cases, grid
 
 STUDY = Study(
     flags={'use_learning_rate_warmup': False, 'data_dir': 'images'},
     axes=[
         grid(optimizer=['sgd', 'RMS']),
-        zipped(train_batch_size=[1024, 4096], train_steps=[213000, 53250]),
+        cases({'small': {'train_batch_size': 1024}, 'large': {'train_batch_size': 4096, 'train_steps': 53250}}),
         cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}}),
     ],
     seeds=(3, 5),
@@ -26,25 +26,6 @@ STUDY = Study(
     digits=Small(flags={'learning_rate': 1e-3}, axes=[grid(train_batch_size=[16, 32])], seeds=2),
 )
 '''
-
-YAML = """
-question: |-
-  Does warm-up
-  help?
-flags: {use_learning_rate_warmup: no, data_dir: images}
-axes:
-  - grid: {optimizer: [sgd, RMS]}
-  - zip: {train_batch_size: [1024, 4096], train_steps: [213000, 53250]}
-  - cases: {plain: , warm-up: {use_learning_rate_warmup: yes}}
-seeds: [3, 5]
-report: [top_5]
-step_ms: 815
-digits:
-  flags: {learning_rate: 0.001}
-  axes: [{grid: {train_batch_size: [16, 32]}}]
-  seeds: 2
-"""
-
 
 ALL = 'from studies.study import *\n'
 UNSAFE = {'gs-b-a-b': 'gs://b/a b', '..-c': '../c'}
@@ -60,19 +41,12 @@ def written(folder: pathlib.Path, name: str, text: str) -> str:
     ('axes', 'expected'),
     [
         (
-            [grid(optimizer=['sgd', 'RMS'], learning_rate=[0.1, 1])],
+            # A flag that does not differ names no case.
+            [grid(optimizer=['sgd', 'RMS'], width=[80], learning_rate=[0.1, 1])],
             {
-                f'optimizer={name},learning_rate={rate}': {'optimizer': name, 'learning_rate': rate}
+                f'optimizer={name},learning_rate={rate}': {'optimizer': name, 'width': 80, 'learning_rate': rate}
                 for name in ('sgd', 'RMS')
                 for rate in (0.1, 1)
-            },
-        ),
-        # A flag that does not differ names no case.
-        (
-            [zipped(train_batch_size=[8, 16], optimizer=['sgd', 'sgd'], width=[80, 90])],
-            {
-                f'train_batch_size={size},width={width}': {'train_batch_size': size, 'optimizer': 'sgd', 'width': width}
-                for size, width in ((8, 80), (16, 90))
             },
         ),
         (
@@ -95,16 +69,17 @@ def test_axes__are_multiplied_to_cases(axes: List[Axis], expected: Dict[str, Any
     assert [case.flags for case in found] == [{'train_steps': 5, 'width': 75, **flags} for flags in expected.values()]
 
 
-def test_load__python_and_yaml_give_the_same_study(tmp_path: pathlib.Path) -> None:
-    in_python, in_yaml = load(written(tmp_path, 'a.py', PYTHON)), load(written(tmp_path, 'a.yaml', YAML))
-    assert in_python.name == in_yaml.name == 'a'
-    assert in_python.question == in_yaml.question == 'Does warm-up\nhelp?'
-    assert len(in_python.cases()) == 8
-    assert in_python.cases() == in_yaml.cases()
-    small, in_yaml = in_python.small('digits'), in_yaml.small('digits')
-    assert (small.preset, small.name, small.seeds, small.step_ms) == ('digits', 'a_digits', 2, None)
-    assert (in_yaml.preset, in_yaml.name, in_yaml.seeds, in_yaml.step_ms) == ('digits', 'a_digits', 2, None)
-    assert small.cases() == in_yaml.cases() and len(small.cases()) == 2
+def test_load__has_the_question_of_the_docstring_and_the_name_of_the_file(tmp_path: pathlib.Path) -> None:
+    study = load(written(tmp_path, 'a.py', PYTHON))
+    assert (study.name, study.question, len(study.cases())) == ('a', 'Does warm-up\nhelp?', 8)
+    small = study.small('digits')
+    assert (small.preset, small.name, small.seeds, small.step_ms, len(small.cases())) == (
+        'digits',
+        'a_digits',
+        2,
+        None,
+        2,
+    )
     assert not list(tmp_path.glob('__pycache__'))
 
 
@@ -117,38 +92,40 @@ def test_small__inherits_axes_and_seeds() -> None:
 @pytest.mark.parametrize(
     ('name', 'text', 'message'),
     [
-        ('missing.yaml', None, 'no such file'),
-        ('a.txt', '', r'must be a \.py or a \.yaml file'),
+        ('missing.py', None, r'must be a \.py file, or a shipped study: batch_norm,'),
+        ('a.txt', '', r'must be a \.py file'),
         ('a.py', 'x = 1\nSTUDY = Study(', r'line 2: SyntaxError'),
         ('a.py', 'x = 1\nSTUDY = Study()', r"line 2: NameError: name 'Study' is not defined"),
-        ('a.py', f'{ALL}STUDY = Study(axis=[])', r"line 2: TypeError: .*'axis'"),
-        ('a.yaml', 'axes: [', r'invalid YAML: .*line 1'),
-        ('a.yaml', '- 1', r'a study: must be a mapping with the keys preset, flags, axes'),
-        ('a.yaml', 'axis: []', r'a study: axis: unknown key\. The keys are preset,'),
-        ('a.yaml', 'flags: {width: 75, width: 76}', r'line 1: width: duplicate key'),
-        ('a.yaml', 'axes: {grid: {}}', r'axes: must be a list of grid, zip, cases'),
-        ('a.yaml', 'axes: [{product: {}}]', r'axes: each must be one of grid, zip, cases'),
-        ('a.py', f'{ALL}STUDY = Study(axes=[1])', r'must be a list of grid\(…\), zipped\(…\) and cases'),
-        ('a.yaml', 'axes: [{grid: {width: 75}}]', r'grid: width: must be a list of values; it is 75'),
-        ('a.yaml', 'axes: [{cases: {a: 1}}]', r'cases: a: must map flags to values'),
-        ('a.yaml', 'axes: [{cases: {a/b: {}}}]', r'cases: a/b: a name must consist of letters, digits'),
-        ('a.yaml', 'flags: {optimiser: sgd}', r'flags: optimiser: no such flag\. Did you mean optimizer\?'),
-        ('a.yaml', 'flags: {seed: 1}', r'flags: seed: is set by the sweep; list the seeds'),
-        ('a.yaml', 'flags: {width: }', r'flags: width: must be a number, a string, True or False; it is None'),
-        ('a.yaml', 'flags: {tpu: no}', r'flags: tpu: must be a string; it is False\. In YAML, quote the value'),
-        ('a.yaml', 'preset: [digits]', r"preset: \['digits'\]: must be one of cifar10_stream, digits, finetune"),
-        ('a.yaml', 'name: ../x', r'name: \.\./x: must be valid as the name of a folder'),
-        ('a.yaml', 'report: [top_1, top_1]', r'report: .*: lists a metric twice'),
-        ('a.yaml', 'seeds: [1, 1]', r'seeds: must be a number of seeds, at least 1, or a list of distinct seeds'),
-        ('a.yaml', 'seeds: yes', r'seeds: must be a number of seeds'),
-        ('a.yaml', 'report: [top_2]', r'report: must be a list of top_1, top_5, cross_entropy'),
-        ('a.yaml', 'step_ms: -1', r'step_ms: must be milliseconds, above 0'),
-        ('a.yaml', 'axes: [{grid: {width: [75]}}, {grid: {width: [76]}}]', r'axes: width: varies in two axes'),
-        ('a.yaml', 'axes: [{grid: {width: [75, 76, 76]}}]', r'axes: two cases are named width=76'),
-        ('a.yaml', 'axes: [{zip: {width: [75, 76], height: [75]}}]', r'zip: all flags .* width has 2, height has 1'),
-        ('a.yaml', f'axes: [{{cases: {{{"a" * 200}: {{}}}}}}]', r'longer than 150 bytes'),
+        ('a.py', 'x = 1', r'must set STUDY = Study'),
     ],
 )
-def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, name: str, text: Any, message: str) -> None:
+def test_load__refuses_files_without_a_study(tmp_path: pathlib.Path, name: str, text: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         load(str(tmp_path / name) if text is None else written(tmp_path, name, text))
+
+
+@pytest.mark.parametrize(
+    ('fields', 'message'),
+    [
+        ('axis=[]', r"line 2: TypeError: .*'axis'"),
+        ('axes=[1]', r'line 2: TypeError: '),
+        ('axes=[grid(width=75)]', r'line 2: TypeError: '),
+        ('axes=[grid(width=[])]', r'grid: must map flags to lists of values'),
+        ("axes=[cases({'a': 1})]", r'line 2: TypeError: '),
+        ("axes=[cases({'a/b': {}})]", r'cases: a/b: a name must consist of letters, digits'),
+        ("flags={'seed': 1}", r'^seed: is set by the sweep; list the seeds'),
+        ("preset='digit'", r'preset: digit: must be one of cifar10_stream, digits, finetune'),
+        ("report=['top_1', 'top_1']", r'report: must be a list of top_1, top_5, cross_entropy, each once'),
+        ("report=['top_2']", r'report: must be a list of top_1, top_5, cross_entropy'),
+        ('seeds=[1, 1]', r'seeds: must be a number of seeds, at least 1, or a list of distinct seeds'),
+        ('seeds=True', r'seeds: must be a number of seeds'),
+        ('step_ms=-1', r'step_ms: must be milliseconds, above 0'),
+        ('axes=[grid(width=[75]), grid(width=[76])]', r'axes: width: varies in two axes'),
+        ('axes=[grid(width=[75, 76, 76])]', r'axes: two cases are named width=76'),
+        ("axes=[cases({'a' * 200: {}})]", r'longer than 150 bytes'),
+        ("digits=Small({'seed': 1})", r'digits: seed: is set by the sweep'),
+    ],
+)
+def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, fields: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        load(written(tmp_path, 'a.py', f'{ALL}STUDY = Study({fields})'))

@@ -48,11 +48,6 @@ class Browser:
         """Types text into the focused element."""
         self._send('Input.insertText', {'text': text})
 
-    def point_at(self, x: float, y: float) -> None:
-        """Moves the mouse to a position in the window, in pixels."""
-        for offset in (-3, 0):
-            self._send('Input.dispatchMouseEvent', {'type': 'mouseMoved', 'x': x + offset, 'y': y})
-
     def screenshot(self, path: str) -> None:
         """Writes a screenshot of the window as a PNG file."""
         taken = self._send('Page.captureScreenshot', {'format': 'png'})

@@ -1,6 +1,5 @@
 """A small sweep in a separate process."""
 
-import json
 import pathlib
 import subprocess
 import sys
@@ -11,11 +10,11 @@ PROGRAM = ('python', '-m', 'tests.support.one_layer_program')
 FLAGS = {'train_steps': 6, 'train_steps_per_eval': 6, 'train_batch_size': 8, 'eval_total_size': 128}
 
 
-def study_file(folder: pathlib.Path, axes: str, seeds: int = 1, **flags: Any) -> str:
-    """Writes a study of short runs; returns its path."""
-    path = folder / 'rates.yaml'
-    flags = {**FLAGS, **flags}
-    path.write_text(f'preset: digits\nquestion: Which?\nseeds: {seeds}\naxes: {axes}\nflags: {json.dumps(flags)}\n')
+def study_file(folder: pathlib.Path, axes: str = '', seeds: int = 1, **flags: Any) -> str:
+    """Writes a study of short runs, whose axes are Python; returns its path."""
+    path = folder / 'rates.py'
+    of_study = f"preset='digits', question='Which?', seeds={seeds}, axes=[{axes}], flags={ ({**FLAGS, **flags})!r}"
+    path.write_text(f'from studies.study import *\nSTUDY = Study({of_study})\n')
     return str(path)
 
 

@@ -1,98 +1,69 @@
-"""The report's page in a real browser."""
+"""The report's page: the values of its figure, and the page in a real browser."""
 
-from typing import Any, Iterator, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from studies.report import page
 from studies.report.runs import Case, Comparison
 from tests.support import recorded
-from tests.support.browser import Browser, browser
-
-pytestmark = pytest.mark.program
+from tests.support.browser import browser
 
 FINALS = {'sgd': [0.50123, 0.60456, 0.80789], 'momentum': [0.7, 0.75, 0.8], 'RMS': [0.9, 0.91, 0.92]}
-# Finds a trace of a case in the panel with a title; `arguments` are the title, the index of the case, and a point.
-FIND = """
-const figure = document.getElementById('chart');
-const title = figure.layout.annotations.find((each) => each.text === arguments[0]);
-const axesOf = ({xaxis, yaxis}) => [xaxis.replace("x", "xaxis"), yaxis.replace("y", "yaxis")].map(
-  (name) => figure._fullLayout[name]);
-const inPanel = (trace) => {
-  const [x, y] = axesOf(trace);
-  return Math.abs((x.domain[0] + x.domain[1]) / 2 - title.x) < .01 && Math.abs(y.domain[1] - title.y) < .01;
-};
-const traces = figure._fullData.filter((each) => inPanel(each) && each.hoverinfo !== 'skip' && each.x[0] !== null);
-const ofCase = traces.filter((each) => each.legendgroup === String(arguments[1]) && each.visible === true);
-const trace = ofCase[ofCase.length - 1];
-"""
 
 
 @pytest.fixture(scope='module')
-def opened(tmp_path_factory: Any) -> Iterator[Browser]:
-    """The page of three cases with three runs each, and of one with a run that failed."""
-    out = tmp_path_factory.mktemp('report')
+def comparison() -> Comparison:
+    """Three cases with three runs each, and one with a run that failed."""
     failed = recorded.run('broken/seed-1', [], 1, losses=[3.0], failure='error: the loss is not a number')
     cases = [recorded.case(name, finals) for name, finals in FINALS.items()]
     cases.append(Case('broken', {'optimizer': 'broken', 'learning_rate': '9000'}, (failed,)))
-    page.write(str(out), Comparison('Optimizers', 'Which is best?', tuple(cases)))
-    with browser() as chromium:
-        chromium.open(f'{out}/report.html')
-        yield chromium
+    return Comparison('Optimizers', 'Which is best?', tuple(cases))
 
 
-def shown(opened: Browser, title: str) -> List[int]:
-    """The indices of the cases that a panel shows."""
-    cases = f'{FIND} return traces.filter((each) => each.visible === true).map((each) => Number(each.legendgroup))'
-    return sorted({*opened.run(cases, title, 0)})
+def traces_of(comparison: Comparison) -> Dict[Tuple[str, str], List[Any]]:
+    """The traces with values, by the title of their panel and the name of their case; the means are the last."""
+    drawn = page.chart(comparison)
+    titles = [each.text for each in drawn.layout.annotations]
+    found: Dict[Tuple[str, str], List[Any]] = {}
+    for trace in drawn.data:
+        if trace.hoverinfo != 'skip' and list(trace.x) not in ([], [None]):
+            # Axes are named x, x2, x3, …
+            key = titles[int(trace.xaxis[1:] or 1) - 1], comparison.cases[int(trace.legendgroup)].name
+            found.setdefault(key, []).append(trace)
+    return found
 
 
-def hovered(opened: Browser, *point: Any) -> str:
-    """The text that appears at a point of a case in a panel."""
-    x, y = opened.run(
-        f"""{FIND}
-        figure.scrollIntoView({{block: 'start'}});
-        const {{top: above}} = figure.getBoundingClientRect();
-        const [x, y] = axesOf(trace);
-        window.scrollBy(0, above + y._offset - 200);
-        const {{left, top}} = figure.getBoundingClientRect();
-        return [left + x._offset + x.d2p(trace.x[arguments[2]]), top + y._offset + y.d2p(trace.y[arguments[2]])];
-        """,
-        *point,
-    )
-    # Plotly handles mouse moves at most twenty times a second.
-    for place in ((1, 1), (x, y)):
-        opened.point_at(*place)
-        opened.run('return new Promise((resolve) => setTimeout(resolve, 150))')
-    labels = "return [...document.querySelectorAll('.hoverlayer text')].map((text) => text.textContent).join(' ')"
-    return opened.run(labels)
-
-
-def test_page__draws_all_panels_without_requests_or_console_errors(opened: Browser) -> None:
-    assert [each for each in opened.requests() if not each.startswith(('file:', 'data:', 'blob:'))] == []
-    assert shown(opened, 'Validation: top-1') == [0, 1, 2] and shown(opened, 'Training: loss') == [0, 1, 2, 3]
-    assert opened.run('return document.documentElement.scrollWidth') <= 1280
-    assert opened.complaints() == []
-
-
-def test_hover__shows_the_recorded_values(opened: Browser) -> None:
-    text = hovered(opened, 'Validation: top-1', 0, 2)
+def test_chart__has_the_recorded_values(comparison: Comparison) -> None:
+    found = traces_of(comparison)
     # The last of three evaluations; the mean of 50.123, 60.456 and 80.789 %, and their deviation.
-    assert 'sgd' in text and '300' in text and '63.79' in text
+    *runs, mean = found['Validation: top-1', 'sgd']
+    assert (mean.name, [*mean.x], mean.y[2]) == ('sgd', [100, 200, 300], pytest.approx(63.79, abs=0.01))
+    assert [(run.name, run.y[2]) for run in runs] == [
+        (f'sgd/seed-{seed}', pytest.approx(100 * final)) for seed, final in enumerate(FINALS['sgd'], 1)
+    ]
     # Losses fall by 0.05 every ten steps: 3 − 20 · 0.05 at step 200.
-    assert '200, 2' in hovered(opened, 'Training: loss', 2, 20)
-    text = hovered(opened, 'At the last step: top-1', 0, 0)
-    assert '63.79' in text and '15.6' in text
-    # 91 − 63.789, and half of the interval.
-    text = hovered(opened, 'Difference from the first case, 95 % interval', 2, 0)
-    assert '27.21' in text and '36.32' in text
-    assert '115' in hovered(opened, 'Training: images/s', 1, 0)
+    losses = found['Training: loss', 'RMS'][-1]
+    assert dict(zip(losses.x, losses.y))[200] == pytest.approx(2)
+    *runs, mean = found['At the last step: top-1', 'sgd']
+    assert [*mean.x, *mean.error_x.array, *mean.error_x.arrayminus] == pytest.approx([63.79, 15.6, 15.6], abs=0.01)
+    assert [*mean.y] == [0] and [run.x[0] for run in runs] == pytest.approx([50.123, 60.456, 80.789])
+    # 91 − 63.789, and half of the interval; of the first of three metrics, whose panels alone show the zero.
+    mean, *_ = found['Difference from the first case, 95 % interval', 'RMS']
+    assert [*mean.x, *mean.error_x.array] == pytest.approx([27.21, 36.32], abs=0.01)
+    assert ('Difference from the first case, 95 % interval', 'sgd') not in found
+    assert len(page.chart(comparison).layout.shapes) == 3
+    assert ('Training: loss', 'broken') in found and ('Validation: top-1', 'broken') not in found
+    # The legend has each case once.
+    assert [each.name for each in page.chart(comparison).data if each.showlegend is None] == [*FINALS, 'broken']
 
 
-def test_legend__hides_a_case_in_all_panels(opened: Browser) -> None:
-    opened.run(
-        "const item = document.querySelector('.legendtoggle'); "
-        "for (const name of ['mousedown', 'mouseup']) item.dispatchEvent(new MouseEvent(name))"
-    )
-    opened.run('return new Promise((resolve) => setTimeout(resolve, 700))')
-    assert shown(opened, 'Validation: top-1') == [1, 2] and shown(opened, 'Training: images/s') == [1, 2]
+@pytest.mark.program
+def test_page__is_drawn_without_requests_or_console_errors(comparison: Comparison, tmp_path: Any) -> None:
+    page.write(str(tmp_path), comparison)
+    with browser() as opened:
+        opened.open(f'{tmp_path}/report.html')
+        assert [each for each in opened.requests() if not each.startswith(('file:', 'data:', 'blob:'))] == []
+        assert opened.run("return document.querySelectorAll('#chart .scatterlayer .trace').length") > 30
+        assert opened.run('return document.documentElement.scrollWidth') <= 1280
+        assert opened.complaints() == []

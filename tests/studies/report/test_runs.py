@@ -11,7 +11,6 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.learning_rate import learning_rate
 from inception_v3.run.history import RESULTS_FILE
 from studies.report.runs import Case, Comparison, Run, read_run
 from tests.support import recorded
@@ -129,18 +128,6 @@ def test_loss__is_the_mean_of_each_span_of_steps() -> None:
     assert [*found.values()] == pytest.approx(losses.reshape(300, 4).mean(1))
 
 
-def test_schedule__has_the_changes_of_the_rate() -> None:
-    settings: Any = {'train_batch_size': 64, 'num_train_images': 12345, 'use_tpu': False}
-    for train_steps in (1, 30, 1000):
-        config = Config(train_steps=train_steps, use_learning_rate_warmup=True, cold_epochs=0, **settings)
-        schedule = Case('case', {}, (recorded.run('run', [], config=config),)).schedule
-        steps, rates = zip(*schedule.items())
-        for step in range(train_steps):
-            assert rates[np.searchsorted(steps, step, side='right') - 1] == learning_rate(step, config), step
-    constant = Case('case', {}, (recorded.run('run', [], config=Config(train_steps=10**5, **settings)),)).schedule
-    assert 5 < len(constant) < 500 and [*constant][-1] == 10**5 - 1
-
-
 def test_comparison__by_epoch_and_without_top_5() -> None:
     values: Any = {'train_steps': 300, 'num_train_images': 640, 'use_tpu': False}
     configs = [Config(train_batch_size=size, num_classes=classes, **values) for size, classes in ((64, 5), (128, 5))]
@@ -149,4 +136,4 @@ def test_comparison__by_epoch_and_without_top_5() -> None:
     assert found.by_epoch and [*found.metrics] == ['top_1', 'cross_entropy']
     waiting = Case('case', {}, (not_started('a'), not_started('b')))
     found = Comparison('title', 'question', (waiting, cases[0]))
-    assert not found.by_epoch and (waiting.schedule, waiting.throughputs, waiting.finals('top_1')) == ({}, {}, {})
+    assert not found.by_epoch and (waiting.throughputs, waiting.finals('top_1')) == ({}, {})

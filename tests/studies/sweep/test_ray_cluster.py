@@ -142,6 +142,6 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
 def test_sweep__reports_a_missing_cluster_at_once(
     address: str, code: int, message: str, digits_dir: str, tmp_path: pathlib.Path, capsys: Any
 ) -> None:
-    study = study_file(tmp_path, '[]', data_dir=digits_dir)
+    study = study_file(tmp_path, data_dir=digits_dir)
     assert sweep.main(['sweep', study, f'--out={tmp_path}/out', f'--ray={address}'], PROGRAM) == code
     assert message in capsys.readouterr().err

@@ -3,17 +3,17 @@
 import io
 import os
 import pathlib
-import re
 import signal
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
+from console.screen import Screen
 from inception_v3.run.history import append_evaluation
 from studies.study import Study
 from studies.sweep import run, trials
-from studies.sweep.live import Display, Progress
+from studies.sweep.run import Progress
 from studies.sweep.trials import Outcome, State, Trial
 from studies.sweep.workers import Place, RunningTrial
 from tests.support import recorded
@@ -76,12 +76,12 @@ def performed(all_progress: List[Progress], place: TwoSlots, signals: int = 0) -
         reports.append([progress.state for progress in all_progress])
         received.extend([signal.SIGTERM] * (signals - len(received)))
 
-    display = Display(io.StringIO(), all_progress)
-    run.perform(all_progress, Place(lambda: 2, place.start), display, received, write_report)
+    run.perform(all_progress, Place(lambda: 2, place.start), Screen(io.StringIO()), received, write_report)
     return reports
 
 
-def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: List[Progress]) -> None:
+def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: List[Progress], caplog: Any) -> None:
+    caplog.set_level('INFO', 'inception_v3')
     place = TwoSlots({2: 1})
     reports = performed(all_progress, place)
     assert (place.started, place.most) == ([1, 2, 3, 4, 5], 2)
@@ -89,6 +89,9 @@ def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: Li
     assert all_progress[1].reason == 'why'
     # A report is written once the next trials run.
     assert reports[0] == [DONE, FAILED, State.RUNNING, State.RUNNING, WAITING]
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts[0] == '0 of 5 trials done, 3 waiting, 2 running; default/seed-1: starting; default/seed-2: starting'
+    assert 'default/seed-2: failed after 0:00: why' in texts and 'default/seed-5: done after 0:00' in texts
 
 
 def test_perform__runs_failed_and_stopped_trials_again_but_no_finished_one(all_progress: List[Progress]) -> None:
@@ -126,13 +129,6 @@ def test_signals__are_recorded_and_ignored_ones_stay_ignored() -> None:
         signal.signal(signal.SIGHUP, before[2])
 
 
-class Terminal(io.StringIO):
-    """A stream that claims to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def clock(monkeypatch: Any) -> List[float]:
     now = [1000.0]
@@ -144,44 +140,21 @@ def test_progress__follows_log_and_results(all_progress: List[Progress], clock: 
     progress = all_progress[0]
     os.makedirs(progress.trial.model_dir)
 
-    def read(text: str) -> Tuple[str, str]:
+    def read(text: str) -> Tuple[str, Optional[float]]:
         with open(progress.trial.log, 'a') as file:
             file.write(text)
         progress.read()
-        return progress.line, progress.evaluated
+        return progress.line, progress.evaluation and progress.evaluation.top_1
 
     read('12:00:00 step 900 of 1500, loss 0.1000, 10.0 images/s, 0:01 left\n')
     progress.start()
-    assert read('') == ('starting', ''), 'the log of an earlier start is skipped'
-    assert read('12:00:15 step 30 of 1500, loss 2.5000\n12:00:30 step 60 of 15') == ('step 30 of 1500, loss 2.5000', '')
+    assert read('') == ('starting', None), 'the log of an earlier start is skipped'
+    assert read('12:00:15 step 30 of 1500, loss 2.5000\n12:00:30 step 60 of 15') == (
+        'step 30 of 1500, loss 2.5000',
+        None,
+    )
     append_evaluation(progress.trial.model_dir, recorded.evaluation(500, 0.25))
-    assert read('00, loss 2.2500\n') == ('step 60 of 1500, loss 2.2500', '25.00% at 500')
+    assert read('00, loss 2.2500\n') == ('step 60 of 1500, loss 2.2500', 0.25)
     clock[0] += 30
     progress.end(Outcome(0, '', '', '', 'here'))
     assert (progress.state, progress.line, progress.seconds) == (DONE, '', 30)
-
-
-def test_display__prints_plain_lines_without_a_terminal(all_progress: List[Progress], clock: List[float]) -> None:
-    stream = io.StringIO()
-    with Display(stream, all_progress) as display:
-        all_progress[0].start()
-        for _ in range(150):
-            display.update()
-            clock[0] += 1
-        display.say('default/seed-1: failed: [bold]no[/bold] markup of ' + 'long ' * 40)
-    lines = stream.getvalue().splitlines()
-    assert [line.partition(' ')[2] for line in lines[:3]] == ['default/seed-1: starting'] * 3
-    assert len(lines) == 4 and lines[3].rstrip().endswith('[bold]no[/bold] markup of' + ' long' * 40)
-    assert '\x1b' not in stream.getvalue()
-
-
-def test_display__of_a_terminal_shows_running_and_failed_trials(all_progress: List[Progress], monkeypatch: Any) -> None:
-    for name, value in {'TERM': 'xterm', 'LINES': '12', 'COLUMNS': '100'}.items():
-        monkeypatch.setenv(name, value)
-    all_progress[1].state, all_progress[4].state = State.RUNNING, FAILED
-    stream = Terminal()
-    with Display(stream, all_progress):
-        text = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', stream.getvalue())
-    assert re.search(r'seed-2 +running', text) and re.search(r'seed-5 +failed', text)
-    assert 'seed-1 ' not in text and '0 of 5 trials done, 3 waiting, 1 running, 1 failed' in text
-    assert 'seed-1 ' in stream.getvalue(), 'the final table has all trials'

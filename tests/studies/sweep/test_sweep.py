@@ -13,10 +13,11 @@ from typing import Any, List
 
 import pytest
 
+from inception_v3 import flags
 from inception_v3.config import Config
 from inception_v3.run.history import read_evaluations
 from studies.sweep import __main__ as sweep
-from studies.sweep import plan
+from studies.sweep import run
 from tests.support import recorded
 from tests.support.processes import wait_for
 from tests.support.sweeps import PROGRAM, WholeSweep, study_file
@@ -33,7 +34,7 @@ def mistake(capsys: Any, *arguments: str) -> str:
 
 @pytest.mark.program
 def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
-    axes = '[{cases: {fine: {}, wild: {learning_rate: 1.0e+30}}}]'
+    axes = "cases({'fine': {}, 'wild': {'learning_rate': 1e30}})"
     file, out = study_file(tmp_path, axes, data_dir=digits_dir), f'--out={tmp_path}/out'
     assert sweep_of(file, out, '--workers=2') == 1
     output = capsys.readouterr()
@@ -49,10 +50,9 @@ def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_p
     assert [evaluation.step for evaluation in read_evaluations(str(fine / 'model'))] == [6]
     assert (fine / 'model' / 'config.json').exists() and 'top-1' in (fine / 'log.txt').read_text()
     assert 'fine' in (tmp_path / 'out' / 'report.html').read_text()
-    for name in ('report.html', 'report.md'):
-        assert '--learning_rate=1e+30 ' in (tmp_path / 'out' / name).read_text()
+    assert '--learning_rate=1e+30 ' in (tmp_path / 'out' / 'report.html').read_text()
     study = json.loads((tmp_path / 'out' / 'study.json').read_text())
-    assert (study['name'], study['question'], study['cost']['steps']) == ('rates', 'Which?', 12)
+    assert (study['name'], study['question']) == ('rates', 'Which?')
     start = json.loads((fine / 'model' / 'starts.jsonl').read_text())
     assert shlex.split(study['commands']['fine/seed-1'])[3:] == start['command'][1:]
 
@@ -68,13 +68,13 @@ def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_p
     # Runs with other flags, or of another study, are not mixed in.
     study_file(tmp_path, axes, data_dir=digits_dir, learning_rate=0.5)
     assert f'{fine}: was run with other flags than the study has now (learning_rate:' in mistake(capsys, file, out)
-    other = shutil.copy(study_file(tmp_path, axes, data_dir=digits_dir), str(tmp_path / 'other.yaml'))
+    other = shutil.copy(study_file(tmp_path, axes, data_dir=digits_dir), str(tmp_path / 'other.py'))
     assert 'holds the study rates; name another folder for other' in mistake(capsys, other, out)
     assert (fine / 'outcome.json').read_text() == before
 
 
 def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: Any) -> None:
-    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', seeds=2, data_dir='a b')
+    file = study_file(tmp_path, "grid(optimizer=['sgd', 'RMS'])", seeds=2, data_dir='a b')
     out = f'--out={tmp_path}/out'
     assert sweep_of(file, out, '--list') == 0
     output = capsys.readouterr()
@@ -82,7 +82,8 @@ def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: 
     assert len(lines) == 4 and all(line.endswith('  # waiting') for line in lines)
     words = shlex.split(lines[3], comments=True)
     assert tuple(words[:3]) == PROGRAM
-    assert {'--preset=digits', '--data_dir=a b', '--optimizer=RMS', '--seed=2'} < set(words)
+    assert {'--preset=digits', '--data_dir=a b', '--optimizer=RMS', '--seed=2', '--export_dir='} < set(words)
+    assert flags.parse(words[2:]).config.optimizer == 'RMS'
     assert f'--model_dir={tmp_path}/out/trials/optimizer=RMS/seed-2/model' in words
     assert '4 trials, 24 training steps' in output.err
     assert not (tmp_path / 'out').exists()
@@ -93,7 +94,7 @@ def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: 
 
 
 def test_detect__prints_the_seeds_that_a_difference_needs(tmp_path: pathlib.Path, capsys: Any) -> None:
-    file, out = study_file(tmp_path, '[{cases: {a: {}, b: {}, c: {}}}]', seeds=3), f'--out={tmp_path}/out'
+    file, out = study_file(tmp_path, "cases({'a': {}, 'b': {}, 'c': {}})", seeds=3), f'--out={tmp_path}/out'
     assert '--detect=5: needs two cases with 3 finished seeds in' in mistake(capsys, file, out, '--detect=5')
     # Differences of 0, 10 and 20 points by seed: their deviation is 10, so that 5 points are half of it.
     for case, seed, top_1 in [('a', 1, 0.5), ('a', 2, 0.6), ('a', 3, 0.4), ('b', 1, 0.5), ('b', 2, 0.7), ('b', 3, 0.6)]:
@@ -115,7 +116,7 @@ def test_detect__prints_the_seeds_that_a_difference_needs(tmp_path: pathlib.Path
             r'--filter=\*adam\*: matches no trial\. The trials are optimizer=sgd/seed-1, optimizer=RMS',
         ),
         (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a local folder'),
-        (['--digits'], r'rates\.yaml: .*has no small version'),
+        (['--digits'], r'rates\.py: .*has no small version'),
         (['--out='], r'--out: must be the path of a folder'),
         (['--', '--flagfile={}/flags'], r'after --: only flags of a run are allowed; the study names the preset'),
         (['--', '--optimizer=sgd'], r'--optimizer: varies in the study'),
@@ -128,7 +129,7 @@ def test_detect__prints_the_seeds_that_a_difference_needs(tmp_path: pathlib.Path
 def test_sweep__refuses_wrong_arguments(
     digits_dir: str, tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str
 ) -> None:
-    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir='nowhere')
+    file = study_file(tmp_path, "grid(optimizer=['sgd', 'RMS'])", data_dir='nowhere')
     (tmp_path / 'flags').write_text('--train_steps=9\n--preset=imagenet\n')
     arguments = [argument.format(tmp_path, data=digits_dir) for argument in arguments]
     try:
@@ -141,19 +142,23 @@ def test_sweep__refuses_wrong_arguments(
 
 def test_sweep__checks_flags_and_data_before_running(tmp_path: pathlib.Path, capsys: Any) -> None:
     out = f'--out={tmp_path}/out'
-    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, Adam]}}]')
+    file = study_file(tmp_path, "grid(optimizer=['sgd', 'Adam'])")
     assert f'{file}: case optimizer=Adam: --optimizer=Adam: must be sgd, momentum or RMS' in mistake(capsys, file, out)
-    file = study_file(tmp_path, '[]', data_dir=str(tmp_path / 'nowhere'))
-    assert f'{file}: case default: --data_dir={tmp_path}/nowhere: no such folder' in mistake(capsys, file, out)
+    file = study_file(tmp_path, optimiser='sgd')
+    assert f"{file}: case default: Unknown command line flag 'optimiser'" in mistake(capsys, file, out)
+    file = study_file(tmp_path, width=None)
+    assert f'{file}: case default: flag --width=None: must be a whole number' in mistake(capsys, file, out)
+    file = study_file(tmp_path, data_dir=str(tmp_path / 'nowhere'))
+    assert f'case default: --data_dir={tmp_path}/nowhere: no such folder' in mistake(capsys, file, out)
     assert not (tmp_path / 'out' / 'trials').exists()
 
 
 def test_sweep__refuses_a_folder_in_use(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
-    file = study_file(tmp_path, '[]', data_dir=digits_dir)
+    file = study_file(tmp_path, data_dir=digits_dir)
     (tmp_path / 'out').mkdir()
     folder = os.open(str(tmp_path / 'out'), os.O_RDONLY)
     try:
-        plan.lock(folder, 'out')
+        run.lock(folder, 'out')
         assert 'another sweep is running there' in mistake(capsys, file, f'--out={tmp_path}/out')
     finally:
         os.close(folder)
@@ -162,7 +167,7 @@ def test_sweep__refuses_a_folder_in_use(digits_dir: str, tmp_path: pathlib.Path,
 @pytest.mark.slow
 def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: str, tmp_path: pathlib.Path) -> None:
     changes: Any = {'train_steps': 600, 'train_steps_per_eval': 600, 'data_dir': digits_dir}
-    arguments = [study_file(tmp_path, '[]', **changes, save_checkpoints_secs=1), f'--out={tmp_path}/out']
+    arguments = [study_file(tmp_path, **changes, save_checkpoints_secs=1), f'--out={tmp_path}/out']
     trial = tmp_path / 'out' / 'trials' / 'default' / 'seed-1'
 
     # Ctrl-C while the trial trains.

@@ -1,11 +1,8 @@
 """Trials: command lines, states and cost, and those of another sweep."""
 
 import dataclasses
-import json
 import os
 import pathlib
-import shlex
-import shutil
 import subprocess
 from typing import Any, Dict, Tuple
 
@@ -13,17 +10,14 @@ import pytest
 
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.run.files import CONFIG_FILE, now
-from inception_v3.run.history import append_evaluation, read_evaluations
-from studies.study import Study, StudyError, cases, grid
-from studies.sweep import __main__ as sweep
+from inception_v3.run.history import append_evaluation
+from studies.study import Study, StudyError, cases
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 from tests.support import recorded
 from tests.support.recorded import evaluation
-from tests.support.sweeps import PROGRAM, study_file
 
 
 def trial_in(folder: pathlib.Path, **own_flags: Any) -> Trial:
@@ -36,27 +30,13 @@ def outcome(exit_code: int) -> Outcome:
     return Outcome(exit_code, '', now(), now(), 'here')
 
 
-def test_trials_of__complete_command_lines_with_folders_of_their_own() -> None:
-    study = Study(preset='digits', flags={'width': 80}, axes=[grid(optimizer=['sgd', 'RMS'])], seeds=(4, 2))
-    found = trials.trials_of(study, 'out')
-    names = [f'optimizer={optimizer}/seed-{seed}' for optimizer in ('sgd', 'RMS') for seed in (4, 2)]
-    assert [trial.name for trial in found] == names
-    third = found[2]
-    assert third.folder == 'out/trials/optimizer=RMS/seed-4' and third.log == f'{third.folder}/log.txt'
-    program, *arguments = shlex.split(trials.command(('python', '-m', 'inception_v3.main'), third))[2:]
-    config = flags.parse([program, *arguments]).config
-    assert (config.width, config.optimizer, config.seed, config.export_dir) == (80, 'RMS', 4, '')
-    assert config.model_dir == third.model_dir == f'{third.folder}/model' and config == third.config
-
-
 def test_cost_of__scales_with_the_number_of_images() -> None:
     axes = [cases({'small': {}, 'large': {'train_batch_size': 4096, 'train_steps': 53250}})]
     study = Study(axes=axes, seeds=2, step_ms=815)
     cost = trials.cost_of(study, trials.trials_of(study, 'out'))
     # 213,000 steps of 1,024 images take as long as 53,250 steps of 4,096 images: 48.2 hours.
-    assert cost == (4, 2 * (213000 + 53250), pytest.approx(4 * 213000 * 0.815 / 3600))
-    assert str(cost) == '4 trials, 532,500 training steps, 193 hours of training on a v2-8'
-    assert trials.cost_of(Study(), []).hours is None
+    assert cost == '4 trials, 532,500 training steps, 193 hours of training on a v2-8'
+    assert trials.cost_of(Study(), []) == '0 trials, 0 training steps'
 
 
 def test_script__runs_the_same_command_line_from_any_folder(tmp_path: pathlib.Path) -> None:
@@ -140,30 +120,8 @@ def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
     outcome(0).write(trial.folder)
     assert trials.state_of(trial) is State.STOPPED
     append_evaluation(trial.model_dir, evaluation(steps, 0.5))
-    assert trials.state_of(trial) is State.DONE and trials.cost_of(study, [trial]).steps == steps
+    assert trials.state_of(trial) is State.DONE and f'1 trials, {steps:,} training' in trials.cost_of(study, [trial])
     trials.check_unchanged([trial])
     (longer,) = trials.trials_of(study.with_flags({'train_batch_size': 5}), str(tmp_path / 'out'))
     with pytest.raises(StudyError, match=r'train_batch_size: .* -> 5.*train_steps: '):
         trials.check_unchanged([longer])
-
-
-def test_command__keeps_a_finished_trial_that_another_sweep_has_made(
-    tmp_path: pathlib.Path, digits_dir: str, capsys: Any
-) -> None:
-    file = study_file(tmp_path, '[{cases: {mine: {optimizer: RMS}}}]', data_dir=digits_dir)
-    flags: Dict[str, Any] = json.loads((tmp_path / 'rates.yaml').read_text().split('flags: ')[1])
-    study = Study(preset='digits', flags={**flags, 'train_steps': 6}, axes=[grid(optimizer=['RMS', 'sgd'])], seeds=1)
-    theirs, other = trials.trials_of(study, str(tmp_path / 'one'))
-    for trial in (theirs, other):
-        recorded.write(trial.model_dir, trial.config, [recorded.evaluation(6, 0.5)])
-        outcome(0).write(trial.folder)
-    mine = tmp_path / 'two' / 'trials' / 'mine'
-    shutil.copytree(theirs.folder, str(mine / 'seed-1'))
-    assert sweep.main(['sweep', file, f'--out={tmp_path}/two'], PROGRAM) == 0
-    assert '1 of 1 trials done' in capsys.readouterr().out
-    assert read_evaluations(str(mine / 'seed-1' / 'model')) == [recorded.evaluation(6, 0.5)]
-    # A trial with other flags is not taken for it.
-    shutil.rmtree(str(mine / 'seed-1'))
-    shutil.copytree(other.folder, str(mine / 'seed-1'))
-    assert sweep.main(['sweep', file, f'--out={tmp_path}/two'], PROGRAM) == 2
-    assert 'was run with other flags' in capsys.readouterr().err
