@@ -109,21 +109,17 @@ class _Unpickler(pickle.Unpickler):
     """Loads dicts, lists, numbers, strings and tensors, and `_Skipped` for anything else. Imports and calls nothing.
 
     Attributes:
-      skipped: the names of skipped classes.
       kinds: the kinds of storages by their keys.
     """
 
     def __init__(self, file: Any):
         super().__init__(file)
-        self.skipped: List[str] = []
         self.kinds: Dict[str, str] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         """The constructors of state dicts and tensors; a name of a storage; or a class that does nothing."""
         if module == 'torch' and name.endswith('Storage'):
             return name
-        if (module, name) not in _ALLOWED:
-            self.skipped.append(f'{module}.{name}')
         return _ALLOWED.get((module, name), _Skipped)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -203,7 +199,7 @@ def opened(content: bytes) -> StateDicts:
         raise ValueError('its numbers are not little-endian')
     models = _models(value)
     if not models:
-        raise ValueError(_why_none(unpickler.skipped))
+        raise ValueError(f'it holds no dict of tensors by name; save one: {_SAVE}')
 
     def arrays_of(key: str) -> Dict[str, np.ndarray]:
         tensors = models[key]
@@ -226,17 +222,6 @@ def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
             found.update({'.'.join(keys): tensors} if tensors else {})
             following += [((*keys, str(name)), value) for name, value in each.items() if isinstance(value, dict)]
     return found
-
-
-def _why_none(skipped: Sequence[str]) -> str:
-    if any(name.startswith('__torch__.') for name in skipped):
-        return f'it is a program of TorchScript; save its state dict: model = torch.jit.load(FILE); {_SAVE}'
-    if skipped:
-        return (
-            f'it has objects of {", ".join(skipped[:3])[:99]}, and to load them runs code; save the state dict: '
-            f'model = torch.load(FILE, weights_only=False); {_SAVE}'
-        )
-    return 'it holds no dict of tensors by name'
 
 
 def _view(storage: np.ndarray, tensor: _Tensor, name: str) -> np.ndarray:
