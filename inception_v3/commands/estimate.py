@@ -29,13 +29,8 @@ _SCHEDULE = ('learning_rate', 'schedule', 'learning_rate_decay', 'learning_rate_
 
 
 class Overshoot(NamedTuple):
-    """The epochs `first` to `last`, from 0, in which a warm-up is above the curve without it.
+    """The epoch, from 0, in which a warm-up is above the curve the most: its `rate`, and `plain` without warm-up."""
 
-    `epoch` is the one with the largest ratio of its `rate` to `plain`, the rate without warm-up.
-    """
-
-    first: int
-    last: int
     epoch: int
     rate: float
     plain: float
@@ -85,10 +80,9 @@ class Estimate:
         """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
         found, over = [batch_norm.decay_warning(self.config)], self.overshoot
         if over:
-            epochs = f'epoch {over.first}' if over.first == over.last else f'epochs {over.first} to {over.last}'
             found.insert(
                 0,
-                f'the warm-up overshoots in {epochs}: {over.rate:.4g} in epoch {over.epoch}, '
+                f'the warm-up overshoots: {over.rate:.4g} in epoch {over.epoch}, '
                 f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use '
                 'this formula; --cap_warmup ends the warm-up at the curve',
             )
@@ -108,10 +102,7 @@ def _overshoot(config: Config) -> Optional[Overshoot]:
         rate, plain = float(learning_rate(step, config)), float(learning_rate(step, without))
         if rate > plain * (1 + _ROUNDING):
             above.append((rate / plain, epoch, rate, plain))
-    if not above:
-        return None
-    _, epoch, rate, plain = max(above)
-    return Overshoot(above[0][1], above[-1][1], epoch, rate, plain)
+    return Overshoot(*max(above)[1:]) if above else None
 
 
 def _bytes_per_image(config: Config) -> int:

@@ -1,9 +1,11 @@
-"""The rows, warnings and files of a plan."""
+"""The rows, warnings and files of a plan, and its figure: the learning rate, and what the averages remember."""
 
 import math
 import os
 import pathlib
-from typing import List, Tuple
+from typing import Any, List, Tuple
+
+import numpy as np
 
 from console import extras, html, processes
 from console.log import logger
@@ -12,6 +14,7 @@ from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
+from inception_v3.commands import drawing
 from inception_v3.commands.estimate import Average, Estimate
 from inception_v3.commands.plan import PAGE_FILE, PICTURE_FILE
 from inception_v3.config import Config, ConfigError
@@ -24,6 +27,10 @@ from inception_v3.run.slow_averages import warnings_of
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 
+_POINTS = 300
+# The averages are drawn as far back as the longest of their windows, times this.
+_WINDOWS = 5
+
 
 def write(command_line: CommandLine) -> str:
     """Writes the page and the picture of a plan into `--out`, logs its warnings, and returns its rows as text.
@@ -34,9 +41,6 @@ def write(command_line: CommandLine) -> str:
       RemoteError: a file cannot be read or written.
     """
     extras.require('studies', 'matplotlib')
-    from inception_v3.commands import drawing
-    from inception_v3.commands.plan import figures
-
     out, step_ms = command_line.own['out'], command_line.own['step_ms']
     if not 0 < step_ms < math.inf:
         raise ConfigError(f'--step_ms={step_ms:g}: must be the milliseconds of a training step, above 0.')
@@ -52,7 +56,7 @@ def write(command_line: CommandLine) -> str:
     estimate = Estimate(config, step_ms)
     rows = [*_rows(estimate), *begins]
     warnings = [*estimate.warnings, *warnings_of(config), *notes]
-    picture = figures.draw(estimate)
+    picture = _draw(estimate)
     write_whole(os.path.join(out, PICTURE_FILE), picture)
     page = html.template(pathlib.Path(__file__).with_name('page.html').read_text()).render(
         command=processes.command_line('plan'),
@@ -133,3 +137,51 @@ def _described(average: Average) -> str:
         f'decay {average.decay:g}: about the last {average.window:,.0f} steps ({average.window_epochs:,.2f} epochs); '
         f'{left} of the initial values is left at the end'
     )
+
+
+def _draw(estimate: Estimate) -> bytes:
+    """Draws the plan of a run as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 7))
+    above, below = figure.subplots(2, 1, gridspec_kw={'height_ratios': [3, 2], 'hspace': 0.42})
+    _draw_rates(above, estimate)
+    _draw_averages(below, estimate)
+    for axes, where in ((above, 'upper right'), (below, 'lower right')):
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[['top', 'right']].set_visible(False)
+        axes.legend(loc=where, frameon=False, fontsize=9)
+    return drawing.png(figure)
+
+
+def _draw_rates(axes: Any, estimate: Estimate) -> None:
+    over = estimate.overshoot
+    epochs = np.array(estimate.steps) / estimate.steps_per_epoch
+    axes.step(
+        epochs, estimate.documented, where='post', color=drawing.FAINT, linestyle='--', label='documented, no warm-up'
+    )
+    axes.step(epochs, estimate.rates, where='post', color=drawing.GOOD, linewidth=2, label='this run')
+    if over:
+        axes.axvspan(over.epoch, over.epoch + 1, color=drawing.BAD, alpha=0.3, label='overshoot of the warm-up')
+        text, place = f'{over.rate:.4g} instead of {over.plain:.4g}', (over.epoch + 0.5, over.rate)
+        axes.annotate(text, place, (18, 4), textcoords='offset points', color=drawing.BAD, fontsize=9)
+    axes.set(xlim=(0, estimate.epochs), ylim=(0, 1.12 * max(*estimate.rates, *estimate.documented)), xlabel='epoch')
+    axes.set_title('learning rate', loc='left', fontsize=10)
+
+
+def _draw_averages(axes: Any, estimate: Estimate) -> None:
+    shown = [
+        (estimate.statistics, 'batch normalization, decay {:g}', drawing.GOOD, '-'),
+        (estimate.averages, 'averages of the weights, decay {:g}', drawing.BAD, '-.'),
+    ]
+    longest = max(average.window for average, *_ in shown if average)
+    steps = np.linspace(0, _WINDOWS * longest, _POINTS)
+    for average, label, colour, style in shown:
+        if average:
+            share = 1 - np.float64(average.decay) ** steps
+            axes.plot(steps, share, style, color=colour, label=label.format(average.decay), linewidth=2)
+            axes.plot([average.window], [1 - average.decay**average.window], 'o', color=colour, markersize=7)
+    axes.set(xlim=(0, steps[-1]), ylim=(0, 1.03), xlabel='last steps')
+    title = 'share of an average that comes from its last steps; the dots are the windows, 1 / (1 - decay) steps'
+    axes.set_title(title, loc='left', fontsize=10)

@@ -17,7 +17,7 @@ from inception_v3.commands.preflight import graph_checks, storage, xla_step
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
-from inception_v3.fitting import SIZES, splits_of
+from inception_v3.fitting import splits_of
 from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import Topology
@@ -31,17 +31,11 @@ _NOT_CHECKED = (
     "the rights of the TPU VM's service account; the folders were checked with this machine's credentials",
     'the region of the buckets, which should be that of the TPU VM',
     'data beyond the first file of each split; inception-v3 audit reads all files',
-    "the layouts and the memory that the TPU's compiler chooses, and the speed of the run",
-)
-_OF_ACTIVATIONS = (
-    'the tensors that the backward pass reads, padded as a TPU stores them, without those that XLA fuses and '
-    'recomputes; for evaluation, input and output of the largest layer; without gradients and scratch space, which '
-    'reuse freed memory. An estimate above the memory is an error; one below it is no promise that the step fits.'
+    "the layouts and the memory that the TPU's compiler chooses, and the speed of the run: an estimate of activations "
+    'below the memory is no promise that the step fits',
 )
 # The TensorFlow of TPU VMs with which this program runs.
 _TENSORFLOW = '2.15'
-# The smallest batch that the learning rate warm-up is documented for.
-_LARGE_BATCH = 4096
 _LONGEST_MESSAGE = 1000
 
 
@@ -76,7 +70,6 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
             graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated, weights)
-        report.add('estimate', of_activations=_OF_ACTIVATIONS)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
             _try_xla(built, report)
@@ -162,9 +155,9 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
         {**remaining, 'export_dir': config.export_dir, 'init_from': config.init_from}, report
     )
     if not config.model_dir:
-        report.need('--model_dir', _NOT_GIVEN.format('model_dir'))
+        report.warn(_NOT_GIVEN.format('model_dir'))
     if not config.tpu and not config.master:
-        report.need('--tpu or --master', '--tpu: no TPU is named, and without one the run does not start. Name it.')
+        report.warn('--tpu: no TPU is named, and without one the run does not start. Name it.')
     return unchecked
 
 
@@ -179,7 +172,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
         if not source_of(config).is_named(splits_of(config)):
-            report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
+            report.warn(_NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
         report.add('storage', f'{source_of(config) if _places(config) else "not given"}: {words}', data_dir=None)
@@ -194,25 +187,10 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         missing = '' if described else f'no {FILE_NAME}; '
         note = f'{missing}{sizes}, {config.num_classes:,} classes'
         report.add('storage', note, data_set=described.name if described else None)
-        if not described:
-            _check_assumed_sizes(command_line, config, sizes, report)
     counts = storage.count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
     report.add('storage', found, data_dir=str(source_of(config)))
     return config, counts
-
-
-def _check_assumed_sizes(command_line: flags.CommandLine, config: Config, sizes: str, report: Report) -> None:
-    """Warns about sizes that neither a description, nor flags, nor a count of the records give."""
-    counted = [SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
-    names = [name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in counted]
-    assumed = [name for name in names if name not in command_line.given]
-    if assumed:
-        what = f'{sizes} of {config.num_classes:,} classes' if len(names) > 1 else f'{config.num_classes:,} classes'
-        report.warn(
-            f'{source_of(config).flag(records.TRAIN)}: no {FILE_NAME}, so {what} are assumed. '
-            f'Give --{", --".join(assumed)} if that is wrong.'
-        )
 
 
 def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
@@ -255,20 +233,8 @@ def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
 def _of_schedule(config: Config) -> Iterator[str]:
     """Warnings about values that are allowed but rarely intended."""
     trains, evaluates = config.mode != 'eval', config.mode != 'train'
-    if trains:
-        if batch_norm.decay_warning(config):
-            yield f'{batch_norm.decay_warning(config)}.'
-        epochs = config.train_steps * config.train_batch_size / config.num_train_images
-        if config.use_learning_rate_warmup and epochs <= config.cold_epochs + config.warmup_epochs:
-            yield (
-                f'--train_steps={config.train_steps}: {epochs:.1f} epochs end before the warm-up does (--cold_epochs='
-                f'{config.cold_epochs}, --warmup_epochs={config.warmup_epochs}).'
-            )
-        if not config.use_learning_rate_warmup and config.train_batch_size >= _LARGE_BATCH:
-            yield (
-                f'--train_batch_size={config.train_batch_size}: batches of {_LARGE_BATCH} images or more are '
-                'documented with --use_learning_rate_warmup.'
-            )
+    if trains and batch_norm.decay_warning(config):
+        yield f'{batch_norm.decay_warning(config)}.'
     for name, is_used in (('train_batch_size', trains), ('eval_batch_size', evaluates)):
         share = getattr(config, name) // config.num_shards
         if is_used and share % _SUBLANES:

@@ -2,7 +2,7 @@
 
 import collections
 import contextlib
-from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
@@ -25,13 +25,10 @@ _ANY_ADDRESS = 'grpc://127.0.0.1:8470'
 
 
 class Infeed(NamedTuple):
-    """The tensors that one core receives in a step, such as 'float32 [128, 299, 299, 3]', and their bytes.
-
-    `bytes` is None if a shape is unknown.
-    """
+    """The tensors that one core receives in a step, such as 'float32 [128, 299, 299, 3]', and their bytes."""
 
     tensors: Tuple[str, ...]
-    bytes: Optional[int]
+    bytes: int
 
 
 class _BuiltError(Exception):
@@ -104,8 +101,8 @@ def infeeds(graph: tf.Graph) -> Counter[Infeed]:
     for operation in graph.get_operations():
         if operation.type == 'InfeedEnqueueTuple':
             inputs = [*operation.inputs]
-            is_known = all(tensor.shape.is_fully_defined() for tensor in inputs)
-            size = sum(t.shape.num_elements() * t.dtype.size for t in inputs) if is_known else None
+            # `_input_fn` refuses batches of unknown shape.
+            size = sum(t.shape.num_elements() * t.dtype.size for t in inputs)
             found[Infeed(tuple(map(_described, inputs)), size)] += 1
     return found
 

@@ -26,7 +26,6 @@ def test_report__has_sections_findings_and_the_verdict() -> None:
         'of_a_core': {'key_bytes': 3 << 20, 'hosts': [3, 1200], 'k': 3.14159},
         'errors': report.errors,
         'warnings': ['careful'],
-        'missing_flags': [],
         'not_checked': ['the weather'],
         'may_start': False,
     }
