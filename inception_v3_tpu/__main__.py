@@ -6,7 +6,6 @@
 It works in every folder, also in one with a data.py or console.py of yours.
 """
 
-import difflib
 import sys
 from typing import Optional, Sequence
 
@@ -29,17 +28,13 @@ def help_text() -> str:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs a command line, `sys.argv` by default, and returns its exit code."""
     name, *arguments = list(sys.argv[1:] if argv is None else argv) or ['']
-    # The modules are named with underscores.
-    name = name.replace('_', '-')
-    if name == 'help' and arguments:
-        name, arguments = arguments[0].replace('_', '-'), ['--help']
     if name in COMMANDS:
         try:
             run(name, arguments)
         except CommandError as error:  # TensorFlow, which its module loads, lacks a package.
             return _fail(str(error))
         return DONE
-    if name in ('-h', '--help', 'help'):
+    if name in ('-h', '--help'):
         print(help_text())
         return DONE
     if name == '--version':
@@ -49,9 +44,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return DONE
     if not name:
         return _fail(f'name a command. {_HINT}')
-    similar = difflib.get_close_matches(name, COMMANDS, 1)
-    advice = f' Did you mean {similar[0]}?' if similar else ''
-    return _fail(f'{shown(name)}: no such command.{advice} {_HINT}')
+    return _fail(f'{shown(name)}: no such command. {_HINT}')
 
 
 def _fail(message: str) -> int:

@@ -57,7 +57,6 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
     ('arguments', 'words'),
     [
         ([], 'error: name a command. inception-v3 --help'),
-        (['trian'], 'trian: no such command. Did you mean train?'),
         (['xyz\n'], r'xyz\n: no such command. inception-v3 --help'),
     ],
 )
@@ -67,9 +66,8 @@ def test_wrong_command__one_message_and_exit_code_2(capsys: Any, arguments: Any,
     assert not out and len(err.splitlines()) == 1 and words in err
 
 
-@pytest.mark.parametrize('words', [['from-folder', '--help'], ['from_folder', '--help'], ['help', 'from-folder']])
-def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any, words: Any) -> None:
-    monkeypatch.setattr(sys, 'argv', ['inception-v3', *words])
+def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, 'argv', ['inception-v3', 'from-folder', '--help'])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 0

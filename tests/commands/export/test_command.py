@@ -202,7 +202,7 @@ def test_run_on_made_up_images__cannot_be_verified(
 
 
 @pytest.mark.parametrize('name', ['onnx', further('tflite'), further('tflite_int8')])
-def test_operation_that_a_format_lacks__is_named_with_its_layer(name: str, tmp_path: pathlib.Path) -> None:
+def test_operation_that_a_format_lacks__is_named(name: str, tmp_path: pathlib.Path) -> None:
     with tf.Graph().as_default() as graph:
         images = tf.placeholder(tf.float32, [None, 2, 2, 3], 'images')
         with tf.name_scope('network/Odd'):
@@ -212,6 +212,6 @@ def test_operation_that_a_format_lacks__is_named_with_its_layer(name: str, tmp_p
     # Smaller images than a configuration allows.
     model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=2, width=2))
     network = FrozenNetwork(graph.as_graph_def(), {}, model, [])
-    with pytest.raises(CommandError, match='has no operation for Igamma of network/Odd/Igamma'):
+    with pytest.raises(CommandError, match=f'^{name[:4]}.*Igamma.* Export to another format'):
         FORMATS[name].write(network, [np.zeros([2, 2, 3], np.float32)] * ('int8' in name), str(tmp_path / 'model'))
     assert not os.listdir(str(tmp_path))
