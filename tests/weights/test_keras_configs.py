@@ -9,7 +9,6 @@ import h5py
 import pytest
 
 from inception_v3.commands.weights import architecture, foreign, keras_files
-from inception_v3.commands.weights.keras_files import KerasError
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import CLASSES, NARROW, narrow, values_of
 
@@ -43,7 +42,7 @@ def model(front: List[Any], head: List[Any], network: Any = None) -> Dict[str, A
     ],
 )
 def test_check_config__accepts_the_network_and_layers_without_effect(front: List[Any], head: List[Any]) -> None:
-    keras_files.check_config(model(front, head), classifier=True)
+    keras_files.check_config(model(front, head), classifier=True, path='a.h5')
 
 
 @pytest.mark.parametrize(
@@ -60,14 +59,16 @@ def test_check_config__accepts_the_network_and_layers_without_effect(front: List
 def test_check_config__refuses_any_other_layer_by_name(
     front: List[Any], network: List[Any], head: List[Any], name: str
 ) -> None:
-    refused = pytest.raises(KerasError, match=rf'has the layer {name} \({name.lower()}\)\..*--no_classifier')
+    refused = pytest.raises(
+        WeightsError, match=rf'^a\.h5: its configuration has the layer {name} \({name.lower()}\)\..*--no_classifier'
+    )
     with refused:
-        keras_files.check_config(model(front, head, network), classifier=True)
+        keras_files.check_config(model(front, head, network), classifier=True, path='a.h5')
     if head:
-        keras_files.check_config(model(front, head, network), classifier=False)
+        keras_files.check_config(model(front, head, network), classifier=False, path='a.h5')
     else:
         with refused:
-            keras_files.check_config(model(front, head, network), classifier=False)
+            keras_files.check_config(model(front, head, network), classifier=False, path='a.h5')
 
 
 @functools.lru_cache()
@@ -106,5 +107,5 @@ def test_foreign__reads_a_model_with_a_configuration(tmp_path: Any, monkeypatch:
 @pytest.mark.parametrize('config', [{}, {'config': {}}, [], {'config': {'layers': [{'class_name': 'Conv2D'}]}}])
 def test_foreign__of_a_damaged_configuration_is_one_message(config: Any, tmp_path: Any, monkeypatch: Any) -> None:
     path = written(tmp_path / 'a.h5', [config], monkeypatch)
-    with pytest.raises(WeightsError, match=r'a\.h5: its configuration is damaged'):
+    with pytest.raises(WeightsError, match=r'a\.h5: is no model of Keras, or is damaged'):
         foreign.read(path)

@@ -2,15 +2,13 @@
 
 import contextlib
 import json
-import textwrap
 from typing import Any, Dict, Iterator, List, Tuple
 
 from absl import app
 
-from console.messages import counted
+from console.messages import counted, in_rows
 from console.tensorflow_versions import tf
 
-_WIDTH = 110
 _MIB = 1 << 20
 
 
@@ -49,30 +47,14 @@ class Report:
 
     def text(self) -> str:
         """Formats the report as text."""
-        width = max(len(name) for rows in self.sections.values() for name in rows)
         blocks = [
-            (
-                section.replace('_', ' '),
-                [(f'{name.replace("_", " "):<{width}}  ', _text(name, *row)) for name, row in rows.items()],
-            )
+            (section.replace('_', ' '), [(name.replace('_', ' '), _text(name, *row)) for name, row in rows.items()])
             for section, rows in self.sections.items()
         ]
-        findings = [('error    ', text) for text in self.errors] + [('warning  ', text) for text in self.warnings]
+        findings = [('error', text) for text in self.errors] + [('warning', text) for text in self.warnings]
         blocks += [('findings', findings), ('not checked', [('', text) for text in self.not_checked])]
-        lines = [self.title]
-        for title, rows in blocks:
-            lines += ['', title] if rows else []
-            for start, text in rows:
-                lines += textwrap.wrap(
-                    text,
-                    _WIDTH,
-                    initial_indent=f'  {start}',
-                    subsequent_indent=' ' * max(len(start) + 2, 4),
-                    # Long paths are not broken, so that they can be copied.
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-        return '\n'.join([*lines, '', self.verdict])
+        texts = [f'{title}\n{in_rows(rows, "  ")}' for title, rows in blocks if rows]
+        return '\n\n'.join([self.title, *texts, self.verdict])
 
     def json(self) -> str:
         """Formats the report as a JSON object of the sections, the findings and the verdict."""

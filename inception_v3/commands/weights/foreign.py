@@ -182,14 +182,10 @@ def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Mo
 
 def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
     architecture, arrays = inception(), found.arrays
-    try:
+    with sources.damage_explained(path, 'model of Keras'):
         if found.config is not None:
-            keras_files.check_config(found.config, options.classifier)
-        keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier)
-    except keras_files.KerasError as error:
-        raise WeightsError(f'{path}: {error}')
-    except keras_files.FORM_ERRORS as error:
-        raise WeightsError(f'{path}: its configuration is damaged ({shown(repr(error))}).')
+            keras_files.check_config(found.config, options.classifier, path)
+    keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier, path)
     has_classifier = options.classifier and 'dense_0/kernel' in arrays
     arrays = arrays if has_classifier else without(arrays, ['dense_'])
     entries = of_keras(architecture.of(auxiliary_head=False, classifier=has_classifier), found.is_by_order)

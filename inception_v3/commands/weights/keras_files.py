@@ -16,11 +16,10 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import h5py
 import numpy as np
 
-from console.errors import CommandError
 from console.messages import shown
 from inception_v3.commands.weights.architecture import Layer, Values, variables_of
 from inception_v3.weights.kinds import HDF5
-from inception_v3.weights.sources import archive_of, check_memory, member
+from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member
 
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
@@ -37,12 +36,6 @@ _IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', '
 _ACTIVATIONS = {'Conv2D': ('linear',), 'Activation': ('relu', 'softmax'), 'Dense': ('linear', 'softmax')}
 # Of `Rescaling`: from [0, 255] to [-1, 1].
 _SCALE, _OFFSET = 1 / 127.5, -1
-# The errors of reading a part of a configuration that has another form.
-FORM_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
-
-
-class KerasError(CommandError):
-    """A file of Keras holds weights of another network."""
 
 
 class KerasFile(NamedTuple):
@@ -160,17 +153,17 @@ def _by_position(model: Any, path: str = '') -> Dict[str, Values]:
     return by_layer
 
 
-def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool) -> None:
-    """Raises KerasError if a file has not the numbers of layers of Inception v3 without its auxiliary head."""
+def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool, path: str) -> None:
+    """Raises WeightsError if a file has not the numbers of layers of Inception v3 without its auxiliary head."""
     convs = sum(not layer.is_classifier for layer in layers)
     numbers = [found.numbers.get(kind, 0) for kind in ('conv2d', 'batch_normalization', 'dense')]
     if numbers[:2] != [convs, convs]:
-        raise KerasError(
-            f'is not Inception v3 of keras.applications: it has {numbers[0]} convolutions, {numbers[1]} '
+        raise WeightsError(
+            f'{path}: is not Inception v3 of keras.applications: it has {numbers[0]} convolutions, {numbers[1]} '
             f'normalizations and {numbers[2]} dense layers, not {convs}, {convs} and one.'
         )
     if numbers[2] > 1 and classifier:
-        raise KerasError(f'its classifier has {numbers[2]} dense layers, not one. {WITHOUT_CLASSIFIER}.')
+        raise WeightsError(f'{path}: its classifier has {numbers[2]} dense layers, not one. {WITHOUT_CLASSIFIER}.')
 
 
 def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
@@ -200,11 +193,10 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
     return content.getvalue()
 
 
-def check_config(config: Mapping[str, Any], classifier: bool) -> None:
+def check_config(config: Mapping[str, Any], classifier: bool, path: str) -> None:
     """Checks a configuration as of `model.to_json()`, with or without its classifier.
 
-    Raises `KerasError` if the model has other layers than Inception v3, and one of `FORM_ERRORS` if it is no
-    configuration.
+    Raises WeightsError if the model has other layers than Inception v3, and any error if it is no configuration.
     """
     layers = [*_layers(config)]
     last = max((number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D'), default=-1)
@@ -216,8 +208,8 @@ def check_config(config: Mapping[str, Any], classifier: bool) -> None:
         if kind == 'Rescaling':
             is_known = bool(np.allclose([own['scale'], own['offset']], [_SCALE, _OFFSET]))
         if not is_known or own.get('activation', allowed[0]) not in allowed:
-            raise KerasError(
-                f'its configuration has the layer {shown(f"{kind} ({name})")}. Around Inception v3, only '
+            raise WeightsError(
+                f'{path}: its configuration has the layer {shown(f"{kind} ({name})")}. Around Inception v3, only '
                 'layers without effect in evaluation, Rescaling(1 / 127.5, offset=-1), and an average pool with one '
                 f'dense layer of logits or a softmax can be imported. {WITHOUT_CLASSIFIER}. Of a file of '
                 '`model.save_weights`, pixels in [-1, 1] and a softmax are assumed.'
