@@ -231,7 +231,7 @@ BAD: Dict[str, Any] = {
         lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
         'is no file of weights, or is damaged .*[Ii]ncomplete',
     ),
-    'text.h5': (lambda path: b'hello', 'does not begin as a file of Keras does'),
+    'text.h5': (lambda path: b'hello', 'is no file of weights, or is damaged'),
     'short.h5': (lambda path: narrow_keras()[:9000], 'is no file of weights, or is damaged'),
     'vgg16.h5': (of_keras(13, 3), 'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one'),
     'narrow.h5': (lambda path: narrow_keras(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),

@@ -11,21 +11,18 @@ from console import extras, html, processes
 from console.log import logger
 from console.messages import in_rows
 from console.tensorflow_versions import tf
-from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.commands import drawing
-from inception_v3.commands.estimate import Average, Estimate
+from inception_v3.commands.estimate import Average, Estimate, weights_of
 from inception_v3.commands.plan import PAGE_FILE, PICTURE_FILE
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
-from inception_v3.model_fn import network_shapes
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.run.slow_averages import warnings_of
 from inception_v3.tpu import topology
-from inception_v3.weights import beginning, sources
 
 _POINTS = 300
 # The averages are drawn as far back as the longest of their windows, times this.
@@ -45,7 +42,7 @@ def write(command_line: CommandLine) -> str:
     if not 0 < step_ms < math.inf:
         raise ConfigError(f'--step_ms={step_ms:g}: must be the milliseconds of a training step, above 0.')
     config = _configuration(command_line)
-    begins, notes = _weights(config)
+    begins, notes = weights_of(config, latest_checkpoint(config.model_dir) if config.model_dir else None)
     if not out:
         raise ConfigError('--out: must be the path of a folder, not empty.')
     own = config.model_dir and os.path.realpath(out) == os.path.realpath(config.model_dir)
@@ -84,19 +81,6 @@ def _configuration(command_line: CommandLine) -> Config:
     config = fit_to_data_set(command_line)
     check_data(config)
     return config
-
-
-def _weights(config: Config) -> Tuple[List[Tuple[str, str]], List[str]]:
-    """Rows and warnings about the weights that the run begins from. Of remote weights, names and shapes are read."""
-    if not config.init_from:
-        return [], []
-    checkpoint = latest_checkpoint(str(config.model_dir)) if config.model_dir else None
-    if checkpoint:
-        return [('begins from', f'{checkpoint}, which the run resumes; --init_from is not read')], []
-    source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
-    begun = beginning.plan(network_shapes(config), (), source, config)
-    rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]
-    return rows, beginning.warnings_of(begun, source, config)
 
 
 def _rows(estimate: Estimate) -> List[Tuple[str, str]]:

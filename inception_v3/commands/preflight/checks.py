@@ -13,6 +13,7 @@ from data.convert import digits
 from data.dataset_info import FILE_NAME
 from data.sources import source_of
 from inception_v3 import batch_norm, data_set, flags, rules
+from inception_v3.commands.estimate import weights_of
 from inception_v3.commands.preflight import graph_checks, storage, xla_step
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
@@ -56,7 +57,8 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     evaluated = _evaluated(config, tpu.hosts, unchecked, report)
     storage.check_folders(config, unchecked, report)
     checkpoint = None if 'model_dir' in unchecked else storage.find_checkpoint(config, report)
-    weights = None if 'init_from' in unchecked else storage.read_weights(config, checkpoint, report)
+    if config.mode != 'eval' and 'init_from' not in unchecked:
+        _check_weights(config, checkpoint, report)
     for warning in _of_schedule(config):
         report.warn(warning)
     _check_iterations(command_line, report)
@@ -69,7 +71,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
-            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated, weights)
+            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
             _try_xla(built, report)
@@ -215,6 +217,16 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
         pass
     total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
     return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
+
+
+def _check_weights(config: Config, checkpoint: Optional[str], report: Report) -> None:
+    with report.noting_errors():
+        rows, warnings = weights_of(config, checkpoint)
+        for name, text in rows:
+            report.add('weights', **{name.replace(' ', '_'): text})
+        report.warnings += [f'{text}.' for text in warnings]
+        if rows and not checkpoint and remote.is_remote(config.init_from):
+            report.not_checked.append('the values of the remote weights of --init_from; their names and shapes were')
 
 
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:

@@ -14,8 +14,6 @@ from inception_v3.run.checkpoints import check_fits
 from inception_v3.tpu import slices
 from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology
-from inception_v3.weights import beginning
-from inception_v3.weights.sources import Source
 
 _GIB = 1 << 30
 
@@ -29,12 +27,11 @@ def check(
     files: Optional[int],
     checkpoint: Optional[str],
     evaluated: Sequence[int],
-    weights: Optional[Source],
 ) -> None:
     """Builds the graph that reads a split, that of a run's training or evaluation, and reports on it.
 
     The graph is built with the temporary folders of `built`. The split has so many files, if their number is known; and
-    each host evaluates so many images. The run resumes from the checkpoint, or begins from the weights.
+    each host evaluates so many images. The run may resume from a checkpoint.
     """
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
@@ -53,8 +50,6 @@ def check(
         line = line_of(traceback.extract_tb(error.__traceback__))
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
-    if is_training and weights:
-        check_weights(config, graph, weights, report)
     core = graphs.on_core(graph)
     check_infeed(section, tpu, graphs.input_pipelines(graph), graphs.infeeds(graph), report)
     if is_training:
@@ -68,19 +63,6 @@ def check(
     with graph.as_default(), report.noting_errors():
         if checkpoint:
             check_fits(checkpoint)
-
-
-def check_weights(config: Config, graph: tf.Graph, weights: Source, report: Report) -> None:
-    """Checks that the weights to begin from fit the network, and reports what would be left new."""
-    network = {v.op.name: v.shape.as_list() for v in graph.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
-    names = {variable.op.name for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
-    with report.noting_errors():
-        begun = beginning.plan(network, names - network.keys(), weights, config)
-        report.add('weights', beginning.origin_text(begun, weights, config), init_from=weights.path)
-        for fate, text in beginning.account(begun).items():
-            report.add('weights', text, **{fate.replace(' ', '_'): [row.name for row in begun.of(fate)]})
-        for text in beginning.warnings_of(begun, weights, config):
-            report.warn(f'{text}.')
 
 
 def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> None:

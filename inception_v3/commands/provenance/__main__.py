@@ -9,7 +9,7 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from console import program
-from console.command_line import new_parser, number_of
+from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.messages import counted
 from console.paths import expanded
@@ -22,16 +22,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = new_parser('provenance', help_text)
     parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
     task = parser.add_mutually_exclusive_group()
-    task.add_argument('--verify', action='store_true', help='repeat the first steps, and compare them')
+    task.add_argument('--verify', action='store_true', help='repeat the recorded first steps, and compare them')
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
     crate = 'copy the run, with its newest and best checkpoint, into a new folder for an archive: an RO-Crate'
     task.add_argument('--crate', metavar='DIR', help=crate)
     parser.add_argument('--license', help='with --crate, the licence: a URL, or an SPDX identifier such as CC-BY-4.0')
-    about = 'number of steps to verify (default: all recorded steps, up to 10)'
-    parser.add_argument('--steps', type=number_of(int, 1), metavar='N', help=about)
     arguments = parser.parse_args(expanded(argv))
-    if arguments.steps is not None and not arguments.verify:
-        parser.error('--steps: needs --verify.')
     if bool(arguments.crate) != bool(arguments.license):
         parser.error('--crate and --license: need each other; an RO-Crate must have a licence.')
 
@@ -39,7 +35,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from inception_v3.commands.provenance import record
 
         if arguments.verify:
-            return _verify(arguments)
+            return _verify(arguments.model_dir)
         run = record.read(arguments.model_dir)
         if arguments.diff:
             return _diff(run, record.read(arguments.diff))
@@ -51,10 +47,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     return program.run(command)
 
 
-def _verify(arguments: argparse.Namespace) -> int:
+def _verify(model_dir: str) -> int:
     from inception_v3.commands.provenance import record, verification
 
-    pairs, *starts = verification.verify(arguments.model_dir, arguments.steps)
+    pairs, *starts = verification.verify(model_dir)
     steps = f'compared after step {", ".join(str(step.step) for step, _ in pairs)}'
     # Compared as text, so that a loss of NaN equals itself.
     recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))

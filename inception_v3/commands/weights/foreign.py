@@ -144,21 +144,13 @@ def read(path: str, options: Options = WHOLE) -> Weights:
 
 def _contained(content: bytes, path: str) -> Union[KerasFile, StateDicts, None]:
     """The weights in a file of Keras or PyTorch; None if it is of another kind."""
-    if content.startswith(HDF5):
+    if path.endswith(('.h5', '.hdf5', '.keras')) or content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
         arrays = state_dicts.read_safetensors(content)
         return StateDicts({'': [*arrays]}, lambda key: arrays)
-    names: List[str] = []
-    if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
-        with sources.archive_of(content) as archive:
-            names = archive.namelist()
-    if keras_files.ARCHIVE_MEMBER in names:
-        return keras_files.read(content)
-    if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH) or any(n.endswith('/data.pkl') for n in names):
+    if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH):
         return state_dicts.opened(content)
-    if path.endswith(('.h5', '.hdf5', '.keras')):
-        raise ValueError('it does not begin as a file of Keras does')
     return None
 
 
