@@ -1,13 +1,17 @@
-"""Reads image files for a network in batches, on one thread per core, while the network runs."""
+"""Reads image files for a network, in batches on one thread per core while the network runs."""
 
 import contextlib
 import itertools
 import sys
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
+import numpy as np
+
+from console.screen import failure
+from console.tensorflow_versions import tf
 from data import image_files
 from data.convert.intake import Intake
-from data.image_files import ImageFiles, UnreadableError
+from data.image_files import ImageFiles, UnreadableError, why_undecodable
 from data.read_ahead import in_order
 
 
@@ -39,6 +43,14 @@ def batches(files: ImageFiles, size: int, prepare: Callable[[Intake, bytes], Any
         images = in_order(prepared, files.paths, ahead=2 * size)
         for _ in range(0, len(files.paths), size):
             yield [*itertools.islice(images, size)]
+
+
+def run_decoding(session: tf.Session, image: tf.Tensor, encoded: tf.Tensor, content: bytes) -> np.ndarray:
+    """The image that a graph decodes from a file fed to the placeholder `encoded`; UnreadableError if it cannot."""
+    try:
+        return session.run(image, {encoded: content})
+    except tf.errors.InvalidArgumentError as error:
+        raise UnreadableError(why_undecodable(content, failure(error)))
 
 
 def report(text: str) -> None:

@@ -10,7 +10,7 @@ from console.progress import Progress
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.convert.intake import Intake
-from data.image_files import ImageFiles, UnreadableError, listed, show, why_undecodable
+from data.image_files import ImageFiles, UnreadableError, listed, show
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands import image_batches
 from inception_v3.commands.features import POOL, graph_2015
@@ -107,10 +107,7 @@ class Extractor(NamedTuple):
 
     def prepare(self, encoded: bytes) -> np.ndarray:
         """Decodes and resizes an image; UnreadableError if it cannot be decoded."""
-        try:
-            return self.session.run(self.image, {self.encoded: encoded})
-        except tf.errors.InvalidArgumentError as error:
-            raise UnreadableError(why_undecodable(encoded, error.message.partition('\n')[0]))
+        return image_batches.run_decoding(self.session, self.image, self.encoded, encoded)
 
     def extract(self, prepared: Sequence[np.ndarray]) -> Dict[str, np.ndarray]:
         """Runs the network on a batch, and returns its outputs by name."""

@@ -79,7 +79,7 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
     elif path.endswith(('.pth', '.pt')):
         content = sources.content_of(path, flag)
         with sources.damage_explained(flag, 'state dict of PyTorch'):
-            stored, entries = state_dicts.read(content), of_torch(layers, False)
+            stored, entries = max(state_dicts.read(content).values(), key=len), of_torch(layers, False)
     elif path.endswith('.pb'):
         stored, entries = _constants(path, flag), of_graph(layers)
     else:

@@ -11,7 +11,7 @@ from console.screen import failure
 from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import is_background
-from data.image_files import UnreadableError, why_undecodable
+from inception_v3.commands.image_batches import run_decoding
 from inception_v3.config import ConfigError
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
@@ -80,10 +80,7 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
     def prepare(encoded: bytes, pixels: Optional[np.ndarray]) -> np.ndarray:
         if pixels is not None:
             return session.run(image_of_pixels, {decoded: pixels})
-        try:
-            return session.run(image_of_file, {encoded_file: encoded})
-        except tf.errors.InvalidArgumentError as error:
-            raise UnreadableError(why_undecodable(encoded, failure(error)))
+        return run_decoding(session, image_of_file, encoded_file, encoded)
 
     return Classifier(
         name=model.checkpoint,

@@ -1,5 +1,6 @@
 """All checks of a preflight, in their order: flags, folders, data, schedule, graphs, a compiled step."""
 
+import contextlib
 import dataclasses
 import os
 from typing import Container, Dict, Iterator, List, Optional, Tuple
@@ -20,6 +21,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
 from inception_v3.fitting import splits_of
 from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import Topology
 
@@ -54,9 +56,14 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
     config, shards = _data(command_line, unchecked, report)
-    evaluated = _evaluated(config, tpu.hosts, unchecked, report)
+    evaluated = _evaluated(config, tpu.hosts, unchecked)
     storage.check_folders(config, unchecked, report)
-    checkpoint = None if 'model_dir' in unchecked else storage.find_checkpoint(config, report)
+    checkpoint = None
+    with report.noting_errors():
+        if config.model_dir and 'model_dir' not in unchecked:
+            checkpoint = latest_checkpoint(config.model_dir)
+    if checkpoint:
+        report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
     if config.mode != 'eval' and 'init_from' not in unchecked:
         _check_weights(config, checkpoint, report)
     for warning in _of_schedule(config):
@@ -195,26 +202,20 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
     return config, counts
 
 
-def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
+def _evaluated(config: Config, hosts: int, unchecked: Container[str]) -> List[int]:
     """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
     if config.mode == 'train':
         return []
-    try:
+    # Errors are reported where the files are checked.
+    with contextlib.suppress(app.UsageError):
         if config.use_data == 'fake' or _are_checked(config, unchecked):
             described = data_set.description_of(config)
             is_remote = config.use_data == 'real' and remote.is_remote(source_of(config).place(records.VALIDATION))
-            if is_remote and not (described and described.validation_records_per_file):
-                report.not_checked.append(
-                    f'the images of each host: {FILE_NAME} lacks validation_records_per_file, so every command that '
-                    'evaluates reads all validation files once to count them'
-                )
-            else:
+            # Without the numbers in the description, all remote files would be read.
+            if not is_remote or (described and described.validation_records_per_file):
                 counted = images_of_hosts(config, hosts)
                 if sum(counted):
                     return counted
-    except app.UsageError:
-        # Reported where the files are checked.
-        pass
     total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
     return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
 

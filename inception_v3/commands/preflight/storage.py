@@ -17,7 +17,6 @@ from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.data_set import check_files, notes_on_files
 from inception_v3.fitting import splits_of
-from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.run.skipped_records import checker_of
 
@@ -77,16 +76,6 @@ def check_folders(config: Config, unchecked: Container[str], report: Report) -> 
             with report.noting_errors():
                 check_writable(flag, folder)
                 report.add('storage', 'written, read and deleted', **{flag: folder})
-
-
-def find_checkpoint(config: Config, report: Report) -> Optional[str]:
-    """Returns the path of the checkpoint from which the run would resume; None if there is none."""
-    with report.noting_errors():
-        checkpoint = latest_checkpoint(config.model_dir) if config.model_dir else None
-        if checkpoint:
-            report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
-        return checkpoint
-    return None
 
 
 @contextlib.contextmanager

@@ -22,7 +22,6 @@ from inception_v3.commands.weights.architecture import (
 )
 from inception_v3.commands.weights.changes import fold_scales, without
 from inception_v3.commands.weights.keras_files import KerasFile
-from inception_v3.commands.weights.state_dicts import StateDicts
 from inception_v3.config import Config
 from inception_v3.weights import sources
 from inception_v3.weights.kinds import FOREIGN_ENDINGS, HDF5, OLD_TORCH, TORCH_ENDINGS
@@ -102,17 +101,6 @@ class Weights(NamedTuple):
         )
 
 
-class _Model(NamedTuple):
-    """The place of a network's weights in a file of PyTorch: the key of the state dict, and the prefix of names there.
-
-    The mark is that of the network, `_OF_INCEPTION` or `_OF_RESNET`.
-    """
-
-    key: str
-    prefix: str
-    mark: str
-
-
 # Every file.
 WHOLE = Options()
 
@@ -130,11 +118,8 @@ def read(path: str, options: Options = WHOLE) -> Weights:
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
     with sources.damage_explained(path, 'file of weights', f' Name {_KINDS}.'):
         found = None if content is None else _contained(content, path)
-        if isinstance(found, StateDicts):
-            model = _choose(found.names, options.which, path)
-            arrays = found.read(model.key)
-    if isinstance(found, StateDicts):
-        return _of_torch(arrays, model, path, options)
+    if isinstance(found, dict):
+        return _of_torch(found, path, options)
     if options.which:
         raise WeightsError(f'--which={shown(options.which)}: is for files of PyTorch with several models.')
     if found:
@@ -142,34 +127,15 @@ def read(path: str, options: Options = WHOLE) -> Weights:
     return _of_ours(sources.read(path, shown(path)), options)
 
 
-def _contained(content: bytes, path: str) -> Union[KerasFile, StateDicts, None]:
-    """The weights in a file of Keras or PyTorch; None if it is of another kind."""
+def _contained(content: bytes, path: str) -> Union[KerasFile, Dict[str, Values], None]:
+    """The weights in a file of Keras, or the state dicts by key in one of PyTorch; None if it is of another kind."""
     if path.endswith(('.h5', '.hdf5', '.keras')) or content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
-        arrays = state_dicts.read_safetensors(content)
-        return StateDicts({'': [*arrays]}, lambda key: arrays)
+        return {'': state_dicts.read_safetensors(content)}
     if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH):
-        return state_dicts.opened(content)
+        return state_dicts.read(content)
     return None
-
-
-def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Model:
-    """Finds the networks in state dicts by key, and chooses the only one, or the one of a key."""
-    models: Dict[str, _Model] = {}
-    for key, names in names_of.items():
-        for name in names:
-            for mark in (_OF_INCEPTION, _OF_RESNET):
-                if f'.{name}'.endswith(f'.{mark}'):
-                    prefix = name[: -len(mark)]
-                    models[f'{key}.{prefix}'.strip('.')] = _Model(key, prefix, mark)
-    if not models:
-        raise _another(path, sorted(names_of.values(), key=len)[-1])
-    if which and which not in models:
-        raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {listed([*models])}.')
-    if not which and len(models) > 1:
-        raise WeightsError(f'{path}: has several models. Name one of them with --which: {listed([*models])}.')
-    return models[which or next(iter(models))]
 
 
 def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
@@ -187,11 +153,27 @@ def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
     return _finished(Weights(path, KERAS, architecture, values, usual, notes=[note]))
 
 
-def _of_torch(arrays: Values, model: _Model, path: str, options: Options) -> Weights:
-    own = {name[len(model.prefix) :]: array for name, array in arrays.items() if name.startswith(model.prefix)}
+def _of_torch(found: Mapping[str, Values], path: str, options: Options) -> Weights:
+    # By the key of the state dict and the prefix of names there: the network's mark, and the arrays without the prefix.
+    models: Dict[str, Tuple[str, Values]] = {}
+    for key, arrays in found.items():
+        for name in arrays:
+            for mark in (_OF_INCEPTION, _OF_RESNET):
+                if f'.{name}'.endswith(f'.{mark}'):
+                    prefix = name[: -len(mark)]
+                    own = {n[len(prefix) :]: array for n, array in arrays.items() if n.startswith(prefix)}
+                    models[f'{key}.{prefix}'.strip('.')] = mark, own
+    which = options.which
+    if not models:
+        raise _another(path, sorted(found.values(), key=len)[-1])
+    if which and which not in models:
+        raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {listed([*models])}.')
+    if not which and len(models) > 1:
+        raise WeightsError(f'{path}: has several models. Name one of them with --which: {listed([*models])}.')
+    mark, own = models[which or next(iter(models))]
     own = {name: array for name, array in own.items() if not name.endswith(_COUNTERS)}
     multiplier = options.depth_multiplier or 1.0
-    is_inception = model.mark == _OF_INCEPTION
+    is_inception = mark == _OF_INCEPTION
     architecture = inception(multiplier) if is_inception else resnet50(multiplier)
     if not options.auxiliary_head:
         own = without(own, ['AuxLogits.'])

@@ -12,7 +12,7 @@ import pickle
 import pickletools
 import struct
 import zipfile
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -144,23 +144,10 @@ def _load(file: Any) -> Tuple[Any, _Unpickler]:
     return unpickler.load(), unpickler
 
 
-class StateDicts(NamedTuple):
-    """The state dicts of a file: the names of the tensors of each, by key, and a function that reads one of them."""
+def read(content: bytes) -> Dict[str, Dict[str, np.ndarray]]:
+    """Reads the state dicts in a file of `torch.save` by key, '' for the outermost: the tensors of each, by name.
 
-    names: Mapping[str, Sequence[str]]
-    read: Callable[[str], Dict[str, np.ndarray]]
-
-
-def read(content: bytes) -> Dict[str, np.ndarray]:
-    """Reads all tensors, by name, of the largest state dict in a file of `torch.save`. Raises as `opened`."""
-    found = opened(content)
-    return found.read(max(found.names, key=lambda key: len(found.names[key])))
-
-
-def opened(content: bytes) -> StateDicts:
-    """Finds the state dicts in a file of `torch.save`.
-
-    Raises any error if the file is damaged, as does reading one, and ValueError if it has no state dict.
+    Raises any error if the file is damaged, and ValueError if it has no state dict.
     """
     file = io.BytesIO(content)
     if zipfile.is_zipfile(file):
@@ -175,8 +162,6 @@ def opened(content: bytes) -> StateDicts:
 
         def storage_of(kind: str, key: str) -> np.ndarray:
             return np.frombuffer(member(archive, f'{folder}data/{key}'), _DTYPES[kind])
-    elif content.startswith(b'PK'):
-        raise ValueError('the archive has no end: the file is truncated')
     else:
         file.seek(0)
         if _load(file)[0] != _MAGIC:
@@ -200,14 +185,13 @@ def opened(content: bytes) -> StateDicts:
     models = _models(value)
     if not models:
         raise ValueError(f'it holds no dict of tensors by name; save one: {_SAVE}')
-
-    def arrays_of(key: str) -> Dict[str, np.ndarray]:
-        tensors = models[key]
-        check_memory(sum(tensor.bytes for tensor in tensors.values()), len(content))
-        used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors.values()}}
-        return {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
-
-    return StateDicts({key: [*tensors] for key, tensors in models.items()}, arrays_of)
+    tensors = [tensor for model in models.values() for tensor in model.values()]
+    check_memory(sum(tensor.bytes for tensor in tensors), len(content))
+    used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors}}
+    return {
+        key: {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in model.items()}
+        for key, model in models.items()
+    }
 
 
 def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
