@@ -9,8 +9,7 @@ from typing import Any, Set
 import pytest
 
 from benchmarks.peers.__main__ import LIBRARIES
-from inception_v3_tpu.__main__ import main
-from inception_v3_tpu.commands import COMMANDS
+from inception_v3_tpu.__main__ import COMMANDS, main
 from tests.support.project import PACKAGES, ROOT
 
 # Modules that other modules start as processes, and programs to read, which are not installed.

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from typing import Container, Dict, Iterator, List, Optional, Tuple
+from typing import Container, Dict, List, Optional, Tuple
 
 from absl import app
 
@@ -26,8 +26,6 @@ from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import Topology
 
 _GIB = 1 << 30
-# A TPU stores the images of a batch in groups of 8 sublanes.
-_SUBLANES = 8
 _NOT_GIVEN = '--{}: not given, so it was not checked. The run needs it.'
 _NOT_CHECKED = (
     'the TPU VM: its existence, type, software version, and the quota, capacity and price in its zone',
@@ -66,8 +64,8 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
     if config.mode != 'eval' and 'init_from' not in unchecked:
         _check_weights(config, checkpoint, report)
-    for warning in _of_schedule(config):
-        report.warn(warning)
+    if config.mode != 'eval' and batch_norm.decay_warning(config):
+        report.warn(f'{batch_norm.decay_warning(config)}.')
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED
     stand_ins: Dict[str, int] = {}
@@ -240,25 +238,6 @@ def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
             f'--iterations={config.iterations}: longer than --{flag}={getattr(config, flag)}, the steps up to a '
             'checkpoint: no checkpoint is written inside a loop, so --save_checkpoints_secs has no effect. Set '
             '--iterations to 100, the default.'
-        )
-
-
-def _of_schedule(config: Config) -> Iterator[str]:
-    """Warnings about values that are allowed but rarely intended."""
-    trains, evaluates = config.mode != 'eval', config.mode != 'train'
-    if trains and batch_norm.decay_warning(config):
-        yield f'{batch_norm.decay_warning(config)}.'
-    for name, is_used in (('train_batch_size', trains), ('eval_batch_size', evaluates)):
-        share = getattr(config, name) // config.num_shards
-        if is_used and share % _SUBLANES:
-            yield (
-                f'--{name}={getattr(config, name)}: {share} images per core; a TPU pads them to a multiple of '
-                f'{_SUBLANES}, and the padding is wasted.'
-            )
-    if evaluates and config.eval_total_size > config.num_eval_images:
-        yield (
-            f'--eval_total_size={config.eval_total_size}: exceeds the {config.num_eval_images} validation images '
-            '(--num_eval_images).'
         )
 
 

@@ -1,7 +1,7 @@
 """Checks the graphs of a run: that they build, feed every core, run on a TPU and fit its memory."""
 
 import traceback
-from typing import List, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 from console.tensorflow_versions import tf
 from data import order, records
@@ -12,7 +12,7 @@ from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.run.checkpoints import check_fits
 from inception_v3.tpu import slices
-from inception_v3.tpu.supported import Flaw, line_of
+from inception_v3.tpu.supported import line_of
 from inception_v3.tpu.topology import Topology
 
 _GIB = 1 << 30
@@ -57,8 +57,13 @@ def check(
         gradients, batch_norm = graphs.collectives(core)
         report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
         report.add('training', 'for --batch_norm', batch_norm_collectives=batch_norm)
-    add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph, core)], report)
-    add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], report)
+    for kind, flaws in (
+        ('unsupported_ops', graphs.flaws(graph, core)),
+        ('dynamic_shapes', graphs.dynamic_shapes(core)),
+    ):
+        found = [*flaws]
+        report.add(section, '', **{kind: [flaw._asdict() for flaw in found]})
+        report.errors += [f'{section}: {flaw}.' for flaw in found]
     check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
     with graph.as_default(), report.noting_errors():
         if checkpoint:
@@ -115,12 +120,6 @@ def check_infeed(section: str, tpu: Topology, pipelines: int, fed: Mapping[graph
     ((tensors, size),) = fed
     report.add(section, f'each step: {", ".join(tensors)}', infeed_bytes=size)
     report.add(section, infeed_bytes_per_host=size * tpu.cores_per_host)
-
-
-def add_flaws(section: str, kind: str, found: List[Flaw], report: Report) -> None:
-    """Reports operations that a TPU cannot run as errors."""
-    report.add(section, '', **{kind: [flaw._asdict() for flaw in found]})
-    report.errors += [f'{section}: {flaw}.' for flaw in found]
 
 
 def check_memory(section: str, batch: int, tpu: Topology, memory: CoreMemory, report: Report) -> None:
