@@ -96,23 +96,24 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     learned = history.trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
-    report, refusal = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes), None
-    try:
-        if other:
-            against = other.evaluation, predictions.pairs(analysis.predictions, other)
-            report = report._replace(against=against, notes=[*notes, f'Against {other.path}: {against[1]}.'])
-    except ConfigError as error:
-        # The evaluation may have taken hours.
-        refusal = error
+    report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
+    _write(report, out)
+    if other:
+        # After the report without it: the evaluation may have taken hours.
+        pairs = predictions.pairs(analysis.predictions, other)
+        notes = [*notes, f'Against {other.path}: {pairs}.']
+        report = report._replace(against=(other.evaluation, pairs), notes=notes)
+        _write(report, out)
+    screen.clear()
+    return _summary(report, os.path.join(out, 'report.html'))
+
+
+def _write(report: ErrorReport, out: str) -> None:
     figures = report.figures()
     contents: Dict[str, Union[str, bytes]] = {**figures, JSON_FILE: report.json(), 'report.html': report.html(figures)}
-    contents[predictions.PREDICTIONS_FILE] = predictions.content(analysis.predictions)
+    contents[predictions.PREDICTIONS_FILE] = predictions.content(report.analysis.predictions)
     for name, content in contents.items():
         write_whole(os.path.join(out, name), content)
-    screen.clear()
-    if refusal:
-        raise ConfigError(f'{refusal} The report without this comparison is written: {out}')
-    return _summary(report, os.path.join(out, 'report.html'))
 
 
 def fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple[Optional[DatasetInfo], TrainedModel]:

@@ -57,13 +57,9 @@ def check(
         gradients, batch_norm = graphs.collectives(core)
         report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
         report.add('training', 'for --batch_norm', batch_norm_collectives=batch_norm)
-    for kind, flaws in (
-        ('unsupported_ops', graphs.flaws(graph, core)),
-        ('dynamic_shapes', graphs.dynamic_shapes(core)),
-    ):
-        found = [*flaws]
-        report.add(section, '', **{kind: [flaw._asdict() for flaw in found]})
-        report.errors += [f'{section}: {flaw}.' for flaw in found]
+    found = [*graphs.flaws(graph, core)]
+    report.add(section, '', unsupported_ops=[flaw._asdict() for flaw in found])
+    report.errors += [f'{section}: {flaw}.' for flaw in found]
     check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
     with graph.as_default(), report.noting_errors():
         if checkpoint:
@@ -93,11 +89,6 @@ def check_files(section: str, split: str, config: Config, files: int, hosts: int
     report.add(section, f'of {files:,}', files_per_host=[fewest, most])
     flag = source_of(config).flag(split)
     if split != records.TRAIN:
-        if not fewest:
-            report.warn(
-                f'{flag}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have no images to evaluate, '
-                'and feed padding.'
-            )
         return
     with report.noting_errors():
         records.check_enough_for(hosts, flag, split, files)
