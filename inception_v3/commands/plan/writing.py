@@ -1,4 +1,4 @@
-"""The rows, warnings and files of a plan, and its figure: the learning rate, and what the averages remember."""
+"""The rows, warnings and files of a plan, and its figure, the learning rate."""
 
 import math
 import os
@@ -23,10 +23,6 @@ from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.run.slow_averages import warnings_of
 from inception_v3.tpu import topology
-
-_POINTS = 300
-# The averages are drawn as far back as the longest of their windows, times this.
-_WINDOWS = 5
 
 
 def write(command_line: CommandLine) -> str:
@@ -124,27 +120,14 @@ def _described(average: Average) -> str:
 
 
 def _draw(estimate: Estimate) -> bytes:
-    """Draws the plan of a run as a PNG file."""
+    """Draws the learning rate of a run, beside the documented one, as a PNG file."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 7))
-    above, below = figure.subplots(2, 1, gridspec_kw={'height_ratios': [3, 2], 'hspace': 0.42})
-    _draw_rates(above, estimate)
-    _draw_averages(below, estimate)
-    for axes, where in ((above, 'upper right'), (below, 'lower right')):
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[['top', 'right']].set_visible(False)
-        axes.legend(loc=where, frameon=False, fontsize=9)
-    return drawing.png(figure)
-
-
-def _draw_rates(axes: Any, estimate: Estimate) -> None:
-    over = estimate.overshoot
+    figure, over = Figure(figsize=(11, 4.2)), estimate.overshoot
+    axes: Any = figure.subplots()
     epochs = np.array(estimate.steps) / estimate.steps_per_epoch
-    axes.step(
-        epochs, estimate.documented, where='post', color=drawing.FAINT, linestyle='--', label='documented, no warm-up'
-    )
+    documented = {'color': drawing.FAINT, 'linestyle': '--', 'label': 'documented, no warm-up'}
+    axes.step(epochs, estimate.documented, where='post', **documented)
     axes.step(epochs, estimate.rates, where='post', color=drawing.GOOD, linewidth=2, label='this run')
     if over:
         axes.axvspan(over.epoch, over.epoch + 1, color=drawing.BAD, alpha=0.3, label='overshoot of the warm-up')
@@ -152,20 +135,8 @@ def _draw_rates(axes: Any, estimate: Estimate) -> None:
         axes.annotate(text, place, (18, 4), textcoords='offset points', color=drawing.BAD, fontsize=9)
     axes.set(xlim=(0, estimate.epochs), ylim=(0, 1.12 * max(*estimate.rates, *estimate.documented)), xlabel='epoch')
     axes.set_title('learning rate', loc='left', fontsize=10)
-
-
-def _draw_averages(axes: Any, estimate: Estimate) -> None:
-    shown = [
-        (estimate.statistics, 'batch normalization, decay {:g}', drawing.GOOD, '-'),
-        (estimate.averages, 'averages of the weights, decay {:g}', drawing.BAD, '-.'),
-    ]
-    longest = max(average.window for average, *_ in shown if average)
-    steps = np.linspace(0, _WINDOWS * longest, _POINTS)
-    for average, label, colour, style in shown:
-        if average:
-            share = 1 - np.float64(average.decay) ** steps
-            axes.plot(steps, share, style, color=colour, label=label.format(average.decay), linewidth=2)
-            axes.plot([average.window], [1 - average.decay**average.window], 'o', color=colour, markersize=7)
-    axes.set(xlim=(0, steps[-1]), ylim=(0, 1.03), xlabel='last steps')
-    title = 'share of an average that comes from its last steps; the dots are the windows, 1 / (1 - decay) steps'
-    axes.set_title(title, loc='left', fontsize=10)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.legend(loc='upper right', frameon=False, fontsize=9)
+    return drawing.png(figure)
