@@ -6,15 +6,77 @@
 It works in every folder, also in one with a data.py or console.py of yours.
 """
 
-import difflib
+import runpy
 import sys
-from typing import Optional, Sequence
+from typing import Dict, Mapping, NamedTuple, Optional, Sequence
 
 from console.errors import DONE, EXIT_CODES, FIX, CommandError
 from console.messages import shown
-from inception_v3_tpu.commands import COMMANDS, GROUPS, PROGRAM, run
 
+PROGRAM = 'inception-v3'
+
+
+class Command(NamedTuple):
+    """The module that `python -m` runs, and a line for `--help`."""
+
+    module: str
+    summary: str
+
+
+GROUPS: Mapping[str, Dict[str, Command]] = {
+    'models': {
+        'train': Command('inception_v3.main', 'train, evaluate and export a network'),
+        'evaluate': Command(
+            'inception_v3.commands.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'
+        ),
+        'predict': Command('inception_v3.commands.predict', 'classify image files with a trained model'),
+        'export': Command(
+            'inception_v3.commands.export', 'export a checkpoint to ONNX, TensorFlow Lite and others, and check it'
+        ),
+        'features': Command(
+            'inception_v3.commands.features', 'extract features of image files at any layer of a network'
+        ),
+        'fid': Command('inception_v3.commands.fid', 'compute FID, KID and Inception Score of generated images'),
+        'plan': Command('inception_v3.commands.plan', 'draw the schedules and sizes of a run before it starts'),
+        'preflight': Command('inception_v3.commands.preflight', 'check without a TPU whether a run can start on one'),
+        'weights': Command('inception_v3.commands.weights', 'convert and compare weights of other frameworks'),
+        'provenance': Command('inception_v3.commands.provenance', 'show, verify and compare the origin of runs'),
+    },
+    'data sets': {
+        'from-folder': Command('data.convert.from_folder', 'convert your images, in a folder per class, to a data set'),
+        'audit': Command('data.audit', 'read every record of a data set, and report all problems'),
+        'imagenet': Command('data.convert.imagenet', 'convert ImageNet-2012 to record files'),
+        'cifar10': Command('data.convert.cifar10', 'convert CIFAR-10 to tar shards'),
+        'show': Command('preprocessing.show', 'draw photographs under every preprocessing'),
+        'digits': Command('data.convert.digits', 'write the data set of handwritten digits'),
+        'tar-shards': Command(
+            'data.convert.tar_shards', 'convert record files to tar shards and back, or list tar shards'
+        ),
+    },
+    'studies': {
+        'sweep': Command('studies.sweep', 'run all trials of a study, and write its report'),
+        'compare': Command('studies.compare', 'compare any runs, and write their report'),
+        'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
+        'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
+        'data-size': Command('studies.data_size', 'measure the error by the number of training images'),
+        'fine-tuning': Command('studies.fine_tuning', 'measure what weights of another task are worth'),
+        'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
+    },
+    'benchmarks': {
+        'benchmark-input': Command('benchmarks.input', 'measure the input pipeline'),
+        'benchmark-peers': Command('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
+        'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),
+        'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
+    },
+}
+COMMANDS: Dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
 _HINT = f'{PROGRAM} --help lists the commands.'
+
+
+def run(name: str, arguments: Sequence[str]) -> None:
+    """Runs a command like `python -m`, in this process, which it ends."""
+    sys.argv = [f'{PROGRAM} {name}', *arguments]
+    runpy.run_module(COMMANDS[name].module, run_name='__main__')
 
 
 def help_text() -> str:
@@ -29,17 +91,13 @@ def help_text() -> str:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs a command line, `sys.argv` by default, and returns its exit code."""
     name, *arguments = list(sys.argv[1:] if argv is None else argv) or ['']
-    # The modules are named with underscores.
-    name = name.replace('_', '-')
-    if name == 'help' and arguments:
-        name, arguments = arguments[0].replace('_', '-'), ['--help']
     if name in COMMANDS:
         try:
             run(name, arguments)
         except CommandError as error:  # TensorFlow, which its module loads, lacks a package.
             return _fail(str(error))
         return DONE
-    if name in ('-h', '--help', 'help'):
+    if name in ('-h', '--help'):
         print(help_text())
         return DONE
     if name == '--version':
@@ -49,9 +107,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return DONE
     if not name:
         return _fail(f'name a command. {_HINT}')
-    similar = difflib.get_close_matches(name, COMMANDS, 1)
-    advice = f' Did you mean {similar[0]}?' if similar else ''
-    return _fail(f'{shown(name)}: no such command.{advice} {_HINT}')
+    return _fail(f'{shown(name)}: no such command. {_HINT}')
 
 
 def _fail(message: str) -> int:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import List, Tuple
 
-from inception_v3_tpu.commands import COMMANDS
+from inception_v3_tpu.__main__ import COMMANDS
 
 # Importing these fails.
 LARGE = ('tensorflow', 'numpy', 'scipy', 'matplotlib', 'plotly', 'jinja2', 'h5py', 'apache_beam', 'sklearn', 'PIL')

@@ -1,18 +1,21 @@
 """The estimate of a run from its configuration, which `plan` draws and `preflight` judges."""
 
 import dataclasses
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from console.tensorflow_versions import tf
+from data import remote
 from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
+from inception_v3.model_fn import network_shapes
 from inception_v3.run.memory.estimate import FLOAT_BYTES, SLOTS, sizes_for
 from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
+from inception_v3.weights import beginning, sources
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
@@ -29,13 +32,8 @@ _SCHEDULE = ('learning_rate', 'schedule', 'learning_rate_decay', 'learning_rate_
 
 
 class Overshoot(NamedTuple):
-    """The epochs `first` to `last`, from 0, in which a warm-up is above the curve without it.
+    """The epoch, from 0, in which a warm-up is above the curve the most: its `rate`, and `plain` without warm-up."""
 
-    `epoch` is the one with the largest ratio of its `rate` to `plain`, the rate without warm-up.
-    """
-
-    first: int
-    last: int
     epoch: int
     rate: float
     plain: float
@@ -85,10 +83,9 @@ class Estimate:
         """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
         found, over = [batch_norm.decay_warning(self.config)], self.overshoot
         if over:
-            epochs = f'epoch {over.first}' if over.first == over.last else f'epochs {over.first} to {over.last}'
             found.insert(
                 0,
-                f'the warm-up overshoots in {epochs}: {over.rate:.4g} in epoch {over.epoch}, '
+                f'the warm-up overshoots: {over.rate:.4g} in epoch {over.epoch}, '
                 f'{over.rate / over.plain - 1:.0%} above the {over.plain:.4g} without warm-up. Published results use '
                 'this formula; --cap_warmup ends the warm-up at the curve',
             )
@@ -108,10 +105,7 @@ def _overshoot(config: Config) -> Optional[Overshoot]:
         rate, plain = float(learning_rate(step, config)), float(learning_rate(step, without))
         if rate > plain * (1 + _ROUNDING):
             above.append((rate / plain, epoch, rate, plain))
-    if not above:
-        return None
-    _, epoch, rate, plain = max(above)
-    return Overshoot(above[0][1], above[-1][1], epoch, rate, plain)
+    return Overshoot(*max(above)[1:]) if above else None
 
 
 def _bytes_per_image(config: Config) -> int:
@@ -120,6 +114,21 @@ def _bytes_per_image(config: Config) -> int:
         drawn = preprocessing_for(config).draw(tf.shape(image), whole_image_box(), tf.random.uniform)
         sent = tf.nest.flatten(infeed.for_training(image, drawn, config))
         return sum(t.shape.num_elements() * t.dtype.size for t in sent) + _LABEL_BYTES
+
+
+def weights_of(config: Config, checkpoint: Optional[str]) -> Tuple[List[Tuple[str, str]], List[str]]:
+    """Rows and warnings about the weights of `--init_from` that a run begins from, unless it resumes from a checkpoint.
+
+    Of remote weights, only names and shapes are read. Raises WeightsError if they cannot be read or do not fit.
+    """
+    if not config.init_from:
+        return [], []
+    if checkpoint:
+        return [('begins from', f'{checkpoint}, which the run resumes; --init_from is not read')], []
+    source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
+    begun = beginning.plan(network_shapes(config), (), source, config)
+    rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]
+    return rows, beginning.warnings_of(begun, source, config)
 
 
 class CoreMemory(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reads image files for a network in batches, on one thread per core, while the network runs."""
+"""Reads image files for a network, in batches on one thread per core while the network runs."""
 
 import collections
 import concurrent.futures
@@ -7,10 +7,14 @@ import itertools
 import sys
 from typing import Any, Callable, Deque, Iterator, List, Sequence, Tuple
 
+import numpy as np
+
 from console.processes import usable_cores
+from console.screen import failure
+from console.tensorflow_versions import tf
 from data import image_files
 from data.convert.intake import Intake
-from data.image_files import ImageFiles, UnreadableError
+from data.image_files import ImageFiles, UnreadableError, why_undecodable
 
 
 def find(names: Sequence[str]) -> ImageFiles:
@@ -48,6 +52,14 @@ def batches(files: ImageFiles, size: int, prepare: Callable[[Intake, bytes], Any
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def run_decoding(session: tf.Session, image: tf.Tensor, encoded: tf.Tensor, content: bytes) -> np.ndarray:
+    """The image that a graph decodes from a file fed to the placeholder `encoded`; UnreadableError if it cannot."""
+    try:
+        return session.run(image, {encoded: content})
+    except tf.errors.InvalidArgumentError as error:
+        raise UnreadableError(why_undecodable(content, failure(error)))
 
 
 def report(text: str) -> None:

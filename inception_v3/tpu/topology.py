@@ -20,14 +20,13 @@ _LOOPBACK = re.compile(r'grpc://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$')
 class Topology(NamedTuple):
     """The cores of a TPU, on all hosts together, and the hosts that feed them; its name is v2-8, or emulated:8x2.
 
-    Each core has its memory, in bytes, and at most `peak` operations per second; those of an emulated TPU are None.
+    Each core has its memory, in bytes; that of an emulated TPU is None.
     """
 
     name: str
     cores: int
     hosts: int
     memory: Optional[int] = None
-    peak: Optional[float] = None
 
     @property
     def cores_per_host(self) -> int:
@@ -40,14 +39,11 @@ class Topology(NamedTuple):
         return self.hosts + self.cores
 
 
-# Memory of a core, and operations of a core per second:
-# https://cloud.google.com/tpu/docs/system-architecture. A chip has two cores; 45 TFLOPS per chip of v2, 123 of v3.
-_GENERATIONS = {'v2': (8 * _GIB, 22.5e12), 'v3': (16 * _GIB, 61.5e12)}
+# Memory of a core: https://cloud.google.com/tpu/docs/system-architecture.
+_MEMORY = {'v2': 8 * _GIB, 'v3': 16 * _GIB}
 # Types: https://cloud.google.com/tpu/docs/regions-zones, read on 2026-11-23. A machine has 4 chips.
 CLOUD_TPUS: Dict[str, Topology] = {
-    f'{generation}-{cores}': Topology(
-        f'{generation}-{cores}', cores, cores // CORES_PER_HOST, *_GENERATIONS[generation]
-    )
+    f'{generation}-{cores}': Topology(f'{generation}-{cores}', cores, cores // CORES_PER_HOST, _MEMORY[generation])
     for generation, sizes in (('v2', (8, 32, 128, 256, 512)), ('v3', (8, 32, 64, 128, 256, 512, 1024, 2048)))
     for cores in sizes
 }

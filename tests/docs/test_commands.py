@@ -13,7 +13,7 @@ from typing import Dict, List, Sequence
 import pytest
 
 from inception_v3 import flags
-from inception_v3_tpu import commands as program
+from inception_v3_tpu import __main__ as program
 from tests.docs.pages import PAGES, ROOT, Command, commands, read
 
 COMMANDS = [command for command in commands() if '…' not in command.line and '[' not in command.line]
@@ -22,7 +22,7 @@ _PLACES = re.compile('my_|runs/|digits/|imagenet|cifar|gs://|https://|ILSVRC|(.*
 # Prints the --help of programs as JSON. One process for all, because importing TensorFlow takes seconds.
 _HELP = """
 import contextlib, io, json, runpy, sys
-from inception_v3_tpu.commands import COMMANDS
+from inception_v3_tpu.__main__ import COMMANDS
 texts = {}
 for words in [words.split() for words in sys.argv[1:]]:
     output, name = io.StringIO(), words[0]

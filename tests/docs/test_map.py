@@ -9,7 +9,7 @@ from typing import List, NamedTuple, Set
 import pytest
 
 from inception_v3.config import Config
-from inception_v3_tpu.commands import COMMANDS, PROGRAM
+from inception_v3_tpu.__main__ import COMMANDS, PROGRAM
 from tests.docs.pages import ROOT, read
 
 _ROW = re.compile(r'\| (?P<concept>[^|]+) \| `(?P<code>[^`|]+)` \| `(?P<test>[^`|]+)` \|')

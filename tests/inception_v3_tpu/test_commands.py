@@ -9,8 +9,7 @@ from typing import Any, Set
 import pytest
 
 from benchmarks.peers.__main__ import LIBRARIES
-from inception_v3_tpu.__main__ import main
-from inception_v3_tpu.commands import COMMANDS
+from inception_v3_tpu.__main__ import COMMANDS, main
 from tests.support.project import PACKAGES, ROOT
 
 # Modules that other modules start as processes, and programs to read, which are not installed.
@@ -56,7 +55,6 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
     ('arguments', 'words'),
     [
         ([], 'error: name a command. inception-v3 --help'),
-        (['trian'], 'trian: no such command. Did you mean train?'),
         (['xyz\n'], r'xyz\n: no such command. inception-v3 --help'),
     ],
 )
@@ -66,9 +64,8 @@ def test_wrong_command__one_message_and_exit_code_2(capsys: Any, arguments: Any,
     assert not out and len(err.splitlines()) == 1 and words in err
 
 
-@pytest.mark.parametrize('words', [['from-folder', '--help'], ['from_folder', '--help'], ['help', 'from-folder']])
-def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any, words: Any) -> None:
-    monkeypatch.setattr(sys, 'argv', ['inception-v3', *words])
+def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, 'argv', ['inception-v3', 'from-folder', '--help'])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 0

@@ -14,7 +14,7 @@ import PIL.Image
 import pytest
 
 import inception_v3
-from inception_v3_tpu.commands import COMMANDS
+from inception_v3_tpu.__main__ import COMMANDS
 from tests.support.pages import read_page
 from tests.support.project import PACKAGES, ROOT
 
@@ -105,7 +105,7 @@ def test_wheel__has_every_package_with_its_files_and_no_tests(wheel: pathlib.Pat
 # Each command's module in one process: most share what they load.
 HELP = """
 import contextlib, io
-from inception_v3_tpu import commands
+from inception_v3_tpu import __main__ as commands
 for name in commands.COMMANDS:
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):

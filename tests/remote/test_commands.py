@@ -50,7 +50,7 @@ from tests.support.runs import ONE_LAYER
 NETWORKS['inception_v3'] = ONE_LAYER
 url, image = sys.argv[1:]
 codes = [predict.main([image, f'--model={url}/{place}', '--json']) for place in ('run', 'export', 'none')]
-print([*codes, evaluate_report.main([f'{url}/run', '--mistakes=3'])])
+print([*codes, evaluate_report.main([f'{url}/run'])])
 """
 
 

@@ -32,7 +32,7 @@ def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(cores: int, hosts: int) -> No
 )
 def test_emulated__gives_cores_and_hosts(tpu: str, cores: int, hosts: int) -> None:
     assert is_emulated(tpu)
-    assert emulated(tpu) == (tpu, cores, hosts, None, None)
+    assert emulated(tpu) == (tpu, cores, hosts, None)
     assert emulated(tpu).cores_per_host * hosts == cores
     assert hosts_of(Config(tpu=tpu, num_shards=cores)) == hosts
 

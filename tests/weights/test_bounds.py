@@ -55,10 +55,6 @@ def bomb(group: h5py.Group, name: str) -> None:
     dataset.id.write_direct_chunk((0,), zlib.compress(bytes(LARGE)))
 
 
-def large_chunk(group: h5py.Group, name: str) -> None:
-    group.create_dataset(name, (3,), np.float32, chunks=(1 << 28,), maxshape=(None,), compression='gzip')
-
-
 TOO_LARGE = r'its tensors need \S+ bytes of memory, too many for a file of'
 HDF5_FILES: Dict[str, Any] = {
     'external storage': (external_storage, 'kernel:0 has its values in another file'),
@@ -68,13 +64,11 @@ HDF5_FILES: Dict[str, Any] = {
         'kernel:0 is a link to another place',
     ),
     'soft link': (lambda group, name: group.__setitem__(name, h5py.SoftLink('/a')), 'kernel:0 is a link to another'),
-    'bomb': (bomb, 'kernel:0 inflates to more than its shape'),
-    'large chunk': (large_chunk, TOO_LARGE),
+    'bomb': (bomb, 'kernel:0 is compressed; h5repack -f NONE'),
     'unallocated': (
         lambda group, name: group.create_dataset(name, (1 << 40,), np.float32, chunks=(1 << 20,)),
         TOO_LARGE,
     ),
-    'lzf': (lambda group, name: group.create_dataset(name, data=SECRET, compression='lzf'), 'h5repack -f NONE'),
     'texts': (
         lambda group, name: group.create_dataset(name, data=[b'a'], dtype=h5py.special_dtype(vlen=str)),
         'numbers',
@@ -116,20 +110,11 @@ def test_hdf5__holds_its_own_values_and_no_more(name: str, ending: str, tmp_path
     check_refused(foreign.read, tmp_path / f'a.{ending}', content, f'is no file of weights, or is damaged .*{message}')
 
 
-def test_hdf5__compressed_as_h5py_does_it_is_read() -> None:
-    def compress(file: h5py.File) -> None:
-        for name, filters in (('conv2d', False), ('conv2d_1', True)):
-            values = file[f'{name}/{name}/kernel:0'][()]
-            del file[f'{name}/{name}/kernel:0']
-            options = {'compression': 'gzip', 'chunks': (2, 2, 2, 5), 'shuffle': filters, 'fletcher32': filters}
-            file.create_dataset(f'{name}/{name}/kernel:0', data=values, **options)
-        # A group in itself ends no walk.
+def test_hdf5__with_a_group_in_itself_ends_no_walk() -> None:
+    def loop(file: h5py.File) -> None:
         file['conv2d/again'] = file['conv2d']
 
-    found = keras_files.read(of_keras(compress))
-    for number, layer in enumerate(narrow().architecture.layers[:2]):
-        expected = narrow().values[f'{layer.scope}/weights']
-        np.testing.assert_array_equal(found.arrays[f'conv2d_{number}/kernel'], expected)
+    assert 'conv2d_0/kernel' in keras_files.read(of_keras(loop)).arrays
 
 
 ARCHIVES = {'a.npz': 'a.npy', 'a.keras': keras_files.ARCHIVE_MEMBER, 'a.pth': 'x/data.pkl'}

@@ -38,8 +38,6 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add('--data_format', choices=('tar', 'tfrecord'), help="format of the records (default: the run's)")
     about = "images per batch (default: the run's, at most 64)"
     add('--batch_size', type=number_of(int, 1), metavar='N', help=about)
-    about = 'number of worst mistakes to show (default: 48)'
-    add('--mistakes', type=number_of(int, 0), default=48, metavar='N', help=about)
     return parser.parse_args(expanded(argv))
 
 

@@ -10,6 +10,8 @@ from inception_v3.metrics import PADDING_LABEL
 # As in Guo et al., "On Calibration of Modern Neural Networks".
 BINS = 15
 _TOP = 5
+# Mistakes that are kept.
+_MISTAKES = 48
 
 
 class ClassAccuracy(NamedTuple):
@@ -49,16 +51,16 @@ class Bin(NamedTuple):
 class Mistake(NamedTuple):
     """An image whose most probable class, with a probability of `confidence`, is not its label.
 
-    The record is at a position, from 0, in a file; both are None for synthetic images. `likeliest` has the five most
-    probable classes with their probabilities, and `pixels`, uint8 [height, width, 3], are those that the network saw.
+    The record is at a position, from 0, in a file. `likeliest` has the five most probable classes with their
+    probabilities, and `pixels`, uint8 [height, width, 3], are those that the network saw.
     """
 
     label: int
     predicted: int
     confidence: float
     probability_of_label: float
-    path: Optional[str]
-    position: Optional[int]
+    path: str
+    position: int
     likeliest: Sequence[Tuple[int, float]]
     pixels: np.ndarray
 
@@ -70,29 +72,24 @@ class ErrorAnalysis:
       confusion: int64 [num_classes, num_classes], number of images by label and predicted class.
       images: number of images, without padding.
       predictions: the predictions for images of files.
-      mistakes: the most confident mistakes, worst first; among equally confident ones, the earliest first.
+      mistakes: the 48 most confident mistakes, worst first; among equally confident ones, the earliest first.
     """
 
-    def __init__(self, num_classes: int, mistakes: int):
+    def __init__(self, num_classes: int):
         self.confusion = np.zeros([num_classes, num_classes], np.int64)
         self.images = 0
         self.predictions: List[Prediction] = []
         self.mistakes: List[Mistake] = []
-        self._at_most = mistakes
         self._top_5 = np.zeros([num_classes], np.int64)
         # By bin: images, the sum of the confidences, and right images.
         self._binned = np.zeros([3, BINS])
 
     def add(
-        self,
-        labels: np.ndarray,
-        logits: np.ndarray,
-        pixels: np.ndarray,
-        places: Optional[Sequence[Tuple[str, int]]] = None,
+        self, labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, places: Sequence[Tuple[str, int]]
     ) -> None:
         """Adds a batch: labels [batch], logits [batch, num_classes], pixels [batch, height, width, 3] as of `Mistake`.
 
-        `places` has path and position of each record, without padding; None for synthetic images.
+        `places` has path and position of each record, without padding.
         """
         real = labels != PADDING_LABEL
         labels, logits, pixels = labels[real], logits[real], pixels[real]
@@ -108,17 +105,16 @@ class ErrorAnalysis:
         for row, values in enumerate((1, confidences, ranks == 0)):
             np.add.at(self._binned[row], bins, values)
         self.images += len(labels)
-        for (path, position), label, found in zip(places or (), labels.tolist(), predicted.tolist()):
+        for (path, position), label, found in zip(places, labels.tolist(), predicted.tolist()):
             self.predictions.append(Prediction(path, position, label, found))
-        for row in np.flatnonzero(ranks > 0) if self._at_most else ():
+        for row in np.flatnonzero(ranks > 0):
             order = np.argsort(-probabilities[row], kind='stable')[:_TOP]
             likeliest = [(int(c), float(probabilities[row, c])) for c in order]
-            place = places[row] if places is not None else (None, None)
             # A copy of the pixels: a view would keep the whole batch in memory.
             label, seen = int(labels[row]), pixels[row].copy()
             probability = float(probabilities[row, label])
-            self.mistakes.append(Mistake(label, *likeliest[0], probability, *place, likeliest, seen))
-        self.mistakes = sorted(self.mistakes, key=lambda mistake: -mistake.confidence)[: self._at_most]
+            self.mistakes.append(Mistake(label, *likeliest[0], probability, *places[row], likeliest, seen))
+        self.mistakes = sorted(self.mistakes, key=lambda mistake: -mistake.confidence)[:_MISTAKES]
 
     @property
     def classes(self) -> List[ClassAccuracy]:

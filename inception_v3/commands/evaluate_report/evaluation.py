@@ -9,6 +9,7 @@ import time
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from console.errors import CommandError
+from console.messages import in_rows
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import record_checker, records
@@ -36,14 +37,13 @@ from preprocessing.preprocessings import preprocessing_for
 BATCH_AT_MOST = 64
 
 
-def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[str, float], ErrorAnalysis]:
+def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], ErrorAnalysis]:
     """Evaluates a checkpoint as the run does; returns the values of `metrics.evaluation_metrics`, and the analysis."""
     config = model.config
-    analysis = ErrorAnalysis(config.num_classes, mistakes)
+    analysis = ErrorAnalysis(config.num_classes)
     batches = -(-config.eval_images // config.eval_batch_size)
-    with_places = config.use_data == 'real'
     with tf.Graph().as_default() as graph:
-        dataset = InputPipeline(False, config, with_places)({'batch_size': config.eval_batch_size})
+        dataset = InputPipeline(False, config, with_places=True)({'batch_size': config.eval_batch_size})
         iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
         labels, *places = tf.nest.flatten(labels)
@@ -62,7 +62,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
                 except tf.errors.OutOfRangeError:
                     break
                 located = [(os.fsdecode(path), int(position)) for path, position in zip(*batch_places)]
-                analysis.add(batch_labels, batch_logits, batch_pixels, located if with_places else None)
+                analysis.add(batch_labels, batch_logits, batch_pixels, located)
                 rate = analysis.images / (time.monotonic() - start)
                 done = -(-analysis.images // config.eval_batch_size)
                 screen.update(f'evaluating: batch {done} of {batches}, {rate:,.1f} images/s')
@@ -75,7 +75,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     info, model = fit_to_data_set(trained_model.find(arguments.model_dir, arguments.checkpoint), arguments)
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
-    other = _other(arguments.against, info, model.config) if arguments.against else None
+    other = predictions.read(arguments.against) if arguments.against else None
     screen.update(f'preparing to evaluate {model.checkpoint}')
     digest = history.digest_of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
@@ -83,7 +83,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
         config = dataclasses.replace(model.config, model_dir=folder)
         bad_records = BadRecords(config, [records.VALIDATION])
         with bad_records_explained(config, [records.VALIDATION], screen):
-            metrics, analysis = evaluate(model._replace(config=config), arguments.mistakes, screen)
+            metrics, analysis = evaluate(model._replace(config=config), screen)
         skipped = [*bad_records.skipped()]
     screen.update('writing the report')
     if not analysis.images:
@@ -96,41 +96,24 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     learned = history.trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
-    report, refusal = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes), None
-    try:
-        if other:
-            against = other.evaluation, predictions.pairs(analysis.predictions, other)
-            report = report._replace(against=against, notes=[*notes, f'Against {other.path}: {against[1]}.'])
-    except ConfigError as error:
-        # The evaluation may have taken hours.
-        refusal = error
-    figures = report.figures()
-    contents: Dict[str, Union[str, bytes]] = {**figures, JSON_FILE: report.json(), 'report.html': report.html(figures)}
-    if analysis.predictions:
-        contents[predictions.PREDICTIONS_FILE] = predictions.content(analysis.predictions)
-    for name, content in contents.items():
-        write_whole(os.path.join(out, name), content)
+    report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
+    _write(report, out)
+    if other:
+        # After the report without it: the evaluation may have taken hours.
+        pairs = predictions.pairs(analysis.predictions, other)
+        notes = [*notes, f'Against {other.path}: {pairs}.']
+        report = report._replace(against=(other.evaluation, pairs), notes=notes)
+        _write(report, out)
     screen.clear()
-    if refusal:
-        raise ConfigError(f'{refusal} The report without this comparison is written: {out}')
     return _summary(report, os.path.join(out, 'report.html'))
 
 
-def _other(path: str, info: Optional[DatasetInfo], config: Config) -> predictions.Predictions:
-    """The predictions that an evaluation is compared with. Raises ConfigError if they are not of the same images."""
-    if config.use_data != 'real':
-        raise ConfigError(f'--against={path}: needs images of a data set; name its folder with --data_dir.')
-    try:
-        other = predictions.read(path)
-    except ConfigError as error:
-        raise ConfigError(f'--against={error}')
-    fingerprint = info.fingerprint if info else ''
-    if other.evaluation.fingerprint and fingerprint and other.evaluation.fingerprint != fingerprint:
-        raise ConfigError(
-            f'--against={path}: its report is of another data set, {other.evaluation.data_set or "unnamed"}; this '
-            f'evaluation is of {config.data_dir}. Evaluate both checkpoints on the same images, with --data_dir.'
-        )
-    return other
+def _write(report: ErrorReport, out: str) -> None:
+    figures = report.figures()
+    contents: Dict[str, Union[str, bytes]] = {**figures, JSON_FILE: report.json(), 'report.html': report.html(figures)}
+    contents[predictions.PREDICTIONS_FILE] = predictions.content(report.analysis.predictions)
+    for name, content in contents.items():
+        write_whole(os.path.join(out, name), content)
 
 
 def fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple[Optional[DatasetInfo], TrainedModel]:
@@ -160,14 +143,15 @@ def fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple
             f'--data_dir={config.data_dir}: has {info.num_classes} classes, including the background; the network has '
             f'{config.num_classes}.'
         )
-    if config.use_data == 'real':
-        paths = source_of(config).find(records.VALIDATION)
-        check_files(config, records.VALIDATION, paths)
-        if changes and is_counted(config, records.VALIDATION):
-            count = sum(each.records for each in source_of(config).contents(paths))
-            config = dataclasses.replace(config, num_eval_images=count)
-        elif info and arguments.data_dir:
-            config = dataclasses.replace(config, num_eval_images=info.validation_images)
+    if config.use_data == 'fake':
+        raise ConfigError('The run was trained on made-up images: name the data set to evaluate with --data_dir.')
+    paths = source_of(config).find(records.VALIDATION)
+    check_files(config, records.VALIDATION, paths)
+    if changes and is_counted(config, records.VALIDATION):
+        count = sum(each.records for each in source_of(config).contents(paths))
+        config = dataclasses.replace(config, num_eval_images=count)
+    elif info and arguments.data_dir:
+        config = dataclasses.replace(config, num_eval_images=info.validation_images)
     return description_of(config) if changes else info, model._replace(config=config)
 
 
@@ -188,15 +172,8 @@ def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[reco
 
 
 def _summary(report: ErrorReport, page: str) -> str:
-    evaluation, scores = report.evaluation, report.scores
-    rows = [
-        *((name, scores[name]) for name in ('top-1', '95 % interval', 'top-5') if name in scores),
-        ('cross-entropy', scores['cross-entropy, nats']),
-        ('calibration', f'{scores["expected calibration error"]} expected error'),
-        ('evaluated', f'{scores["images"]} images, {evaluation.weights} weights of step {scores["step"]}'),
-    ]
+    rows = [*report.scores.items(), ('weights', report.evaluation.weights)]
     for pair in report.confusions[:3]:
         images = f'{pair.images:,} of {report.analysis.confusion[pair.label].sum():,} images'
         rows.append(('confused', f'{report.name(pair.label)} classified as {report.name(pair.predicted)}: {images}'))
-    rows += [*(('note', note) for note in report.notes), ('report', page)]
-    return '\n'.join(f'{name:<13}  {value}' for name, value in rows)
+    return in_rows([*rows, *(('note', note) for note in report.notes), ('report', page)])

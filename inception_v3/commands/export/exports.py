@@ -56,10 +56,7 @@ class Agreement(NamedTuple):
         )
 
     def __str__(self) -> str:
-        return (
-            f'{self.name}: top-1 {self.right / self.images:.2%} of {self.images:,} validation images (checkpoint '
-            f'{self.expected / self.images:.2%}), largest difference of logits {self.difference:.2g}'
-        )
+        return f'{self.name}: {self.line}; of the checkpoint, top-1 {self.expected / self.images:.2%}'
 
 
 def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:

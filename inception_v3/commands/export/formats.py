@@ -2,15 +2,14 @@
 
 import dataclasses
 import os
-import re
 import sys
-from typing import Any, Callable, Dict, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from console import extras
 from console.errors import CommandError
-from console.messages import listed
+from console.messages import listed, shown
 from console.tensorflow_versions import tf
 from inception_v3.commands.export.network import INPUT, LOGITS, PROBABILITIES, Batch, FrozenNetwork, build
 from inception_v3.estimator import make_estimator
@@ -20,8 +19,9 @@ from inception_v3.weights import sources
 
 # ONNX's set of operations; runtimes since 2021 have it.
 _OPSET = 13
-# The two versions' messages about operations that TensorFlow Lite lacks.
-_LISTS_OF_OPERATIONS = re.compile(r'(?:need custom implementations|Custom ops): (\w+(?:, \w+)*)')
+_ANOTHER = 'Export to another format.'
+# The reason is at the end of TensorFlow Lite's messages.
+_LONGEST = 3000
 
 # From a batch to its logits, float32 [batch, num_classes].
 Run = Callable[[Batch], np.ndarray]
@@ -79,7 +79,7 @@ def _write_onnx(network: FrozenNetwork, images: Sequence[np.ndarray], path: str)
     # tf2onnx leaves operations that it does not know as they are.
     unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
     if unknown:
-        raise _lacking('ONNX', unknown, network)
+        raise CommandError(f'onnx: has no operation for {listed(sorted(unknown))}. {_ANOTHER}')
     for value in [*model.graph.input, *model.graph.output]:
         value.type.tensor_type.shape.dim[0].dim_param = 'batch'
     with open(path, 'wb') as file:
@@ -108,12 +108,9 @@ def _write_tflite(network: FrozenNetwork, images: Sequence[np.ndarray], path: st
         os.environ['PATH'] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get('PATH', os.defpath)])
         try:
             content = converter.convert()
-        # The converters of the two versions raise different errors for an operation that they lack.
+        # The converters of the versions raise different errors for an operation that they lack.
         except Exception as error:
-            lists = _LISTS_OF_OPERATIONS.findall(str(error))
-            if not lists:
-                raise
-            raise _lacking('TensorFlow Lite', set(', '.join(lists).split(', ')), network)
+            raise CommandError(f'tflite: the network cannot be converted: {shown(error, _LONGEST)}. {_ANOTHER}')
     with open(path, 'wb') as file:
         file.write(content)
 
@@ -153,12 +150,6 @@ def of_variables(network: FrozenNetwork, restore: Callable[[tf.Session], Any]) -
         session = tf.Session(graph=graph)
         restore(session)
     return lambda batch: session.run(f'{LOGITS}:0', {f'{INPUT}:0': batch.images})
-
-
-def _lacking(name: str, operations: Set[str], network: FrozenNetwork) -> CommandError:
-    layers = [f'{node.op} of {node.name}' for node in network.graph_def.node if node.op in operations]
-    found = listed(layers or sorted(operations), separator=', ')
-    return CommandError(f'{name} has no operation for {found}. Export to another format: {", ".join(FORMATS)}.')
 
 
 _ONNX_PACKAGES = ('tf2onnx', 'onnx', 'onnxruntime')

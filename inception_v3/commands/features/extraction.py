@@ -10,12 +10,11 @@ from console.progress import Progress
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.convert.intake import Intake
-from data.image_files import ImageFiles, UnreadableError, listed, show, why_undecodable
+from data.image_files import ImageFiles, UnreadableError, listed, show
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands import image_batches
 from inception_v3.commands.features import POOL, graph_2015
 from inception_v3.commands.image_batches import report
-from inception_v3.config import ConfigError
 from inception_v3.input import infeed
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
@@ -108,10 +107,7 @@ class Extractor(NamedTuple):
 
     def prepare(self, encoded: bytes) -> np.ndarray:
         """Decodes and resizes an image; UnreadableError if it cannot be decoded."""
-        try:
-            return self.session.run(self.image, {self.encoded: encoded})
-        except tf.errors.InvalidArgumentError as error:
-            raise UnreadableError(why_undecodable(encoded, error.message.partition('\n')[0]))
+        return image_batches.run_decoding(self.session, self.image, self.encoded, encoded)
 
     def extract(self, prepared: Sequence[np.ndarray]) -> Dict[str, np.ndarray]:
         """Runs the network on a batch, and returns its outputs by name."""
@@ -130,10 +126,6 @@ def of_run(path: str, layer: str) -> Extractor:
     """
     if is_complete(path):
         model = trained_model.find(os.path.dirname(path) or '.', os.path.basename(path))
-    elif tf.saved_model.loader.maybe_saved_model_directory(path):
-        raise ConfigError(f'--model={path}: is a SavedModel. Name the model_dir of the run, or one of its checkpoints.')
-    elif not tf.io.gfile.isdir(path):
-        raise ConfigError(f'--model={path}: no such folder or checkpoint.')
     else:
         model = trained_model.find(path)
     config, checkpoint = model.config, model.checkpoint
@@ -240,11 +232,6 @@ def extract(extractor: Extractor, found: ImageFiles, batch_size: int, screen: Sc
     if unreadable:
         report(f'{unreadable:,} of {len(found.paths):,} images could not be read')
     values = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-    for name, value in values.items():
-        damaged = [path for path, row in zip(paths, value) if not np.isfinite(row).all()]
-        if damaged:
-            raise CommandError(
-                f'{extractor.name}: the {name} of {len(damaged):,} images are not finite: the training of the '
-                f'network has diverged. {listed(damaged)}'
-            )
+    if not all(np.isfinite(value).all() for value in values.values()):
+        raise CommandError(f'{extractor.name}: features are not finite: the training of the network has diverged.')
     return Extracted(paths, values, unreadable)

@@ -7,7 +7,6 @@ of `networks.registry`; its layers have the names of TF-Slim, which are later th
 
 from typing import Dict, List, Mapping, Sequence
 
-from console.messages import listed
 from console.tensorflow_versions import tf
 from inception_v3.commands.features import FILES_OF_2015
 from inception_v3.commands.weights import state_dicts
@@ -80,20 +79,15 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
     elif path.endswith(('.pth', '.pt')):
         content = sources.content_of(path, flag)
         with sources.damage_explained(flag, 'state dict of PyTorch'):
-            stored, entries = state_dicts.read(content), of_torch(layers, False)
+            stored, entries = max(state_dicts.read(content).values(), key=len), of_torch(layers, False)
     elif path.endswith('.pb'):
         stored, entries = _constants(path, flag), of_graph(layers)
     else:
         raise WeightsError(
             f'{flag}: must end in .pb, .pth, .pt or .npz: {FILES_OF_2015}, or arrays by the names of variables.'
         )
-    # The graph of 2015 has no scale: it is 1 in the state dict. Other weights of these shapes have another.
-    optional = [entry.theirs for entry in entries if entry.is_optional]
-    scales = [name for name in optional if name in stored and (stored[name] != 1).any()]
     own = {entry.ours: entry._replace(shape=tuple(shapes.get(entry.ours, ()))) for entry in entries}
     try:
-        if scales:
-            raise WeightsError(f'{flag}: {listed([f"{name} is not 1" for name in scales])}.')
         return to_ours(stored, [own[name] for name in shapes], flag)
     except WeightsError as error:
         raise WeightsError(

@@ -20,7 +20,7 @@ from console.errors import DONE, FIX, CommandError
 from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
-from inception_v3.commands.features import FILES_OF_2015, POOL
+from inception_v3.commands.features import FILES_OF_2015
 
 _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 _NAMES = {'fid': 'FID', 'kid': 'KID', 'is': 'Inception Score'}
@@ -41,8 +41,6 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add('others', metavar='OTHERS', nargs='?', help='the images to compare with; without them, only Inception Score')
     about = 'weights of the Inception graph of 2015: .pb, .pth or .npz; needed for folders'
     add('--weights', metavar='FILE', help=about)
-    about = 'layer of the features of folders (default: pool, as in all papers)'
-    add('--layer', default=POOL, metavar='NAME', help=about)
     add('--scores', metavar='NAME,…', help=f'scores to compute, of {",".join(_NAMES)} (default: all that are defined)')
     for name, (least, default, text) in _NUMBERS.items():
         bounds = number_of(int, least, (1 << 32) - 1)

@@ -42,7 +42,7 @@ def statistics_of(features: np.ndarray) -> Statistics:
     """Computes the moments of features [images, features].
 
     Raises:
-      ScoreError: there are fewer than two images, or values that are not finite.
+      ScoreError: there are fewer than two images.
     """
     images, size = features.shape
     if images < 2:
@@ -53,8 +53,6 @@ def statistics_of(features: np.ndarray) -> Statistics:
     for chunk in chunks:
         distances = chunk - mean
         covariance += distances.T @ distances
-    if not np.isfinite(covariance).all():
-        raise ScoreError('the features have values that are not finite')
     return Statistics(mean, covariance / (images - 1))
 
 
@@ -66,10 +64,8 @@ def frechet_distance(one: Statistics, other: Statistics) -> float:
     for singular covariances too: no multiple of the identity is added, and no imaginary part is dropped.
 
     Raises:
-      ScoreError: the numbers of features differ, or a covariance has negative eigenvalues.
+      ScoreError: a covariance has negative eigenvalues.
     """
-    if one.mean.shape != other.mean.shape:
-        raise ScoreError(f'the features have different sizes, {one.mean.size} and {other.mean.size}')
     difference = one.mean - other.mean
     mixed = np.linalg.svd(_factor(one.covariance).T @ _factor(other.covariance), compute_uv=False).sum()
     traces = np.trace(one.covariance) + np.trace(other.covariance)
@@ -96,11 +92,8 @@ def kernel_distance(one: np.ndarray, other: np.ndarray, subsets: int, subset_siz
     Bińkowski et al., "Demystifying MMD GANs", section 4. Subsets are drawn without replacement within each, from
     `one` and then from `other`, by NumPy's `RandomState`, in the order in which torch-fidelity draws them.
 
-    The features are [images, features]. Raises ScoreError if there are fewer images than `subset_size`, or if the
-    numbers of features differ.
+    The features are [images, features]. Raises ScoreError if there are fewer images than `subset_size`.
     """
-    if one.shape[1] != other.shape[1]:
-        raise ScoreError(f'the features have different sizes, {one.shape[1]} and {other.shape[1]}')
     images = min(len(one), len(other))
     if images < subset_size:
         raise ScoreError(f'{counted(images, "image")} are fewer than --kid_subset_size={subset_size}')
@@ -129,14 +122,11 @@ def inception_score(logits: np.ndarray, splits: int, seed: int) -> Spread:
     Salimans et al., "Improved Techniques for Training GANs", section 4. The images are shuffled by `seed`, as
     torch-fidelity does; the splits are equal to within one image.
 
-    The logits are [images, classes]. Raises ScoreError if there are fewer images than splits, or logits that are not
-    finite.
+    The logits are [images, classes]. Raises ScoreError if there are fewer images than splits.
     """
     images = len(logits)
     if images < splits:
         raise ScoreError(f'{counted(images, "image")} are fewer than --splits={splits}')
-    if not np.isfinite(logits).all():
-        raise ScoreError('the logits have values that are not finite')
     order = np.random.RandomState(seed).permutation(images)
     scores = []
     for split in range(splits):

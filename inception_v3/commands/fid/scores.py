@@ -10,7 +10,7 @@ import numpy as np
 from console.errors import CommandError
 from console.messages import counted, shown
 from console.screen import Screen
-from inception_v3.commands.features import extraction
+from inception_v3.commands.features import POOL, extraction
 from inception_v3.commands.features.extraction import FEATURES, LOGITS
 from inception_v3.commands.fid import formulas
 from inception_v3.commands.fid.formulas import ScoreError, Statistics
@@ -59,15 +59,11 @@ def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
     files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}
     if files_of:
         screen.update(f'loading {arguments.weights}')
-        with contextlib.closing(extraction.of_2015(arguments.weights, arguments.layer)) as extractor:
+        with contextlib.closing(extraction.of_2015(arguments.weights, POOL)) as extractor:
             screen.clear()
             for name, files in files_of.items():
                 found = extraction.extract(extractor, files, arguments.batch_size, screen)
-                about: Dict[str, Any] = {
-                    'layer': arguments.layer,
-                    'digest': extractor.digest,
-                    'unreadable': found.unreadable,
-                }
+                about: Dict[str, Any] = {'layer': POOL, 'digest': extractor.digest, 'unreadable': found.unreadable}
                 sample_of[name] = Sample(name, found.values[FEATURES], found.values[LOGITS], **about)
     sets = [sample_of[name] for name in arguments.names]
     if len(sets) > 1:

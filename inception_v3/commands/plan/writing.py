@@ -1,28 +1,28 @@
-"""The rows, warnings and files of a plan."""
+"""The rows, warnings and files of a plan, and its figure, the learning rate."""
 
 import math
 import os
 import pathlib
-from typing import List, Tuple
+from typing import Any, List, Tuple
+
+import numpy as np
 
 from console import extras, html, processes
 from console.log import logger
 from console.messages import in_rows
 from console.tensorflow_versions import tf
-from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
-from inception_v3.commands.estimate import Average, Estimate
+from inception_v3.commands import drawing
+from inception_v3.commands.estimate import Average, Estimate, weights_of
 from inception_v3.commands.plan import PAGE_FILE, PICTURE_FILE
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
-from inception_v3.model_fn import network_shapes
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.run.slow_averages import warnings_of
 from inception_v3.tpu import topology
-from inception_v3.weights import beginning, sources
 
 
 def write(command_line: CommandLine) -> str:
@@ -34,14 +34,11 @@ def write(command_line: CommandLine) -> str:
       RemoteError: a file cannot be read or written.
     """
     extras.require('studies', 'matplotlib')
-    from inception_v3.commands import drawing
-    from inception_v3.commands.plan import figures
-
     out, step_ms = command_line.own['out'], command_line.own['step_ms']
     if not 0 < step_ms < math.inf:
         raise ConfigError(f'--step_ms={step_ms:g}: must be the milliseconds of a training step, above 0.')
     config = _configuration(command_line)
-    begins, notes = _weights(config)
+    begins, notes = weights_of(config, latest_checkpoint(config.model_dir) if config.model_dir else None)
     if not out:
         raise ConfigError('--out: must be the path of a folder, not empty.')
     own = config.model_dir and os.path.realpath(out) == os.path.realpath(config.model_dir)
@@ -52,7 +49,7 @@ def write(command_line: CommandLine) -> str:
     estimate = Estimate(config, step_ms)
     rows = [*_rows(estimate), *begins]
     warnings = [*estimate.warnings, *warnings_of(config), *notes]
-    picture = figures.draw(estimate)
+    picture = _draw(estimate)
     write_whole(os.path.join(out, PICTURE_FILE), picture)
     page = html.template(pathlib.Path(__file__).with_name('page.html').read_text()).render(
         command=processes.command_line('plan'),
@@ -80,19 +77,6 @@ def _configuration(command_line: CommandLine) -> Config:
     config = fit_to_data_set(command_line)
     check_data(config)
     return config
-
-
-def _weights(config: Config) -> Tuple[List[Tuple[str, str]], List[str]]:
-    """Rows and warnings about the weights that the run begins from. Of remote weights, names and shapes are read."""
-    if not config.init_from:
-        return [], []
-    checkpoint = latest_checkpoint(str(config.model_dir)) if config.model_dir else None
-    if checkpoint:
-        return [('begins from', f'{checkpoint}, which the run resumes; --init_from is not read')], []
-    source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
-    begun = beginning.plan(network_shapes(config), (), source, config)
-    rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]
-    return rows, beginning.warnings_of(begun, source, config)
 
 
 def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
@@ -133,3 +117,26 @@ def _described(average: Average) -> str:
         f'decay {average.decay:g}: about the last {average.window:,.0f} steps ({average.window_epochs:,.2f} epochs); '
         f'{left} of the initial values is left at the end'
     )
+
+
+def _draw(estimate: Estimate) -> bytes:
+    """Draws the learning rate of a run, beside the documented one, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure, over = Figure(figsize=(11, 4.2)), estimate.overshoot
+    axes: Any = figure.subplots()
+    epochs = np.array(estimate.steps) / estimate.steps_per_epoch
+    documented = {'color': drawing.FAINT, 'linestyle': '--', 'label': 'documented, no warm-up'}
+    axes.step(epochs, estimate.documented, where='post', **documented)
+    axes.step(epochs, estimate.rates, where='post', color=drawing.GOOD, linewidth=2, label='this run')
+    if over:
+        axes.axvspan(over.epoch, over.epoch + 1, color=drawing.BAD, alpha=0.3, label='overshoot of the warm-up')
+        text, place = f'{over.rate:.4g} instead of {over.plain:.4g}', (over.epoch + 0.5, over.rate)
+        axes.annotate(text, place, (18, 4), textcoords='offset points', color=drawing.BAD, fontsize=9)
+    axes.set(xlim=(0, estimate.epochs), ylim=(0, 1.12 * max(*estimate.rates, *estimate.documented)), xlabel='epoch')
+    axes.set_title('learning rate', loc='left', fontsize=10)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.legend(loc='upper right', frameon=False, fontsize=9)
+    return drawing.png(figure)

@@ -4,6 +4,7 @@ Images are prepared and classified as in the run's evaluation, with the averaged
 that cannot be read is reported with the reason, and the others are classified.
 """
 
+import os
 import sys
 from typing import Optional, Sequence
 
@@ -19,18 +20,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = new_parser('predict', f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.')
     add, count = parser.add_argument, number_of(int, 1)
     add('images', nargs='+', metavar='IMAGE', help='an image file, or a folder')
-    about = (
-        'the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used, if all are of one '
-        'run); may be remote'
-    )
+    about = 'the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used); may be remote'
     add('--model', required=True, metavar='DIR', help=about)
     add('--top', type=count, default=5, metavar='N', help='classes to show per image, at most all (default: 5)')
     add('--json', action='store_true', help='print a JSON object per image, one per line')
-    add('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
+    add('--html', metavar='FILE', help='also write a self-contained page with thumbnails, at the end')
     add('--batch_size', type=count, default=32, metavar='N', help='images per batch (default: 32)')
     arguments = parser.parse_args(expanded(argv))
-    if arguments.html == '':
-        parser.error('--html=: must be the path of a file.')
+    if arguments.html is not None and not os.path.basename(arguments.html):
+        parser.error(f'--html={arguments.html}: must be the path of a file.')
 
     def command(screen: Screen) -> int:
         from inception_v3.commands.predict import prediction

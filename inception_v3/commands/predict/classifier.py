@@ -11,7 +11,7 @@ from console.screen import failure
 from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import is_background
-from data.image_files import UnreadableError, why_undecodable
+from inception_v3.commands.image_batches import run_decoding
 from inception_v3.config import ConfigError
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
@@ -80,10 +80,7 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
     def prepare(encoded: bytes, pixels: Optional[np.ndarray]) -> np.ndarray:
         if pixels is not None:
             return session.run(image_of_pixels, {decoded: pixels})
-        try:
-            return session.run(image_of_file, {encoded_file: encoded})
-        except tf.errors.InvalidArgumentError as error:
-            raise UnreadableError(why_undecodable(encoded, failure(error)))
+        return run_decoding(session, image_of_file, encoded_file, encoded)
 
     return Classifier(
         name=model.checkpoint,
@@ -133,10 +130,10 @@ def of_saved_model(path: str) -> Classifier:
 
 
 def load(path: str) -> Classifier:
-    """Loads the classifier of a SavedModel, an export_dir (its newest SavedModel, all of one run) or a model_dir.
+    """Loads the classifier of a SavedModel, an export_dir (its newest SavedModel) or a model_dir.
 
     Raises:
-      ConfigError: the folder is none of these, has SavedModels of several runs, or its SavedModel cannot be used.
+      ConfigError: the folder is none of these, or its SavedModel cannot be used.
       CheckpointError: the model_dir has no checkpoint, or one that cannot be used.
       DataError: the description of the run's data set cannot be read.
     """
@@ -152,17 +149,11 @@ def load(path: str) -> Classifier:
 
 
 def _newest_saved_model(export_dir: str) -> str:
-    """Returns the path of the newest SavedModel of an export_dir, all of whose SavedModels are of one run."""
+    """Returns the path of the newest SavedModel of an export_dir."""
     found = origin.saved_models(export_dir)
     if not found:
         raise ConfigError(
             f'--model={export_dir}: is neither the model_dir of a run, nor a SavedModel, nor an export_dir with '
             'SavedModels in folders named by a time stamp.'
-        )
-    runs = {each.model_dir for each in found.values() if each}
-    if len(runs) > 1:
-        lines = [f'  {path}: {each or "run, step and accuracy are unknown"}' for path, each in found.items()]
-        raise ConfigError(
-            f'--model={export_dir}: has SavedModels of {len(runs)} runs. Name one of them:\n' + '\n'.join(lines)
         )
     return next(iter(found))

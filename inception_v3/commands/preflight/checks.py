@@ -1,8 +1,9 @@
 """All checks of a preflight, in their order: flags, folders, data, schedule, graphs, a compiled step."""
 
+import contextlib
 import dataclasses
 import os
-from typing import Container, Dict, Iterator, List, Optional, Tuple
+from typing import Container, Dict, List, Optional, Tuple
 
 from absl import app
 
@@ -13,35 +14,29 @@ from data.convert import digits
 from data.dataset_info import FILE_NAME
 from data.sources import source_of
 from inception_v3 import batch_norm, data_set, flags, rules
+from inception_v3.commands.estimate import weights_of
 from inception_v3.commands.preflight import graph_checks, storage, xla_step
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
-from inception_v3.fitting import SIZES, splits_of
+from inception_v3.fitting import splits_of
 from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import Topology
 
 _GIB = 1 << 30
-# A TPU stores the images of a batch in groups of 8 sublanes.
-_SUBLANES = 8
 _NOT_GIVEN = '--{}: not given, so it was not checked. The run needs it.'
 _NOT_CHECKED = (
     'the TPU VM: its existence, type, software version, and the quota, capacity and price in its zone',
     "the rights of the TPU VM's service account; the folders were checked with this machine's credentials",
     'the region of the buckets, which should be that of the TPU VM',
     'data beyond the first file of each split; inception-v3 audit reads all files',
-    "the layouts and the memory that the TPU's compiler chooses, and the speed of the run",
-)
-_OF_ACTIVATIONS = (
-    'the tensors that the backward pass reads, padded as a TPU stores them, without those that XLA fuses and '
-    'recomputes; for evaluation, input and output of the largest layer; without gradients and scratch space, which '
-    'reuse freed memory. An estimate above the memory is an error; one below it is no promise that the step fits.'
+    "the layouts and the memory that the TPU's compiler chooses, and the speed of the run: an estimate of activations "
+    'below the memory is no promise that the step fits',
 )
 # The TensorFlow of TPU VMs with which this program runs.
 _TENSORFLOW = '2.15'
-# The smallest batch that the learning rate warm-up is documented for.
-_LARGE_BATCH = 4096
 _LONGEST_MESSAGE = 1000
 
 
@@ -59,12 +54,18 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
     config, shards = _data(command_line, unchecked, report)
-    evaluated = _evaluated(config, tpu.hosts, unchecked, report)
+    evaluated = _evaluated(config, tpu.hosts, unchecked)
     storage.check_folders(config, unchecked, report)
-    checkpoint = None if 'model_dir' in unchecked else storage.find_checkpoint(config, report)
-    weights = None if 'init_from' in unchecked else storage.read_weights(config, checkpoint, report)
-    for warning in _of_schedule(config):
-        report.warn(warning)
+    checkpoint = None
+    with report.noting_errors():
+        if config.model_dir and 'model_dir' not in unchecked:
+            checkpoint = latest_checkpoint(config.model_dir)
+    if checkpoint:
+        report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
+    if config.mode != 'eval' and 'init_from' not in unchecked:
+        _check_weights(config, checkpoint, report)
+    if config.mode != 'eval' and batch_norm.decay_warning(config):
+        report.warn(f'{batch_norm.decay_warning(config)}.')
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED
     stand_ins: Dict[str, int] = {}
@@ -75,8 +76,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
-            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated, weights)
-        report.add('estimate', of_activations=_OF_ACTIVATIONS)
+            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
             _try_xla(built, report)
@@ -162,9 +162,9 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
         {**remaining, 'export_dir': config.export_dir, 'init_from': config.init_from}, report
     )
     if not config.model_dir:
-        report.need('--model_dir', _NOT_GIVEN.format('model_dir'))
+        report.warn(_NOT_GIVEN.format('model_dir'))
     if not config.tpu and not config.master:
-        report.need('--tpu or --master', '--tpu: no TPU is named, and without one the run does not start. Name it.')
+        report.warn('--tpu: no TPU is named, and without one the run does not start. Name it.')
     return unchecked
 
 
@@ -179,7 +179,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
         if not source_of(config).is_named(splits_of(config)):
-            report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
+            report.warn(_NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
         report.add('storage', f'{source_of(config) if _places(config) else "not given"}: {words}', data_dir=None)
@@ -194,49 +194,38 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         missing = '' if described else f'no {FILE_NAME}; '
         note = f'{missing}{sizes}, {config.num_classes:,} classes'
         report.add('storage', note, data_set=described.name if described else None)
-        if not described:
-            _check_assumed_sizes(command_line, config, sizes, report)
     counts = storage.count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
     report.add('storage', found, data_dir=str(source_of(config)))
     return config, counts
 
 
-def _check_assumed_sizes(command_line: flags.CommandLine, config: Config, sizes: str, report: Report) -> None:
-    """Warns about sizes that neither a description, nor flags, nor a count of the records give."""
-    counted = [SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
-    names = [name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in counted]
-    assumed = [name for name in names if name not in command_line.given]
-    if assumed:
-        what = f'{sizes} of {config.num_classes:,} classes' if len(names) > 1 else f'{config.num_classes:,} classes'
-        report.warn(
-            f'{source_of(config).flag(records.TRAIN)}: no {FILE_NAME}, so {what} are assumed. '
-            f'Give --{", --".join(assumed)} if that is wrong.'
-        )
-
-
-def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
+def _evaluated(config: Config, hosts: int, unchecked: Container[str]) -> List[int]:
     """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
     if config.mode == 'train':
         return []
-    try:
+    # Errors are reported where the files are checked.
+    with contextlib.suppress(app.UsageError):
         if config.use_data == 'fake' or _are_checked(config, unchecked):
             described = data_set.description_of(config)
             is_remote = config.use_data == 'real' and remote.is_remote(source_of(config).place(records.VALIDATION))
-            if is_remote and not (described and described.validation_records_per_file):
-                report.not_checked.append(
-                    f'the images of each host: {FILE_NAME} lacks validation_records_per_file, so every command that '
-                    'evaluates reads all validation files once to count them'
-                )
-            else:
+            # Without the numbers in the description, all remote files would be read.
+            if not is_remote or (described and described.validation_records_per_file):
                 counted = images_of_hosts(config, hosts)
                 if sum(counted):
                     return counted
-    except app.UsageError:
-        # Reported where the files are checked.
-        pass
     total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
     return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
+
+
+def _check_weights(config: Config, checkpoint: Optional[str], report: Report) -> None:
+    with report.noting_errors():
+        rows, warnings = weights_of(config, checkpoint)
+        for name, text in rows:
+            report.add('weights', **{name.replace(' ', '_'): text})
+        report.warnings += [f'{text}.' for text in warnings]
+        if rows and not checkpoint and remote.is_remote(config.init_from):
+            report.not_checked.append('the values of the remote weights of --init_from; their names and shapes were')
 
 
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
@@ -249,37 +238,6 @@ def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
             f'--iterations={config.iterations}: longer than --{flag}={getattr(config, flag)}, the steps up to a '
             'checkpoint: no checkpoint is written inside a loop, so --save_checkpoints_secs has no effect. Set '
             '--iterations to 100, the default.'
-        )
-
-
-def _of_schedule(config: Config) -> Iterator[str]:
-    """Warnings about values that are allowed but rarely intended."""
-    trains, evaluates = config.mode != 'eval', config.mode != 'train'
-    if trains:
-        if batch_norm.decay_warning(config):
-            yield f'{batch_norm.decay_warning(config)}.'
-        epochs = config.train_steps * config.train_batch_size / config.num_train_images
-        if config.use_learning_rate_warmup and epochs <= config.cold_epochs + config.warmup_epochs:
-            yield (
-                f'--train_steps={config.train_steps}: {epochs:.1f} epochs end before the warm-up does (--cold_epochs='
-                f'{config.cold_epochs}, --warmup_epochs={config.warmup_epochs}).'
-            )
-        if not config.use_learning_rate_warmup and config.train_batch_size >= _LARGE_BATCH:
-            yield (
-                f'--train_batch_size={config.train_batch_size}: batches of {_LARGE_BATCH} images or more are '
-                'documented with --use_learning_rate_warmup.'
-            )
-    for name, is_used in (('train_batch_size', trains), ('eval_batch_size', evaluates)):
-        share = getattr(config, name) // config.num_shards
-        if is_used and share % _SUBLANES:
-            yield (
-                f'--{name}={getattr(config, name)}: {share} images per core; a TPU pads them to a multiple of '
-                f'{_SUBLANES}, and the padding is wasted.'
-            )
-    if evaluates and config.eval_total_size > config.num_eval_images:
-        yield (
-            f'--eval_total_size={config.eval_total_size}: exceeds the {config.num_eval_images} validation images '
-            '(--num_eval_images).'
         )
 
 

@@ -1,7 +1,7 @@
-"""Checks the graphs of a run: that they build, feed every core, sum every gradient, run on a TPU and fit its memory."""
+"""Checks the graphs of a run: that they build, feed every core, run on a TPU and fit its memory."""
 
 import traceback
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence
 
 from console.tensorflow_versions import tf
 from data import order, records
@@ -10,17 +10,12 @@ from inception_v3.commands.estimate import CoreMemory, core_memory
 from inception_v3.commands.preflight import graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
-from inception_v3.input_pipeline import BATCHES_AHEAD
 from inception_v3.run.checkpoints import check_fits
-from inception_v3.run.memory.estimate import sizes_for
 from inception_v3.tpu import slices
-from inception_v3.tpu.supported import Flaw, line_of
+from inception_v3.tpu.supported import line_of
 from inception_v3.tpu.topology import Topology
-from inception_v3.weights import beginning
-from inception_v3.weights.sources import Source
 
 _GIB = 1 << 30
-_NAMED_AT_MOST = 10
 
 
 def check(
@@ -32,12 +27,11 @@ def check(
     files: Optional[int],
     checkpoint: Optional[str],
     evaluated: Sequence[int],
-    weights: Optional[Source],
 ) -> None:
     """Builds the graph that reads a split, that of a run's training or evaluation, and reports on it.
 
     The graph is built with the temporary folders of `built`. The split has so many files, if their number is known; and
-    each host evaluates so many images. The run resumes from the checkpoint, or begins from the weights.
+    each host evaluates so many images. The run may resume from a checkpoint.
     """
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
@@ -45,7 +39,8 @@ def check(
     if is_training:
         per_epoch = config.num_train_images / config.train_batch_size
         report.add(section, steps=config.train_steps, steps_per_epoch=per_epoch, epochs=config.train_steps / per_epoch)
-    steps = config.iterations if is_training else add_evaluation_steps(evaluated, batch, report)
+    else:
+        add_evaluation_steps(evaluated, batch, report)
     if files is not None:
         check_files(section, split, config, files, tpu.hosts, report)
     try:
@@ -55,37 +50,24 @@ def check(
         line = line_of(traceback.extract_tb(error.__traceback__))
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
-    if is_training and weights:
-        check_weights(config, graph, weights, report)
     core = graphs.on_core(graph)
-    check_infeed(section, tpu, graphs.input_pipelines(graph), graphs.infeeds(graph), steps, report)
+    check_infeed(section, tpu, graphs.input_pipelines(graph), graphs.infeeds(graph), report)
     if is_training:
-        check_loop(config, tpu, report)
         variables = len(graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES))
-        check_collectives(graphs.collectives(core), variables, report)
-    add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph, core)], report)
-    add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], report)
+        gradients, batch_norm = graphs.collectives(core)
+        report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
+        report.add('training', 'for --batch_norm', batch_norm_collectives=batch_norm)
+    found = [*graphs.flaws(graph, core)]
+    report.add(section, '', unsupported_ops=[flaw._asdict() for flaw in found])
+    report.errors += [f'{section}: {flaw}.' for flaw in found]
     check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
     with graph.as_default(), report.noting_errors():
         if checkpoint:
             check_fits(checkpoint)
 
 
-def check_weights(config: Config, graph: tf.Graph, weights: Source, report: Report) -> None:
-    """Checks that the weights to begin from fit the network, and reports what would be left new."""
-    network = {v.op.name: v.shape.as_list() for v in graph.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
-    names = {variable.op.name for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
-    with report.noting_errors():
-        begun = beginning.plan(network, names - network.keys(), weights, config)
-        report.add('weights', beginning.origin_text(begun, weights, config), init_from=weights.path)
-        for fate, text in beginning.account(begun).items():
-            report.add('weights', text, **{fate.replace(' ', '_'): [row.name for row in begun.of(fate)]})
-        for text in beginning.warnings_of(begun, weights, config):
-            report.warn(f'{text}.')
-
-
-def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> int:
-    """Reports the steps of an evaluation with these images on each host, and returns them."""
+def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> None:
+    """Reports the steps of an evaluation with these images on each host."""
     steps, total = slices.steps_for(images, batch), sum(images)
     report.add('evaluation', f'{total:,} images and {steps * batch - total:,} of padding', steps=steps)
     report.add('evaluation', 'the largest share gives the steps', images_per_host=[min(images), max(images)])
@@ -94,30 +76,6 @@ def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> i
         report.warn(
             f'evaluation: {steps:,} steps, where {least:,} would do if every host had as many images. To shorten it, '
             f'write the data set to a multiple of {len(images)} validation files of equal size.'
-        )
-    return steps
-
-
-def check_loop(config: Config, tpu: Topology, report: Report) -> None:
-    """Checks that checkpoints can be as frequent as `save_checkpoints_secs`: none is written inside a loop."""
-    if not tpu.peak:
-        return
-    # A multiplication and an addition, forwards and for the gradients of inputs and of weights.
-    operations = 6 * sizes_for(config).products * config.train_batch_size // tpu.cores
-    seconds = operations / tpu.peak
-    note = f"{operations:.3g} operations at a core's peak; expect a multiple"
-    report.add('training', note, least_seconds_per_step=seconds)
-    steps = min(config.iterations, config.train_steps)
-    if config.mode == 'train_and_eval':
-        steps = min(steps, config.train_steps_per_eval)
-    at_most = max(1, int(config.save_checkpoints_secs / seconds))
-    # With 0, none is written by time.
-    if 0 < config.save_checkpoints_secs < steps * seconds:
-        report.error(
-            f'--iterations={config.iterations}: a loop of {steps:,} steps takes at least {steps * seconds:,.0f} s, and '
-            f'no checkpoint is written inside a loop, so --save_checkpoints_secs={config.save_checkpoints_secs} is '
-            f'exceeded and a lost node costs all of it. Set --iterations to {min(100, at_most)}, and never above '
-            f'{at_most}.'
         )
 
 
@@ -131,11 +89,6 @@ def check_files(section: str, split: str, config: Config, files: int, hosts: int
     report.add(section, f'of {files:,}', files_per_host=[fewest, most])
     flag = source_of(config).flag(split)
     if split != records.TRAIN:
-        if not fewest:
-            report.warn(
-                f'{flag}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have no images to evaluate, '
-                'and feed padding.'
-            )
         return
     with report.noting_errors():
         records.check_enough_for(hosts, flag, split, files)
@@ -146,9 +99,7 @@ def check_files(section: str, split: str, config: Config, files: int, hosts: int
             )
 
 
-def check_infeed(
-    section: str, tpu: Topology, pipelines: int, fed: Mapping[graphs.Infeed, int], steps: int, report: Report
-) -> None:
+def check_infeed(section: str, tpu: Topology, pipelines: int, fed: Mapping[graphs.Infeed, int], report: Report) -> None:
     """Checks that each host has an input pipeline, and that every core is fed the same tensors."""
     report.add(section, 'each on a host of its own', input_pipelines=pipelines)
     if pipelines != tpu.hosts:
@@ -158,37 +109,8 @@ def check_infeed(
         report.error(f'{section} does not feed every core the same tensors: {kinds or "nothing"}.')
         return
     ((tensors, size),) = fed
-    if size is None:
-        report.error(f'{section} feeds the cores {", ".join(tensors)}: XLA needs static shapes.')
-        return
-    of_host = size * tpu.cores_per_host
     report.add(section, f'each step: {", ".join(tensors)}', infeed_bytes=size)
-    report.add(section, infeed_bytes_per_host=of_host)
-    if section == 'evaluation':
-        report.add(section, infeed_bytes_per_evaluation=steps * of_host)
-    # A batch for each core, and those of the pipeline: prefetched ones, and one that is being filled.
-    report.add(section, 'at least', batch_bytes_of_host=(tpu.cores_per_host + BATCHES_AHEAD + 1) * size)
-
-
-def check_collectives(sums: Tuple[int, int], variables: int, report: Report) -> None:
-    """Checks that the gradient of each variable is summed over the cores once; `sums` is from `graphs.collectives`."""
-    gradients, batch_norm = sums
-    report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
-    report.add('training', 'for --batch_norm', batch_norm_collectives=batch_norm)
-    if gradients != variables:
-        report.error(
-            f'{gradients} sums over the cores for {variables} trainable variables: some gradients are not summed, or '
-            'are summed twice, so the weights of the cores would diverge.'
-        )
-
-
-def add_flaws(section: str, kind: str, found: List[Flaw], report: Report) -> None:
-    """Reports operations that a TPU cannot run as errors; the first ten by name."""
-    report.add(section, '', **{kind: [flaw._asdict() for flaw in found]})
-    for flaw in found[:_NAMED_AT_MOST]:
-        report.error(f'{section}: {flaw}.')
-    if len(found) > _NAMED_AT_MOST:
-        report.error(f'{section}: and {len(found) - _NAMED_AT_MOST} more of the same kind.')
+    report.add(section, infeed_bytes_per_host=size * tpu.cores_per_host)
 
 
 def check_memory(section: str, batch: int, tpu: Topology, memory: CoreMemory, report: Report) -> None:

@@ -2,7 +2,7 @@
 
 import collections
 import contextlib
-from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
@@ -10,28 +10,21 @@ from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.tpu import slices
 from inception_v3.tpu.emulation.system import fixed_topology
-from inception_v3.tpu.supported import Flaw, flaw, python_flaws, unsupported
+from inception_v3.tpu.supported import Flaw, python_flaws, unsupported
 from inception_v3.tpu.topology import Topology
 
 # Attributes that mark every operation in the cores' computation, and those of them that XLA runs on the host.
 _ON_CORE = '_tpu_replicate'
 _OUTSIDE = '_xla_outside_compilation'
-# Outputs whose shape XLA knows although TensorFlow does not infer it: scratch space that only other devices need, and
-# the axes of a broadcast, which XLA computes from shapes at compile time.
-_SHAPE_LEFT_TO_XLA = frozenset([('FusedBatchNormV3', 5), ('BroadcastGradientArgs', 0), ('BroadcastGradientArgs', 1)])
-
 # A placeholder for the address of the TPU; nothing connects to it.
 _ANY_ADDRESS = 'grpc://127.0.0.1:8470'
 
 
 class Infeed(NamedTuple):
-    """The tensors that one core receives in a step, such as 'float32 [128, 299, 299, 3]', and their bytes.
-
-    `bytes` is None if a shape is unknown.
-    """
+    """The tensors that one core receives in a step, such as 'float32 [128, 299, 299, 3]', and their bytes."""
 
     tensors: Tuple[str, ...]
-    bytes: Optional[int]
+    bytes: int
 
 
 class _BuiltError(Exception):
@@ -104,19 +97,15 @@ def infeeds(graph: tf.Graph) -> Counter[Infeed]:
     for operation in graph.get_operations():
         if operation.type == 'InfeedEnqueueTuple':
             inputs = [*operation.inputs]
-            is_known = all(tensor.shape.is_fully_defined() for tensor in inputs)
-            size = sum(t.shape.num_elements() * t.dtype.size for t in inputs) if is_known else None
-            found[Infeed(tuple(map(_described, inputs)), size)] += 1
+            # `_input_fn` refuses batches of unknown shape.
+            size = sum(t.shape.num_elements() * t.dtype.size for t in inputs)
+            found[Infeed(tuple(f'{t.dtype.name} {t.shape.as_list()}' for t in inputs), size)] += 1
     return found
 
 
 def input_pipelines(graph: tf.Graph) -> int:
     """Counts the input pipelines; each runs on a host of its own."""
     return sum(operation.type == 'IteratorV2' for operation in graph.get_operations())
-
-
-def _described(tensor: tf.Tensor) -> str:
-    return f'{tensor.dtype.name} {"of any shape" if tensor.shape.rank is None else tensor.shape.as_list()}'
 
 
 def collectives(core: Iterable[tf.Operation]) -> Tuple[int, int]:
@@ -130,22 +119,3 @@ def flaws(graph: tf.Graph, core: Sequence[tf.Operation]) -> Iterator[Flaw]:
     """Yields the operations that a TPU's cores or hosts cannot run, including those in the functions of pipelines."""
     yield from unsupported(core)
     yield from python_flaws(graph, besides=core)
-
-
-def dynamic_shapes(core: Iterable[tf.Operation]) -> Iterator[Flaw]:
-    """Yields the operations with an output whose shape is unknown at compile time."""
-    for operation in core:
-        for index, tensor in enumerate(operation.outputs):
-            known = tensor.shape.is_fully_defined() or (operation.type, index) in _SHAPE_LEFT_TO_XLA
-            # Not every tensor is used: gradients of unused outputs, and the zeros for them, have unknown shapes, too.
-            if not known and _is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
-                yield flaw(operation, f'output {index} is {_described(tensor)}: XLA needs static shapes')
-                break
-
-
-def _is_used(tensor: tf.Tensor) -> bool:
-    """Whether a consumer of the tensor has an effect, or has outputs that are consumed in turn."""
-    return any(
-        not operation.outputs or any(output.consumers() for output in operation.outputs)
-        for operation in tensor.consumers()
-    )

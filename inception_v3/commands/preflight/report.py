@@ -2,23 +2,20 @@
 
 import contextlib
 import json
-import textwrap
 from typing import Any, Dict, Iterator, List, Tuple
 
 from absl import app
 
-from console.messages import counted
+from console.messages import counted, in_rows
 from console.tensorflow_versions import tf
 
-_WIDTH = 110
 _MIB = 1 << 20
 
 
 class Report:
     """A report that the checks fill in: values by section, each with a note for people, and findings.
 
-    Errors keep the run from starting. `missing` are flags that the command line lacks and the run needs, and
-    `not_checked` is what no check can tell without a TPU.
+    Errors keep the run from starting. `not_checked` is what no check can tell without a TPU.
     """
 
     def __init__(self, title: str):
@@ -26,18 +23,12 @@ class Report:
         self.sections: Dict[str, Dict[str, Tuple[Any, str]]] = {}
         self.errors: List[str] = []
         self.warnings: List[str] = []
-        self.missing: List[str] = []
         self.not_checked: List[str] = []
         self.error, self.warn = self.errors.append, self.warnings.append
 
     def add(self, section: str, note: str = '', **values: Any) -> None:
         """Adds values to a section, with a note that the text shows beside each of them."""
         self.sections.setdefault(section, {}).update({name: (value, note) for name, value in values.items()})
-
-    def need(self, flag: str, text: str) -> None:
-        """Adds a flag that the run needs and the command line lacks, with a warning."""
-        self.missing.append(flag)
-        self.warn(text)
 
     @contextlib.contextmanager
     def noting_errors(self) -> Iterator[None]:
@@ -52,42 +43,25 @@ class Report:
         """The last line of the text."""
         if self.errors:
             return f'may not start: {counted(len(self.errors), "problem")}'
-        lacks = f' with {", ".join(self.missing)}, which this command line lacks' if self.missing else ''
-        return f'may start{lacks}' + (f', {counted(len(self.warnings), "warning")}' if self.warnings else '')
+        return 'may start' + (f', {counted(len(self.warnings), "warning")}' if self.warnings else '')
 
     def text(self) -> str:
         """Formats the report as text."""
-        width = max(len(name) for rows in self.sections.values() for name in rows)
         blocks = [
-            (
-                section.replace('_', ' '),
-                [(f'{name.replace("_", " "):<{width}}  ', _text(name, *row)) for name, row in rows.items()],
-            )
+            (section.replace('_', ' '), [(name.replace('_', ' '), _text(name, *row)) for name, row in rows.items()])
             for section, rows in self.sections.items()
         ]
-        findings = [('error    ', text) for text in self.errors] + [('warning  ', text) for text in self.warnings]
+        findings = [('error', text) for text in self.errors] + [('warning', text) for text in self.warnings]
         blocks += [('findings', findings), ('not checked', [('', text) for text in self.not_checked])]
-        lines = [self.title]
-        for title, rows in blocks:
-            lines += ['', title] if rows else []
-            for start, text in rows:
-                lines += textwrap.wrap(
-                    text,
-                    _WIDTH,
-                    initial_indent=f'  {start}',
-                    subsequent_indent=' ' * max(len(start) + 2, 4),
-                    # Long paths are not broken, so that they can be copied.
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-        return '\n'.join([*lines, '', self.verdict])
+        texts = [f'{title}\n{in_rows(rows, "  ")}' for title, rows in blocks if rows]
+        return '\n\n'.join([self.title, *texts, self.verdict])
 
     def json(self) -> str:
         """Formats the report as a JSON object of the sections, the findings and the verdict."""
         content: Dict[str, Any] = {
             section: {name: value for name, (value, _) in rows.items()} for section, rows in self.sections.items()
         }
-        content.update(errors=self.errors, warnings=self.warnings, missing_flags=self.missing)
+        content.update(errors=self.errors, warnings=self.warnings)
         content.update(not_checked=self.not_checked, may_start=not self.errors)
         return json.dumps(content, indent=2)
 

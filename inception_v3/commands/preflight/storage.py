@@ -9,7 +9,7 @@ import time
 from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 from console.tensorflow_versions import tf
-from data import record_counts, records, remote
+from data import record_counts, records
 from data.formats import FORMATS
 from data.record_counts import FileRecords
 from data.sources import source_of
@@ -17,11 +17,8 @@ from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.data_set import check_files, notes_on_files
 from inception_v3.fitting import splits_of
-from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.run.skipped_records import checker_of
-from inception_v3.weights import sources
-from inception_v3.weights.sources import Source
 
 _NAMED_AT_MOST = 3
 # TensorFlow retries requests for many minutes if a store does not answer.
@@ -79,36 +76,6 @@ def check_folders(config: Config, unchecked: Container[str], report: Report) -> 
             with report.noting_errors():
                 check_writable(flag, folder)
                 report.add('storage', 'written, read and deleted', **{flag: folder})
-
-
-def find_checkpoint(config: Config, report: Report) -> Optional[str]:
-    """Returns the path of the checkpoint from which the run would resume; None if there is none."""
-    with report.noting_errors():
-        checkpoint = latest_checkpoint(config.model_dir) if config.model_dir else None
-        if checkpoint:
-            report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
-        return checkpoint
-    return None
-
-
-def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> Optional[Source]:
-    """Returns the weights that the run begins from; None if it resumes or has random ones, or they cannot be read.
-
-    Of remote weights, only names and shapes are read.
-    """
-    if not config.init_from or config.mode == 'eval':
-        return None
-    if checkpoint:
-        report.add('weights', 'not read, because the run resumes', init_from=config.init_from)
-        return None
-    is_remote = remote.is_remote(config.init_from)
-    if is_remote:
-        report.not_checked.append(
-            'the values of the weights of --init_from, which are remote; their names and shapes were'
-        )
-    with report.noting_errors():
-        return sources.read(config.init_from, outline=is_remote)
-    return None
 
 
 @contextlib.contextmanager

@@ -5,12 +5,11 @@ for bit. --diff compares the configurations, data and results of two runs. --cra
 """
 
 import argparse
-import json
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from console import program
-from console.command_line import new_parser, number_of
+from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.messages import counted
 from console.paths import expanded
@@ -23,17 +22,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = new_parser('provenance', help_text)
     parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
     task = parser.add_mutually_exclusive_group()
-    task.add_argument('--verify', action='store_true', help='repeat the first steps, and compare them')
+    task.add_argument('--verify', action='store_true', help='repeat the recorded first steps, and compare them')
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
     crate = 'copy the run, with its newest and best checkpoint, into a new folder for an archive: an RO-Crate'
     task.add_argument('--crate', metavar='DIR', help=crate)
     parser.add_argument('--license', help='with --crate, the licence: a URL, or an SPDX identifier such as CC-BY-4.0')
-    about = 'number of steps to verify (default: all recorded steps, up to 10)'
-    parser.add_argument('--steps', type=number_of(int, 1), metavar='N', help=about)
-    parser.add_argument('--json', action='store_true', help='print a JSON object')
     arguments = parser.parse_args(expanded(argv))
-    if arguments.steps is not None and not arguments.verify:
-        parser.error('--steps: needs --verify.')
     if bool(arguments.crate) != bool(arguments.license):
         parser.error('--crate and --license: need each other; an RO-Crate must have a licence.')
 
@@ -41,51 +35,43 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from inception_v3.commands.provenance import record
 
         if arguments.verify:
-            return _verify(arguments)
+            return _verify(arguments.model_dir)
         run = record.read(arguments.model_dir)
         if arguments.diff:
-            return _diff(run, record.read(arguments.diff), arguments.json)
+            return _diff(run, record.read(arguments.diff))
         if arguments.crate:
             return _crate(run, arguments)
-        print(json.dumps(run.json(), indent=2) if arguments.json else run.text())
+        print(run.text())
         return DONE
 
     return program.run(command)
 
 
-def _verify(arguments: argparse.Namespace) -> int:
+def _verify(model_dir: str) -> int:
     from inception_v3.commands.provenance import record, verification
 
-    pairs, *starts = verification.verify(arguments.model_dir, arguments.steps)
-    differences = record.differences_of_starts(*starts)
-    compared = [step.step for step, _ in pairs]
-    steps = f'compared after step {", ".join(map(str, compared))}'
+    pairs, *starts = verification.verify(model_dir)
+    steps = f'compared after step {", ".join(str(step.step) for step, _ in pairs)}'
     # Compared as text, so that a loss of NaN equals itself.
     recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))
-    if arguments.json:
-        values = {'recorded': recorded and recorded._asdict(), 'repeated': repeated and repeated._asdict()}
-        _print_json({'same': not recorded, 'compared': compared, **values}, differences)
-    elif recorded and repeated:
+    if recorded and repeated:
         rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]
-        print(record.section(f'different after step {recorded.step}; {steps}', rows), _text(differences), sep='\n\n')
+        different = record.section(f'different after step {recorded.step}; {steps}', rows)
+        print(different, _text(record.differences_of_starts(*starts)), sep='\n\n')
     else:
         print(f'loss and variables are equal bit for bit; {steps}')
     return FIX if recorded else DONE
 
 
-def _diff(old: Any, new: Any, as_json: bool) -> int:
+def _diff(old: Any, new: Any) -> int:
     from inception_v3.commands.provenance import record
 
     differences = record.differences(old, new)
     different = [name for name in ('configuration', 'data', 'results') if differences[name]]
     evaluations, checkpoints = record.common(old, new)
-    if as_json:
-        compared = {'evaluations_compared': evaluations, 'checkpoints_compared': checkpoints}
-        _print_json({'same': not different, **compared}, differences)
-    else:
-        verdict = f'different: {", ".join(different)}' if different else 'same configuration, data and results'
-        print(f'{old.model_dir} -> {new.model_dir}', _text(differences), sep='\n\n', end='\n\n')
-        print(f'compared {evaluations} evaluations and {checkpoints} checkpoints by step; {verdict}')
+    verdict = f'different: {", ".join(different)}' if different else 'same configuration, data and results'
+    print(f'{old.model_dir} -> {new.model_dir}', _text(differences), sep='\n\n', end='\n\n')
+    print(f'compared {evaluations} evaluations and {checkpoints} checkpoints by step; {verdict}')
     return FIX if different else DONE
 
 
@@ -94,16 +80,8 @@ def _crate(run: Any, arguments: argparse.Namespace) -> int:
 
     files = crate.write(run, arguments.crate, arguments.license)
     size = sum(int(each['contentSize']) for each in files)
-    if arguments.json:
-        print(json.dumps({'crate': arguments.crate, 'bytes': size, 'files': files}, indent=2))
-    else:
-        print(f'{arguments.crate}: an RO-Crate of {counted(len(files), "file")}, {size / 1e6:,.1f} MB')
+    print(f'{arguments.crate}: an RO-Crate of {counted(len(files), "file")}, {size / 1e6:,.1f} MB')
     return DONE
-
-
-def _print_json(values: Dict[str, Any], differences: Dict[str, List[Any]]) -> None:
-    objects = {name: [each._asdict() for each in found] for name, found in differences.items()}
-    print(json.dumps({**values, **objects}, indent=2))
 
 
 def _text(differences: Dict[str, List[Any]]) -> str:

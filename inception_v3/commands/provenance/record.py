@@ -58,18 +58,6 @@ class RunRecord(NamedTuple):
     evaluations: List[Evaluation]
     checkpoints: List[Checkpoint]
 
-    def json(self) -> Dict[str, Any]:
-        """The object that `--json` prints."""
-        return {
-            'model_dir': self.model_dir,
-            'seed': self.config.seed,
-            'config': dataclasses.asdict(self.config),
-            'not_default': history.not_default(self.config),
-            'starts': [start._asdict() for start in self.starts],
-            'evaluations': [evaluation._asdict() for evaluation in self.evaluations],
-            'checkpoints': [checkpoint._asdict() for checkpoint in self.checkpoints],
-        }
-
     def text(self) -> str:
         """The record for a terminal."""
         seed = 'none: the run cannot be repeated' if self.config.seed is None else self.config.seed

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from console import processes, program
 from console.errors import CommandError
@@ -16,8 +16,8 @@ from inception_v3.run import history
 from inception_v3.run.history import FirstStep, Start
 
 
-def verify(model_dir: str, steps: Optional[int]) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, Start]:
-    """Repeats the first steps of a run in a process of its own: at least `steps`, by default all recorded ones.
+def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, Start]:
+    """Repeats the recorded first steps of a run in a process of its own.
 
     Returns the steps as recorded and as repeated, the start of the run and that of the repetition.
 
@@ -31,22 +31,19 @@ def verify(model_dir: str, steps: Optional[int]) -> Tuple[List[Tuple[FirstStep, 
     # A run that was killed before its first checkpoint starts at step 0 again.
     start = ([start for start in all_starts if start.step == 0] or all_starts[:1])[-1]
     config = Config(**start.config)
-    last_recorded = recorded[-1].step if recorded else 0
     for is_so, reason in (
         (start.step, f'the run began at step {start.step}, from {start.checkpoint} of another run. Verify that run.'),
         (config.seed is None, 'the run had no --seed, so its first steps cannot be repeated.'),
         (config.use_tpu and not config.is_emulated, 'the run was on a TPU, where steps cannot be repeated.'),
         (not recorded, f'{history.FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'),
-        (steps and steps > last_recorded, f'--steps={steps}: the run recorded only its first {last_recorded} steps.'),
     ):
         if is_so:
             raise CommandError(f'{model_dir}: {reason}')
-    last = next(step.step for step in recorded if step.step >= (steps or last_recorded))
     with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
-        _run(_repetition_of(config, start.directory, folder, last))
+        _run(_repetition_of(config, start.directory, folder, recorded[-1].step))
         repeated = {step.step: step for step in history.read_first_steps(folder)}
         (new_start,) = history.read_starts(folder)
-    pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated and step.step <= last]
+    pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated]
     return pairs, start, new_start
 
 

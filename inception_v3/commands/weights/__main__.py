@@ -78,7 +78,7 @@ def _add_reading(add: Callable[..., Any]) -> None:
         'ResNet-50 of torchvision. Default: those of the published network'
     )
     add('--pixels', choices=PIXELS, default='', help=about)
-    about = 'of several models in a file of PyTorch; default: the averages'
+    about = 'of several models in a file of PyTorch'
     add('--which', default='', metavar='KEY', help=about)
     about = "default: that of the run's config.json, or 1"
     add('--depth_multiplier', type=float, default=0.0, metavar='X', help=about)

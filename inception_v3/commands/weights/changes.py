@@ -89,20 +89,12 @@ def change_images(values: Values, architecture: Architecture, old: str, new: str
             f'images of {old} and of {new} differ by a shift, and the first convolution of {architecture.name} pads '
             'images with zeros, so that no weights make up for it.'
         )
-    return fold_images(values, architecture, np.diag(scale), shift)
-
-
-def fold_images(values: Values, architecture: Architecture, matrix: np.ndarray, shift: np.ndarray) -> Values:
-    """Changes the first layer, so that an image x gives what `x @ matrix + shift` gave.
-
-    A convolution that pads must have no shift: its zeros would be shifted, too.
-    """
     first = architecture.layers[0].scope
     kernel = values[f'{first}/weights'].astype(np.float64)
     mean = values[f'{first}/BatchNorm/moving_mean'] - np.einsum('hwio,i->o', kernel, shift)
     return {
         **values,
-        f'{first}/weights': np.einsum('ci,hwio->hwco', matrix, kernel).astype(np.float32),
+        f'{first}/weights': (kernel * scale[:, np.newaxis]).astype(np.float32),
         f'{first}/BatchNorm/moving_mean': mean.astype(np.float32),
     }
 

@@ -7,8 +7,9 @@ import numpy as np
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import image_files
-from data.image_files import UnreadableError, why_undecodable
+from data.image_files import UnreadableError
 from inception_v3.batch_norm import BatchNorm
+from inception_v3.commands.image_batches import run_decoding
 from inception_v3.commands.weights import writing
 from inception_v3.commands.weights.architecture import Architecture
 from inception_v3.commands.weights.changes import IMAGES
@@ -132,13 +133,9 @@ def _prepared(paths: Sequence[str], config: Config) -> Iterator[np.ndarray]:
 
         def prepare(path: str) -> np.ndarray:
             try:
-                content = image_files.read(path)
-                return session.run(image, {encoded: content})
+                return run_decoding(session, image, encoded, image_files.read(path))
             except UnreadableError as error:
-                reason = str(error)
-            except tf.errors.InvalidArgumentError as error:
-                reason = why_undecodable(content, error.message.partition('\n')[0])
-            raise WeightsError(f'{image_files.show(path)}: {reason}')
+                raise WeightsError(f'{image_files.show(path)}: {error}')
 
         for begin in range(0, len(paths), _BATCH):
             yield np.stack([prepare(path) for path in paths[begin : begin + _BATCH]])

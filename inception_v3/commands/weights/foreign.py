@@ -3,8 +3,6 @@
 import re
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-import numpy as np
-
 from console.messages import listed, shown
 from console.tensorflow_versions import tf
 from data import remote
@@ -22,9 +20,8 @@ from inception_v3.commands.weights.architecture import (
     resnet50,
     to_ours,
 )
-from inception_v3.commands.weights.changes import fold_images, fold_scales, without
+from inception_v3.commands.weights.changes import fold_scales, without
 from inception_v3.commands.weights.keras_files import KerasFile
-from inception_v3.commands.weights.state_dicts import StateDicts
 from inception_v3.config import Config
 from inception_v3.weights import sources
 from inception_v3.weights.kinds import FOREIGN_ENDINGS, HDF5, OLD_TORCH, TORCH_ENDINGS
@@ -32,8 +29,6 @@ from inception_v3.weights.sources import AVERAGE, WeightsError
 
 # The kinds of files, as messages name them.
 OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
-# The rounding of the numbers in a configuration, of pixels in [-1, 1].
-_ROUNDING = 1e-6
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
 # Names of PyTorch that tell the networks apart.
 _OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
@@ -41,9 +36,6 @@ _OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
 _COUNTERS = ('.num_batches_tracked', 'n_averaged')
 # The beginnings of PyTorch's names of layers below the classifiers.
 _BODY = re.compile(r'(Conv2d_|Mixed_|conv\d|bn\d|layer\d)')
-# Names that wrappers of PyTorch put before all names, and the names that training scripts give to averages.
-_WRAPPERS = ('', 'module', '_orig_mod')
-_AVERAGES = re.compile(r'(?<![a-z])(ema|swa|avg|averaged?)(?![a-z])', re.IGNORECASE)
 _KINDS = (
     'a checkpoint, a model_dir, a SavedModel or an .npz file of this program or TF-Slim; the .h5 or .keras file of '
     "keras.applications' InceptionV3; or the .pth or .safetensors file of a state dict of torchvision or timm"
@@ -55,7 +47,7 @@ class Options(NamedTuple):
 
     Without classifiers, the file may have a head of another form. `images` is the range in `changes.IMAGES` that
     weights of another framework are for, by default that of the published weights; `which` the key of one of several
-    models in a file of PyTorch, by default the averages. A multiplier of 0 is that of the run that wrote the weights,
+    models in a file of PyTorch. A multiplier of 0 is that of the run that wrote the weights,
     or 1.
     """
 
@@ -71,8 +63,8 @@ class Weights(NamedTuple):
     """The weights of a network, from a kind of file: `OURS`, `KERAS` or `TORCH`.
 
     The values are float32 variables by our names, without scales in Inception v3. They are for images in a range of
-    `changes.IMAGES`. Notes say what was taken of the file, what is assumed, and which scales were folded. The
-    configuration is that of the run that wrote them, if there is one.
+    `changes.IMAGES`. Notes say what is assumed, and which scales were folded. The configuration is that of the run that
+    wrote them, if there is one.
     """
 
     path: str
@@ -109,18 +101,6 @@ class Weights(NamedTuple):
         )
 
 
-class _Model(NamedTuple):
-    """The place of a network's weights in a file of PyTorch: the key of the state dict, and the prefix of names there.
-
-    The mark is that of the network, `_OF_INCEPTION` or `_OF_RESNET`; notes are those of `Weights`.
-    """
-
-    key: str
-    prefix: str
-    mark: str
-    notes: Sequence[str] = ()
-
-
 # Every file.
 WHOLE = Options()
 
@@ -138,122 +118,71 @@ def read(path: str, options: Options = WHOLE) -> Weights:
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
     with sources.damage_explained(path, 'file of weights', f' Name {_KINDS}.'):
         found = None if content is None else _contained(content, path)
-        if isinstance(found, StateDicts):
-            model = _choose(found.names, options.which, path)
-            arrays = found.read(model.key)
-    if isinstance(found, StateDicts):
-        return _of_torch(arrays, model, path, options)
+    if isinstance(found, dict):
+        return _of_torch(found, path, options)
     if options.which:
         raise WeightsError(f'--which={shown(options.which)}: is for files of PyTorch with several models.')
     if found:
         return _of_keras(found, path, options)
-    source = sources.read(path, shown(path))
-    if source.kind == 'npz' and any(
-        f'.{name}'.endswith((f'.{_OF_INCEPTION}', f'.{_OF_RESNET}')) for name in source.values
-    ):
-        return _of_torch(source.values, _choose({'': [*source.values]}, '', path), path, options)
-    return _of_ours(source, options)
+    return _of_ours(sources.read(path, shown(path)), options)
 
 
-def _contained(content: bytes, path: str) -> Union[KerasFile, StateDicts, None]:
-    """The weights in a file of Keras or PyTorch; None if it is of another kind."""
-    if content.startswith(HDF5):
+def _contained(content: bytes, path: str) -> Union[KerasFile, Dict[str, Values], None]:
+    """The weights in a file of Keras, or the state dicts by key in one of PyTorch; None if it is of another kind."""
+    if path.endswith(('.h5', '.hdf5', '.keras')) or content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
-        arrays = state_dicts.read_safetensors(content)
-        return StateDicts({'': [*arrays]}, lambda key: arrays)
-    names: List[str] = []
-    if content.startswith(b'PK\x03\x04') and not path.endswith(TORCH_ENDINGS):
-        with sources.archive_of(content) as archive:
-            names = archive.namelist()
-    if keras_files.ARCHIVE_MEMBER in names:
-        return keras_files.read(content)
-    if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH) or any(n.endswith('/data.pkl') for n in names):
-        return state_dicts.opened(content)
-    if path.endswith(('.h5', '.hdf5', '.keras')):
-        raise ValueError('it does not begin as a file of Keras does')
+        return {'': state_dicts.read_safetensors(content)}
+    if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH):
+        return state_dicts.read(content)
     return None
 
 
-def _choose(names_of: Mapping[str, Sequence[str]], which: str, path: str) -> _Model:
-    """Finds the networks in state dicts by key, and chooses the one of a key, or the averages if there are several."""
-    models: Dict[str, _Model] = {}
-    for key, names in names_of.items():
-        for name in names:
+def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
+    architecture, arrays = inception(), found.arrays
+    with sources.damage_explained(path, 'model of Keras'):
+        if found.config is not None:
+            keras_files.check_config(found.config, options.classifier, path)
+    keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier, path)
+    has_classifier = options.classifier and 'dense_0/kernel' in arrays
+    arrays = arrays if has_classifier else without(arrays, ['dense_'])
+    entries = of_keras(architecture.of(auxiliary_head=False, classifier=has_classifier), found.is_by_order)
+    values, usual = _converted(arrays, entries, path), options.images or 'inception'
+    alone = '; the order red, green, blue, an average pool, and a softmax: the file has weights alone'
+    note = f'  assumed: pixels of {usual}, as --pixels has it{"" if found.config else alone}'
+    return _finished(Weights(path, KERAS, architecture, values, usual, notes=[note]))
+
+
+def _of_torch(found: Mapping[str, Values], path: str, options: Options) -> Weights:
+    # By the key of the state dict and the prefix of names there: the network's mark, and the arrays without the prefix.
+    models: Dict[str, Tuple[str, Values]] = {}
+    for key, arrays in found.items():
+        for name in arrays:
             for mark in (_OF_INCEPTION, _OF_RESNET):
                 if f'.{name}'.endswith(f'.{mark}'):
-                    place = f'{key}.{name[: -len(mark)]}'
-                    short = '.'.join(part for part in place.split('.') if part not in _WRAPPERS)
-                    models[place.strip('.') if short in models else short] = _Model(key, name[: -len(mark)], mark)
+                    prefix = name[: -len(mark)]
+                    own = {n[len(prefix) :]: array for n, array in arrays.items() if n.startswith(prefix)}
+                    models[f'{key}.{prefix}'.strip('.')] = mark, own
+    which = options.which
     if not models:
-        raise _another(path, sorted(names_of.values(), key=len)[-1])
-    keys = listed([*models])
-    averages = [key for key in models if _AVERAGES.search(key)]
+        raise _another(path, sorted(found.values(), key=len)[-1])
     if which and which not in models:
-        raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {keys}.')
-    if not which and len(models) > 1 and len(averages) != 1:
-        raise WeightsError(f'{path}: has several models. Name one of them with --which: {keys}.')
-    taken = which or (averages if len(models) > 1 else [*models])[0]
-    note = f'  took {shown(taken)} of its models {keys}; --which=KEY takes another one'
-    return models[taken]._replace(notes=[note] if len(models) > 1 else [])
-
-
-def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
-    architecture, arrays, notes = inception(), found.arrays, []
-    try:
-        form = None if found.config is None else keras_files.read_config(found.config, options.classifier)
-        keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier)
-    except keras_files.KerasError as error:
-        raise WeightsError(f'{path}: {error}')
-    except keras_files.FORM_ERRORS as error:
-        raise WeightsError(f'{path}: its configuration is damaged ({shown(repr(error))}).')
-    has_classifier = options.classifier and 'dense_0/kernel' in arrays
-    if not has_classifier:
-        arrays = without(arrays, ['dense_'])
-    elif form and form.activation == keras_files.SIGMOID:
-        # The softmax of (0, x) is the sigmoid of x.
-        arrays = {n: np.insert(array, 0, 0, -1) if n.startswith('dense_') else array for n, array in arrays.items()}
-        notes.append('  its sigmoid of one output is imported as a softmax of two classes, of which the first is the 0')
-    entries = of_keras(architecture.of(auxiliary_head=False, classifier=has_classifier), found.is_by_order)
-    values = _converted(arrays, entries, path)
-    usual = options.images or 'inception'
-    if form and form.is_scaled:
-        if options.images:
-            raise WeightsError(f'{path}: its configuration scales pixels itself; leave --pixels={options.images} out.')
-        notes.append('  the pixels are those of its configuration, which scales them from [0, 255]')
-    else:
-        alone = '; the order red, green, blue, an average pool, and a softmax: the file has weights alone'
-        notes.append(f'  assumed: pixels of {usual}, as --pixels has it{"" if form else alone}')
-    if form:
-        matrix, shift = form.matrix, form.shift
-        if form.is_scaled:
-            # Pixels in [0, 255] of those in [-1, 1].
-            matrix, shift = matrix * 127.5, shift + matrix.sum(axis=0) * 127.5
-        if max(np.abs(matrix - np.eye(3)).max(), np.abs(shift).max()) > _ROUNDING:
-            values = fold_images(values, architecture, matrix, shift)
-            notes.append('  carried its scaling or order of channels into the first layer')
-    return _finished(Weights(path, KERAS, architecture, values, usual, notes=notes))
-
-
-def _of_torch(arrays: Values, model: _Model, path: str, options: Options) -> Weights:
-    own = {name[len(model.prefix) :]: array for name, array in arrays.items() if name.startswith(model.prefix)}
+        raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {listed([*models])}.')
+    if not which and len(models) > 1:
+        raise WeightsError(f'{path}: has several models. Name one of them with --which: {listed([*models])}.')
+    mark, own = models[which or next(iter(models))]
     own = {name: array for name, array in own.items() if not name.endswith(_COUNTERS)}
     multiplier = options.depth_multiplier or 1.0
-    is_inception = model.mark == _OF_INCEPTION
+    is_inception = mark == _OF_INCEPTION
     architecture = inception(multiplier) if is_inception else resnet50(multiplier)
     if not options.auxiliary_head:
         own = without(own, ['AuxLogits.'])
     if not options.classifier:
         own = {name: array for name, array in own.items() if _BODY.match(name)}
-    others = sorted(name for name in own if name.startswith('fc.') and name not in ('fc.weight', 'fc.bias'))
-    if others:
-        raise WeightsError(
-            f'{path}: its classifier is not one dense layer: it has {listed(others)}. {keras_files.WITHOUT_CLASSIFIER}.'
-        )
-    layers = architecture.of(*_heads(own, 'AuxLogits.', 'fc.'))
+    layers = architecture.of(*_heads(own, 'AuxLogits.', 'fc.weight'))
     values = _converted(own, of_torch(layers, architecture.has_scales), path)
     images = options.images or ('inception' if is_inception else 'imagenet')
-    return _finished(Weights(path, TORCH, architecture, values, images, depth_multiplier=multiplier, notes=model.notes))
+    return _finished(Weights(path, TORCH, architecture, values, images, depth_multiplier=multiplier))
 
 
 def _of_ours(source: sources.Source, options: Options) -> Weights:
@@ -276,12 +205,7 @@ def _of_ours(source: sources.Source, options: Options) -> Weights:
     is_read = (options.auxiliary_head, options.classifier)
     values = without(values, [head for head, is_own in zip(heads, is_read) if not is_own])
     layers = architecture.of(*_heads(values, *heads))
-    try:
-        values = to_ours(values, of_ours(layers, architecture.has_scales), source.path)
-    except WeightsError as error:
-        if multiplier != 1 or options.depth_multiplier:
-            raise
-        raise WeightsError(f'{error} If the network is narrower than the paper, give its --depth_multiplier.')
+    values = to_ours(values, of_ours(layers, architecture.has_scales), source.path)
     images = source.config.preprocessing if source.config else 'inception'
     return _finished(Weights(source.path, OURS, architecture, values, images, source.config, multiplier))
 

@@ -4,78 +4,42 @@ Keras numbers the layers of a kind in the order of their creation, which is the 
 convolution is `conv2d` or `conv2d_1`, whatever the program created before. Files of `save_weights('….weights.h5')` and
 `save('….keras')` number them in the order in which Keras lists the layers of a model instead: `Layer.order`.
 
-Of a configuration, a linear layer carries the scaling of pixels and the order of their channels. One that computes
-anything else than Inception v3 is refused by the name of its layer.
+A configuration with other layers than those of Inception v3 and a simple classifier is refused by the layer's name.
 """
 
 import collections
 import io
-import itertools
 import json
 import re
-import zlib
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import h5py
 import numpy as np
 
-from console.errors import CommandError
 from console.messages import shown
-from inception_v3.batch_norm import EPSILON
 from inception_v3.commands.weights.architecture import Layer, Values, variables_of
 from inception_v3.weights.kinds import HDF5
-from inception_v3.weights.sources import archive_of, check_memory, member
+from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member
 
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
 _CONFIG_MEMBER = 'config.json'
 _LAYERS = ('_layer_checkpoint_dependencies', 'layers')
-# HDF5's numbers of the filters that a data set may have: deflate, shuffle, and the checksum Fletcher-32.
-_DEFLATE, _FILTERS = 1, {1, 2, 3}
 # The version whose layout is written. Keras reads other layouts of earlier versions.
 _VERSION = b'2.2.4-tf'
-SOFTMAX, SIGMOID = 'softmax', 'sigmoid'
 WITHOUT_CLASSIFIER = '`weights import --no_classifier` takes the layers below the classifier, to begin a run from'
-_ENDS = ('linear', SOFTMAX, SIGMOID)
-# Layers without effect in evaluation, and one whose sizes are those of the images that a caller gives.
+# The layers that a model may have: those of Inception v3 and of its classifier, those without effect in evaluation, and
+# one whose sizes are those of the images that a caller gives.
+_OF_NETWORK = ('Conv2D', 'BatchNormalization', 'Activation', 'MaxPooling2D', 'AveragePooling2D', 'Concatenate')
+_OF_CLASSIFIER = ('GlobalAveragePooling2D', 'Flatten', 'Dense', 'Softmax')
 _IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', 'GaussianNoise', 'Resizing')
-# The convolutions and pools of Inception v3: class, strides, padding and window, with their numbers.
-_SHAPES: Mapping[Tuple[Any, ...], int] = {
-    ('Conv2D', 2, 'valid', None): 5,
-    ('Conv2D', 1, 'valid', None): 3,
-    ('Conv2D', 1, 'same', None): 86,
-    ('MaxPooling2D', 2, 'valid', 3): 4,
-    ('AveragePooling2D', 1, 'same', 3): 9,
-}
-# The values that settings of its layers have, if they are there.
-_SETTINGS: Mapping[str, Sequence[Any]] = {
-    'data_format': ('channels_last', None),
-    'dilation_rate': ([1, 1],),
-    'groups': (1,),
-    'epsilon': (EPSILON,),
-    'axis': (3, [3], -1, [-1]),
-}
-_POOL = 'GlobalAveragePooling2D'
-# Keras' least deviation in a normalization.
-_LEAST = 1e-7
-# The operations of a value and a constant, by their names in TensorFlow and in Keras 3.
-_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(('math.add', '__operators__.add', 'nn.bias_add', 'Add'), np.add),
-    **dict.fromkeys(('math.subtract', 'Subtract'), np.subtract),
-    **dict.fromkeys(('math.multiply', 'Multiply'), np.multiply),
-    **dict.fromkeys(('math.truediv', 'math.divide', 'TrueDivide', 'Divide'), np.divide),
-}
-_REVERSED = [{'class_name': '__ellipsis__'}, {'start': None, 'stop': None, 'step': -1}]
-# The errors of reading a part of a configuration that has another form.
-FORM_ERRORS = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
-
-
-class KerasError(CommandError):
-    """A file of Keras holds weights of another network."""
+_ACTIVATIONS = {'Conv2D': ('linear',), 'Activation': ('relu', 'softmax'), 'Dense': ('linear', 'softmax')}
+# Of `Rescaling`: from [0, 255] to [-1, 1].
+_SCALE, _OFFSET = 1 / 127.5, -1
 
 
 class KerasFile(NamedTuple):
-    """The arrays of a file by the names of `architecture.of_keras`, the numbers of layers by kind, and all their names.
+    """The arrays of a file by the names of `architecture.of_keras`, and the numbers of layers by kind.
 
     Layers are numbered by `Layer.order`, or in the order of our table. There is no configuration of the model if the
     file has weights alone.
@@ -83,7 +47,6 @@ class KerasFile(NamedTuple):
 
     arrays: Values
     numbers: Mapping[str, int]
-    names: List[str]
     is_by_order: bool
     config: Optional[Mapping[str, Any]]
 
@@ -115,7 +78,7 @@ def read(content: bytes) -> KerasFile:
             raise ValueError(f'the layer {name} is neither convolution nor normalization nor classifier')
         arrays.update({f'{kind}_{numbers[kind]}/{last}': array for last, array in values.items()})
         numbers[kind] += 1
-    return KerasFile(arrays, numbers, [*by_layer], is_by_order, json.loads(config) if config else None)
+    return KerasFile(arrays, numbers, is_by_order, json.loads(config) if config else None)
 
 
 def _check_own(file: Any, size: int) -> None:
@@ -138,26 +101,14 @@ def _check_own(file: Any, size: int) -> None:
                     raise ValueError(f'{each.name} has its values in another file, which is not read')
                 if each.dtype.hasobject:
                     raise ValueError(f'{each.name} holds no numbers')
+                # HDF5 inflates a compressed chunk whole, whatever its length.
+                if each.id.get_create_plist().get_nfilters():
+                    raise ValueError(f'{each.name} is compressed; h5repack -f NONE undoes it')
                 length = each.dtype.itemsize
                 for count in map(max, each.shape, each.chunks or each.shape):
                     length *= count
                 needed += length
                 check_memory(needed, size)
-                _check_chunks(each)
-
-
-def _check_chunks(dataset: Any) -> None:
-    """Checks that no compressed chunk inflates to more than its length: HDF5 inflates it whole."""
-    plist = dataset.id.get_create_plist()
-    filters = [plist.get_filter(number)[0] for number in range(plist.get_nfilters())]
-    if not {*filters} <= _FILTERS or filters.count(_DEFLATE) > 1:
-        raise ValueError(f'{dataset.name} is compressed by another method than deflate; h5repack -f NONE undoes it')
-    if _DEFLATE in filters:
-        length = int(np.prod(dataset.chunks)) * dataset.dtype.itemsize
-        for place in itertools.product(*map(range, [0] * dataset.ndim, dataset.shape, dataset.chunks)):
-            chunk = dataset.id.read_direct_chunk(place)[1]
-            if len(zlib.decompressobj().decompress(chunk, length + 1)) > length:
-                raise ValueError(f'{dataset.name} inflates to more than its shape')
 
 
 def number_of(name: str) -> int:
@@ -202,22 +153,17 @@ def _by_position(model: Any, path: str = '') -> Dict[str, Values]:
     return by_layer
 
 
-def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool) -> None:
-    """Raises KerasError if a file has not the numbers of layers of Inception v3 without its auxiliary head."""
-    if {'conv1_conv', 'conv1'} & {*found.names}:
-        raise KerasError(
-            "has the weights of Keras' ResNet, which strides elsewhere than --network=resnet50 (version 1.5), so that "
-            'they would compute something else. Those of torchvision fit.'
-        )
+def check_network(found: KerasFile, layers: Sequence[Layer], classifier: bool, path: str) -> None:
+    """Raises WeightsError if a file has not the numbers of layers of Inception v3 without its auxiliary head."""
     convs = sum(not layer.is_classifier for layer in layers)
     numbers = [found.numbers.get(kind, 0) for kind in ('conv2d', 'batch_normalization', 'dense')]
     if numbers[:2] != [convs, convs]:
-        raise KerasError(
-            f'is not Inception v3 of keras.applications: it has {numbers[0]} convolutions, {numbers[1]} '
+        raise WeightsError(
+            f'{path}: is not Inception v3 of keras.applications: it has {numbers[0]} convolutions, {numbers[1]} '
             f'normalizations and {numbers[2]} dense layers, not {convs}, {convs} and one.'
         )
     if numbers[2] > 1 and classifier:
-        raise KerasError(f'its classifier has {numbers[2]} dense layers, not one. {WITHOUT_CLASSIFIER}.')
+        raise WeightsError(f'{path}: its classifier has {numbers[2]} dense layers, not one. {WITHOUT_CLASSIFIER}.')
 
 
 def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
@@ -247,33 +193,27 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
     return content.getvalue()
 
 
-class Form(NamedTuple):
-    """The parts of a model around its Inception v3, which is given pixels in [0, 255] @ matrix + shift, [3, 3] and [3].
+def check_config(config: Mapping[str, Any], classifier: bool, path: str) -> None:
+    """Checks a configuration as of `model.to_json()`, with or without its classifier.
 
-    If the model does not scale the pixels, the caller does. The classifier ends with `SOFTMAX` or, with one output,
-    `SIGMOID`; logits are taken for those of a softmax.
-    """
-
-    matrix: np.ndarray
-    shift: np.ndarray
-    is_scaled: bool
-    activation: str
-
-
-def read_config(config: Mapping[str, Any], classifier: bool) -> Form:
-    """Reads a configuration as of `model.to_json()`, with or without its classifier.
-
-    Raises `KerasError` if the model computes something else, and one of `FORM_ERRORS` if it is no configuration.
+    Raises WeightsError if the model has other layers than Inception v3, and any error if it is no configuration.
     """
     layers = [*_layers(config)]
-    convs = [number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D']
-    if not convs:
-        raise KerasError('its configuration has no convolutions.')
-    # The end of the last block is listed after its last convolution.
-    end = next((n for n, layer in enumerate(layers) if n > convs[-1] and not _is_of_block(layer)), len(layers))
-    _check_body(layers[convs[0] : end])
-    form = _front(layers[: convs[0]])
-    return form._replace(activation=_head(layers[end:])) if classifier else form
+    last = max((number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D'), default=-1)
+    for layer in layers if classifier else layers[: last + 1]:
+        kind, own = layer['class_name'], layer['config']
+        name = own.get('name')
+        allowed = _ACTIVATIONS.get(kind, ('linear',))
+        is_known = kind in (*_OF_NETWORK, *_OF_CLASSIFIER, *_IDENTITIES) or kind.startswith('Random')
+        if kind == 'Rescaling':
+            is_known = bool(np.allclose([own['scale'], own['offset']], [_SCALE, _OFFSET]))
+        if not is_known or own.get('activation', allowed[0]) not in allowed:
+            raise WeightsError(
+                f'{path}: its configuration has the layer {shown(f"{kind} ({name})")}. Around Inception v3, only '
+                'layers without effect in evaluation, Rescaling(1 / 127.5, offset=-1), and an average pool with one '
+                f'dense layer of logits or a softmax can be imported. {WITHOUT_CLASSIFIER}. Of a file of '
+                '`model.save_weights`, pixels in [-1, 1] and a softmax are assumed.'
+            )
 
 
 def _layers(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -285,125 +225,3 @@ def _layers(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from _layers(layer)
         else:
             yield layer
-
-
-def _refuse(layer: Mapping[str, Any], reason: str) -> KerasError:
-    function = layer['config'].get('function')
-    kind = f'{layer["class_name"]} {function}' if isinstance(function, str) else layer['class_name']
-    name = shown(f'{kind} ({layer["config"].get("name", "without a name")})')
-    return KerasError(f'its configuration has the layer {name}: {reason}.')
-
-
-def _is_of_block(layer: Mapping[str, Any]) -> bool:
-    kind, activation = layer['class_name'], layer['config'].get('activation')
-    return kind in ('BatchNormalization', 'Concatenate') or (kind == 'Activation' and activation not in _ENDS)
-
-
-def _check_body(layers: Sequence[Mapping[str, Any]]) -> None:
-    found: Dict[Tuple[Any, ...], int] = collections.Counter()
-    for layer in layers:
-        kind, own = layer['class_name'], layer['config']
-        if not _is_of_block(layer) and kind not in {shape[0] for shape in _SHAPES}:
-            raise _refuse(layer, 'Inception v3 has none')
-        activation = {'Activation': 'relu', 'Conv2D': 'linear'}.get(kind)
-        if activation and own.get('activation', activation) != activation:
-            raise _refuse(layer, f'its activation is {shown(own["activation"])}, not {activation}')
-        for name, allowed in _SETTINGS.items():
-            if name in own and own[name] not in allowed:
-                raise _refuse(layer, f'{name} is {shown(own[name])}, not {allowed[0]}')
-        if 'strides' in own:
-            strides, window = (
-                each[0] if len({*each}) == 1 else str(each) for each in (own['strides'], own.get('pool_size') or [None])
-            )
-            shape = (kind, strides, own['padding'], window)
-            found[shape] += 1
-            if found[shape] > _SHAPES.get(shape, 0):
-                raise _refuse(layer, f'Inception v3 has {_SHAPES.get(shape, 0)} of its kind, strides and padding')
-    if sum(found.values()) < sum(_SHAPES.values()):
-        raise KerasError('its configuration has fewer convolutions or pools than Inception v3.')
-
-
-def _front(layers: Sequence[Mapping[str, Any]]) -> Form:
-    """The layers before the first convolution, which are computed for black, and for 255 of each channel alone."""
-    white = 255.0
-    start = outputs = np.vstack([np.zeros(3), white * np.eye(3)])
-    matrix, is_scaled = np.eye(3), False
-    for layer in layers:
-        # Augmentation has no effect in evaluation.
-        if layer['class_name'] in _IDENTITIES or layer['class_name'].startswith('Random'):
-            continue
-        if len(layer.get('inbound_nodes', [])) > 1:
-            raise _refuse(layer, 'it is called more than once')
-        try:
-            with np.errstate(divide='raise', invalid='raise'):
-                outputs = _computed(layer, outputs)
-        except FORM_ERRORS:
-            raise _refuse(layer, 'before the network, only a scaling and an order of channels can be imported')
-        matrix = (outputs[1:] - outputs[0]) / white
-        is_scaled = sorted(map(tuple, outputs)) != sorted(map(tuple, start))
-        if not np.isfinite(outputs).all() or (is_scaled and (np.abs(matrix) > 1).any()):
-            raise _refuse(layer, 'it is for other pixels than those in [0, 255]')
-    return Form(matrix, outputs[0], is_scaled, SOFTMAX)
-
-
-def _computed(layer: Mapping[str, Any], pixels: np.ndarray) -> np.ndarray:
-    """Applies a layer before the network to pixels [..., 3]. Raises `FORM_ERRORS` for other layers."""
-    kind, own = layer['class_name'], layer['config']
-    if kind == 'Rescaling':
-        return pixels * _of_channels(own['scale']) + _of_channels(own['offset'])
-    if kind == 'Normalization':
-        if own['axis'] not in ([-1], [3], -1, 3) or own.get('invert'):
-            raise ValueError
-        deviation = np.maximum(np.sqrt(_of_channels(own['variance'])), _LEAST)
-        return (pixels - _of_channels(own['mean'])) / deviation
-    operation, constants = own.get('function', kind), _constants(layer)
-    if (operation == '__operators__.getitem' and constants['slice_spec'] == _REVERSED) or (
-        operation == 'reverse' and constants['axis'] in ([-1], [3])
-    ):
-        return pixels[..., ::-1]
-    if operation.endswith('gather') and constants['axis'] in (-1, 3) and sorted(constants['indices']) == [0, 1, 2]:
-        return pixels[..., constants['indices']]
-    if operation in ('cast', 'Cast') and constants['dtype'] in ('float32', 'float64'):
-        return pixels
-    (constant,) = [_of_channels(each) for name, each in constants.items() if name in ('y', 'bias')]
-    return _OPERATIONS[operation](pixels, constant)
-
-
-def _of_channels(value: Any) -> np.ndarray:
-    """A number, or three."""
-    values = np.broadcast_to(np.asarray(value, np.float64).reshape(-1), 3)
-    if not np.isfinite(values).all():
-        raise ValueError
-    return values
-
-
-def _constants(layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    (node,) = layer['inbound_nodes']
-    if isinstance(node, dict):
-        # Keras 3: the input, and perhaps one constant.
-        _, *constants = node['args']
-        return {**node['kwargs'], **dict(zip(['y'], constants))}
-    name, _, _, constants = node if isinstance(node[0], str) else node[0]
-    if name == '_CONSTANT_VALUE':
-        raise ValueError
-    return constants
-
-
-def _head(layers: Sequence[Mapping[str, Any]]) -> str:
-    pools = [layer for layer in layers if 'Pooling' in layer['class_name']]
-    if layers and [layer['class_name'] for layer in pools] != [_POOL]:
-        raise _refuse((pools or layers)[0], f'the classifier of Inception v3 follows one {_POOL}. {WITHOUT_CLASSIFIER}')
-    activation, units = SOFTMAX, 0
-    for layer in layers:
-        kind, own = layer['class_name'], layer['config']
-        if kind in (*_IDENTITIES, _POOL, 'Flatten'):
-            continue
-        if kind not in ('Dense', 'Activation', 'Softmax'):
-            raise _refuse(layer, f'it is no part of a classifier of one dense layer. {WITHOUT_CLASSIFIER}')
-        units = own['units'] if kind == 'Dense' else units
-        end = SOFTMAX if kind == 'Softmax' else own.get('activation', 'linear')
-        if end not in _ENDS or (end == SIGMOID and units != 1):
-            reason = f'its activation is {shown(end)} of {units} outputs, where this program has a softmax'
-            raise _refuse(layer, f'{reason}. {WITHOUT_CLASSIFIER}')
-        activation = activation if end == 'linear' else end
-    return activation

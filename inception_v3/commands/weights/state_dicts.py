@@ -12,7 +12,7 @@ import pickle
 import pickletools
 import struct
 import zipfile
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -109,21 +109,17 @@ class _Unpickler(pickle.Unpickler):
     """Loads dicts, lists, numbers, strings and tensors, and `_Skipped` for anything else. Imports and calls nothing.
 
     Attributes:
-      skipped: the names of skipped classes.
       kinds: the kinds of storages by their keys.
     """
 
     def __init__(self, file: Any):
         super().__init__(file)
-        self.skipped: List[str] = []
         self.kinds: Dict[str, str] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         """The constructors of state dicts and tensors; a name of a storage; or a class that does nothing."""
         if module == 'torch' and name.endswith('Storage'):
             return name
-        if (module, name) not in _ALLOWED:
-            self.skipped.append(f'{module}.{name}')
         return _ALLOWED.get((module, name), _Skipped)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -148,23 +144,10 @@ def _load(file: Any) -> Tuple[Any, _Unpickler]:
     return unpickler.load(), unpickler
 
 
-class StateDicts(NamedTuple):
-    """The state dicts of a file: the names of the tensors of each, by key, and a function that reads one of them."""
+def read(content: bytes) -> Dict[str, Dict[str, np.ndarray]]:
+    """Reads the state dicts in a file of `torch.save` by key, '' for the outermost: the tensors of each, by name.
 
-    names: Mapping[str, Sequence[str]]
-    read: Callable[[str], Dict[str, np.ndarray]]
-
-
-def read(content: bytes) -> Dict[str, np.ndarray]:
-    """Reads all tensors, by name, of the largest state dict in a file of `torch.save`. Raises as `opened`."""
-    found = opened(content)
-    return found.read(max(found.names, key=lambda key: len(found.names[key])))
-
-
-def opened(content: bytes) -> StateDicts:
-    """Finds the state dicts in a file of `torch.save`.
-
-    Raises any error if the file is damaged, as does reading one, and ValueError if it has no state dict.
+    Raises any error if the file is damaged, and ValueError if it has no state dict.
     """
     file = io.BytesIO(content)
     if zipfile.is_zipfile(file):
@@ -179,8 +162,6 @@ def opened(content: bytes) -> StateDicts:
 
         def storage_of(kind: str, key: str) -> np.ndarray:
             return np.frombuffer(member(archive, f'{folder}data/{key}'), _DTYPES[kind])
-    elif content.startswith(b'PK'):
-        raise ValueError('the archive has no end: the file is truncated')
     else:
         file.seek(0)
         if _load(file)[0] != _MAGIC:
@@ -203,15 +184,14 @@ def opened(content: bytes) -> StateDicts:
         raise ValueError('its numbers are not little-endian')
     models = _models(value)
     if not models:
-        raise ValueError(_why_none(unpickler.skipped))
-
-    def arrays_of(key: str) -> Dict[str, np.ndarray]:
-        tensors = models[key]
-        check_memory(sum(tensor.bytes for tensor in tensors.values()), len(content))
-        used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors.values()}}
-        return {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
-
-    return StateDicts({key: [*tensors] for key, tensors in models.items()}, arrays_of)
+        raise ValueError(f'it holds no dict of tensors by name; save one: {_SAVE}')
+    tensors = [tensor for model in models.values() for tensor in model.values()]
+    check_memory(sum(tensor.bytes for tensor in tensors), len(content))
+    used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors}}
+    return {
+        key: {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in model.items()}
+        for key, model in models.items()
+    }
 
 
 def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
@@ -226,17 +206,6 @@ def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
             found.update({'.'.join(keys): tensors} if tensors else {})
             following += [((*keys, str(name)), value) for name, value in each.items() if isinstance(value, dict)]
     return found
-
-
-def _why_none(skipped: Sequence[str]) -> str:
-    if any(name.startswith('__torch__.') for name in skipped):
-        return f'it is a program of TorchScript; save its state dict: model = torch.jit.load(FILE); {_SAVE}'
-    if skipped:
-        return (
-            f'it has objects of {", ".join(skipped[:3])[:99]}, and to load them runs code; save the state dict: '
-            f'model = torch.load(FILE, weights_only=False); {_SAVE}'
-        )
-    return 'it holds no dict of tensors by name'
 
 
 def _view(storage: np.ndarray, tensor: _Tensor, name: str) -> np.ndarray:

@@ -82,13 +82,9 @@ def _check(weights: Weights, path: str, kind: str, images: str) -> None:
     written = architecture.of(weights.has_auxiliary_head and target.has_auxiliary_head)
     differ = [layer for layer in written if layer not in published.layers] if target.is_published else []
     if differ:
-        reason = (
-            'images below 299 pixels made the auxiliary head smaller: leave it out with --no_auxiliary_head'
-            if all(layer.scope.startswith(architecture.auxiliary) for layer in differ)
-            else 'the run had another --depth_multiplier than 1: --to=npz and --to=slim take any'
-        )
         raise WeightsError(
-            f'--to={kind}: {weights.path}: {differ[0].scope} has the shape {[*differ[0].shape]}; {reason}.'
+            f'--to={kind}: {weights.path}: {differ[0].scope} has the shape {[*differ[0].shape]}, which {kind} has not. '
+            'Leave an auxiliary head out with --no_auxiliary_head; --to=npz and --to=slim take any width.'
         )
     if remote.exists(path) or remote.exists(f'{path}.index'):
         raise WeightsError(f'{path}: exists. Remove it, or give another name.')

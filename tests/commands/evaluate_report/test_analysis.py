@@ -33,9 +33,9 @@ def made_up(images: int, seed: int = 0) -> Tuple[np.ndarray, np.ndarray, np.ndar
     return labels, logits, pixels
 
 
-def analysed(labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, mistakes: int = 5) -> ErrorAnalysis:
+def analysed(labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray) -> ErrorAnalysis:
     """Analyses images in batches of 16, the last one padded."""
-    analysis = ErrorAnalysis(CLASSES, mistakes)
+    analysis = ErrorAnalysis(CLASSES)
     missing = -len(labels) % 16
     padded = (
         np.concatenate([labels, np.full(missing, PADDING_LABEL, np.int32)]),
@@ -82,7 +82,8 @@ def test_analysis__agrees_with_scikit_learn_and_with_sums_over_the_images() -> N
     assert analysis.expected_calibration_error == pytest.approx(error) and error > 0.01
 
     wrong = np.flatnonzero(~right)
-    worst = wrong[np.argsort(-confidences[wrong], kind='stable')][:5]
+    worst = wrong[np.argsort(-confidences[wrong], kind='stable')][:48]
+    assert len(wrong) > 48
     assert [mistake.position for mistake in analysis.mistakes] == worst.tolist()
     for number, mistake in zip(worst, analysis.mistakes):
         assert (mistake.label, mistake.predicted) == (labels[number], predicted[number])
@@ -95,22 +96,22 @@ def test_analysis__agrees_with_scikit_learn_and_with_sums_over_the_images() -> N
 
 def test_ties__count_as_correct_and_keep_the_first_mistakes() -> None:
     logits = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32)
-    analysis = ErrorAnalysis(3, 5)
+    analysis = ErrorAnalysis(3)
     analysis.add(np.array([0, 1, 0]), logits, np.zeros([3, 1, 1, 3], np.uint8), [('a', each) for each in range(3)])
     np.testing.assert_array_equal(analysis.confusion, [[1, 1, 0], [0, 1, 0], [0, 0, 0]])
     assert [mistake.position for mistake in analysis.mistakes] == [2]
-    analysis = ErrorAnalysis(2, 2)
+    analysis = ErrorAnalysis(2)
     for path in 'ab':
         places = [(path, number) for number in range(5)]
         analysis.add(np.ones(5, int), np.tile([[1.0, 0.0]], [5, 1]), np.zeros([5, 1, 1, 3], np.uint8), places)
-    assert [mistake[4:6] for mistake in analysis.mistakes] == [('a', 0), ('a', 1)]
+    assert [mistake[4:6] for mistake in analysis.mistakes] == [(path, number) for path in 'ab' for number in range(5)]
 
 
 @pytest.mark.parametrize(('classes', 'edge'), [(3, 5), (15, 1), (1, 15)])
 def test_bins__a_confidence_on_an_edge_is_in_the_bin_below(classes: int, edge: int) -> None:
     # Equal logits: the confidence is 1 / classes, which is edge / 15. Bins exclude their lower bound.
-    analysis = ErrorAnalysis(classes, 0)
-    analysis.add(np.array([0]), np.zeros([1, classes], np.float32), np.zeros([1, 1, 1, 3], np.uint8))
+    analysis = ErrorAnalysis(classes)
+    analysis.add(np.array([0]), np.zeros([1, classes], np.float32), np.zeros([1, 1, 1, 3], np.uint8), [('a', 0)])
     assert [b.images for b in analysis.bins] == [int(index == edge - 1) for index in range(15)]
     found = analysis.bins[edge - 1]
     assert (found.lower, found.upper) == (pytest.approx((edge - 1) / 15), pytest.approx(edge / 15))
@@ -189,7 +190,7 @@ def write_page(report: ErrorReport, folder: Any, figures: Any = NO_FIGURES) -> T
 
 
 def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
-    analysis = ErrorAnalysis(7, 5)
+    analysis = ErrorAnalysis(7)
     # The label and the likeliest classes of each image, most probable first.
     images = [(1, [1, 2]), (1, [2, 3]), (1, [3, 1]), (2, [2, 1]), (3, [5, 6, 4, 1, 2])]
     logits = np.zeros([len(images), 7], np.float32)
@@ -221,10 +222,11 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
 
 
 def test_page__shows_neither_background_nor_the_top_5_of_three_classes(tmp_path: Any) -> None:
-    analysis = ErrorAnalysis(4, 5)
+    analysis = ErrorAnalysis(4)
     # One image is classified as the background, and one wrongly.
     logits = np.eye(4, dtype=np.float32)[[1, 2, 3, 0, 2]] * 9
-    analysis.add(np.array([1, 2, 3, 3, 1]), logits, np.zeros([5, 8, 8, 3], np.uint8))
+    places = [('a', number) for number in range(6)]
+    analysis.add(np.array([1, 2, 3, 3, 1]), logits, np.zeros([5, 8, 8, 3], np.uint8), places[:5])
     names = ['background', 'ant', 'bee', 'cat']
     shown, text = write_page(report_of(analysis, names), tmp_path)
     assert 'top-1|' in text and 'top-5' not in text
@@ -232,17 +234,20 @@ def test_page__shows_neither_background_nor_the_top_5_of_three_classes(tmp_path:
     assert '|background' not in text and len(shown.images) == 2 + 1
     assert '3|cat|1|' not in text and '3|cat|2|50.0 %|1' in text
     # With images of class 0, it is a class like the others.
-    analysis.add(np.array([0]), logits[:1], np.zeros([1, 8, 8, 3], np.uint8))
+    analysis.add(np.array([0]), logits[:1], np.zeros([1, 8, 8, 3], np.uint8), places[5:])
     assert '0|background|1|0.0 %|1' in write_page(report_of(analysis, names), tmp_path)[1]
 
 
 def test_page__lists_twenty_pairs(tmp_path: Any) -> None:
-    analysis = ErrorAnalysis(26, 0)
+    analysis = ErrorAnalysis(26)
     logits = np.eye(26, dtype=np.float32)[np.arange(1, 26)] * 9
-    analysis.add(np.arange(25), logits, np.zeros([25, 1, 1, 3], np.uint8))
+    analysis.add(np.arange(25), logits, np.zeros([25, 1, 1, 3], np.uint8), [('a', each) for each in range(25)])
     _, text = write_page(report_of(analysis, [''] * 26), tmp_path)
     assert 'class 19|class 20|1|100.0 %' in text and 'class 20|class 21|1|100.0 %' not in text
-    assert 'with the most images, of\n25; report.json lists all.' in text and 'None.' in text
+    assert 'with the most images, of\n25; report.json lists all.' in text
+    right = ErrorAnalysis(26)
+    right.add(np.arange(1, 26), logits, np.zeros([25, 1, 1, 3], np.uint8), [('a', each) for each in range(25)])
+    assert 'None.' in write_page(report_of(right, [''] * 26), tmp_path)[1]
 
 
 @pytest.mark.program

@@ -24,7 +24,6 @@ from inception_v3.run import trained_model
 from inception_v3.run.history import Evaluation, append_evaluation, read_evaluations
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
-from tests.commands.evaluate_report.test_predictions import write as write_predictions
 from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
@@ -89,7 +88,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> N
     model_dir = str(trained.model_dir)
     before = sorted(os.listdir(model_dir))
     # 359 images in batches of 50: the last batch is padded.
-    code, out, err = run(model_dir, '--batch_size=50', '--mistakes=20')
+    code, out, err = run(model_dir, '--batch_size=50')
     assert (code, err) == (0, [])
     folder = os.path.join(model_dir, 'evaluation_report')
     assert sorted(os.listdir(model_dir)) == sorted([*before, 'evaluation_report'])
@@ -111,7 +110,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> N
     for b in report['bins']:
         assert b['images'] == ((confidences > b['lower']) & (confidences <= b['upper'])).sum()
 
-    worst = np.sort(confidences[~right])[::-1][:20]
+    worst = np.sort(confidences[~right])[::-1][:48]
     assert [m['confidence'] for m in report['mistakes']] == pytest.approx(worst.tolist(), rel=1e-5)
     for mistake in report['mistakes']:
         image, label = record_at(mistake['path'], mistake['position'])
@@ -120,7 +119,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> N
         assert mistake['probability_of_label'] == pytest.approx(row[label], rel=1e-5)
 
     page = read_page(os.path.join(folder, 'report.html'))
-    assert len(page.images) == 2 + 20
+    assert len(page.images) == 2 + 48
     printed = out.splitlines()
     assert printed[0].split() == ['top-1', f'{evaluation.top_1:.2%}']
     assert f'{evaluation.top_1:.2%}' in page.text
@@ -260,7 +259,6 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
     info = dataset_info.read(more_classes)
     assert info
     dataclasses.replace(info, num_classes=12, class_names=['x'] * 12).write(more_classes)
-    other_data = write_predictions(tmp_path / 'other', [], data_set='others', fingerprint='f')
     cases: List[Tuple[List[str], str]] = [
         ([str(tmp_path / 'none')], f'{tmp_path}/none: contains no checkpoint.'),
         ([model_dir, '--checkpoint=model.ckpt-6'], '--checkpoint=model.ckpt-6: no checkpoint of this name'),
@@ -268,8 +266,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, including the background; the network has 11.'),
         ([model_dir, '--data_format=tar'], trained.data_dir),
         ([model_dir, f'--out={tmp_path}/file'], f'--out={tmp_path}/file: cannot be written to'),
-        ([model_dir, f'--against={tmp_path}/none'], f'--against={tmp_path}/none: has no evaluation report'),
-        ([model_dir, f'--against={other_data}'], f'--against={other_data}: its report is of another data set, others'),
+        ([model_dir, f'--against={tmp_path}/none'], f'{tmp_path}/none: has no evaluation report'),
         ([model_dir, '--batch_size=0'], '--batch_size: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:
@@ -311,7 +308,7 @@ def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path:
 def test_results__that_say_nothing_are_an_error(
     trained: Config, monkeypatch: Any, cross_entropy: float, images: int, part: str
 ) -> None:
-    analysis = ErrorAnalysis(11, 0)
+    analysis = ErrorAnalysis(11)
     analysis.images = images
     scores = {'cross_entropy': cross_entropy, 'top_1': 0.5, 'top_5': 0.5}
     monkeypatch.setattr(evaluating, 'evaluate', lambda *others: (scores, analysis))
@@ -321,13 +318,11 @@ def test_results__that_say_nothing_are_an_error(
 
 @pytest.mark.program
 @pytest.mark.both
-def test_synthetic_images__have_no_places_and_are_replaced_by_data_dir(photo_run: Config, tmp_path: Any) -> None:
+def test_synthetic_images__are_replaced_by_data_dir(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
-    code, out, err = run(model_dir, '--mistakes=2')
-    assert (code, err) == (0, [])
-    report = read_report(os.path.join(model_dir, 'evaluation_report'))
-    assert report['evaluation']['images'] == 4 and {mistake['path'] for mistake in report['mistakes']} == {None}
-    code, out, _ = run(model_dir, f'--data_dir={photo_run.data_dir}', '--mistakes=2')
+    code, _, err = run(model_dir)
+    assert code == 2 and 'made-up images: name the data set to evaluate with --data_dir' in err[0]
+    code, out, _ = run(model_dir, f'--data_dir={photo_run.data_dir}')
     assert code == 0 and 'use_data: fake -> real' in out
     report = read_report(os.path.join(model_dir, 'evaluation_report'))
     assert {os.path.dirname(mistake['path']) for mistake in report['mistakes']} == {photo_run.data_dir}

@@ -50,12 +50,12 @@ def frozen_graph(values: Dict[str, np.ndarray]) -> bytes:
     return graph.SerializeToString()
 
 
-def pytorch_fid(values: Dict[str, np.ndarray], scale: float = 1.0) -> Dict[str, np.ndarray]:
+def pytorch_fid(values: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
     """The tensors of pytorch-fid's file."""
     tensors = {'fc.weight': values[f'{LOGITS}/weights'][0, 0].T.copy(), 'fc.bias': values[f'{LOGITS}/biases']}
     for layer in LAYERS:
         tensors[f'{layer.conv}.weight'] = values[f'{layer.scope}/weights'].transpose(3, 2, 0, 1).copy()
-        tensors[f'{layer.norm}.weight'] = np.full(3, scale, np.float32)
+        tensors[f'{layer.norm}.weight'] = np.ones(3, np.float32)
         for name, key in NORM.items():
             tensors[f'{layer.norm}.{key}'] = values[f'{layer.scope}/BatchNorm/{name}']
         tensors[f'{layer.norm}.num_batches_tracked'] = np.array(0)
@@ -123,14 +123,13 @@ def test_read__names_weights_of_another_graph(tmp_path: Any) -> None:
             graph_2015.read(str(tmp_path / name), shapes, '--weights=FILE')
         return str(caught.value)
 
-    foreign = pytorch_fid(values, scale=0.5)
-    auxiliary = {**foreign, 'AuxLogits.conv0.conv.weight': np.ones([1], np.float32)}
-    found = problem('torchvision.pth', state_dicts.write(auxiliary))
+    # ImageNet's 1,000 classes instead of 1,008 outputs.
+    foreign = {**pytorch_fid(values), 'fc.bias': np.ones(4, np.float32)}
+    found = problem('torchvision.pth', state_dicts.write(foreign))
     assert 'another graph, such as the Inception v3 of torchvision' in found and 'pt_inception-2015-12-05' in found
-    assert 'Conv2d_1a_3x3.bn.weight is not 1' in found and 'and 91 more' in found
+    assert 'fc.bias has the shape [4], not [5]' in found
     assert 'another graph' in problem('resnet.pth', state_dicts.write({'fc.weight': np.ones([2, 2], np.float32)}))
     assert 'another graph' in problem('other.pb', tf.GraphDef().SerializeToString())
-    # ImageNet's 1,000 classes instead of 1,008 outputs.
     fewer = {**values, 'InceptionV3/Logits/Conv2d_1c_1x1/biases': np.ones(4, np.float32)}
     np.savez(str(tmp_path / 'slim.npz'), **fewer)
     found = problem('slim.npz', (tmp_path / 'slim.npz').read_bytes())

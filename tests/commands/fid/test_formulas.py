@@ -88,18 +88,9 @@ def test_undefined_scores__are_refused(samples: Tuple[np.ndarray, ...]) -> None:
     one, other, logits = samples
     with pytest.raises(ScoreError, match='covariance of 1 image is not defined'):
         formulas.statistics_of(one[:1])
-    with pytest.raises(ScoreError, match='not finite'):
-        formulas.statistics_of(np.where(one > one.mean(), np.nan, one))
-    with pytest.raises(ScoreError, match='not finite'):
-        formulas.inception_score(np.full_like(logits, np.inf), 10, 0)
     with pytest.raises(ScoreError, match='9 images are fewer than --splits=10'):
         formulas.inception_score(logits[:9], 10, 0)
     with pytest.raises(ScoreError, match='64 images are fewer than --kid_subset_size=65'):
         formulas.kernel_distance(other, one, 1, 65, 0)
-    narrow = formulas.statistics_of(one[:, :3])
-    with pytest.raises(ScoreError, match='different sizes, 3 and 16'):
-        formulas.frechet_distance(narrow, formulas.statistics_of(other))
-    with pytest.raises(ScoreError, match='different sizes, 3 and 16'):
-        formulas.kernel_distance(one[:, :3], other, 1, 10, 0)
     with pytest.raises(ScoreError, match='is no covariance'):
-        formulas.frechet_distance(Statistics(np.zeros(3), np.diag([1.0, -0.5, 1])), narrow)
+        formulas.frechet_distance(Statistics(np.zeros(3), np.diag([1.0, -0.5, 1])), Statistics(np.zeros(3), np.eye(3)))

@@ -13,8 +13,7 @@ import pytest
 from console.tensorflow_versions import tf
 from data import image_files
 from inception_v3.commands.predict import classifier, prediction
-from inception_v3.config import Config, ConfigError
-from inception_v3.run import origin
+from inception_v3.config import Config
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_decoded, resize_for_eval
 from tests.commands.predict.predictions import Trained
@@ -23,7 +22,7 @@ from tests.support.images import CAT
 from tests.support.photos import encode_jpeg
 
 
-def test_load__newest_saved_model_of_an_export_dir_of_one_run(trained: Trained, tmp_path: Any, caplog: Any) -> None:
+def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO', 'inception_v3')
     (exported,) = os.listdir(str(trained.config.export_dir))
     for name in ('9', '10'):
@@ -34,17 +33,6 @@ def test_load__newest_saved_model_of_an_export_dir_of_one_run(trained: Trained, 
     with contextlib.closing(classifier.load(str(tmp_path))) as model:
         assert model.name == f'SavedModel {newest}' and 'a SavedModel is a program' in caplog.text
         assert [*model.class_names] == ['background', *'0123456789']
-    own = origin.read(newest)
-    assert own
-    origin.write(newest, own._replace(model_dir='/another/run', step=1500, top_1=0.0975))
-    with pytest.raises(ConfigError) as refused:
-        classifier.load(str(tmp_path))
-    assert str(refused.value).splitlines() == [
-        f'--model={tmp_path}: has SavedModels of 2 runs. Name one of them:',
-        f'  {newest}: run /another/run, step 1,500, average weights, top-1 9.75% of 359 validation images',
-        f'  {tmp_path}/9: {own}',
-    ]
-    # A model without an origin may be of the same run.
     os.remove(os.path.join(newest, 'assets.extra', 'origin.json'))
     with contextlib.closing(classifier.load(str(tmp_path))) as model:
         assert str(model) == f'SavedModel {newest}: run, step and accuracy are unknown'

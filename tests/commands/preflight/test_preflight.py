@@ -1,5 +1,6 @@
 """Tests of the preflight's reports of whole runs, and of its command line."""
 
+import re
 from typing import Any, List
 
 import pytest
@@ -18,9 +19,9 @@ def test_revnet__fits_a_v2_8_as_published() -> None:
 
 @pytest.mark.program
 def test_revnet__sums_the_gradient_of_each_variable(capsys: Any) -> None:
-    report = run(capsys, *FAKE, '--topology=v2-8', '--network=revnet38', '--mode=train', '--json').report
-    # As many as there are variables, or there is an error.
-    assert report['errors'] == [] and report['training']['collectives'] > 100
+    result = run(capsys, *FAKE, '--topology=v2-8', '--network=revnet38', '--mode=train')
+    sums, variables = re.findall(r'  collectives +(\d+), for (\d+) trainable variables', result.out)[0]
+    assert result.code == 0 and sums == variables and int(sums) > 100
 
 
 @pytest.mark.program
@@ -67,7 +68,6 @@ def test_documented_default__batches_steps_files_and_infeed(capsys: Any, one_lay
         'memory_bytes': 8 << 30,
     }
     assert 'average_bytes' not in report['evaluation_memory_of_a_core']
-    assert 'backward pass' in report['estimate']['of_activations']
     assert 'xla_step' not in report
 
 
@@ -83,7 +83,6 @@ def test_topology__hosts_share_files_and_feed_their_own_cores(capsys: Any, one_l
     # In evaluation, too, each host feeds its own cores.
     files = [128 // hosts, -(-128 // hosts)]
     assert (evaluation['input_pipelines'], evaluation['files_per_host']) == (hosts, files)
-    assert evaluation['infeed_bytes_per_evaluation'] == evaluation['steps'] * 256 // hosts * image
     # 50,000 images in 128 files: 390 or 391 in each.
     most = evaluation['images_per_host'][1]
     assert evaluation['steps'] == -(-most * hosts // 256) and 50_000 // hosts <= most <= 391 * files[1]
@@ -110,7 +109,7 @@ def test_software__is_what_can_be_rented_today(
     assert software['command'].endswith(f'./run --tf=image {command}')
     assert software['command'].startswith('TPU_LOAD_LIBRARY=0 ') == (name == 'v3-32')
     lines = run(capsys, *FAKE, flag).out.splitlines()
-    assert lines[0] == f'preflight of a run on {name}' and lines[-1].startswith('may start with --model_dir, --tpu or')
+    assert lines[0] == f'preflight of a run on {name}' and lines[-1].startswith('may start, ')
     text = ' '.join(' '.join(lines).split())
     assert f'{machines} TPU nodes ended in April 2025' in text
     assert ('built the graphs below: check again' in text) != tf.__version__.startswith('2.15')

@@ -83,12 +83,10 @@ def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
     flags = [*SMALL, '--topology=v2-8', '--json', f'--data_dir={copied}']
     report = run(capsys, *flags).report
     assert "this machine's disk" in report['errors'][0] and report['storage']['data_set'] == 'photos'
-    # Without a description, the assumption is named.
     (copied / 'dataset.json').unlink()
-    report = run(capsys, *flags, '--num_classes=11').report
-    (warning,) = [each for each in report['warnings'] if 'no dataset.json' in each]
-    assert '1,281,167 training and 50,000 validation images of 11 classes are assumed' in warning
-    assert 'Give --num_train_images, --num_eval_images if' in warning and report['storage']['data_set'] is None
+    assert run(capsys, *flags, '--num_classes=11').report['storage']['data_set'] is None
+    text = run(capsys, *flags[:-2], flags[-1], '--num_classes=11').out
+    assert 'no dataset.json; 1,281,167 training and 50,000 validation images, 11 classes' in ' '.join(text.split())
 
 
 def test_unreachable_folder__not_touched(capsys: Any, without_graphs: None, tmp_path: Any) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 from typing import Any, Callable, Dict, List, Tuple
@@ -110,33 +111,30 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
     config = seeded(photo_dir, trained, keep_best=True)
     # A second start of the same run.
     write_start(dataclasses.replace(config, model_dir=run), None)
-    code, out, err = run_provenance(capsys, run, '--json')
-    assert (code, err) == (0, '')
-    values = json.loads(out)
-    assert values['seed'] == 7
-    assert Config(**values['config']) == Config(**values['not_default']) == dataclasses.replace(config, model_dir=run)
-    assert 'learning_rate' not in values['not_default']
-    assert [(start['step'], start['checkpoint']) for start in values['starts']] == [(0, ''), (3, 'model.ckpt-3')]
-    assert [start['config']['model_dir'] for start in values['starts']] == [trained, run]
-    assert [line['step'] for line in values['evaluations']] == [2, 3]
-    checkpoints = {c['checkpoint']: c for c in values['checkpoints']}
+    found = record.read(run)
+    assert found.config == dataclasses.replace(config, model_dir=run)
+    assert [(start.step, start.checkpoint) for start in found.starts] == [(0, ''), (3, 'model.ckpt-3')]
+    assert [start.config['model_dir'] for start in found.starts] == [trained, run]
+    assert [each.step for each in found.evaluations] == [2, 3]
+    checkpoints = {each.checkpoint: each.digest for each in found.checkpoints}
     best = max(evaluations(config), key=lambda evaluation: evaluation.top_1).step
-    assert [c['step'] for c in values['checkpoints']] == sorted([0, 2, 3, best])
+    assert [each.step for each in found.checkpoints] == sorted([0, 2, 3, best])
     kept = f'best/step-{best}/model.ckpt-{best}'
     assert checkpoints.keys() == {*(f'model.ckpt-{step}' for step in (0, 2, 3)), kept}
-    assert checkpoints[kept]['digest'] == checkpoints[f'model.ckpt-{best}']['digest']
-    assert len({c['digest'] for c in checkpoints.values()}) == 3
+    assert checkpoints[kept] == checkpoints[f'model.ckpt-{best}']
+    assert len({*checkpoints.values()}) == 3
     # The digest recorded during training equals the digest of the checkpoint of the same step.
     recorded = {step.step: step.digest for step in history.read_first_steps(run)}
     assert recorded.keys() == {1, 2, 3}
-    assert all(recorded[step] == checkpoints[f'model.ckpt-{step}']['digest'] for step in (2, 3))
+    assert all(recorded[step] == checkpoints[f'model.ckpt-{step}'] for step in (2, 3))
 
     shutil.copy(os.path.join(run, 'model.ckpt-2.index'), os.path.join(run, 'model.ckpt-9.index'))
     code, out, err = run_provenance(capsys, run)
     assert (code, err) == (0, '')
+    assert 'learning_rate ' not in out
     for part in ('seed  7', 'started at step 0', 'started at step 3', 'photos', 'train_steps', 'cores', kept):
         assert part in out, part
-    assert f'step 3, digest {checkpoints["model.ckpt-3"]["digest"]}' in out
+    assert f'step 3, digest {checkpoints["model.ckpt-3"]}' in out
     (damaged,) = [line for line in out.splitlines() if 'model.ckpt-9' in line]
     assert 'digest' not in damaged
 
@@ -149,7 +147,7 @@ def test_verify__emulated_cores_record_one_step_per_loop(
     cores: Dict[str, Any] = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
     execute(seeded(photo_dir, model_dir, **cores, mode='train', train_steps=8))
     assert [step.step for step in history.read_first_steps(model_dir)] == [4, 8]
-    code, out, _ = run_provenance(capsys, model_dir, '--verify', '--steps=5')
+    code, out, _ = run_provenance(capsys, model_dir, '--verify')
     assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 4, 8\n')
 
 
@@ -160,10 +158,9 @@ def test_verify__repeats_all_recorded_steps(run: str, capsys: Any, in_this_proce
     assert sorted(os.listdir(run)) == before
     # A recorded configuration with a wrong learning rate.
     rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
-    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
-    values = json.loads(out)
-    assert (code, values['same'], values['compared'], values['recorded']['step']) == (2, False, [1], 1)
-    assert values['recorded']['digest'] != values['repeated']['digest']
+    code, out, _ = run_provenance(capsys, run, '--verify')
+    old, new = re.findall(r'  digest  (\w+) -> (\w+)\n', out)[0]
+    assert code == 2 and old != new and 'different after step 1; compared after step 1, 2, 3\n' in out
 
 
 def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exactly: List[Config]) -> None:
@@ -172,9 +169,6 @@ def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exact
     rewrite_step(run, 1, digest='0' * 64)
     rewrite_step(run, 2, digest='1' * 64)
     rewrite_start(run, lambda start: start.update(fingerprint='f' * 64, host={**start['host'], 'cores': 512}))
-    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
-    assert (code, json.loads(out)['same'], json.loads(out)['compared']) == (0, True, [1])
-    assert [difference['name'] for difference in json.loads(out)['data']] == ['fingerprint']
     code, out, _ = run_provenance(capsys, run, '--verify')
     assert code == 2
     for text in (
@@ -186,7 +180,7 @@ def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exact
         assert text in out
     # Another loss, of the same variables.
     rewrite_step(run, 0, loss=0.5)
-    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1')
+    code, out, _ = run_provenance(capsys, run, '--verify')
     assert code == 2 and 'different after step 1; compared after step 1' in out and 'loss    0.5 -> ' in out
 
 
@@ -201,10 +195,10 @@ def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
         start['directory'] = '/began/here'
 
     rewrite_start(run, first)
-    run_provenance(capsys, run, '--verify', '--steps=2')
+    run_provenance(capsys, run, '--verify')
     (repetition,) = repeated_exactly
     assert repetition.data_dir == '/began/here/photos'
-    assert (repetition.mode, repetition.train_steps, repetition.learning_rate) == ('train', 2, 0.165)
+    assert (repetition.mode, repetition.train_steps, repetition.learning_rate) == ('train', 3, 0.165)
     assert (repetition.export_dir, repetition.keep_best) == (None, False)
     assert repetition.model_dir != run and not os.path.exists(str(repetition.model_dir))
     # The second start was at step 0, too: the first was killed before its first checkpoint.
@@ -255,7 +249,6 @@ STEPS = [{'step': step, 'loss': 1.0, 'digest': ''} for step in (4, 8)]
         (lambda start: start.update(step=5, checkpoint='step-5/model.ckpt-5'), STEPS, 'at step 5, from step-5/model'),
         (lambda start: start.clear(), STEPS, 'contains no start of training; name the model_dir of a run'),
         (lambda start: None, [], 'first_steps.json contains no steps'),
-        (lambda start: None, STEPS, '--steps=9: the run recorded only its first 8'),
     ],
 )
 def test_verify__refuses_what_cannot_be_repeated(
@@ -265,20 +258,19 @@ def test_verify__refuses_what_cannot_be_repeated(
     change(start)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
     (tmp_path / 'first_steps.json').write_text(json.dumps(steps))
-    code, out, err = run_provenance(capsys, str(tmp_path), '--verify', '--steps=9')
+    code, out, err = run_provenance(capsys, str(tmp_path), '--verify')
     assert (code, out) == (2, '') and part in err and 'error: ' in err
 
 
 def test_wrong_arguments__refused_by_name(tmp_path: Any, capsys: Any) -> None:
     for content, part in (('', 'name the model_dir of a run'), ('{"no_such": 1}', 'config.json')):
         (tmp_path / 'config.json').write_text(content)
-        for other in ('--json', f'--diff={tmp_path}'):
-            code, out, err = run_provenance(capsys, str(tmp_path), other)
+        for other in ('', f'--diff={tmp_path}'):
+            code, out, err = run_provenance(capsys, str(tmp_path), *filter(None, [other]))
             assert (code, out) == (2, '') and err.startswith(f'error: {tmp_path}/') and part in err
-    for words in (['--steps=3'], ['--verify', '--steps=0'], ['--verify', '--diff=m']):
-        with pytest.raises(SystemExit, match='2'):
-            provenance.main(['m', *words])
-        assert words[-1].partition('=')[0] in capsys.readouterr().err
+    with pytest.raises(SystemExit, match='2'):
+        provenance.main(['m', '--verify', '--diff=m'])
+    assert '--diff' in capsys.readouterr().err
 
 
 def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any, capsys: Any) -> None:
@@ -301,14 +293,14 @@ def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any,
     results = pathlib.Path(other, 'results.jsonl')
     first, last = map(json.loads, results.read_text().splitlines())
     results.write_text(json.dumps({**first, 'cross_entropy': 9.0}) + '\n' + json.dumps(last) + '\n')
-    code, out, _ = run_provenance(capsys, run, f'--diff={other}', '--json')
-    values = json.loads(out)
-    assert (code, values['same'], values['data']) == (2, False, [])
-    configuration = {each['name']: (each['old'], each['new']) for each in values['configuration']}
-    assert configuration == {'learning_rate': (0.165, 0.1), 'train_steps': (3, 2)}
-    names = [difference['name'] for difference in values['results']]
-    assert names == ['step 2, average weights, cross_entropy', 'checkpoint of step 2']
-    assert (values['evaluations_compared'], values['checkpoints_compared']) == (2, 3)
+    code, out, _ = run_provenance(capsys, run, f'--diff={other}')
+    assert code == 2 and 'learning_rate  0.165 -> 0.1' in out and '\n\ndata\n    the same\n' in out
+    assert out.endswith('compared 2 evaluations and 3 checkpoints by step; different: configuration, results\n')
+    found = record.differences(record.read(run), record.read(other))
+    assert [each[:3] for each in found['configuration']] == [('learning_rate', 0.165, 0.1), ('train_steps', 3, 2)]
+    assert [each.name for each in found['results']] == [
+        *('step 2, average weights, cross_entropy', 'checkpoint of step 2')
+    ]
 
 
 def test_crate__describes_every_file_and_start_and_is_a_model_dir(
@@ -317,7 +309,7 @@ def test_crate__describes_every_file_and_start_and_is_a_model_dir(
     rocrate = pytest.importorskip('rocrate.rocrate')
     write_start(seeded(photo_dir, run, train_steps=9), dataset_info.read(photo_dir))
     folder = tmp_path / 'crate'
-    code, out, err = run_provenance(capsys, run, f'--crate={folder}', '--license=CC-BY-4.0', '--json')
+    code, out, err = run_provenance(capsys, run, f'--crate={folder}', '--license=CC-BY-4.0')
     assert (code, err) == (0, '')
     opened = rocrate.ROCrate(folder)
     written = json.loads((folder / 'ro-crate-metadata.json').read_text())
@@ -331,7 +323,7 @@ def test_crate__describes_every_file_and_start_and_is_a_model_dir(
     assert {name: (each['contentSize'], each['sha256']) for name, each in described.items()} == {
         name: (str(len(content)), hashlib.sha256(content).hexdigest()) for name, content in contents.items()
     }
-    assert json.loads(out)['bytes'] == sum(map(len, contents.values()))
+    assert f'{len(contents)} files, {sum(map(len, contents.values())) / 1e6:,.1f} MB' in out
     # The newest checkpoint and the best; files of the run are as they were.
     (best,) = (each.checkpoint for each in record.read(run).checkpoints if each.checkpoint.startswith('best/'))
     assert {name for name in contents if name.endswith('.index')} == {'model.ckpt-3.index', f'{best}.index'}
