@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from data.convert import digits
-from inception_v3.weights.patterns import Patterns
+from inception_v3.weights.selection import Patterns
 from studies import fine_tuning
 from studies.study import Study, load
 from studies.sweep import plan, run, trials

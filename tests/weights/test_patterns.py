@@ -2,7 +2,7 @@
 
 import pytest
 
-from inception_v3.weights.patterns import HEAD, NOTHING, Patterns, scopes_of
+from inception_v3.weights.selection import HEAD, NOTHING, Patterns, scopes_of
 
 STEM = 'InceptionV3/Conv2d_1a_3x3/weights'
 INNER = 'InceptionV3/Mixed_5b/Branch_0/Conv2d_0a_1x1/BatchNorm/moving_mean'
