@@ -6,7 +6,6 @@ import os
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from console.json_content import from_json, record
-from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of, write_whole
@@ -82,9 +81,6 @@ def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) 
     evaluations = [*beside, *read_evaluations(model_dir)]
     of_step = [e for e in reversed(evaluations) if (e.step, e.weights, e.changed) == (step, weights, ())]
     last = next((e for e in of_step if digest and e.digest == digest), None)
-    if of_step and not any(e.digest for e in of_step):
-        last = of_step[0]
-        logger.info('%s: its evaluation, of an earlier version, has no digest; its step alone agrees', checkpoint)
     return Origin(
         model_dir=absolute(model_dir),
         step=step,

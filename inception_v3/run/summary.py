@@ -14,7 +14,7 @@ from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.run.files import BEST_FOLDER
 from inception_v3.run.history import Evaluation, shows_top_5
-from inception_v3.run.memory.estimate import sizes_for
+from inception_v3.run.memory import sizes_for
 from inception_v3.run.slow_averages import TOO_MUCH, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import accelerator, topology
 

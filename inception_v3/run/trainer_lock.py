@@ -28,8 +28,6 @@ CLAIM_FILE = 'trainer.json'
 # Seconds between renewals, and from the last renewal until the claim expires. A store may be unreachable for 90 s.
 _RENEW_EVERY = 30.0
 STALE_AFTER = 180.0
-# Seconds by which the clocks of two machines may differ.
-_CLOCKS_DIFFER_AT_MOST = 60.0
 
 
 class Claim(NamedTuple):
@@ -141,15 +139,9 @@ class TrainerLock(tf.estimator.SessionRunHook):
                 raise self._in_use(claim)
             return
         left = claim.renewed + STALE_AFTER - time.time()
-        if left > STALE_AFTER + _CLOCKS_DIFFER_AT_MOST:
-            raise self._in_use(
-                claim,
-                f' It renewed its lock {left - STALE_AFTER:.0f} seconds after the time of this machine: the clock of '
-                f'{shown(claim.host)} or of this machine is wrong. Set it right; if that process has ended, remove '
-                f'{self._path}.',
-            )
         if left > 0:
-            raise self._in_use(claim, f' If that process has ended, its lock expires in {left:.0f} seconds.')
+            ended = f' If that process has ended, remove {self._path}, or wait: its lock expires in {left:.0f} seconds.'
+            raise self._in_use(claim, ended)
 
     def _in_use(self, claim: Optional[Claim], more: str = '') -> RetryableError:
         who = f'process {claim.process} on {shown(claim.host)}, since {shown(claim.since)}' if claim else 'a process'

@@ -28,7 +28,6 @@ from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import ConfigError
-from inception_v3.run.memory.machine import available_memory
 from studies.files import Table, prepare, publish, write_json
 from studies.revnet_memory.measurement import (
     AS_PUBLISHED,
@@ -302,6 +301,8 @@ def figure(found: Content) -> bytes:
 
 def measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
     """Measures both trainings; without --batch_size, halves the batch of the document until the plain one fits."""
+    from inception_v3.run.memory import available_memory
+
     names = ('network', 'size', 'batch_size', 'iterations')
     network, size, batch_size, iterations = (getattr(arguments, name) for name in names)
     settings = {name: getattr(arguments, name) for name in names}

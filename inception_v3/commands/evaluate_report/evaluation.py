@@ -27,7 +27,7 @@ from inception_v3.run import history, trained_model
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
-from inception_v3.run.memory.estimate import check_fits
+from inception_v3.run.memory import check_fits
 from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.trained_model import TrainedModel
 from preprocessing.preprocessings import preprocessing_for

@@ -12,7 +12,7 @@ from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
 from inception_v3.run.checkpoints import check_fits
-from inception_v3.run.memory.estimate import sizes_for
+from inception_v3.run.memory import sizes_for
 from inception_v3.tpu import slices
 from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology

@@ -265,7 +265,7 @@ OTHERS = (('held_mb', 1.0), ('seconds', 2.0))
 def test_published__halves_the_batch_until_it_fits_resumes_and_draws_both(
     tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    monkeypatch.setattr(revnet_memory, 'available_memory', lambda: 20 * GB)
+    monkeypatch.setattr('inception_v3.run.memory.available_memory', lambda: 20 * GB)
     failures = [MeasurementError('ended by signal 9')]
 
     def trainings(code: int, *flags: str) -> List[Training]:
