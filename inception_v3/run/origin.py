@@ -117,9 +117,7 @@ def read(saved_model: str) -> Optional[Origin]:
 
 def saved_models(export_dir: str) -> Dict[str, Optional[Origin]]:
     """The SavedModels in a folder, newest first, with their origins."""
-    # TensorFlow's listing of a local folder fails on file names that are not UTF-8.
-    local = os.listdir(export_dir) if os.path.isdir(export_dir) else []
-    names = (remote.names_in(export_dir) or []) if remote.is_remote(export_dir) else local
+    names = remote.names_in(export_dir) or []
     # A remote listing ends the names of folders with a slash.
     times = sorted((name.rstrip('/') for name in names if name.rstrip('/').isdigit()), key=int, reverse=True)
     paths = (os.path.join(export_dir, time) for time in times)
