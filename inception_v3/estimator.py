@@ -74,7 +74,7 @@ def make_estimator(
     arguments = arguments_of(config, master, cluster, class_names, writes)
     with refusals_explained():
         if config.is_emulated:
-            from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+            from inception_v3.tpu.emulation import EmulatedTPUEstimator
 
             estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
         elif not (config.use_tpu or writes):

@@ -20,7 +20,6 @@ from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import LocalEstimator, make_estimator, refusals_explained
 from inception_v3.fitting import splits_of
-from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
@@ -46,6 +45,7 @@ from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.addresses import check_answers
+from inception_v3.tpu.slices import images_of_hosts
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
 _CHECK_INTERVAL = 60

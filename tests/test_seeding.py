@@ -10,7 +10,7 @@ from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.tpu import topology
-from inception_v3.tpu.emulation.cores import EmulatedCores
+from inception_v3.tpu.emulation import EmulatedCores
 from tests.support.graphs import evaluate
 
 KEEP = 0.8

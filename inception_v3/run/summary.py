@@ -23,7 +23,7 @@ _DIGITS_SHOWN = 12
 def notes_of(config: Config) -> Iterator[str]:
     """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head."""
     if config.is_emulated:
-        from inception_v3.tpu.emulation.estimator import notice
+        from inception_v3.tpu.emulation import notice
 
         yield notice(topology.emulated(str(config.tpu)))
     if config.mode == 'eval':

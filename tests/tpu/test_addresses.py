@@ -20,7 +20,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.tpu import addresses
 from inception_v3.tpu.addresses import check_answers, check_local
-from inception_v3.tpu.emulation.system import fixed_topology
+from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 from inception_v3.train_and_evaluate import Run
 from tests.support.runs import make_small_config

@@ -13,7 +13,7 @@ from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
 from inception_v3.tpu import topology
-from inception_v3.tpu.emulation.cores import EmulatedCores
+from inception_v3.tpu.emulation import EmulatedCores
 from inception_v3.weights.sources import AVERAGE
 from tests.support.graphs import plain_session
 from tests.support.tiny_network import TINY

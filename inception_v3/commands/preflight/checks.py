@@ -18,8 +18,8 @@ from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
 from inception_v3.fitting import SIZES, splits_of
-from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
+from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
 
 _GIB = 1 << 30
@@ -236,7 +236,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
         # Reported where the files are checked.
         pass
     total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
-    return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
+    return slices.shares_of([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
 
 
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
