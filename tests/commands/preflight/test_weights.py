@@ -33,7 +33,7 @@ def test_weights__that_do_not_fit_keep_the_run_from_starting(capsys: Any, flags:
     (error,) = errors_of(capsys, *flags, '--init_except=Layer')
     assert 'Logits/biases has the shape [11], not [7]' in error
     (error,) = errors_of(capsys, *flags, f'--init_from={tmp_path}/nothing')
-    assert error.startswith(f'--init_from={tmp_path}/nothing: does not exist')
+    assert error.startswith(f'--init_from={tmp_path}/nothing: no complete checkpoint')
 
 
 def test_weights__of_a_run_that_resumes_are_not_read(
