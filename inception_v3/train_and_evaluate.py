@@ -20,6 +20,7 @@ from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import LocalEstimator, make_estimator, refusals_explained
 from inception_v3.fitting import splits_of
+from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
@@ -40,7 +41,6 @@ from inception_v3.run.hooks.watchers import (
     Watcher,
 )
 from inception_v3.run.memory import check_fits
-from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu import slices, topology
