@@ -169,4 +169,4 @@ def test_versions__train_alike_and_take_over_from_each_other(
 if __name__ == '__main__':
     NETWORKS['inception_v3'] = ONE_LAYER
     for _name, _arguments in json.loads(pathlib.Path(sys.argv[1]).read_text()):
-        {'batches': batches, 'train': train, 'serve': serve}[_name](**_arguments)
+        globals()[_name](**_arguments)

@@ -86,7 +86,7 @@ def test_read__takes_a_checkpoint_of_the_first_format(tmp_path: Any) -> None:
         ('text.ckpt', b'not a checkpoint', 'is no checkpoint, or is damaged'),
         ('text.npz', b'not an archive', 'is no .npz file of arrays'),
         ('a.bin', b'hello', r'is no checkpoint, or is damaged .* inception-v3 weights import FILE MODEL_DIR'),
-        ('folder', 'folder', r'a SavedModel \(a numbered folder in an export_dir\)'),
+        ('folder', 'folder', r'no complete checkpoint .* a SavedModel \(a numbered folder in an export_dir\)'),
     ],
 )
 def test_read__refuses_other_files_with_a_reason(name: str, content: Any, reason: str, tmp_path: Any) -> None:
