@@ -62,11 +62,8 @@ class Source(NamedTuple):
         return f'{self.path} ({self.kind}{step})'
 
 
-def read(path: str, named: str = '', outline: bool = False) -> Source:
+def read(path: str, named: str = '') -> Source:
     """Reads all weights of a source, local or remote. Messages of errors begin with `named`, or with the flag.
-
-    An outline has names, shapes and types alone, which the index of a checkpoint has: all values but the step are 0,
-    and the digest is empty. An .npz file has no index, and is read whole.
 
     Raises:
       WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
@@ -85,23 +82,17 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
     elif not model_dir.is_complete(path) and (tf.io.gfile.isdir(path) or not remote.exists(path)):
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
         raise WeightsError(f'{flag}: no complete checkpoint or SavedModel is there. Name {_KINDS}.')
-    values = _variables(stored, flag, outline)
+    values = _variables(stored, flag)
     config = model_dir.recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
-    return Source(path, kind, values, '' if outline else model_dir.digest_of_values(values), config)
+    return Source(path, kind, values, model_dir.digest_of_values(values), config)
 
 
-def _variables(checkpoint: str, flag: str, outline: bool) -> Dict[str, np.ndarray]:
-    """The variables of a checkpoint by name; of an outline, all but the step are 0."""
+def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
+    """The variables of a checkpoint by name."""
     try:
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
             reader = tf.train.load_checkpoint(checkpoint)
-            shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-            return {
-                name: np.broadcast_to(np.zeros((), types[name].as_numpy_dtype), shape)
-                if outline and name != tf.GraphKeys.GLOBAL_STEP
-                else reader.get_tensor(name)
-                for name, shape in shapes.items()
-            }
+            return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         reason = str(getattr(error, 'message', error)).partition('\n')[0]
         raise WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {_KINDS}.')

@@ -29,19 +29,6 @@ def test_read__takes_a_model_dir_or_a_checkpoint(finished_run: FinishedRun) -> N
     assert older.step == 2 and older.digest != newest.digest
 
 
-def test_read__an_outline_needs_the_index_alone(finished_run: FinishedRun, tmp_path: Any) -> None:
-    complete = sources.read(str(finished_run.config.model_dir))
-    for ending in ('index', 'data-00000-of-00001'):
-        shutil.copy(f'{complete.path}.{ending}', tmp_path)
-    outline = sources.read(str(tmp_path / 'model.ckpt-5'), outline=True)
-    assert (outline.step, outline.has_averages, outline.digest) == (5, True, '')
-    of_outline, of_values = (
-        {name: (value.shape, value.dtype) for name, value in source.values.items()} for source in (outline, complete)
-    )
-    assert of_outline == of_values
-    assert not any(value.any() for name, value in outline.values.items() if name != 'global_step')
-
-
 def test_read__takes_a_saved_model_without_its_graph(finished_run: FinishedRun, tmp_path: Any) -> None:
     export_dir = str(finished_run.config.export_dir)
     (name,) = (each for each in os.listdir(export_dir) if each.isdigit())

@@ -9,7 +9,6 @@ from console import extras, html, processes
 from console.log import logger
 from console.messages import in_rows
 from console.tensorflow_versions import tf
-from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.commands.estimate import Average, Estimate
@@ -83,13 +82,13 @@ def _configuration(command_line: CommandLine) -> Config:
 
 
 def _weights(config: Config) -> Tuple[List[Tuple[str, str]], List[str]]:
-    """Rows and warnings about the weights that the run begins from. Of remote weights, names and shapes are read."""
+    """Rows and warnings about the weights that the run begins from."""
     if not config.init_from:
         return [], []
     checkpoint = latest_checkpoint(str(config.model_dir)) if config.model_dir else None
     if checkpoint:
         return [('begins from', f'{checkpoint}, which the run resumes; --init_from is not read')], []
-    source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
+    source = sources.read(config.init_from)
     begun = beginning.plan(network_shapes(config), (), source, config)
     rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]
     return rows, beginning.warnings_of(begun, source, config)

@@ -9,7 +9,7 @@ import time
 from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 from console.tensorflow_versions import tf
-from data import record_counts, records, remote
+from data import record_counts, records
 from data.formats import FORMATS
 from data.record_counts import FileRecords
 from data.sources import source_of
@@ -92,22 +92,14 @@ def find_checkpoint(config: Config, report: Report) -> Optional[str]:
 
 
 def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> Optional[Source]:
-    """Returns the weights that the run begins from; None if it resumes or has random ones, or they cannot be read.
-
-    Of remote weights, only names and shapes are read.
-    """
+    """Returns the weights that the run begins from; None if it resumes or has random ones, or they cannot be read."""
     if not config.init_from or config.mode == 'eval':
         return None
     if checkpoint:
         report.add('weights', 'not read, because the run resumes', init_from=config.init_from)
         return None
-    is_remote = remote.is_remote(config.init_from)
-    if is_remote:
-        report.not_checked.append(
-            'the values of the weights of --init_from, which are remote; their names and shapes were'
-        )
     with report.noting_errors():
-        return sources.read(config.init_from, outline=is_remote)
+        return sources.read(config.init_from)
     return None
 
 

@@ -1,12 +1,10 @@
 """Tests of the preflight's check of the weights that a run begins from."""
 
-import os
 import shutil
 from typing import Any, List
 
 import pytest
 
-from data import remote
 from tests.support.preflights import FAKE, errors_of, run
 from tests.support.runs import FinishedRun
 
@@ -42,20 +40,3 @@ def test_weights__of_a_run_that_resumes_are_not_read(
     shutil.copytree(str(finished_run.config.model_dir), tmp_path / 'model')
     report = run(capsys, *flags, f'--init_from={tmp_path}/nothing', '--json').report
     assert report['may_start'] and report['weights'] == {'init_from': f'{tmp_path}/nothing'}
-
-
-def test_weights__of_remote_weights_the_values_are_not_read(
-    capsys: Any, flags: List[str], finished_run: FinishedRun, tmp_path: Any, monkeypatch: Any
-) -> None:
-    shutil.copytree(str(finished_run.config.model_dir), tmp_path / 'source')
-    data_file = tmp_path / 'source' / 'model.ckpt-5.data-00000-of-00001'
-    size = os.path.getsize(data_file)
-    # The step, the last of the names with a small letter, is at the end of the file.
-    content = data_file.read_bytes()
-    data_file.write_bytes(b'\xff' * (size - 8) + content[-8:])
-    (error,) = errors_of(capsys, *flags, f'--init_from={tmp_path}/source')
-    assert 'is no checkpoint, or is damaged' in error
-    monkeypatch.setattr(remote, 'is_remote', lambda path: path == f'{tmp_path}/source')
-    report = run(capsys, *flags, f'--init_from={tmp_path}/source', '--json').report
-    assert report['may_start'] and len(report['weights']['loaded']) > 0
-    assert any(text.startswith('the values of the weights of --init_from') for text in report['not_checked'])
