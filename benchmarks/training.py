@@ -76,7 +76,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     from inception_v3.data_set import fit_to_data_set
     from inception_v3.estimator import make_estimator
     from inception_v3.fitting import splits_of
-    from inception_v3.run.memory.estimate import check_fits
+    from inception_v3.run.memory import check_fits
 
     screen.update('reading the data set, or generating it')
     config = command_line.config

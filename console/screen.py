@@ -58,8 +58,6 @@ class Screen(logging.Handler):
         self._live = stream.isatty()
         self._line = self._pending = ''
         self._shown_at: Optional[float] = None
-        # The text whose seconds a thread shows.
-        self._waiting: Optional[object] = None
         self._writing = threading.RLock()
         self.verbose: Optional[bool] = None
 
@@ -80,33 +78,11 @@ class Screen(logging.Handler):
         self._shown_at, self._pending = now, ''
         if self._live:
             with self._writing:
-                self._waiting = None
-                self._show(text)
+                self._line = printable(text)[: _terminal_width(self._stream) - 1]
+                self._stream.write(_ERASE_LINE + self._line)
+                self._stream.flush()
         else:
             logger.info(text)
-
-    def _show(self, text: str) -> None:
-        self._line = printable(text)[: _terminal_width(self._stream) - 1]
-        self._stream.write(_ERASE_LINE + self._line)
-        self._stream.flush()
-
-    def wait(self, text: str) -> None:
-        """Shows a text with the seconds since this call, until another text is shown or the live line is removed."""
-        self.update(text, at_once=True)
-        if not self._live:
-            return
-        waiting = self._waiting = object()
-        began_at = time.monotonic()
-
-        def tick() -> None:
-            while True:
-                time.sleep(1)
-                with self._writing:
-                    if self._waiting is not waiting:
-                        return
-                    self._show(f'{text}, {duration(time.monotonic() - began_at)}')
-
-        threading.Thread(target=tick, daemon=True).start()
 
     def keep(self) -> None:
         """Turns the live line into a log line."""
@@ -123,7 +99,6 @@ class Screen(logging.Handler):
     def clear(self) -> None:
         """Removes the live line."""
         with self._writing:
-            self._waiting = None
             if self._line:
                 self._line = ''
                 self._stream.write(_ERASE_LINE)

@@ -7,7 +7,7 @@ from tensorflow.python.tpu.ops import tpu_ops
 
 from inception_v3.config import Config
 from inception_v3.networks.layers import NHWC, Layout
-from inception_v3.weights.patterns import NOTHING, Patterns
+from inception_v3.weights.selection import NOTHING, Patterns
 
 EPSILON = 1e-3
 # The documented decay per step of one device.

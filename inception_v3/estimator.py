@@ -5,7 +5,8 @@ training steps of a small network. On a TPU it must: each session begins by init
 another session holds there, and ends by shutting it down (`TPUInfeedOutfeedSessionHook` in tpu_estimator.py).
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from console.tensorflow_versions import tf
 from data.sources import source_of
@@ -14,7 +15,27 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import splits_of
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.tpu import accelerator, addresses, slices, topology
-from inception_v3.tpu.refusals import refusals_explained, tf_config_explained
+
+# The beginnings of TPUEstimator's messages about the TPU that a session finds.
+_ABOUT_TPU = (
+    'Cannot find any TPU cores in the system',
+    'TPUConfig.num_shards is not set correctly',
+    'train batch size',
+    'eval batch size',
+    'TPUEstimator.evaluate is only supported',
+)
+
+
+@contextlib.contextmanager
+def refusals_explained() -> Iterator[None]:
+    """Raises a ConfigError instead of TPUEstimator's error about a TPU that does not fit the run."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        text = str(error).partition(' Available devices')[0]
+        if not text.startswith(_ABOUT_TPU):
+            raise
+        raise ConfigError(f'TPUEstimator refuses the settings of this run: {text}')
 
 
 def make_estimator(
@@ -53,7 +74,7 @@ def make_estimator(
     arguments = arguments_of(config, master, cluster, class_names, writes)
     with refusals_explained():
         if config.is_emulated:
-            from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+            from inception_v3.tpu.emulation import EmulatedTPUEstimator
 
             estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
         elif not (config.use_tpu or writes):
@@ -76,23 +97,22 @@ def arguments_of(
     `master` is the address of the TPU worker, empty for this process; or it is None, and a cluster looks it up.
     """
     tpu = tf.estimator.tpu
-    with tf_config_explained():
-        run_config = tpu.RunConfig(
-            cluster=cluster,
-            master=master,
-            model_dir=config.model_dir,
-            save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
-            # A host call writes the same values at the same steps.
-            save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
-            log_step_count_steps=config.save_summary_steps,
-            session_config=seeding.session_config(config),
-            tpu_config=tpu.TPUConfig(
-                iterations_per_loop=config.iterations,
-                num_shards=config.num_shards if config.use_tpu else None,
-                # Each host builds the input pipeline once, and feeds each of its batches to one core.
-                per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
-            ),
-        )
+    run_config = tpu.RunConfig(
+        cluster=cluster,
+        master=master,
+        model_dir=config.model_dir,
+        save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
+        # A host call writes the same values at the same steps.
+        save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
+        log_step_count_steps=config.save_summary_steps,
+        session_config=seeding.session_config(config),
+        tpu_config=tpu.TPUConfig(
+            iterations_per_loop=config.iterations,
+            num_shards=config.num_shards if config.use_tpu else None,
+            # Each host builds the input pipeline once, and feeds each of its batches to one core.
+            per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
+        ),
+    )
     return {
         'model_fn': inception_model_fn,
         'config': run_config,

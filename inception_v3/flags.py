@@ -32,7 +32,6 @@ _SEE_HELP = '--help lists the flags.'
 _HELP_FLAGS = {
     'help': 'this list; with --preset=NAME, the defaults of that preset',
     'helpshort': 'the purpose, the exit codes, the presets and the flags of this command alone',
-    'helpfull': 'this list and the flags that print something',
     'version': 'the version of the program',
 }
 
@@ -144,9 +143,6 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
         raise ConfigError(f'--flagfile={shown(cause.filename)}: cannot be read: {cause.strerror}.')
     except UnicodeDecodeError:
         raise ConfigError('--flagfile: not a text file in UTF-8. It must contain flags, one per line.')
-    except RecursionError:
-        # absl looks for similar names, and calls itself for each letter of a name.
-        raise ConfigError(f'{shown(" ".join(argv[1:]), _LONGEST_MESSAGE)}: not a flag. {_SEE_HELP}')
     except (flags.Error, ValueError) as error:
         text = str(error)
         # A long value must not hide what is allowed.
@@ -234,7 +230,7 @@ def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
 def help_text(
     program: str, purpose: str, asked: Union[ParsedFlags, CommandLine], own_flags: OwnFlags = NO_FLAGS
 ) -> str:
-    """The text that `--help`, `--helpshort`, `--helpfull` or `--version` prints, after the command's purpose."""
+    """The text that `--help`, `--helpshort` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
         return f'inception-v3 {inception_v3.__version__}'
     parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
@@ -244,9 +240,6 @@ def help_text(
         _flag_help('flagfile', None, 'file with further flags, one per line'),
         _flag_help('verbose', False, "show TensorFlow's own log, and a traceback with an error"),
     ]
-    if asked.help == 'helpfull':
-        parts += [_flag_help(name, False, f'print {text}') for name, text in _HELP_FLAGS.items()]
-        parts.append(_flag_help('undefok', None, 'names of unknown flags to ignore, separated by commas'))
     parts += ['\npresets:', *[_entry(name, text) for name, text in DESCRIPTIONS.items()]]
     if asked.help == 'helpshort':
         return '\n'.join([*parts, '\n--help lists the flags of a run.'])

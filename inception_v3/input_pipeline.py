@@ -140,7 +140,7 @@ class InputPipeline:
             dataset = dataset.take(config.eval_total_size)
         elif config.eval_total_size:
             # Part of the validation images on several hosts: the only case that counts records for an evaluation.
-            from inception_v3.input.evaluation_shares import images_of_hosts
+            from inception_v3.tpu.slices import images_of_hosts
 
             dataset = dataset.take(images_of_hosts(config, hosts)[host])
         return dataset

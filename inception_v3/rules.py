@@ -187,23 +187,17 @@ def _images(config: Config) -> Iterator[str]:
 def _profile_steps(config: Config) -> Iterator[str]:
     if not config.profile_steps:
         return
-    flag = f'--profile_steps={shown(config.profile_steps)}'
-    if not _PROFILE_STEPS.fullmatch(config.profile_steps):
-        yield f'{flag}: must be the first and the last step, counted from 1, such as 101,110.'
-        return
-    first, last = config.profiled_steps
-    per_eval = config.train_steps_per_eval
-    if last < first:
-        yield f'{flag}: the first step must not come after the last.'
-    elif last - first >= _MOST_PROFILED_STEPS:
-        yield f'{flag}: must be at most {_MOST_PROFILED_STEPS} steps; a trace holds every operation of each.'
-    elif config.mode == 'eval':
-        yield f'{flag}: needs training; here --mode=eval.'
-    elif last > config.train_steps:
-        yield f'{flag}: must end by --train_steps={config.train_steps}.'
-    elif config.mode == 'train_and_eval' and (first - 1) // per_eval != (last - 1) // per_eval:
+    per_eval, fits = config.train_steps_per_eval, False
+    if _PROFILE_STEPS.fullmatch(config.profile_steps) and config.mode != 'eval':
+        first, last = config.profiled_steps
+        spans_evaluation = config.mode == 'train_and_eval' and (first - 1) // per_eval != (last - 1) // per_eval
+        is_short = first <= last < first + _MOST_PROFILED_STEPS
+        fits = is_short and last <= config.train_steps and not spans_evaluation
+    if not fits:
         yield (
-            f'{flag}: must not contain an evaluation; there is one after every --train_steps_per_eval={per_eval} steps.'
+            f'--profile_steps={shown(config.profile_steps)}: must be the first and the last step, counted from 1, such '
+            f'as 101,110: at most {_MOST_PROFILED_STEPS} training steps up to --train_steps={config.train_steps}, '
+            f'without an evaluation between them (--train_steps_per_eval={per_eval}, --mode={config.mode}).'
         )
 
 

@@ -18,9 +18,9 @@ from data.records import VALIDATION, DataError
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of
-from inception_v3.estimator import LocalEstimator, make_estimator
+from inception_v3.estimator import LocalEstimator, make_estimator, refusals_explained
 from inception_v3.fitting import splits_of
-from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
@@ -40,13 +40,12 @@ from inception_v3.run.hooks.watchers import (
     StepHook,
     Watcher,
 )
-from inception_v3.run.memory.estimate import check_fits
-from inception_v3.run.skipped_records import BadRecords
+from inception_v3.run.memory import check_fits
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.addresses import check_answers
-from inception_v3.tpu.refusals import refusals_explained
+from inception_v3.tpu.slices import images_of_hosts
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
 _CHECK_INTERVAL = 60
@@ -88,7 +87,7 @@ class Run:
 
             self._best = best_checkpoint
         # Watchers that keep their state over all cycles; the other hooks are made for each cycle.
-        self._throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
+        self._throughput = Throughput()
         self._step_lines: Optional[StepLines] = None
         # Of the first cycle: assigns the weights of --init_from.
         self._begin_hooks: List[tf.estimator.SessionRunHook] = []
@@ -233,7 +232,7 @@ class Run:
             self._begin()
         divergence = DivergenceWatcher(self._config.num_classes)
         hooks = self._training_hooks(divergence)
-        self._screen.wait('building the graph of training')
+        self._screen.update('building the graph of training', at_once=True)
         try:
             with refusals_explained():
                 self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)

@@ -9,12 +9,11 @@ from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
-from console.errors import CommandError, RetryableError
+from console.errors import CommandError
 from data import dataset_info, record_counts
 from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline
 from inception_v3.config import Config
-from inception_v3.estimator import arguments_of
 from inception_v3.run import history, origin, profile, trainer_lock
 from inception_v3.run.files import read_config
 from inception_v3.run.trainer_lock import TrainerLock
@@ -112,20 +111,3 @@ def test_damaged_claim__is_named_and_replaced(wrong: Any, tmp_path: Any, caplog:
     with TrainerLock(str(tmp_path), 'now'):
         assert json.loads((tmp_path / 'trainer.json').read_text())['process'] == os.getpid()
     assert f'trainer.json: is damaged, and names no process that trains here: {next(iter(wrong))} is ' in caplog.text
-
-
-@pytest.mark.parametrize(('ahead', 'is_wrong'), [(30, False), (90, True), (315360000, True), (float('inf'), True)])
-def test_claim_from_the_future__is_a_fault_of_a_clock(ahead: float, is_wrong: bool, tmp_path: Any) -> None:
-    claim = {'host': 'far', 'process': 1, 'since': 's', 'machine': 'm', 'renewed': time.time() + ahead}
-    (tmp_path / 'trainer.json').write_text(json.dumps(claim))
-    with pytest.raises(RetryableError) as found, TrainerLock(str(tmp_path), 'now'):
-        pass
-    clock = f'the clock of far or of this machine is wrong. Set it right; if that process has ended, remove {tmp_path}'
-    assert (clock in str(found.value)) == is_wrong and ('its lock expires in' in str(found.value)) != is_wrong
-
-
-@pytest.mark.parametrize('value', ['{{', '[]', 'null', '"a"', '{"cluster": 5}', '{"task": 3}', '[' * 100_000])
-def test_tf_config__is_named_if_tensorflow_cannot_use_it(value: str, tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setenv('TF_CONFIG', value)
-    with pytest.raises(CommandError, match=r'^TF_CONFIG=.*unset it'):
-        arguments_of(Config(model_dir=str(tmp_path)), '')

@@ -14,8 +14,8 @@ from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import steps_of
-from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.run.slow_averages import warnings_of
+from inception_v3.tpu.slices import images_of_hosts
 from tests.data.test_sources import touched
 from tests.data.written_records import written
 from tests.support.foreign_records import write_foreign

@@ -135,21 +135,6 @@ def test_image__has_python_packages_of_its_lock_and_the_files_that_it_copies(har
     assert {'setuptools', 'google-api-python-client', 'oauth2client', 'jinja2', 'numpy'} <= set(pins(lock))
 
 
-def test_image__for_a_tpu_has_a_tensorflow_with_tpu_support() -> None:
-    assert 'ARG HARDWARE=tpu' in (ROOT / 'deploy' / 'Dockerfile').read_text().splitlines()
-    # Both as https://cloud.google.com/vertex-ai/docs/training/training-with-tpu-vm has them.
-    bucket = 'https://storage.googleapis.com/cloud-tpu-tpuvm-artifacts'
-    wheel = 'tensorflow-2.15.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl'
-    assert arguments_of('ADD', 'tpu') == [f'--chmod=0755 {bucket}/libtpu/1.9.0/libtpu.so /lib/libtpu.so']
-    assert arguments_of('RUN', 'tpu')[1].split()[-1] == f'{bucket}/tensorflow/tf-2.15.0/{wheel}'
-    # Nothing replaces it: PyPI's TensorFlow has no TPU support. These are what 2.15.0 needs, by its metadata on PyPI.
-    packages = pins(BASES['tpu'][1])
-    assert 'tensorflow' not in packages
-    assert packages['ml-dtypes'] == '0.2.0'
-    assert {packages['keras'], packages['tensorflow-estimator']} == {'2.15.0'}
-    assert packages['numpy'].startswith('1.') and packages['protobuf'].startswith('4.')
-
-
 def test_build_context__has_the_program_alone() -> None:
     assert is_sent('setup.py')
     for package in run_setup(str(ROOT / 'setup.py'), stop_after='init').packages:
@@ -167,23 +152,6 @@ def test_image__does_not_run_as_root() -> None:
     assert f'useradd --uid {USER} --user-group --create-home trainer' in arguments_of('RUN')
     assert arguments_of('WORKDIR')[-1] == HOME
     assert f'HOME={HOME}' in arguments_of('ENV')
-
-
-def test_pod__has_no_privileges_but_those_for_a_tpu() -> None:
-    spec = pod()
-    assert spec['securityContext'] == {'seccompProfile': {'type': 'RuntimeDefault'}, 'runAsUser': 0, 'runAsGroup': 0}
-    assert container()['securityContext'] == {
-        'allowPrivilegeEscalation': False,
-        'readOnlyRootFilesystem': True,
-        'capabilities': {'drop': ['ALL'], 'add': ['IPC_LOCK', 'SYS_RESOURCE']},
-    }
-    assert spec['automountServiceAccountToken'] is False
-    # The folders that the program writes.
-    folders = {mount['name']: mount['mountPath'] for mount in container()['volumeMounts']}
-    assert sorted(folders.values()) == [HOME, '/tmp']
-    assert [volume for volume in spec['volumes'] if volume['emptyDir'] == {}] == [
-        {'name': n, 'emptyDir': {}} for n in folders
-    ]
 
 
 @pytest.mark.program

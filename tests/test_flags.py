@@ -87,7 +87,6 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
     ('arguments', 'parts'),
     [
         (['--preset=foo'], ['preset', 'foo', 'digits', 'imagenet']),
-        ([f'--{"x" * 5000}=1'], ['not a flag']),
         (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
         (['--optimizer=adam'], ['--optimizer=adam', 'sgd, momentum or RMS']),
         (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),
@@ -129,7 +128,7 @@ def test_own_flags_have_their_type_and_default() -> None:
         flags.parse(['program', '--repeat=5'], OWN_FLAGS)
 
 
-@pytest.mark.parametrize('flag', ['--help', '-h', '--helpfull'])
+@pytest.mark.parametrize('flag', ['--help', '-h'])
 def test_help_lists_every_flag_in_its_group_with_default_and_allowed_values(flag: str) -> None:
     text = help_of(flag)
     assert text.startswith('Trains.') and '--fast=False  train fast' in text and '-m inception_v3.main' in text
@@ -143,7 +142,6 @@ def test_help_lists_every_flag_in_its_group_with_default_and_allowed_values(flag
         assert setting.allowed in section
     assert text.index('--preset') < text.index('cluster:')
     assert max(len(line) for line in text.splitlines()) <= 100
-    assert ('--undefok' in text) == (flag == '--helpfull')
 
 
 def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
@@ -163,9 +161,7 @@ def test_flags__a_message_has_printable_characters_only(flag: str) -> None:
     assert '\\ud7fc' in str(error.value) and str(error.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    ('flag', 'help'), [('--help', 'help'), ('-h', 'help'), ('--helpshort', 'helpshort'), ('--helpfull', 'helpfull')]
-)
+@pytest.mark.parametrize(('flag', 'help'), [('--help', 'help'), ('-h', 'help'), ('--helpshort', 'helpshort')])
 def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, help: str) -> None:
     command_line = parse(flag, '--height=1', '--verbose', '--preset=digits')
     assert (command_line.help, command_line.verbose, command_line.preset) == (help, True, 'digits')

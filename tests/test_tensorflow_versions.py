@@ -1,20 +1,30 @@
-"""TensorFlow 1.15 and each later one do the same with one seed, and continue and serve each other's runs."""
+"""TensorFlow 1.15 and each later one do the same with one seed, and continue and serve each other's runs.
+
+`python -m tests.test_tensorflow_versions FILE` makes the calls in FILE with one version: a list in JSON of the names of
+functions below, each with its arguments. Runs have a network of one layer, so that they take seconds.
+"""
 
 import dataclasses
+import itertools
+import json
 import pathlib
 import shutil
 import subprocess
+import sys
 from typing import Any, Dict, List
 
 import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
+from data import records, tfrecord_files
+from inception_v3.commands.predict.classifier import of_saved_model
 from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
-from tests.support.one_version import command
 from tests.support.project import ROOT
-from tests.support.runs import make_small_config
+from tests.support.runs import ONE_LAYER, execute, make_small_config
 
 pytestmark = pytest.mark.program
 # Of the batches that are compared: whether they are for training, and settings.
@@ -26,8 +36,39 @@ BATCHES: Dict[str, Any] = {
 }
 
 
+def batches(path: str, is_training: bool, config: Dict[str, Any]) -> None:
+    """Saves the first two batches of the input pipeline: an array for each part of the features, and `labels`."""
+    pipeline = InputPipeline(is_training, Config(**config))
+    with tf.Graph().as_default(), tf.Session() as session:
+        dataset = pipeline({'batch_size': config['train_batch_size']})
+        features, labels = tf.data.make_one_shot_iterator(dataset).get_next()
+        features = features if isinstance(features, dict) else {'images': features}
+        parts = [session.run({**features, 'labels': labels}) for _ in range(2)]
+    np.savez(path, **{name: np.stack([part[name] for part in parts]) for name in parts[0]})
+
+
+def train(config: Dict[str, Any]) -> None:
+    """Executes a run, which resumes if its model_dir has a checkpoint."""
+    execute(Config(**config))
+
+
+def serve(path: str, export_dir: str, data_dir: str) -> None:
+    """Saves the probabilities that the SavedModel in `export_dir` returns for 16 validation images."""
+    (saved_model,) = pathlib.Path(export_dir).glob('[0-9]*')
+    shards = records.find_shards(data_dir, records.VALIDATION)
+    serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord_files.serialized_in, shards)), 16)
+    features = [tf.train.Example.FromString(record).features.feature for record in serialized]
+    classifier = of_saved_model(str(saved_model))
+    encoded = [feature['image/encoded'].bytes_list.value[0] for feature in features]
+    np.save(path, np.stack([*classifier.classify(encoded)]))
+    classifier.close()
+
+
 def perform(version: str, folder: pathlib.Path, *calls: Any) -> None:
-    done = subprocess.run(command(version, folder / 'calls.json', calls), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    path = folder / 'calls.json'
+    path.write_text(json.dumps(calls))
+    command = [str(ROOT / 'run'), f'--tf={version}', 'python', '-m', 'tests.test_tensorflow_versions', str(path)]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -123,3 +164,9 @@ def test_versions__train_alike_and_take_over_from_each_other(
             own, other = (np.load(str(begun / f'{of}-in-{each}.npy')) for each in (of, version))
             assert len(own) == 16 and (own.argmax(-1) == other.argmax(-1)).all()
             np.testing.assert_allclose(own, other, rtol=0, atol=1e-5)
+
+
+if __name__ == '__main__':
+    NETWORKS['inception_v3'] = ONE_LAYER
+    for _name, _arguments in json.loads(pathlib.Path(sys.argv[1]).read_text()):
+        globals()[_name](**_arguments)

@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, remote
-from data.convert.tar_shards import conversion as tar_shards
-from data.records import DataError
-from data.sources import source_of
+from data import records
 from inception_v3.config import Config
-from inception_v3.input import ordered_records, usable_records
-from inception_v3.input_pipeline import InputPipeline
+from inception_v3.input import usable_records
 from tests.support.runs import make_small_config
 from tests.support.tiers import further
 from tests.test_layouts import BATCH, STEPS, global_batches
@@ -99,20 +95,3 @@ def test_bad_records__are_replaced_alike_after_resumption_on_more_hosts(
 def test_run_without_a_usable_record__is_an_error(config: Config, tmp_path: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=r'none of.*consecutive records can be used'):
         global_batches(written(tmp_path / 'damaged', config, {*range(1, 96)}))
-
-
-def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(
-    photo_dir: str, tmp_path: Any, monkeypatch: Any
-) -> None:
-    tar_shards.convert(photo_dir, str(tmp_path / 'tar'), 0, lambda text: None)
-    config = make_small_config(str(tmp_path / 'tar'), train_batch_size=8, seed=1, data_format='tar')
-    monkeypatch.setattr(remote, 'hides_refusals', lambda path: True)
-    assert ordered_records._WHOLE_AT_MOST == 4 << 30
-    largest = max(os.path.getsize(path) for path in source_of(config).find('train'))
-    # Each lane reads a shard: eight on one host, four on each of two.
-    monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', 4 * largest)
-    InputPipeline(True, config).storage(1, 2)
-    monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', 4 * largest - 1)
-    message = r'--seed=1: reads 4 shards at a time, .* loaded whole: with .*train-.*\.tar'
-    with pytest.raises(DataError, match=message):
-        InputPipeline(True, config).storage(1, 2)

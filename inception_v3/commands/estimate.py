@@ -6,13 +6,12 @@ from typing import List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
-from data import remote
 from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_fn import network_shapes
-from inception_v3.run.memory.estimate import FLOAT_BYTES, SLOTS, sizes_for
+from inception_v3.run.memory import FLOAT_BYTES, SLOTS, sizes_for
 from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
@@ -119,13 +118,13 @@ def _bytes_per_image(config: Config) -> int:
 def weights_of(config: Config, checkpoint: Optional[str]) -> Tuple[List[Tuple[str, str]], List[str]]:
     """Rows and warnings about the weights of `--init_from` that a run begins from, unless it resumes from a checkpoint.
 
-    Of remote weights, only names and shapes are read. Raises WeightsError if they cannot be read or do not fit.
+    Raises WeightsError if they cannot be read or do not fit.
     """
     if not config.init_from:
         return [], []
     if checkpoint:
         return [('begins from', f'{checkpoint}, which the run resumes; --init_from is not read')], []
-    source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
+    source = sources.read(config.init_from)
     begun = beginning.plan(network_shapes(config), (), source, config)
     rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]
     return rows, beginning.warnings_of(begun, source, config)

@@ -1,13 +1,17 @@
-"""Names the records that the input pipeline skips, by an empty file for each; `run.skipped_records` explains them."""
+"""Names the records that the input pipeline skips, by an empty file for each; counts and explains them after a run."""
 
+import contextlib
 import os
+from typing import Iterator, List, Sequence
 
+from console.log import logger
 from console.tensorflow_versions import tf
+from data import checks, record_checker, records, remote
 from data.sources import common_folder, source_of
 from inception_v3.config import Config
 
 # Between the file and the position in a name.
-SEPARATOR = '@'
+_SEPARATOR = '@'
 # More bytes than a path can have.
 _LONGEST_PATH = 1 << 20
 
@@ -32,7 +36,7 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     file_names = tf.strings.substr(paths, begin, _LONGEST_PATH)
     for character, code in (('%', '%25'), ('/', '%2F')):
         file_names = tf.strings.regex_replace(file_names, character, code)
-    names = tf.strings.join([folder, os.sep, file_names, SEPARATOR, tf.as_string(positions)])
+    names = tf.strings.join([folder, os.sep, file_names, _SEPARATOR, tf.as_string(positions)])
 
     def write(index: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([tf.io.write_file(names[index], '')]):
@@ -44,3 +48,54 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*@*'])
     count = tf.size(tf.io.matching_files(pattern))
     return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
+
+
+def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
+    """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
+    with_boxes = config.use_annotated_bbox and split == records.TRAIN
+    source = source_of(config)
+    return checks.checker(source.data_format, config.num_classes, with_boxes, source.fields)
+
+
+class BadRecords:
+    """The records, of the splits that a run reads, that its commands have skipped."""
+
+    def __init__(self, config: Config, splits: Sequence[str]):
+        self._config = config
+        self._splits = splits
+
+    def forget(self) -> None:
+        """Removes the names that earlier commands recorded: the records may have been repaired since."""
+        for split in self._splits:
+            for name in self._names(split):
+                tf.io.gfile.remove(os.path.join(folder_of(self._config, split), name))
+
+    def count(self, split: str) -> int:
+        """Returns the number of skipped records of a split."""
+        return len(self._names(split))
+
+    def skipped(self) -> Iterator[record_checker.BadRecord]:
+        """Yields the skipped records, each with its problem."""
+        for split in self._splits:
+            names, source = self._names(split), source_of(self._config)
+            if not names:
+                continue
+            files = source.find(split)
+            path_of = {source.name_of(path, files): path for path in files}
+            with contextlib.closing(checker_of(self._config, split)) as checker:
+                for name in names:
+                    file_name, _, position = name.rpartition(_SEPARATOR)
+                    yield checker.problem_at(path_of[file_name], int(position))
+
+    def log(self) -> None:
+        """Logs the skipped records."""
+        skipped = [*self.skipped()]
+        if skipped:
+            logger.info('%d records could not be used:', len(skipped))
+        for bad_record in skipped:
+            logger.info('skipped %s', bad_record)
+
+    def _names(self, split: str) -> List[str]:
+        if not self._config.max_bad_records:
+            return []
+        return remote.names_in(folder_of(self._config, split)) or []

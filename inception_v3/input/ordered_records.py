@@ -5,7 +5,6 @@ from typing import Callable, NamedTuple, Sequence
 
 from console.tensorflow_versions import tf
 from data import order
-from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config
 
@@ -14,8 +13,6 @@ from inception_v3.config import Config
 GROUP_RECORDS = 128
 # The fewest records of which one can replace another.
 RUN_RECORDS = 8
-# The most bytes of shards that are loaded whole at the same time.
-_WHOLE_AT_MOST = 4 << 30
 
 
 class Group(NamedTuple):
@@ -62,7 +59,7 @@ def ordered_records(
     `usable_records.map_or_replace`.
 
     Raises:
-      DataError: there are no records, or they cannot be counted, or too many shards would be loaded whole.
+      DataError: there are no records, or they cannot be counted.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
     assert config.seed is not None
@@ -70,8 +67,6 @@ def ordered_records(
     files = order.files_of(paths, source_of(config).contents(paths))
     total = sum(file.records for file in files)
     own = order.lanes_for(share.batch, hosts, total) // hosts
-    if source_of(config).format.is_read_whole(paths[0]):
-        _check_shards(config, own, max(files, key=lambda file: file.size))
     group = group_for(share.batch, hosts, total)
     dataset = order.ordered(
         files,
@@ -91,14 +86,3 @@ def ordered_records(
 
     dataset = dataset.batch(group.records, drop_remainder=True)
     return dataset.map(lambda *elements: tf.nest.map_structure(divided, elements))
-
-
-def _check_shards(config: Config, lanes: int, largest: order.File) -> None:
-    """Checks that shards that are loaded whole, one by each lane, take a moderate part of a host's memory."""
-    if lanes * largest.size > _WHOLE_AT_MOST:
-        raise DataError(
-            f'--seed={config.seed}: reads {lanes} shards at a time, and shards on s3:// are loaded whole: with '
-            f'{largest.path}, that may take {lanes * largest.size / 1e9:,.1f} GB of memory. Copy them to a disk or to '
-            'gs://, make TFRecord files or shards of at most '
-            f'{_WHOLE_AT_MOST // lanes / 1e6:,.0f} MB, or leave out --seed.'
-        )

@@ -133,7 +133,7 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
 def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Screen) -> str:
     from data import order, tf_example
     from inception_v3.input import usable_records
-    from inception_v3.run.skipped_records import checker_of
+    from inception_v3.input.bad_records import checker_of
 
     is_of_input = any(text in message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
     if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in message:

@@ -31,8 +31,7 @@ def check_writable(flag: str, folder: str) -> None:
             tf.io.gfile.makedirs(folder)
             with tf.io.gfile.GFile(probe, 'w') as file:
                 file.write(probe)
-        if remote.read(probe) != probe.encode():
-            raise ConfigError(f'--{flag}={folder}: a test file was read back with different content than was written.')
+        remote.read(probe)
         with remote.explained(probe, remote.DELETE):
             tf.io.gfile.remove(probe)
     except remote.UnreachableError as error:

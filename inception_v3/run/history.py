@@ -28,7 +28,7 @@ from inception_v3.config import Config, ConfigError, differences
 from inception_v3.data_set import description_of, samples_of
 from inception_v3.run import source
 from inception_v3.run.checkpoints import latest_checkpoint, step_of
-from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE, now, read_config, recorded_config
+from inception_v3.run.files import CONFIG_FILE, now, read_config, recorded_config
 from inception_v3.weights.model_dir import digest_of_values as digest_of_values
 
 STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE = 'starts.jsonl', 'first_steps.json', 'results.jsonl'
@@ -187,14 +187,8 @@ def _start_of(values: Any) -> Start:
 
 
 def starts_before(checkpoint: str) -> List[Start]:
-    """The starts of training that led to a checkpoint, oldest first; empty if none is recorded.
-
-    Beside a checkpoint in a folder `best` is a copy of the record. Earlier versions kept it in the run around it alone.
-    """
-    folder = os.path.dirname(checkpoint)
-    outer = os.path.dirname(folder)
-    is_best = os.path.basename(outer) == BEST_FOLDER
-    recorded = read_starts(folder) or (read_starts(os.path.dirname(outer)) if is_best else [])
+    """The starts of training that led to a checkpoint, oldest first; empty if none is recorded."""
+    recorded = read_starts(os.path.dirname(checkpoint))
     # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.
     past = [start for start in recorded if start.step < max(step_of(checkpoint), 1)]
     anew = [number for number, start in enumerate(past) if not start.step]
@@ -390,9 +384,8 @@ def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
     changes = changes_between(last, config, present, with_samples=False) if last and present else ()
     if changes:
         return TrainedData(info, earlier, _other_data(config, checkpoint, changes))
-    is_same = last and present and last.fingerprint and last.fingerprint == present.fingerprint
     unknown = f'{checkpoint} has no record of its classes: names are from {source_of(config)}'
-    return TrainedData(info or present, earlier, '' if info or is_same or not present else unknown)
+    return TrainedData(info or present, earlier, '' if info or not present else unknown)
 
 
 def _other_data(config: Config, checkpoint: str, changes: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ import os
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from console.json_content import from_json, record
-from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of, write_whole
@@ -82,9 +81,6 @@ def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) 
     evaluations = [*beside, *read_evaluations(model_dir)]
     of_step = [e for e in reversed(evaluations) if (e.step, e.weights, e.changed) == (step, weights, ())]
     last = next((e for e in of_step if digest and e.digest == digest), None)
-    if of_step and not any(e.digest for e in of_step):
-        last = of_step[0]
-        logger.info('%s: its evaluation, of an earlier version, has no digest; its step alone agrees', checkpoint)
     return Origin(
         model_dir=absolute(model_dir),
         step=step,
@@ -121,9 +117,7 @@ def read(saved_model: str) -> Optional[Origin]:
 
 def saved_models(export_dir: str) -> Dict[str, Optional[Origin]]:
     """The SavedModels in a folder, newest first, with their origins."""
-    # TensorFlow's listing of a local folder fails on file names that are not UTF-8.
-    local = os.listdir(export_dir) if os.path.isdir(export_dir) else []
-    names = (remote.names_in(export_dir) or []) if remote.is_remote(export_dir) else local
+    names = remote.names_in(export_dir) or []
     # A remote listing ends the names of folders with a slash.
     times = sorted((name.rstrip('/') for name in names if name.rstrip('/').isdigit()), key=int, reverse=True)
     paths = (os.path.join(export_dir, time) for time in times)

@@ -1,12 +1,10 @@
 """Texts about a run for its user: the notes at its start, and the summary at its end."""
 
 import datetime
-import math
 import os
 from typing import Iterator, Optional
 
 from console.messages import in_rows
-from console.processes import usable_cores
 from data.dataset_info import DatasetInfo
 from data.sources import source_of
 from inception_v3 import batch_norm
@@ -14,12 +12,10 @@ from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.run.files import BEST_FOLDER
 from inception_v3.run.history import Evaluation, shows_top_5
-from inception_v3.run.memory.estimate import sizes_for
+from inception_v3.run.memory import sizes_for
 from inception_v3.run.slow_averages import TOO_MUCH, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import accelerator, topology
 
-# Multiplications of the forward pass per second of training on a core: 2.6e9 for the digits, more for large networks.
-_PRODUCTS_PER_SECOND = 3e9
 # Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
 _DIGITS_SHOWN = 12
 
@@ -27,7 +23,7 @@ _DIGITS_SHOWN = 12
 def notes_of(config: Config) -> Iterator[str]:
     """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head."""
     if config.is_emulated:
-        from inception_v3.tpu.emulation.estimator import notice
+        from inception_v3.tpu.emulation import notice
 
         yield notice(topology.emulated(str(config.tpu)))
     if config.mode == 'eval':
@@ -38,22 +34,11 @@ def notes_of(config: Config) -> Iterator[str]:
     if is_long and config.batch_norm_decay == Config.batch_norm_decay and batch_norm.decay_warning(config):
         yield f'warning: {batch_norm.decay_warning(config)}'
     yield from warnings_of(config)
-    if accelerator.on_gpu(config):
-        if config.seed is not None:
-            yield 'on a GPU, --seed repeats data and initial weights, but not the last bits of every sum'
-    elif not config.use_tpu:
-        yield _duration(config)
+    if config.seed is not None and accelerator.on_gpu(config):
+        yield 'on a GPU, --seed repeats data and initial weights, but not the last bits of every sum'
     smallest = NETWORKS[config.network].auxiliary_head_min_size
     if config.auxiliary_head and smallest and not has_auxiliary_head(config):
         yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
-
-
-def _duration(config: Config) -> str:
-    cores = min(config.intra_op_threads or math.inf, usable_cores())
-    images = config.train_steps * config.train_batch_size
-    minutes = images * sizes_for(config).products / _PRODUCTS_PER_SECOND / cores / 60
-    words = f'{minutes / 60:,.0f} hours' if minutes > 120 else f'{math.ceil(minutes)} min'
-    return f'all training steps together take about {words}, if {cores} cores of this machine are free'
 
 
 def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:

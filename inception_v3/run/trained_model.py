@@ -5,10 +5,9 @@ import os
 from typing import NamedTuple, Optional
 
 from console.tensorflow_versions import tf
-from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.moving_average import averaging_saver
-from inception_v3.run import checkpoints, history
+from inception_v3.run import checkpoints
 from inception_v3.run.files import CONFIG_FILE, read_config
 
 
@@ -61,22 +60,5 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         mode='eval',
         profile_steps='',
         model_dir=model_dir,
-        data_dir=_from_here(config, model_dir),
     )
     return TrainedModel(path, checkpoints.step_of(path), here)
-
-
-def _from_here(config: Config, model_dir: str) -> str:
-    """The path of the run's data set. A relative path is tried in the folders where the run was started."""
-    data_dir = config.data_dir
-    if remote.is_remote(data_dir) or os.path.isabs(data_dir) or (data_dir and os.path.exists(data_dir)):
-        return data_dir
-    # The run of a folder `best` is around it.
-    recorded = history.read_starts(model_dir) or history.read_starts(os.path.dirname(model_dir.rstrip('/')))
-    directories = [start.directory for start in recorded]
-    if data_dir:
-        candidates = [os.path.join(directory, data_dir) for directory in reversed(directories)]
-        return next(filter(os.path.exists, candidates), data_dir)
-    # Patterns are relative to the folder where the run was started.
-    is_elsewhere = config.eval_files and directories and os.getcwd() not in directories
-    return directories[-1] if is_elsewhere else ''

@@ -6,9 +6,15 @@ from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is 
 from tensorflow_estimator.python.estimator import model_fn as modes
 from tensorflow_estimator.python.estimator.tpu import tpu_context
 
+from console.log import logger
+from data import dataset_info
+from data.records import VALIDATION
+from data.sources import source_of
+from inception_v3.config import Config
 
-def images_of_hosts(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]:
-    """The number of images that each host evaluates.
+
+def shares_of(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]:
+    """The number of images that each host evaluates, of files with numbers of records.
 
     Args:
       records: the number of records in each file. File i belongs to host i modulo `hosts`.
@@ -23,6 +29,24 @@ def images_of_hosts(records: Sequence[int], hosts: int, at_most: int = 0) -> Lis
         images[host] = min(images[host], at_most // (hosts - served))
         at_most -= images[host]
     return images
+
+
+def images_of_hosts(config: Config, hosts: int) -> List[int]:
+    """The validation images that each host of a TPU evaluates.
+
+    `dataset.json` tells how many records each file has. Without it, or if it does not describe these files, the records
+    are counted. Raises DataError or RemoteError if that fails.
+    """
+    if config.use_data == 'fake':
+        return shares_of([1] * config.eval_images, hosts)
+    source = source_of(config)
+    paths = source.find(VALIDATION)
+    info = None if config.eval_files else dataset_info.read(config.data_dir)
+    counts = info.validation_records_per_file if info else []
+    if len(counts) != len(paths):
+        logger.info('%s: counting the records of %d validation files', source.flag(VALIDATION), len(paths))
+        counts = [each.records for each in source.contents(paths)]
+    return shares_of(counts, hosts, config.eval_total_size)
 
 
 def steps_for(images: Sequence[int], batch_size: int) -> int:

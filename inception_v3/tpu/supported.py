@@ -42,7 +42,7 @@ _PYTHON = frozenset(['EagerPyFunc', 'PyFunc', 'PyFuncStateless'])
 # The folder that holds the packages of this program.
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(inception_v3.__file__)))
 _PACKAGES = tuple(os.path.join(_ROOT, package, '') for package in ('inception_v3', 'preprocessing', 'data'))
-_EMULATION = os.path.join(_ROOT, 'inception_v3', 'tpu', 'emulation', '')
+_EMULATION = os.path.join(_ROOT, 'inception_v3', 'tpu', 'emulation.py')
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdlib', 'purelib', 'platlib'))
 
 
@@ -117,7 +117,7 @@ def line_of(frames: Iterable[Any]) -> str:
     """Returns FILE:LINE of the innermost frame that is neither in a library nor in the emulation of a TPU."""
     for path, line, *_ in reversed([*frames]):
         path = os.path.abspath(path)
-        if path.startswith(_EMULATION):
+        if path == _EMULATION:
             continue
         if path.startswith(_PACKAGES) or not path.startswith((*_LIBRARIES, '<')):
             return f'{os.path.relpath(path)}:{line}'

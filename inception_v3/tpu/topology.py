@@ -115,10 +115,8 @@ def unreachable_folders(tpu: Optional[str], master: str, **folders: Optional[str
     problems = []
     for flag, folder in folders.items():
         if folder and not folder.startswith('gs://'):
-            why = (
-                "is not a gs:// path, the only kind of path that a Cloud TPU's hosts can reach"
-                if '://' in folder
-                else "is on this machine's disk, which the TPU's hosts cannot reach"
+            problems.append(
+                f"--{flag}={folder}: a Cloud TPU's hosts can only reach gs:// paths. Use a folder in a bucket, "
+                'gs://BUCKET/FOLDER.'
             )
-            problems.append(f'--{flag}={folder}: {why}. Use a folder in a bucket, gs://BUCKET/FOLDER.')
     return problems

@@ -9,17 +9,16 @@ from console.log import logger
 from console.messages import listed, shown
 from console.tensorflow_versions import tf
 from data.files import write_whole
-from inception_v3.config import Config
+from inception_v3.config import Config, differences
 from inception_v3.weights.model_dir import absolute
-from inception_v3.weights.patterns import HEAD, Patterns, scopes_of
+from inception_v3.weights.selection import HEAD, Patterns
 from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 
 TABLE_FILE = 'init_from.tsv'
 LOADED, NEW, UNUSED = 'loaded', 'left new', 'unused'
 # The reason of slots of the optimizer and of the step.
 _OF_RUN = 'not of the network'
-# Settings of the source's run that decide about the variables of its network, and those that decide about its images.
-_OF_NETWORK = ('network', 'depth_multiplier', 'height', 'width', 'auxiliary_head')
+# Settings of the source's run that decide about its images.
 _OF_IMAGES = ('preprocessing', 'height', 'width', 'batch_norm', 'precision')
 
 
@@ -44,10 +43,6 @@ class Beginning(NamedTuple):
     def of(self, fate: str) -> List[Row]:
         """The rows of a fate."""
         return [row for row in self.rows if row.fate == fate]
-
-
-def _different(old: Config, new: Config, names: Iterable[str]) -> List[str]:
-    return [name for name in names if getattr(old, name) != getattr(new, name)]
 
 
 def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, config: Config) -> Beginning:
@@ -92,8 +87,10 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
             rows[name] = Row(LOADED, name, origin)
     if problems:
         texts = [f'{name} {problem}' for name, problem in problems.items()]
-        advice = _advice(problems, network, source, config)
-        raise WeightsError(f'{flag}: does not fit this run: {listed(texts)}. {advice}')
+        raise WeightsError(
+            f'{flag}: does not fit this run: {listed(texts)}. Give the flags of the run that wrote the weights (its '
+            f'config.json), or name the scopes that begin anew, such as --init_except={HEAD}.'
+        )
     for name in sorted(others):
         weight = name[: -len(AVERAGE)] if name.endswith(AVERAGE) else ''
         if weight in values:
@@ -104,23 +101,6 @@ def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, c
     used = {row.source for row in rows.values()}
     unused = [Row(UNUSED, name, name) for name in sorted(source.values) if name not in used]
     return Beginning(values, [*rows.values(), *unused])
-
-
-def _advice(problems: Iterable[str], network: Iterable[str], source: Source, config: Config) -> str:
-    names = [name for name in sorted(source.values) if not name.endswith(AVERAGE) and '/' in name]
-    if not {*names} & {*network}:
-        has = listed(scopes_of(names), separator=', ') or 'no variable with a scope'
-        return f'These are the weights of another network: they have {has}.'
-    different = _different(source.config, config, _OF_NETWORK) if source.config else []
-    if different:
-        flags = ' '.join(f'--{name}={getattr(source.config, name)}' for name in different)
-        return f'The run that wrote the weights had {flags}.'
-    if all(Patterns(HEAD).match(name) for name in problems):
-        # Also those that are left new without the flag.
-        heads = [scope for scope in HEAD.split(',') if any(Patterns(scope).match(name) for name in problems)]
-        scopes = dict.fromkeys([*Patterns(config.init_except).names, *heads])
-        return f'To begin with new values there, give --init_except={",".join(scopes)}.'
-    return 'Give the flags of the network that has these weights, or name scopes to begin anew in --init_except.'
 
 
 def _origin(name: str, source: Source, config: Config) -> str:
@@ -167,9 +147,12 @@ def warnings_of(beginning: Beginning, source: Source, config: Config) -> List[st
     """Sentences about patterns of `--init_except` without a variable, and about other settings of the images."""
     patterns = Patterns(config.init_except).unmatched([row.name for row in beginning.rows])
     texts = [f'--init_except: no variable matches {shown(", ".join(patterns))}'] if patterns else []
-    names = _different(source.config, config, _OF_IMAGES) if source.config else []
-    changed = '; '.join(f'{name}: {getattr(source.config, name)} -> {getattr(config, name)}' for name in names)
-    return texts + ([f'the run that wrote the weights had other settings: {changed}'] if names else [])
+    changed = (
+        [each for each in differences(source.config, config) if each.split(':')[0] in _OF_IMAGES]
+        if source.config
+        else []
+    )
+    return texts + ([f'the run that wrote the weights had other settings: {"; ".join(changed)}'] if changed else [])
 
 
 class BeginHook(tf.estimator.SessionRunHook):

@@ -1,15 +1,55 @@
-"""Marks the variables of a network when they are created: those that `--freeze` names, and those of its classifiers."""
+"""Selects variables of a network by name, as in `--freeze` and `--init_except`; marks them when they are created."""
 
-from typing import Any, Callable, List
+import fnmatch
+from typing import Any, Callable, Iterable, List
 
 from console.messages import shown
 from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
-from inception_v3.weights.patterns import HEAD, Patterns, scopes_of
 
+# The classifiers of all networks. Their shapes follow from the number of classes.
+HEAD = 'Logits,AuxLogits'
 # Collections of the graph of a training step: the weights that would train without `--freeze`, and the classifiers'.
 FROZEN = 'frozen_variables'
 _HEAD = 'head_variables'
+
+
+class Patterns:
+    """A list of patterns, separated by commas.
+
+    A pattern is a name or a shell pattern of the outer scopes of a variable, separated by slashes, with or without the
+    scope of the network: `Mixed_5b`, `InceptionV3/Mixed_5b`, `Mixed_[56]*` or `Mixed_5b/Branch_0`. It matches all
+    variables in these scopes. `*` matches no slash. Upper and lower case are the same.
+    """
+
+    def __init__(self, text: str):
+        self.names = [name.strip() for name in text.split(',')] if text.strip() else []
+
+    def match(self, variable: str) -> bool:
+        """Whether a pattern matches the name of a variable."""
+        return any(_matches(name, variable) for name in self.names)
+
+    def unmatched(self, variables: Iterable[str]) -> List[str]:
+        """The patterns that match none of the variables."""
+        known = [*variables]
+        return [name for name in self.names if not any(_matches(name, variable) for variable in known)]
+
+
+# Matches no variable.
+NOTHING = Patterns('')
+
+
+def _matches(pattern: str, variable: str) -> bool:
+    wanted, scopes = pattern.lower().strip('/').split('/'), variable.lower().split('/')
+    return any(
+        len(outer) >= len(wanted) and all(fnmatch.fnmatchcase(scope, part) for scope, part in zip(outer, wanted))
+        for outer in (scopes, scopes[1:])
+    )
+
+
+def scopes_of(variables: Iterable[str]) -> List[str]:
+    """The two outer scopes of each variable, once each, in the order of the variables."""
+    return [*dict.fromkeys('/'.join(name.split('/')[:-1][:2]) or name for name in variables)]
 
 
 class Selection:

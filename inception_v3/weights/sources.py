@@ -15,12 +15,13 @@ from console.tensorflow_names import checkpoint_errors
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.weights import kinds, model_dir
+from inception_v3.weights import model_dir
 
 AVERAGE = '/ExponentialMovingAverage'
-_KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
-# The files of a checkpoint; its name has none of these endings.
-_ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
+_KINDS = (
+    'a checkpoint without an ending such as .index, the model_dir of a run, a SavedModel (a numbered folder in an '
+    'export_dir), or an .npz file; inception-v3 weights import FILE MODEL_DIR makes one of a file of Keras or PyTorch'
+)
 # The memory that a file may need: so many bytes, or so many times the bytes of the file. Only compression needs more
 # than once.
 _SMALL, _TIMES = 1 << 28, 16
@@ -61,11 +62,8 @@ class Source(NamedTuple):
         return f'{self.path} ({self.kind}{step})'
 
 
-def read(path: str, named: str = '', outline: bool = False) -> Source:
+def read(path: str, named: str = '') -> Source:
     """Reads all weights of a source, local or remote. Messages of errors begin with `named`, or with the flag.
-
-    An outline has names, shapes and types alone, which the index of a checkpoint has: all values but the step are 0,
-    and the digest is empty. An .npz file has no index, and is read whole.
 
     Raises:
       WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
@@ -81,50 +79,20 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
         kind, stored = 'SavedModel', os.path.join(path, 'variables', 'variables')
     elif remote.exists(os.path.join(path, model_dir.LIST_FILE)):
         path = stored = str(model_dir.latest_checkpoint(path))
-    elif not model_dir.is_complete(path):
+    elif not model_dir.is_complete(path) and (tf.io.gfile.isdir(path) or not remote.exists(path)):
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
-        reason = _why_not(path)
-        if reason:
-            raise WeightsError(f'{flag}: {reason}')
-    values = _variables(stored, flag, outline)
+        raise WeightsError(f'{flag}: no complete checkpoint or SavedModel is there. Name {_KINDS}.')
+    values = _variables(stored, flag)
     config = model_dir.recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
-    return Source(path, kind, values, '' if outline else model_dir.digest_of_values(values), config)
+    return Source(path, kind, values, model_dir.digest_of_values(values), config)
 
 
-def _why_not(path: str) -> str:
-    """The reason why a path names no weights; empty for a file that may be a checkpoint."""
-    if _ENDING.search(path):
-        return f'is a file of a checkpoint. Give the name without its ending: {_ENDING.sub("", path)}.'
-    if tf.io.gfile.isdir(path):
-        names = [name.rstrip('/') for name in remote.names_in(path) or []]
-        models = [name for name in names if name.isdigit()]
-        if models:
-            return f'has SavedModels in folders. Name one of them, such as {os.path.join(path, max(models, key=int))}.'
-        return f'the folder has no checkpoint and no SavedModel. Name {_KINDS}.'
-    if remote.exists(path):
-        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
-            kind = kinds.of_file(path, file.read(kinds.BEGINNING))
-        return f'is {kind}' if kind else ''
-    if remote.exists(f'{path}.index'):
-        return 'the checkpoint has an index, but no data files. Restore them.'
-    return f'does not exist. Name {_KINDS}.'
-
-
-def _variables(checkpoint: str, flag: str, outline: bool) -> Dict[str, np.ndarray]:
-    """The variables of a checkpoint by name; of an outline, all but the step are 0."""
+def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
+    """The variables of a checkpoint by name."""
     try:
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
             reader = tf.train.load_checkpoint(checkpoint)
-            shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-            kind = kinds.of_variables(shapes)
-            if kind:
-                raise WeightsError(f'{flag}: is {kind}')
-            return {
-                name: np.broadcast_to(np.zeros((), types[name].as_numpy_dtype), shape)
-                if outline and name != tf.GraphKeys.GLOBAL_STEP
-                else reader.get_tensor(name)
-                for name, shape in shapes.items()
-            }
+            return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         reason = str(getattr(error, 'message', error)).partition('\n')[0]
         raise WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {_KINDS}.')

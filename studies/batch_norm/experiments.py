@@ -18,7 +18,7 @@ from console.tensorflow_versions import tf
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.tpu import topology
-from inception_v3.tpu.emulation.cores import EmulatedCores
+from inception_v3.tpu.emulation import EmulatedCores
 
 # The published experiment. Its layer is Keras' with the defaults: momentum (the decay) 0.99 and epsilon 1e-3.
 REPLICAS, ROWS, CHANNELS, DECAY = 8, 256, 64, 0.99

@@ -23,7 +23,6 @@ from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
-from inception_v3.run.memory.machine import available_memory
 from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json
 from studies.revnet_memory.measurement import (
@@ -173,6 +172,8 @@ def figure(measured: Sequence[Row]) -> bytes:
 
 def measure_iterations(arguments: argparse.Namespace, screen: Screen) -> int:
     """Measures both trainings; without --batch_size, halves the batch of the document until the plain one fits."""
+    from inception_v3.run.memory import available_memory
+
     prepare(arguments.out)
     batch, available = arguments.batch_size or _PUBLISHED_BATCH, available_memory()
     limit = available and int(_SHARE * available)

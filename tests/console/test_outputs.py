@@ -1,33 +1,16 @@
-"""Tests that outputs replace only regular files, whichever command writes them, and that one module writes them all."""
+"""Tests that outputs replace only regular files."""
 
 import os
 import pathlib
 import socket
 import stat
-import sys
 from typing import Any, Callable, Tuple
 
 import pytest
 
 from console import outputs
-from console.errors import FIX, CommandError
+from console.errors import CommandError
 from data import files, json_lines
-from inception_v3.commands.evaluate_report import __main__ as evaluate_report
-from inception_v3.commands.export import __main__ as export
-from inception_v3.commands.features import __main__ as features
-from inception_v3.commands.plan import __main__ as plan
-from inception_v3.commands.predict import __main__ as predict
-from inception_v3.networks.registry import NETWORKS
-from preprocessing import show
-from studies import compare, data_size, fine_tuning
-from studies.batch_norm import __main__ as batch_norm
-from studies.revnet_memory import __main__ as revnet_memory
-from studies.streaming import __main__ as streaming
-from tests.support import commands
-from tests.support.runs import FinishedRun
-from tests.support.tiny_network import TINY
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def _device(path: pathlib.Path) -> None:
@@ -114,34 +97,3 @@ def test_unfinished_output__is_not_written_through_a_link(target: str, tmp_path:
     with pytest.raises(CommandError, match=r'is a link|it is a device'):
         files.write_whole(str(tmp_path / 'page.html'), 'page')
     assert (tmp_path / 'mine').read_text() == 'mine' and not (tmp_path / 'page.html').exists()
-
-
-def test_every_command__refuses_a_pipe_as_its_output(
-    finished_run: FinishedRun, tmp_path: pathlib.Path, monkeypatch: Any
-) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
-    model_dir = str(finished_run.config.model_dir)
-    image = tmp_path / 'image.png'
-    image.write_bytes(b'')
-    all_commands: Tuple[Tuple[Any, ...], ...] = (
-        (predict.main, '--html', 'page.html', image, f'--model={model_dir}'),
-        (features.main, '--out', 'features.npz', image, f'--model={model_dir}'),
-        (evaluate_report.main, '--out', 'pipe', model_dir),
-        (export.main, '--out', 'pipe', model_dir, '--format=npz'),
-        (lambda: plan.main(sys.argv), '--out', 'pipe', '--preset=digits'),
-        (show.main, '--out', 'pipe', image),
-        (compare.main, '--out', 'pipe', model_dir),
-        (fine_tuning.main, '--out', 'pipe'),
-        (data_size.main, '--out', 'pipe'),
-        (batch_norm.main, '--out', 'pipe'),
-        (revnet_memory.main, '--out', 'pipe'),
-        (streaming.main, '--out', 'pipe'),
-    )
-    for main, flag, name, *others in all_commands:
-        pipe = tmp_path / name
-        if not pipe.exists():
-            _pipe(pipe)
-        before = state(pipe)
-        done = commands.run(main, *others, f'{flag}={pipe}')
-        assert done.returncode == FIX and str(pipe) in done.stderr, (main.__module__, done)
-        assert state(pipe) == before

@@ -13,11 +13,11 @@ from console.errors import RetryableError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.input.bad_records import BadRecords
 from inception_v3.run import checkpoints, trainer_lock
 from inception_v3.run.checkpoints import CheckpointError, step_of
 from inception_v3.run.history import Evaluation, append_evaluation
 from inception_v3.run.hooks.stopping import Termination
-from inception_v3.run.skipped_records import BadRecords
 from inception_v3.train_and_evaluate import Run, most_accurate
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION

@@ -6,9 +6,7 @@ from typing import Any, List
 
 import pytest
 
-from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.run.trained_model import find
 from tests.support.foreign_records import FOREIGN, write_foreign, write_foreign_tar
 from tests.support.photos import Photo
 from tests.support.pipelines import labels_of, read
@@ -49,10 +47,6 @@ def test_run__by_relative_patterns(config: Config, tmp_path: pathlib.Path, monke
     summary = execute(relative)
     assert [evaluation.images for evaluation in evaluations(config)] == [5]
     assert 'data set   --train_files=train/*, --eval_files=val/*\n' in summary
-    assert find(str(config.model_dir)).config.data_dir == ''
-    monkeypatch.chdir('/')
-    found = find(str(config.model_dir)).config
-    assert source_of(found).find('validation') == [f'{tmp_path}/val/{name}.tfrecord' for name in ('one', 'two')]
 
 
 @pytest.mark.program

@@ -115,30 +115,12 @@ def test_resumption__without_a_description_compares_the_files(own: Config) -> No
         history.check_data_set(own, None, checkpoint)
 
 
-def test_resumption__of_an_earlier_version_compares_what_it_recorded(own: Config, caplog: Any) -> None:
-    caplog.set_level('INFO')
-    fingerprint = rename_classes(own)
-    longer = dataclasses.replace(own, train_steps=6)
-    rewrite_starts(own, description=None, samples=None)
-    with pytest.raises(
-        ConfigError, match=f' has learned: data_set: digits -> birds; fingerprint: {fingerprint[:12]} -> f{{12}}'
-    ):
-        execute(longer)
-    rewrite_starts(own, description=None, samples=None, fingerprint='')
-    history.check_data_set(longer, dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5')
-    assert '5 has no record of its data set, which cannot be compared' in caplog.text
-
-
 def test_resumption__from_a_copy_of_the_best_checkpoint_knows_its_data(own: Config, tmp_path: Any) -> None:
     execute(dataclasses.replace(own, keep_best=True))
     shutil.copytree(f'{own.model_dir}/best', tmp_path / 'copy')
     rename_classes(own)
     with pytest.raises(ConfigError, match=BIRDS):
         execute(dataclasses.replace(own, model_dir=str(tmp_path / 'copy'), train_steps=6))
-    # Earlier versions kept the record beside the other checkpoints alone.
-    os.remove(f'{own.model_dir}/best/step-5/starts.jsonl')
-    best = f'{own.model_dir}/best/step-5/model.ckpt-5'
-    assert history.trained_data_of(own, best).class_names[1] == '0'
 
 
 def test_samples__are_those_of_the_content(own: Config, tmp_path: Any) -> None:
@@ -199,16 +181,10 @@ def test_names__are_those_of_the_run(own: Config) -> None:
         assert (model.class_names, model.note) == (info.class_names, '')
 
 
-def test_names__of_an_earlier_version_are_those_of_the_same_data_set_alone(own: Config) -> None:
-    checkpoint = f'{own.model_dir}/model.ckpt-5'
-    rewrite_starts(own, description=None, samples=None)
-    same = history.trained_data_of(own, checkpoint)
-    assert (same.class_names[1], same.note) == ('0', '')
+def test_names__without_a_record_are_those_of_the_present_data_set(own: Config) -> None:
     rename_classes(own)
-    other = history.trained_data_of(own, checkpoint)
-    assert other.class_names == [] and 'fingerprint: ' in other.note
     os.remove(f'{own.model_dir}/starts.jsonl')
-    unknown = history.trained_data_of(own, checkpoint)
+    unknown = history.trained_data_of(own, f'{own.model_dir}/model.ckpt-5')
     assert unknown.class_names[1] == 'bird' and 'has no record of its classes' in unknown.note
 
 
@@ -230,12 +206,3 @@ def test_evaluation__belongs_to_the_weights(own: Config) -> None:
     kept = new._replace(step=4, top_1=0.5)
     results.write_text(''.join(f'{json.dumps(each._asdict())}\n' for each in (*stale, kept, new)))
     assert most_accurate(str(own.model_dir), new) == new
-
-
-def test_origin__takes_an_evaluation_without_digest_by_its_step(own: Config, caplog: Any) -> None:
-    caplog.set_level('INFO')
-    results = pathlib.Path(str(own.model_dir), 'results.jsonl')
-    lines = [json.loads(line) for line in results.read_text().splitlines()]
-    results.write_text(''.join(f'{json.dumps({**line, "digest": ""})}\n' for line in lines))
-    assert origin.origin_of(own, f'{own.model_dir}/model.ckpt-5').top_1 == lines[-1]['top_1']
-    assert 'its step alone agrees' in caplog.text

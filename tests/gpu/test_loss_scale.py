@@ -159,7 +159,6 @@ def test_checkpoints__pass_between_precisions_and_resumption_keeps_the_scale_and
     skips = [message for message in caplog.messages if 'overflows float16' in message]
     assert [message.partition(':')[0] for message in skips] == ['step 2', 'step 3']
     assert 'the loss scale is now 4.1943e+06 (steps skipped so far: 2)' in skips[-1]
-    assert 'loss scaling skipped 2 of 3 steps' in caplog.messages
     # The next part of the run goes on with this state.
     monkeypatch.setattr(loss_scale, 'FIRST_SCALE', 2.0)
     resumed = weights_and_state(train(4, 'float16'))

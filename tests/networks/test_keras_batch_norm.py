@@ -8,7 +8,7 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.networks.keras_batch_norm import SynchronizedBatchNormalization
 from inception_v3.tpu import topology
-from inception_v3.tpu.emulation.cores import EmulatedCores
+from inception_v3.tpu.emulation import EmulatedCores
 
 CORES = 4
 ROWS = (3 * np.random.RandomState(0).standard_normal([32, 5]) + np.repeat(np.arange(CORES), 8)[:, None]).astype('f4')

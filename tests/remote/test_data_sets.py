@@ -28,33 +28,6 @@ def flags(store: Store, tar_dir: str) -> List[str]:
     return [*SMALL, *settings, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
 
 
-# Both stores have runs from record files (test_runs.py), and shards are read alike from both.
-@pytest.mark.slow
-def test_run__trains_evaluates_and_resumes(s3: Store, tar_dir: str, photo_dir: str, tmp_path: pathlib.Path) -> None:
-    store, arguments = s3, flags(s3, tar_dir)
-    # After a transient error, the shard is read again.
-    store.faults.add(503, 'data/train-00001', [READ], times=2)
-    first = store.quick_main(*arguments, '--train_steps=2')
-    assert first.returncode == 0, first.stderr
-    assert len(store.faults.log(status=503)) == 2
-    second = store.quick_main(*arguments)
-    assert second.returncode == 0, second.stderr
-    assert f'resuming from {store.url}/model/model.ckpt-2' in second.stderr
-    recorded = [json.loads(line) for line in store.objects()['model/results.jsonl'].decode().splitlines()]
-    assert [(line['step'], line['images']) for line in recorded] == [(2, 5), (4, 5)]
-
-    # The same checkpoint gives the same metrics from the record files, which the shards were converted from.
-    store.download('model', tmp_path)
-    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
-    (tmp_path / 'results.jsonl').unlink()
-    local = ['--data_format=tfrecord', f'--data_dir={photo_dir}', f'--model_dir={tmp_path}', '--mode=eval']
-    done = store.quick_main(*arguments, *local)
-    assert done.returncode == 0, done.stderr
-    again = json.loads((tmp_path / 'results.jsonl').read_text())
-    for name in ('step', 'images', 'top_1', 'top_5', 'cross_entropy'):
-        assert again[name] == pytest.approx(recorded[-1][name], rel=1e-5), name
-
-
 @pytest.mark.program
 def test_denied_first_shard__is_named(store: Store, tar_dir: str) -> None:
     arguments = flags(store, tar_dir)

@@ -116,10 +116,8 @@ def test_page__shows_the_four_views(profiled: Profile, tmp_path: pathlib.Path) -
     [
         {'format': 2},
         {'step_ms': 0},
-        {'wait_ms': float('nan')},
         {'host_ms': {'storage': 1}},
         {'images': 0},
-        {'last': 4},
         {'unknown': 4},
     ],
 )

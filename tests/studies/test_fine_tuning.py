@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 
 from data.convert import digits
-from inception_v3.weights.patterns import Patterns
+from inception_v3.weights.selection import Patterns
 from studies import fine_tuning
 from studies.sweep import run, trials
 from studies.sweep.trials import Trial

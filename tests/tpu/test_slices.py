@@ -14,10 +14,10 @@ from data import records
 from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
-from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.tpu import slices, topology
+from inception_v3.tpu.slices import images_of_hosts
 from tests.data.written_records import read as records_in
 from tests.support.pipelines import read
 from tests.support.runs import make_small_config
@@ -42,7 +42,7 @@ from tests.support.tiers import further
     ],
 )
 def test_images_of_hosts(counts: List[int], hosts: int, at_most: int, images: List[int]) -> None:
-    assert slices.images_of_hosts(counts, hosts, at_most) == images
+    assert slices.shares_of(counts, hosts, at_most) == images
 
 
 @pytest.mark.parametrize(

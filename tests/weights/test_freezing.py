@@ -1,4 +1,4 @@
-"""Tests of frozen layers, and of the learning rate of classifiers."""
+"""Tests of frozen layers, of the learning rate of classifiers, and of the patterns that select variables."""
 
 import dataclasses
 import functools
@@ -13,7 +13,8 @@ from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
 from inception_v3.tpu import topology
-from inception_v3.tpu.emulation.cores import EmulatedCores
+from inception_v3.tpu.emulation import EmulatedCores
+from inception_v3.weights.selection import HEAD, NOTHING, Patterns, scopes_of
 from inception_v3.weights.sources import AVERAGE
 from tests.support.graphs import plain_session
 from tests.support.tiny_network import TINY
@@ -169,3 +170,39 @@ def test_head_learning_rate__works_with_a_scaled_loss_and_a_frozen_body() -> Non
 def test_freeze__is_refused_if_it_matches_nothing_or_all(freeze: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         step(dataclasses.replace(CONFIG, freeze=freeze))
+
+
+STEM = 'InceptionV3/Conv2d_1a_3x3/weights'
+INNER = 'InceptionV3/Mixed_5b/Branch_0/Conv2d_0a_1x1/BatchNorm/moving_mean'
+LOGITS = 'InceptionV3/Logits/Conv2d_1c_1x1/biases'
+AUXILIARY = 'InceptionV3/AuxLogits/Conv2d_2b_1x1/biases'
+# Of networks without a scope of their own, and of other names for the classifier.
+OTHERS = {'Logits/weights', 'ResNet50/logits/weights'}
+ALL = {STEM, INNER, LOGITS, AUXILIARY, *OTHERS}
+
+
+@pytest.mark.parametrize(
+    ('text', 'matched'),
+    [
+        ('', set()),
+        (HEAD, {LOGITS, AUXILIARY, *OTHERS}),
+        ('logits, AUXLOGITS', {LOGITS, AUXILIARY, *OTHERS}),
+        # Not the convolutions of these names inside of other scopes.
+        ('Conv2d_*', {STEM}),
+        ('Mixed_[567]*/Branch_0', {INNER}),
+        ('Mixed_5b/Branch_1', set()),
+        ('InceptionV3/Mixed_5b/', {INNER}),
+        ('*', ALL),
+        ('*/*/*/*/*/*/*', set()),
+        ('Mixed', set()),
+    ],
+)
+def test_match__goes_by_the_outer_scopes(text: str, matched: set) -> None:
+    assert {name for name in ALL if Patterns(text).match(name)} == matched
+    assert not NOTHING.match(STEM)
+    assert Patterns('Logits,Mixed_9*, Conv2d_1a_3x3').unmatched(ALL) == ['Mixed_9*']
+
+
+def test_scopes_of__are_the_outer_two_without_repetition() -> None:
+    names = [STEM, INNER, 'InceptionV3/Mixed_5b/Branch_1/weights', 'Logits/weights', 'global_step']
+    assert scopes_of(names) == ['InceptionV3/Conv2d_1a_3x3', 'InceptionV3/Mixed_5b', 'Logits', 'global_step']

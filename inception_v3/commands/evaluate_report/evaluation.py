@@ -22,14 +22,14 @@ from inception_v3.commands.evaluate_report.page import ErrorReport
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, description_of, is_counted
 from inception_v3.input import device_images
+from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run import history, trained_model
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
-from inception_v3.run.memory.estimate import check_fits
-from inception_v3.run.skipped_records import BadRecords
+from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_model import TrainedModel
 from preprocessing.preprocessings import preprocessing_for
 

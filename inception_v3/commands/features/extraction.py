@@ -20,9 +20,9 @@ from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history, trained_model
-from inception_v3.run.memory.estimate import bytes_per_image, check_batch
+from inception_v3.run.memory import bytes_per_image, check_batch
 from inception_v3.weights.model_dir import digest_of_values, is_complete
-from inception_v3.weights.patterns import HEAD, Patterns
+from inception_v3.weights.selection import HEAD, Patterns
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_for_eval
 

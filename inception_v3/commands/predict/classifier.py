@@ -17,7 +17,7 @@ from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
 from inception_v3.run import history, origin, trained_model
 from inception_v3.run.files import CONFIG_FILE
-from inception_v3.run.memory.estimate import bytes_per_image, check_fits
+from inception_v3.run.memory import bytes_per_image, check_fits
 from inception_v3.run.origin import Origin
 from inception_v3.run.trained_model import TrainedModel
 from inception_v3.weights.model_dir import LIST_FILE

@@ -26,7 +26,7 @@ from inception_v3.commands.predict import classifier
 from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.files import check_writable
-from inception_v3.run.memory.estimate import check_batch
+from inception_v3.run.memory import check_batch
 
 _PAGE: Any = html.template(pathlib.Path(__file__).with_name('contact_sheet.html').read_text()).module
 

@@ -20,9 +20,9 @@ from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
 from inception_v3.fitting import splits_of
-from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.tpu import slices, topology
+from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
 
 _GIB = 1 << 30
@@ -215,7 +215,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str]) -> List[in
                 if sum(counted):
                     return counted
     total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
-    return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
+    return slices.shares_of([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
 
 
 def _check_weights(config: Config, checkpoint: Optional[str], report: Report) -> None:
@@ -224,8 +224,6 @@ def _check_weights(config: Config, checkpoint: Optional[str], report: Report) ->
         for name, text in rows:
             report.add('weights', **{name.replace(' ', '_'): text})
         report.warnings += [f'{text}.' for text in warnings]
-        if rows and not checkpoint and remote.is_remote(config.init_from):
-            report.not_checked.append('the values of the remote weights of --init_from; their names and shapes were')
 
 
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:

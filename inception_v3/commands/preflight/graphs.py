@@ -9,7 +9,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.tpu import slices
-from inception_v3.tpu.emulation.system import fixed_topology
+from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.supported import Flaw, python_flaws, unsupported
 from inception_v3.tpu.topology import Topology
 

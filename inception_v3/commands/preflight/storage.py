@@ -17,8 +17,8 @@ from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.data_set import check_files, notes_on_files
 from inception_v3.fitting import splits_of
+from inception_v3.input.bad_records import checker_of
 from inception_v3.run.files import check_writable
-from inception_v3.run.skipped_records import checker_of
 
 _NAMED_AT_MOST = 3
 # TensorFlow retries requests for many minutes if a store does not answer.

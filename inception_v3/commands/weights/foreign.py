@@ -21,12 +21,16 @@ from inception_v3.commands.weights.architecture import (
     to_ours,
 )
 from inception_v3.commands.weights.changes import fold_scales, without
-from inception_v3.commands.weights.keras_files import KerasFile
+from inception_v3.commands.weights.keras_files import HDF5, KerasFile
 from inception_v3.config import Config
 from inception_v3.weights import sources
-from inception_v3.weights.kinds import FOREIGN_ENDINGS, HDF5, OLD_TORCH, TORCH_ENDINGS
 from inception_v3.weights.sources import AVERAGE, WeightsError
 
+# Endings of files of other frameworks, with `.tar` for the archives that PyTorch's examples once wrote.
+TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.tar')
+FOREIGN_ENDINGS = (*TORCH_ENDINGS, '.safetensors', '.h5', '.hdf5', '.keras')
+# The beginning of a file of PyTorch before version 1.6: a pickle of protocol 2 of a number.
+OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 # The kinds of files, as messages name them.
 OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')

@@ -18,9 +18,9 @@ import numpy as np
 
 from console.messages import shown
 from inception_v3.commands.weights.architecture import Layer, Values, variables_of
-from inception_v3.weights.kinds import HDF5
 from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member
 
+HDF5 = b'\x89HDF\r\n\x1a\n'
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
 _CONFIG_MEMBER = 'config.json'

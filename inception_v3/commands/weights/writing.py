@@ -20,7 +20,7 @@ from inception_v3.config import Config
 from inception_v3.run import history
 from inception_v3.run.checkpoints import PREFIX
 from inception_v3.weights.model_dir import LIST_FILE, latest_checkpoint
-from inception_v3.weights.patterns import HEAD
+from inception_v3.weights.selection import HEAD
 from inception_v3.weights.sources import AVERAGE, WeightsError
 
 # Height and width of the images of the published networks.

@@ -18,40 +18,14 @@ _NEWEST = 0.05
 
 
 class Throughput:
-    """Images per second of a command's training steps, over all its cycles, and the seconds outside of the steps.
+    """Images per second of a command's training steps, over all its cycles.
 
-    The first step of each cycle does not count: it builds the graph's kernels and fills the input pipeline. Between two
-    cycles, the graph of evaluation is built and, on a TPU, that of training.
+    The first step of each cycle does not count: it builds the graph's kernels and fills the input pipeline.
     """
 
-    def __init__(self, graphs_in_pause: int = 2) -> None:
-        self._graphs_in_pause = graphs_in_pause
+    def __init__(self) -> None:
         self.images = 0
         self.seconds = 0.0
-        self._began_at = time.monotonic()
-        # Seconds before the first step; then those between the steps of two cycles: an evaluation, and graphs.
-        self._preparation = 0.0
-        self._pause: Optional[float] = None
-        self._paused_at: Optional[float] = None
-
-    def cycle_began(self, now: float) -> None:
-        """Measures the pause before a cycle's first step; before the first cycle, the preparation of training."""
-        if self._paused_at is None:
-            self._preparation = now - self._began_at
-        else:
-            self._pause = now - self._paused_at
-
-    def cycle_ended(self, now: float) -> None:
-        """Notes the time of a cycle's last step."""
-        self._paused_at = now
-
-    def seconds_of_pauses(self, pauses: int, with_export: bool) -> float:
-        """An estimate of the seconds of evaluations, the building of graphs, and an export.
-
-        Before the first evaluation, each graph is expected to take as long as that of training; so is an export.
-        """
-        pause = self._graphs_in_pause * self._preparation if self._pause is None else self._pause
-        return pauses * pause + with_export * self._preparation
 
     @property
     def images_per_second(self) -> Optional[float]:
@@ -132,7 +106,7 @@ class TrainingProgress(Watcher):
 
     def graph_built(self) -> None:
         """Shows that training is being prepared: creating the session takes seconds."""
-        self._screen.wait(f'preparing to train, {self._config.train_steps} steps in all')
+        self._screen.update(f'preparing to train, {self._config.train_steps} steps in all', at_once=True)
 
     def session_began(self, session: Any, begin: int, now: float) -> None:
         """Starts the clock of the step lines."""
@@ -142,9 +116,7 @@ class TrainingProgress(Watcher):
     def step_done(self, session: Any, done: Step) -> None:
         """Measures the speed and shows the status."""
         config = self._config
-        if self._last is None:
-            self._throughput.cycle_began(done.time)
-        elif done.step > self._last.step:
+        if self._last and done.step > self._last.step:
             images, seconds = (done.step - self._last.step) * config.train_batch_size, done.time - self._last.time
             self._throughput.images += images
             self._throughput.seconds += seconds
@@ -154,10 +126,6 @@ class TrainingProgress(Watcher):
         text, rest = f'step {done.step} of {config.train_steps}, loss {done.loss:.4f}', ''
         if self._rate:
             left = (config.train_steps - done.step) * config.train_batch_size / self._rate
-            per_eval = config.train_steps_per_eval
-            pauses = -(-config.train_steps // per_eval) - (done.step - 1) // per_eval
-            is_evaluated = config.mode == 'train_and_eval'
-            left += self._throughput.seconds_of_pauses(pauses * is_evaluated, bool(config.export_dir))
             rest = f', {self._rate:,.1f} images/s, {duration(left)} left'
         if self._step_lines:
             self._screen.clear()
@@ -170,8 +138,6 @@ class TrainingProgress(Watcher):
         """Logs the last status if it has not been logged, and removes the live line."""
         self._screen.catch_up()
         self._screen.keep()
-        if self._last:
-            self._throughput.cycle_ended(self._last.time)
 
 
 class EvaluationProgress(tf.estimator.SessionRunHook):

@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import os
-import time
 import types
 from typing import Dict, Iterator, List, Optional, Sequence
 
@@ -141,7 +140,8 @@ class EvaluationSummaries:
                 self._writer.add_summary(images, step)
         for each in evaluations:
             values = {'top_1': each.top_1, 'top_5': each.top_5, 'cross_entropy': each.cross_entropy}
-            self._writer.add_event(tf.Event(wall_time=_seconds(each.time), step=each.step, summary=_scalars(values)))
+            ended = datetime.datetime.fromisoformat(each.time).timestamp()
+            self._writer.add_event(tf.Event(wall_time=ended, step=each.step, summary=_scalars(values)))
         self._last_step = max(each.step for each in evaluations)
         self._writer.flush()
 
@@ -151,14 +151,6 @@ def _scalars(values: Dict[str, float]) -> tf.Summary:
     for tag, number in values.items():
         summary.value.add(tag=tag, simple_value=number).metadata.summary_description = _DESCRIPTIONS[tag]
     return summary
-
-
-def _seconds(moment: str) -> float:
-    """Converts a time in ISO 8601 to seconds since 1970; a malformed time is taken as now."""
-    try:
-        return datetime.datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return time.time()
 
 
 @contextlib.contextmanager

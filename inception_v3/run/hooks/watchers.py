@@ -162,11 +162,11 @@ class DivergenceWatcher(Watcher):
 
 
 class SkippedSteps(Watcher):
-    """Logs each step that `loss_scale` skips, with the new scale, and their number when training ends."""
+    """Logs each step that `loss_scale` skips, with the new scale and the number of skipped steps so far."""
 
     def __init__(self) -> None:
         self._state: Optional[loss_scale.State] = None
-        self._skipped = self._step = 0
+        self._skipped = 0
 
     def graph_built(self) -> None:
         """Finds the variables of loss scaling."""
@@ -174,20 +174,13 @@ class SkippedSteps(Watcher):
 
     def session_began(self, session: tf.Session, begin: int, now: float) -> None:
         """Reads the number of steps that an earlier part of the run skipped."""
-        self._step = begin
         if self._state:
             self._skipped = int(session.run(self._state.skipped_steps))
 
     def step_done(self, session: tf.Session, done: Step) -> None:
         """Logs the step, if it was skipped."""
-        self._step = done.step
         now = loss_scale.State(*session.run(self._state)) if self._state else None
         if now and now.skipped_steps > self._skipped:
             self._skipped = int(now.skipped_steps)
             text = 'step %d: a gradient overflows float16; its update is skipped, and the loss scale is now %g (steps '
             logger.info(text + 'skipped so far: %d)', done.step, now.scale, self._skipped)
-
-    def session_ended(self) -> None:
-        """Logs the number of skipped steps."""
-        if self._state and self._skipped:
-            logger.info('loss scaling skipped %d of %d steps', self._skipped, self._step)

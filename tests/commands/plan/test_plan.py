@@ -126,7 +126,7 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
         (['--mode=eval'], '--mode=eval: does not train'),
         (['--preset=own_images'], '--data_dir: name the folder'),
         (['--data_dir=/none/here'], '/none/here'),
-        (['--use_data=fake', '--init_from=/none/here'], '--init_from=/none/here: does not exist'),
+        (['--use_data=fake', '--init_from=/none/here'], '--init_from=/none/here: no complete checkpoint'),
         (['--out='], '--out: must be the path'),
         (['--step_ms=0'], '--step_ms=0: must be the milliseconds'),
         (['--out=plan', '--model_dir=plan'], 'is the folder of a run'),
@@ -151,7 +151,7 @@ def test_plan__tells_of_the_weights_to_begin_from(
     assert 'Logits/biases ([11] in the source, [7] here)' in rows['left new']
     assert 'preprocessing: inception -> vgg' in err
     assert run(tmp_path, *begin[:-1], f'--init_from={finished_run.config.model_dir}', '--network=resnet50') == 2
-    assert 'These are the weights of another network' in capsys.readouterr().err
+    assert 'does not fit this run: ' in capsys.readouterr().err
 
 
 def test_plan__of_a_run_that_resumes_does_not_read_other_weights(

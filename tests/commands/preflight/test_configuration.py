@@ -15,7 +15,7 @@ from tests.support.preflights import FAKE, errors_of, run, warnings_of
         ('--train_batch_size=1000', ['--train_batch_size=1000: must be']),
         ('--use_tpu=False', ['--use_tpu=False: a run on the CPU needs no preflight']),
         ('--tpu=emulated:8', ['--tpu=emulated:8: contradicts --topology=v2-32']),
-        ('--data_dir=/records/x', ["--data_dir=/records/x: is on this machine's disk"]),
+        ('--data_dir=/records/x', ["--data_dir=/records/x: a Cloud TPU's hosts can only reach gs://"]),
         ('--max_bad_records=3', ['--max_bad_records=3: ']),
         # All at once.
         (
@@ -24,8 +24,8 @@ from tests.support.preflights import FAKE, errors_of, run, warnings_of
                 '--num_shards=8: --topology=v2-32 has 32 cores',
                 '--height=10: ',
                 '--eval_batch_size=1: ',
-                "--model_dir=/m: is on this machine's disk",
-                '--data_dir=s3://bucket/data: is not a gs:// path',
+                "--model_dir=/m: a Cloud TPU's hosts can only reach gs://",
+                "--data_dir=s3://bucket/data: a Cloud TPU's hosts can only reach gs://",
             ],
         ),
     ],

@@ -82,7 +82,7 @@ def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
 ) -> None:
     flags = [*SMALL, '--topology=v2-8', '--json', f'--data_dir={copied}']
     report = run(capsys, *flags).report
-    assert "this machine's disk" in report['errors'][0] and report['storage']['data_set'] == 'photos'
+    assert "a Cloud TPU's hosts" in report['errors'][0] and report['storage']['data_set'] == 'photos'
     (copied / 'dataset.json').unlink()
     assert run(capsys, *flags, '--num_classes=11').report['storage']['data_set'] is None
     text = run(capsys, *flags[:-2], flags[-1], '--num_classes=11').out
@@ -92,7 +92,7 @@ def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
 def test_unreachable_folder__not_touched(capsys: Any, without_graphs: None, tmp_path: Any) -> None:
     save_checkpoint(tmp_path / 'model')
     report = run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/model', '--json').report
-    assert "this machine's disk" in report['errors'][0] and report['storage'] == {'data_dir': None}
+    assert "a Cloud TPU's hosts" in report['errors'][0] and report['storage'] == {'data_dir': None}
     assert run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/new').code == 2
     assert not (tmp_path / 'new').exists()
 

@@ -1,12 +1,10 @@
 """Tests of the preflight's check of the weights that a run begins from."""
 
-import os
 import shutil
 from typing import Any, List
 
 import pytest
 
-from data import remote
 from tests.support.preflights import FAKE, errors_of, run
 from tests.support.runs import FinishedRun
 
@@ -32,7 +30,7 @@ def test_weights__that_do_not_fit_keep_the_run_from_starting(capsys: Any, flags:
     (error,) = errors_of(capsys, *flags, '--init_except=Layer')
     assert 'Logits/biases has the shape [11], not [7]' in error
     (error,) = errors_of(capsys, *flags, f'--init_from={tmp_path}/nothing')
-    assert error.startswith(f'--init_from={tmp_path}/nothing: does not exist')
+    assert error.startswith(f'--init_from={tmp_path}/nothing: no complete checkpoint')
 
 
 def test_weights__of_a_run_that_resumes_are_not_read(
@@ -41,20 +39,3 @@ def test_weights__of_a_run_that_resumes_are_not_read(
     shutil.copytree(str(finished_run.config.model_dir), tmp_path / 'model')
     report = run(capsys, *flags, f'--init_from={tmp_path}/nothing', '--json').report
     assert report['may_start'] and 'which the run resumes; --init_from is not' in report['weights']['begins_from']
-
-
-def test_weights__of_remote_weights_the_values_are_not_read(
-    capsys: Any, flags: List[str], finished_run: FinishedRun, tmp_path: Any, monkeypatch: Any
-) -> None:
-    shutil.copytree(str(finished_run.config.model_dir), tmp_path / 'source')
-    data_file = tmp_path / 'source' / 'model.ckpt-5.data-00000-of-00001'
-    size = os.path.getsize(data_file)
-    # The step, the last of the names with a small letter, is at the end of the file.
-    content = data_file.read_bytes()
-    data_file.write_bytes(b'\xff' * (size - 8) + content[-8:])
-    (error,) = errors_of(capsys, *flags, f'--init_from={tmp_path}/source')
-    assert 'is no checkpoint, or is damaged' in error
-    monkeypatch.setattr(remote, 'is_remote', lambda path: path == f'{tmp_path}/source')
-    report = run(capsys, *flags, f'--init_from={tmp_path}/source', '--json').report
-    assert report['may_start'] and report['weights']['loaded'].startswith('4 variables')
-    assert any(text.startswith('the values of the remote weights') for text in report['not_checked'])

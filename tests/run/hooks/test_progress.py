@@ -9,12 +9,10 @@ import pytest
 
 from console import screen as screen_module
 from console.log import logger
-from console.screen import Screen, duration
+from console.screen import Screen
 from inception_v3.config import Config
-from inception_v3.run.hooks import progress as progress_module
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
 from inception_v3.run.hooks.watchers import Step
-from tests.support.processes import wait_for
 
 
 class Terminal(io.StringIO):
@@ -104,32 +102,6 @@ def test_training_progress__keeps_the_last_line_of_a_cycle_on_a_terminal(caplog:
     assert [record.message for record in caplog.records] == ['step 4 of 10, loss 1.2500']
 
 
-@pytest.mark.parametrize(('step', 'left'), [(2, 128), (5, 125), (6, 64), (10, 60)])
-def test_training_progress__time_left_counts_evaluations(step: int, left: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
-    stream, throughput = Terminal(), Throughput()
-    monkeypatch.setattr(throughput, 'seconds_of_pauses', lambda pauses, exports: 60 * pauses)
-    progress = TrainingProgress(
-        Screen(stream), throughput, config_of(10, mode='train_and_eval', train_steps_per_eval=5)
-    )
-    progress.step_done(None, Step(step - 1, 1.0, 0.0))
-    progress.step_done(None, Step(step, 1.0, 1.0))
-    assert shown(stream).endswith(f', {duration(left)} left')
-
-
-def test_throughput__estimates_the_seconds_outside_of_the_steps(monkeypatch: Any) -> None:
-    monkeypatch.setattr(progress_module.time, 'monotonic', lambda: 100.0)
-    throughput, without_tpu = Throughput(), Throughput(graphs_in_pause=1)
-    for each in (throughput, without_tpu):
-        each.cycle_began(130.0)
-    # Before the first evaluation: two graphs for each evaluation, and one for the export.
-    assert throughput.seconds_of_pauses(3, True) == 3 * 2 * 30 + 30
-    assert without_tpu.seconds_of_pauses(3, True) == 3 * 30 + 30
-    throughput.cycle_ended(200.0)
-    throughput.cycle_began(245.0)
-    assert (throughput.seconds_of_pauses(2, False), throughput.seconds_of_pauses(0, False)) == (2 * 45, 0)
-
-
 def test_step_lines__show_the_rates_computed_by_hand(clock: List[float], caplog: Any) -> None:
     step_lines = StepLines(config_of(10, num_shards=2, use_tpu=True, num_train_images=160), 0)
     # 64 images per step on 2 cores. The last rate of both is 0.95 * 64 + 0.05 * 32. Step 3 completes the epoch of 160
@@ -190,14 +162,3 @@ def test_evaluation_progress__counts_the_batches(monkeypatch: Any) -> None:
         assert shown(stream) == f'evaluating: batch {number} of 5'
     progress.end(None)
     assert shown(stream) == ''
-
-
-def test_screen__shows_the_seconds_of_waiting() -> None:
-    stream = Terminal()
-    screen = Screen(stream)
-    screen.wait('preparing')
-    wait_for(lambda: 'preparing, 0:01' in stream.getvalue())
-    screen.update('step 1', at_once=True)
-    size = len(stream.getvalue())
-    screen_module.time.sleep(1.2)
-    assert len(stream.getvalue()) == size and shown(stream) == 'step 1'

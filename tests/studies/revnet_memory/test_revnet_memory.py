@@ -229,7 +229,7 @@ def test_published__halves_the_batch_until_it_fits_and_draws_both(
             raise OutOfMemoryError('more than fits')
         return {'peak_mb': [peak / MB] * iterations, 'held_mb': [1.0] * iterations}
 
-    monkeypatch.setattr(revnet_memory, 'available_memory', lambda: 20 * GB)
+    monkeypatch.setattr('inception_v3.run.memory.available_memory', lambda: 20 * GB)
     monkeypatch.setattr(revnet_memory, 'memory_of_iterations', measured)
     assert run(tmp_path, '--architecture=published', '--iterations=3') == 0
     # 18 GB may be used.

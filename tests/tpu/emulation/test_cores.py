@@ -10,8 +10,7 @@ from tensorflow.python.tpu.ops import tpu_ops
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.tpu import slices, topology
-from inception_v3.tpu.emulation.cores import EmulatedCores
-from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+from inception_v3.tpu.emulation import EmulatedCores, EmulatedTPUEstimator
 
 CORES = 8
 ALL = [list(range(CORES))]

@@ -10,7 +10,7 @@ import pytest
 from console.errors import CommandError
 from console.tensorflow_versions import tf
 from inception_v3.tpu import topology
-from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+from inception_v3.tpu.emulation import EmulatedTPUEstimator
 
 API = tf.estimator.tpu
 

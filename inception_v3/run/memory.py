@@ -1,17 +1,15 @@
 """An estimate of the memory that a run needs on this machine, and a check that it fits, before a graph is built."""
 
 import functools
-from typing import Iterator, List, NamedTuple, Optional
+import pathlib
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from console.log import logger
 from console.tensorflow_versions import IS_REFERENCE, tf
-from data import records, remote
-from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.input.ordered_records import group_for
 from inception_v3.model_fn import network_options
 from inception_v3.networks.registry import Sizes, sizes_of
-from inception_v3.run.memory.machine import available_memory
 from inception_v3.tpu import accelerator, topology
 
 FLOAT_BYTES = 4
@@ -28,13 +26,14 @@ _GRADIENTS = 0.15
 _BATCHES = 4
 # Groups of images in memory that are tried together, with a seed and `max_bad_records`.
 _GROUPS = 3
-# Bytes of a place in TensorFlow's shuffle buffers, which are allocated at once.
-_PLACE = 24
 # Bytes of a training process before its variables and its first batch: the program, TensorFlow and the graph.
 PROGRAM = (690 if IS_REFERENCE else 800) * 10**6
 # Measured peaks differ from the estimate by less than this share of them (docs/known-behaviour.md).
 ERROR = 0.2
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
+# A limit of cgroup v1 that means none.
+_UNLIMITED = 1 << 60
+_SYSTEM = pathlib.Path('/')
 
 
 class StepMemory(NamedTuple):
@@ -109,7 +108,6 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
     if config.mode != 'eval':
         training = training_memory(config)
         needed = training.of(config.train_batch_size)
-        problems += _buffer_problems(config, available)
         problems += _problem(config, training, 'train_batch_size', available, int(available / (1 - ERROR)))
     if config.mode != 'train':
         problems += _problem(config, evaluation_memory(config), eval_flag, available, available)
@@ -155,30 +153,6 @@ def _ahead(config: Config) -> int:
     return _BATCHES if config.prefetch_enabled else 1
 
 
-def _buffer_problems(config: Config, available: int) -> Iterator[str]:
-    """Messages about shuffle buffers that do not fit. With a seed, the order of the files needs no buffer."""
-    if config.use_data == 'fake':
-        return
-    record = 0
-    if not remote.is_remote(source_of(config).place(records.TRAIN)):
-        record = sum(records.sizes_of(source_of(config).find(records.TRAIN))) // config.num_train_images
-    seeded = config.seed is not None
-    # The windows of a seed hold at most all records.
-    held = config.num_train_images if seeded else config.followup_shuffle_buffer_size
-    for flag, in_record, most in (
-        ('initial_shuffle_buffer_size', 0, 0),
-        ('followup_shuffle_buffer_size', record, held),
-    ):
-        size = getattr(config, flag)
-        place = 0 if seeded and not in_record else _PLACE
-        need = size * place + min(size, most) * in_record
-        if need > available:
-            yield (
-                f'--{flag}={size}: the buffer needs an estimated {_shown(need)} of memory; {_shown(available)} are '
-                f'available. At most {int(available / (place + in_record))} fit.'
-            )
-
-
 def _problem(config: Config, memory: StepMemory, flag: str, available: int, limit: int) -> Iterator[str]:
     task, batch = (
         ('training', config.train_batch_size) if flag == 'train_batch_size' else ('evaluation', config.eval_batch_size)
@@ -203,3 +177,51 @@ def _problem(config: Config, memory: StepMemory, flag: str, available: int, limi
 def _shown(size: int) -> str:
     unit, name = next((each for each in _UNITS if size >= each[0]), _UNITS[-1])
     return f'{size / unit:,.1f} {name}'
+
+
+# The memory that this process can still use: of the machine, or less in a container or cgroup.
+
+
+def available_memory(root: pathlib.Path = _SYSTEM) -> Optional[int]:
+    """Bytes that this process can still use: free memory, memory of cached files and free swap, within its cgroups.
+
+    None if the system does not tell, as outside of Linux. `root` holds `proc` and `sys`.
+    """
+    found = {key: int(value.split()[0]) << 10 for key, value in _pairs(root / 'proc/meminfo') if value.split()}
+    if 'MemAvailable:' not in found:
+        return None
+    swap = found.get('SwapFree:', 0)
+    return swap + min([found['MemAvailable:'], *_left_in_cgroups(root)])
+
+
+def _left_in_cgroups(root: pathlib.Path) -> Iterator[int]:
+    """Yields what is left of each limit of the process's cgroups, and of those around them, without swap."""
+    for line in _text(root / 'proc/self/cgroup').splitlines():
+        _, controllers, path = line.split(':', 2)
+        top, limits, cached = root / 'sys/fs/cgroup', ('memory.max', 'memory.current'), 'inactive_file'
+        if controllers:
+            # Version 1.
+            top, limits = top / 'memory', ('memory.limit_in_bytes', 'memory.usage_in_bytes')
+            cached = 'total_inactive_file'
+            if 'memory' not in controllers.split(','):
+                continue
+        # In a container, the path may be that of the host, and the limit is at the top.
+        folder = top / path.lstrip('/')
+        for place in {top, folder, *(each for each in folder.parents if top in each.parents)}:
+            limit, used = (_text(place / name).strip() for name in limits)
+            if limit.isdigit() and used.isdigit() and int(limit) < _UNLIMITED:
+                # Cached files count as used, and are dropped when memory is needed.
+                yield int(limit) - int(used) + int(dict(_pairs(place / 'memory.stat')).get(cached, 0))
+
+
+def _pairs(path: pathlib.Path) -> Iterator[Tuple[str, str]]:
+    for line in _text(path).splitlines():
+        key, _, value = line.partition(' ')
+        yield key, value.strip()
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ''

@@ -1,4 +1,4 @@
-"""Tests of the memory that a run needs, and of the refusal of runs that do not fit."""
+"""Tests of the memory that a run needs and that a process can use, and of the refusal of runs that do not fit."""
 
 import dataclasses
 import functools
@@ -17,9 +17,10 @@ from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
 from inception_v3.presets import PRESETS
-from inception_v3.run.memory.estimate import (
+from inception_v3.run.memory import (
     ERROR,
     PROGRAM,
+    available_memory,
     bytes_per_image,
     check_batch,
     check_fits,
@@ -31,7 +32,6 @@ from inception_v3.run.memory.estimate import (
 GIB = 1 << 30
 DIGITS = Config(**{**PRESETS['digits'], 'model_dir': 'unused', 'use_data': 'fake'})
 SMALL = dataclasses.replace(DIGITS, depth_multiplier=0.01)
-REAL = {'use_data': 'real'}
 
 
 def size(tensor: Any) -> int:
@@ -107,14 +107,10 @@ def test_evaluation_memory__grows_with_the_batches_read_ahead() -> None:
         ({'height': 1_000_000, 'width': 1_000_000}, 'height', 'Images of this size do not fit, for any --train_batch'),
         ({'depth_multiplier': 100.0}, 'depth_multiplier', 'Use a smaller network'),
         ({'num_classes': 2_000_000_000}, 'num_classes', 'Use a smaller network'),
-        ({**REAL, 'initial_shuffle_buffer_size': 2**31 - 1}, 'initial_shuffle_buffer_size', r'most (\d+)'),
-        ({**REAL, 'followup_shuffle_buffer_size': 2**31 - 1}, 'followup_shuffle_buffer_size', r'most (\d+)'),
     ],
 )
-def test_check_fits__names_the_flag_and_the_most_that_fits(
-    values: Dict[str, Any], flag: str, allowed: str, digits_dir: str
-) -> None:
-    config = dataclasses.replace(SMALL, **{'data_dir': digits_dir, 'mode': 'train', **values})
+def test_check_fits__names_the_flag_and_the_most_that_fits(values: Dict[str, Any], flag: str, allowed: str) -> None:
+    config = dataclasses.replace(SMALL, **{'mode': 'train', **values})
     with pytest.raises(ConfigError, match=f'--{flag}=') as caught:
         check_fits(config, 4 * GIB)
     match = re.search(allowed, str(caught.value))
@@ -254,3 +250,66 @@ def test_check_batch__counts_the_largest_operation_of_an_open_batch() -> None:
     check_batch('batch_size', 1, per_image)
     with pytest.raises(ConfigError, match=r'--batch_size=\d+: needs .* At most \d+ fit'):
         check_batch('batch_size', 10**12, per_image)
+
+
+# Files like those of Linux.
+MEMORY = 'MemTotal:       8000000 kB\nMemFree:         100 kB\nMemAvailable:    6000 kB\nSwapFree:        500 kB\n'
+V2, V1 = 'sys/fs/cgroup', 'sys/fs/cgroup/memory'
+KIB = 1024
+
+
+@pytest.mark.parametrize(
+    ('files', 'expected'),
+    [
+        ({}, 6500 * KIB),
+        # Version 2: a limit of the process's own group, of the group around it, and of a container.
+        ({'proc/self/cgroup': '0::/a/b\n', f'{V2}/a/b/memory.max': '3000', f'{V2}/a/b/memory.current': '1000'}, 2000),
+        ({'proc/self/cgroup': '0::/a/b\n', f'{V2}/a/memory.max': '4000', f'{V2}/a/memory.current': '1000'}, 3000),
+        ({'proc/self/cgroup': '0::/../..\n', f'{V2}/memory.max': '5000', f'{V2}/memory.current': '1000'}, 4000),
+        # Cached files do not count as used.
+        (
+            {
+                'proc/self/cgroup': '0::/\n',
+                f'{V2}/memory.max': '5000',
+                f'{V2}/memory.current': '4500',
+                f'{V2}/memory.stat': 'anon 500\ninactive_file 1700\n',
+            },
+            2200,
+        ),
+        ({'proc/self/cgroup': '0::/\n', f'{V2}/memory.max': 'max', f'{V2}/memory.current': '1000'}, 6500 * KIB),
+        # Version 1, whose other controllers have other folders.
+        (
+            {
+                'proc/self/cgroup': '5:cpu,cpuacct:/x\n4:memory:/job\n',
+                f'{V1}/job/memory.limit_in_bytes': '7000',
+                f'{V1}/job/memory.usage_in_bytes': '2000',
+                f'{V1}/job/memory.stat': 'inactive_file 1\ntotal_inactive_file 30\n',
+            },
+            5030,
+        ),
+        (
+            {
+                'proc/self/cgroup': '4:memory:/\n',
+                f'{V1}/memory.limit_in_bytes': '9223372036854771712',
+                f'{V1}/memory.usage_in_bytes': '2000',
+            },
+            6500 * KIB,
+        ),
+    ],
+)
+def test_available_memory__is_the_least_of_machine_and_cgroups(
+    files: Dict[str, str], expected: int, tmp_path: pathlib.Path
+) -> None:
+    for name, text in {'proc/meminfo': MEMORY, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    # Swap can be used within a limit of memory, too.
+    swap = 0 if expected == 6500 * KIB else 500 * KIB
+    assert available_memory(tmp_path) == expected + swap
+
+
+def test_available_memory__of_this_machine_is_less_than_it_has(tmp_path: pathlib.Path) -> None:
+    assert available_memory(tmp_path) is None, 'unknown without Linux'
+    with open('/proc/meminfo') as file:
+        total = int(file.readline().split()[1]) * KIB
+    assert 100 * KIB * KIB < (available_memory() or 0) < 2 * total

@@ -1,4 +1,4 @@
-"""Emulates the cores of a TPU: builds the graph of TPUEstimator for virtual devices of the CPU.
+"""Emulates a TPU: builds the graph of TPUEstimator for virtual devices of the CPU.
 
 TPUEstimator builds one training or evaluation step inside a loop, which a TPU replicates over its cores. Here the body
 of that loop is built once for each core, on a virtual device of its own, and one loop runs all cores together. For a
@@ -11,19 +11,23 @@ import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from unittest import mock
 
-from console.errors import CommandError
-
-from console.tensorflow_versions import tf, tf2  # isort: skip  Before TensorFlow is loaded.
+from console.tensorflow_names import tpu_system_metadata_type  # isort: skip  Before TensorFlow is loaded.
+from console.tensorflow_versions import tf, tf2  # isort: skip
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_tpu_ops
-from tensorflow.python.tpu import tpu, tpu_feed, tpu_function, training_loop
+from tensorflow.python.tpu import tpu, tpu_feed, tpu_function, tpu_system_metadata, training_loop
 from tensorflow.python.tpu.ops import tpu_ops
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
-from inception_v3.tpu.emulation.system import TPU_JOB
-from inception_v3.tpu.supported import infeed_flaws, refuse, unsupported
+from console.errors import CommandError
+from console.messages import counted
+from inception_v3.tpu.supported import infeed_flaws, python_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology
+
+# TensorFlow's job name of the hosts and cores of a Cloud TPU.
+_TPU_JOB = 'tpu_worker'
 
 # The capacity of a core's infeed in batches, and of its outfeed in results.
 _QUEUE_CAPACITY = 2
@@ -39,6 +43,36 @@ _STAND_IN_GRADIENT = 'EmulatedCrossReplicaSum'
 
 # The operations in place of a core's infeed and outfeed; XLA has no kernels for them.
 _QUEUE_OPERATIONS = ('QueueDequeueV2', 'QueueEnqueueV2')
+
+
+@contextlib.contextmanager
+def fixed_topology(topology: Topology) -> Iterator[None]:
+    """Context manager in which TPUEstimator finds a TPU of this topology at any address, without a connection.
+
+    The topology is all that TPUEstimator needs to build a TPU's graph.
+    """
+
+    def answer(master_address: str, cluster_def: Optional[Any] = None, query_topology: bool = False) -> Any:
+        return tpu_system_metadata_type()(
+            num_cores=topology.cores,
+            num_hosts=topology.hosts,
+            num_of_cores_per_host=topology.cores_per_host,
+            topology=None,
+            devices=_devices(topology),
+        )
+
+    with mock.patch.object(tpu_system_metadata, '_query_tpu_system_metadata', answer):
+        yield
+
+
+def _devices(topology: Topology) -> List[_DeviceAttributes]:
+    devices = []
+    for host in range(topology.hosts):
+        kinds = [('CPU', 0), *(('TPU', core) for core in range(topology.cores_per_host))]
+        for kind, number in kinds:
+            name = f'/job:{_TPU_JOB}/replica:0/task:{host}/device:{kind}:{number}'
+            devices.append(_DeviceAttributes(name, kind, memory_limit_bytes=0, incarnation=0))
+    return devices
 
 
 @ops.RegisterGradient(_STAND_IN_GRADIENT)
@@ -61,9 +95,9 @@ class EmulatedCores:
     def device_of(self, operation: tf.Operation) -> str:
         """Maps an operation on a host or core of the TPU to a virtual device; a device function for `tf.device`."""
         spec = tf.DeviceSpec.from_string(operation.device)
-        if spec.device_type == _REPLICATED_CORE or (spec.job == TPU_JOB and spec.device_type == 'TPU'):
+        if spec.device_type == _REPLICATED_CORE or (spec.job == _TPU_JOB and spec.device_type == 'TPU'):
             return self._core_device(self._core or 0)
-        if spec.job == TPU_JOB:
+        if spec.job == _TPU_JOB:
             return f'/device:CPU:{spec.task or 0}'
         return operation.device
 
@@ -329,3 +363,62 @@ def _replace(operation: tf.Operation, tensor: tf.Tensor) -> None:
 
 def _as_list(values: Any) -> List[Any]:
     return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def notice(topology: Topology) -> str:
+    """The notice that a run shows when its TPU is emulated."""
+    cores, hosts = counted(topology.cores, 'core'), counted(topology.hosts, 'host')
+    return f"""THE TPU IS EMULATED: {cores} on {hosts}, as virtual devices of this CPU.
+  as on a TPU: TPUEstimator's program, infeed and outfeed, host calls, --iterations steps per loop,
+    sums over cores, and a copy of the variables for each core, of which the first core's is kept
+  not as on a TPU: speed, memory, XLA and its arithmetic (a CPU multiplies bfloat16 in float32)"""
+
+
+class EmulatedTPUEstimator(tf.estimator.tpu.TPUEstimator):
+    """A TPUEstimator that trains and evaluates on a TPU emulated by this machine's CPU.
+
+    The `RunConfig` has no address; the emulated devices and their job are added to it.
+    """
+
+    def __init__(self, topology: Topology, config: Any, **arguments: Any):
+        self._topology = topology
+        self._cores: Optional[EmulatedCores] = None
+        session_config = tf.ConfigProto()
+        session_config.CopyFrom(config.session_config)
+        session_config.device_count['CPU'] = topology.devices
+        # Optimizing a graph that has a copy for each core would take minutes, and save seconds.
+        session_config.graph_options.rewrite_options.disable_meta_optimizer = True
+        tpu_config = config.tpu_config._replace(tpu_job_name=_TPU_JOB)
+        super().__init__(config=config.replace(session_config=session_config, tpu_config=tpu_config), **arguments)
+
+    @staticmethod
+    def _assert_members_are_not_overridden(estimator: Any) -> None:
+        """Allows this subclass to override `train` and `evaluate`, which Estimator forbids."""
+
+    @contextlib.contextmanager
+    def _emulating(self) -> Iterator[None]:
+        self._cores = EmulatedCores(self._topology, self._session_config)
+        try:
+            with fixed_topology(self._topology), self._cores.in_place_of_a_tpu():
+                yield
+        finally:
+            self._cores = None
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As `TPUEstimator.train`."""
+        with self._emulating():
+            return super().train(*args, **kwargs)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Dict[str, Any]:
+        """As `TPUEstimator.evaluate`."""
+        with self._emulating():
+            return super().evaluate(*args, **kwargs)
+
+    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+        # TPUEstimator builds the input pipelines in this call, too. An export is built for the CPU, without these
+        # devices.
+        with tf.device(self._cores.device_of if self._cores else None):
+            specification = super()._call_model_fn(features, labels, mode, config)
+        if self._cores:
+            refuse(python_flaws(tf.get_default_graph()), 'Python in a graph')
+        return specification

@@ -1,1 +1,0 @@
-"""Memory of a run on this machine: how much there is, and how much the run's settings need."""

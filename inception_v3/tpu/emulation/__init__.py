@@ -1,1 +1,0 @@
-"""TPU cores emulated on virtual devices of the CPU."""
