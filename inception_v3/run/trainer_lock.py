@@ -3,7 +3,7 @@
 The trainer writes a claim, the file `trainer.json`, and renews it while it runs. A trainer on the same machine may take
 over the claim when the process that wrote it has ended; a trainer on another machine, after `STALE_AFTER` seconds
 without a renewal. The clocks of the machines must agree to within a minute. A trainer that was suspended and has lost
-its claim ends when it finds this out. In a local folder, a file lock of the operating system also decides between two
+its claim ends before its next save. In a local folder, a file lock of the operating system also decides between two
 trainers that start at the same moment. By hand, since the package filelock makes one more file, and locks no bucket.
 """
 
@@ -87,6 +87,7 @@ class TrainerLock(tf.estimator.SessionRunHook):
         self._claim = Claim(socket.gethostname(), process, since, _machine(), _birth(process))
         self._descriptor: Optional[int] = None
         self._overtaken_by: Optional[Claim] = None
+        self._known_at = 0.0
         self._released = threading.Event()
         # Held during a renewal. A renewal during the release would write the claim again, or leave an incomplete file.
         self._renewing = threading.Lock()
@@ -148,7 +149,9 @@ class TrainerLock(tf.estimator.SessionRunHook):
         return RetryableError(f'{where}. Wait until it ends, or use another folder.{more}')
 
     def _write(self) -> None:
-        write_whole(self._path, json.dumps(self._claim._replace(renewed=time.time())._asdict()) + '\n')
+        now = time.time()
+        write_whole(self._path, json.dumps(self._claim._replace(renewed=now)._asdict()) + '\n')
+        self._known_at = now
 
     def _renew(self) -> None:
         while not self._released.wait(_RENEW_EVERY):
@@ -162,7 +165,14 @@ class TrainerLock(tf.estimator.SessionRunHook):
                 self._write()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Ends training if another process has taken over the lock, as the thread that renews it has found."""
+        """Ends training if another process has taken over the lock.
+
+        Usually the thread that renews it knows. After a suspension, it may not have looked yet.
+        """
+        if not self._overtaken_by and time.time() - self._known_at > STALE_AFTER:
+            self._known_at = time.time()
+            with contextlib.suppress(tf.errors.OpError, remote.RemoteError):
+                self._overtaken_by = self._foreign_claim()
         if self._overtaken_by:
             raise self._in_use(self._overtaken_by, ' It took over the lock, which this run did not renew in time.')
 

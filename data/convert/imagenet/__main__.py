@@ -39,8 +39,8 @@ def main() -> int:
     text = 'the archive, or a folder of images or of folders n…'
     add('--validation', required=True, help=f'validation images: {text}')
     text = (
-        'the development kit (archive or folder): the classes of the validation images, unless they are in folders n…, '
-        'and the names of the classes (default: the synsets)'
+        'the classes of the validation images, unless they are in folders n…: the development kit (archive or folder), '
+        'which also names the classes, or a text file of their synsets in the order of the images'
     )
     add('--validation_labels', help=text)
     text = 'an archive or folder of XML annotations (repeatable)'

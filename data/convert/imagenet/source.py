@@ -14,6 +14,7 @@ from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from console import extras
+from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
 from data.convert import archives
@@ -130,13 +131,13 @@ def read(image: Image) -> bytes:
 def label_validation(images: Sequence[Image], path: str) -> List[Image]:
     """The images `ILSVRC2012_val_00000001.JPEG` and so on with their classes, sorted by name.
 
-    The classes are in the development kit, an archive or a folder.
+    The classes are in the development kit, an archive or a folder, or in a text file of synsets, one per image and in
+    order.
     """
-    classes = {number: synset for number, synset, _ in _kit_classes(path)}
-    numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
-    unknown = sorted({*numbers} - {*classes})
-    if unknown:
-        raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
+    synsets = _kit_labels(path) if _is_kit(path) else read_file(path).decode(errors='replace').split()
+    wrong = next((each for each in synsets if not _SYNSET.fullmatch(each)), None)
+    if wrong is not None:
+        raise DataError(f'{path}: {shown(wrong)} is not a synset, such as n01440764. Numbers need the development kit.')
     images = sorted(images, key=lambda image: image.filename)
     for number, image in enumerate(images, 1):
         match = _VALIDATION_NAME.fullmatch(image.filename)
@@ -145,14 +146,27 @@ def label_validation(images: Sequence[Image], path: str) -> List[Image]:
                 f'{image.path}: {image.filename} was found instead of ILSVRC2012_val_{number:08d}.JPEG. The labels are '
                 'in the order of images 1, 2, 3 …: none may be missing or renamed.'
             )
-    if len(images) != len(numbers):
-        raise DataError(f'{path}: has labels for {len(numbers):,} images; there are {len(images):,}.')
-    return [image._replace(synset=classes[number]) for image, number in zip(images, numbers)]
+    if len(images) != len(synsets):
+        raise DataError(f'{path}: has labels for {len(synsets):,} images; there are {len(images):,}.')
+    return [image._replace(synset=synset) for image, synset in zip(images, synsets)]
 
 
 def read_class_names(path: str) -> Dict[str, str]:
-    """The names of classes by synset, from the development kit."""
-    return {synset: words for _, synset, words in _kit_classes(path)}
+    """The names of classes by synset, from the development kit; none from a text file of synsets."""
+    return {synset: words for _, synset, words in _kit_classes(path)} if _is_kit(path) else {}
+
+
+def _is_kit(path: str) -> bool:
+    return path.endswith(_ARCHIVE_ENDINGS) or tf.io.gfile.isdir(path)
+
+
+def _kit_labels(path: str) -> List[str]:
+    classes = {number: synset for number, synset, _ in _kit_classes(path)}
+    numbers = _kit_file(path, _GROUND_TRUTH).decode(errors='replace').split()
+    unknown = sorted({*numbers} - {*classes})
+    if unknown:
+        raise DataError(f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.')
+    return [classes[number] for number in numbers]
 
 
 def _kit_classes(path: str) -> List[Tuple[str, str, str]]:

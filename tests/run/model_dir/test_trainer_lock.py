@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from console.errors import RetryableError
+from console.tensorflow_versions import tf
 from inception_v3.run import trainer_lock
 from inception_v3.run.trainer_lock import CLAIM_FILE, STALE_AFTER, TrainerLock
 from tests.support.processes import wait_for
@@ -159,6 +160,19 @@ def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) 
             lock.after_run(None, None)
     # The other trainer's claim is not removed.
     assert claim_of(tmp_path)['host'] == 'far'
+
+
+def test_hook__ends_training_that_has_lost_the_lock_in_a_suspension(tmp_path: Any, monkeypatch: Any) -> None:
+    lock = TrainerLock(str(tmp_path), SINCE)
+    step = tf.train.get_or_create_global_step()
+    advance = step.assign_add(1)
+    with lock, tf.train.SingularMonitoredSession(hooks=[lock]) as session:
+        write_claim(tmp_path)
+        assert session.run(advance) == 1
+        later = time.time() + STALE_AFTER + 1
+        monkeypatch.setattr(trainer_lock.time, 'time', lambda: later)
+        with pytest.raises(RetryableError, match=r'in use by process 1 on far, .*took over'):
+            session.run(advance)
 
 
 def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: Any) -> None:

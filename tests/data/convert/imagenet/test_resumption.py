@@ -180,7 +180,7 @@ def test_killed_command_and_worker__leave_no_process_and_the_command_resumes(tmp
     shells = children(beam)
     # The shell may have replaced itself with the worker.
     os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 1 and not children(beam)
     assert re.search(r'^\d+ of 42 record files are already finished$', said, re.MULTILINE)
     assert 'Apache Beam failed: one of its processes was killed' in said and 'Traceback' not in said

@@ -142,6 +142,23 @@ def test_boxes_of_a_damaged_archive_are_refused(tmp_path: pathlib.Path, name: st
     assert str(error.value).startswith(f'{path}: damaged, or not a tar archive (') and expected in str(error.value)
 
 
+def test_labels_in_a_text_file__are_those_of_the_kit(archives: Archives, tmp_path: pathlib.Path) -> None:
+    labels = archives.folder / 'labels.txt'
+    labels.write_text(''.join(f'{synset}\n' for synset in archives.validation_synsets))
+    convert(archives, tmp_path / 'text', validation_labels=labels.name)
+    convert(archives, tmp_path / 'kit')
+    found, expected = (
+        {name: image.label for name, image in stored(tmp_path / folder, 'validation').items()}
+        for folder in ('text', 'kit')
+    )
+    assert found == expected
+    info = dataset_info.read(str(tmp_path / 'text'))
+    assert info and info.class_names == ['background', *sorted(LABELS)]
+    for text, message in (('490\n' * 8, '490 is not a synset'), ('n01440764\n' * 7, 'has labels for 7 images; there')):
+        labels.write_text(text)
+        assert message in refusal(archives, tmp_path / 'out', validation_labels=labels.name)
+
+
 @pytest.mark.parametrize(
     ('name', 'damage', 'expected'),
     [
