@@ -6,8 +6,10 @@ another session holds there, and ends by shutting it down (`TPUInfeedOutfeedSess
 """
 
 import contextlib
+import os
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
+from console.messages import shown
 from console.tensorflow_versions import tf
 from data.sources import source_of
 from inception_v3 import seeding
@@ -36,6 +38,20 @@ def refusals_explained() -> Iterator[None]:
         if not text.startswith(_ABOUT_TPU):
             raise
         raise ConfigError(f'TPUEstimator refuses the settings of this run: {text}')
+
+
+@contextlib.contextmanager
+def _tf_config_explained() -> Iterator[None]:
+    """Raises a ConfigError that names the environment variable TF_CONFIG if TensorFlow cannot use it."""
+    try:
+        yield
+    except Exception as error:
+        if 'TF_CONFIG' not in os.environ:
+            raise
+        raise ConfigError(
+            f'TF_CONFIG={shown(os.environ["TF_CONFIG"])}: TensorFlow cannot use this environment variable: '
+            f'{shown(str(error))}. This program does not need it: unset it.'
+        )
 
 
 def make_estimator(
@@ -97,22 +113,23 @@ def arguments_of(
     `master` is the address of the TPU worker, empty for this process; or it is None, and a cluster looks it up.
     """
     tpu = tf.estimator.tpu
-    run_config = tpu.RunConfig(
-        cluster=cluster,
-        master=master,
-        model_dir=config.model_dir,
-        save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
-        # A host call writes the same values at the same steps.
-        save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
-        log_step_count_steps=config.save_summary_steps,
-        session_config=seeding.session_config(config),
-        tpu_config=tpu.TPUConfig(
-            iterations_per_loop=config.iterations,
-            num_shards=config.num_shards if config.use_tpu else None,
-            # Each host builds the input pipeline once, and feeds each of its batches to one core.
-            per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
-        ),
-    )
+    with _tf_config_explained():
+        run_config = tpu.RunConfig(
+            cluster=cluster,
+            master=master,
+            model_dir=config.model_dir,
+            save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
+            # A host call writes the same values at the same steps.
+            save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
+            log_step_count_steps=config.save_summary_steps,
+            session_config=seeding.session_config(config),
+            tpu_config=tpu.TPUConfig(
+                iterations_per_loop=config.iterations,
+                num_shards=config.num_shards if config.use_tpu else None,
+                # Each host builds the input pipeline once, and feeds each of its batches to one core.
+                per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
+            ),
+        )
     return {
         'model_fn': inception_model_fn,
         'config': run_config,

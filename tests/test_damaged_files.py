@@ -14,6 +14,7 @@ from data import dataset_info, record_counts
 from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline
 from inception_v3.config import Config
+from inception_v3.estimator import arguments_of
 from inception_v3.run import history, origin, profile, trainer_lock
 from inception_v3.run.files import read_config
 from inception_v3.run.trainer_lock import TrainerLock
@@ -111,3 +112,10 @@ def test_damaged_claim__is_named_and_replaced(wrong: Any, tmp_path: Any, caplog:
     with TrainerLock(str(tmp_path), 'now'):
         assert json.loads((tmp_path / 'trainer.json').read_text())['process'] == os.getpid()
     assert f'trainer.json: is damaged, and names no process that trains here: {next(iter(wrong))} is ' in caplog.text
+
+
+@pytest.mark.parametrize('value', ['{{', '[]', '{"cluster": 5}', '[' * 100_000])
+def test_tf_config__is_named_if_tensorflow_cannot_use_it(value: str, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv('TF_CONFIG', value)
+    with pytest.raises(CommandError, match=r'^TF_CONFIG=.*unset it'):
+        arguments_of(Config(model_dir=str(tmp_path)), '')

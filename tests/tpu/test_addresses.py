@@ -77,7 +77,7 @@ def test_local__of_1_15_or_without_a_tpu_is_refused_at_once(tmp_path: pathlib.Pa
     began = time.monotonic()
     with pytest.raises(CommandError) as error:
         make_estimator(config)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     assert error.value.exit_code == FIX
     expected = 'this machine has no TPU: there is no ' if IS_2 else 'TensorFlow 1.15.5 cannot use the TPU of its'
     assert str(error.value).startswith(f'--tpu=local: {expected}')
