@@ -9,7 +9,7 @@ import re
 from typing import List, Sequence
 
 from console.tensorflow_versions import tf
-from data import record_checker, record_counts, records, remote, tfrecord_files
+from data import record_checker, record_counts, records, remote, tfrecord, tfrecord_files
 from data.record_checker import RecordChecker
 from data.records import DataError
 from data.sources import FOLDERS, Source
@@ -118,8 +118,8 @@ def _count_first_records(path: str, at_most: int) -> int:
     try:
         return sum(1 for _ in itertools.islice(tfrecord_files.serialized_in(path), at_most))
     except tf.errors.DataLossError as error:
-        problem = 'not a record file, or damaged near its beginning, or compressed'
-        raise DataError(f'{path}: {problem}: {error.message}. Unpack compressed files: gunzip < FILE > NEW_FILE.')
+        problem = 'not a record file, or damaged near its beginning, or compressed by another program than gzip'
+        raise DataError(f'{path}: {problem}: {error.message}.')
 
 
 def _count_first_samples(path: str, at_most: int) -> int:
@@ -137,4 +137,4 @@ def check_lengths(paths: Sequence[str]) -> None:
     """Raises DataError for impossible lengths in local TFRecord files of moderate size, which the pipeline misses."""
     if any(map(remote.is_remote, paths)) or sum(records.sizes_of(paths)) > _LARGEST_CHECKED:
         return
-    tfrecord_files.count_records(paths)
+    tfrecord_files.count_records([path for path in paths if not tfrecord.compression_of(path)])

@@ -17,8 +17,8 @@ class Format(NamedTuple):
     # A file or folder → whether the pipeline loads such files into memory as a whole.
     is_read_whole: Callable[[str], bool]
     sizes_for_reader: Callable[[Sequence[str]], List[int]]  # Paths → the size in bytes of each, for `reader`.
-    # (a file or folder, read-ahead bytes, fields) → a function (path, size) → serialized records.
-    reader: Callable[[str, int, Fields], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
+    # (a file or folder, read-ahead bytes, all files, fields) → a function (path, size) → serialized records.
+    reader: Callable[[str, int, Sequence[str], Fields], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
     # (serialized record, whether to parse its boxes, fields) → a `tf_example.ParsedRecord`.
     parse: Callable[[tf.Tensor, bool, Fields], tf_example.ParsedRecord]
 
@@ -43,7 +43,7 @@ def _tar_is_read_whole(path: str) -> bool:
     return reader.is_read_whole(path)
 
 
-def _tar_reader(any_path: str, ahead: int, fields: Fields) -> Callable[..., tf.data.Dataset]:
+def _tar_reader(any_path: str, ahead: int, paths: Sequence[str], fields: Fields) -> Callable[..., tf.data.Dataset]:
     from data.tar import layout, reader
 
     return reader.reader(any_path, ahead, layout.label_of(fields.label))
@@ -63,7 +63,7 @@ FORMATS: Dict[str, Format] = {
         _count_records,
         lambda path: False,
         records.expected_sizes,
-        lambda any_path, ahead, fields: tfrecord.reader(any_path, ahead),
+        lambda any_path, ahead, paths, fields: tfrecord.reader(any_path, ahead, paths),
         tf_example.parse,
     ),
     'tar': Format(

@@ -106,7 +106,7 @@ class Source(NamedTuple):
             raise DataError(f'{self.flag(split)}: names files on {" and ".join(stores)}. Keep a split in one place.')
         if self.data_format != 'tar' and all(path.endswith('.tar') for path in paths):
             raise DataError(f'{self.flag(split)}: names tar files, which --data_format=tar reads.')
-        return paths
+        return _without_copies(paths)
 
     def folder(self, split: str) -> Optional[str]:
         """The folder with the files of a split, if `data_dir` has that form; raises DataError if it has several."""
@@ -135,7 +135,7 @@ class Source(NamedTuple):
     def _in_folder(self, folder: str, split: str) -> List[str]:
         names = self._readable(folder)
         if names:
-            return [os.path.join(folder, name) for name in names]
+            return _without_copies([os.path.join(folder, name) for name in names])
         present = sorted({re.sub(r'\d+', '*', name) for name in remote.names_in(folder) or ()})
         holds = f'holds {", ".join(map(shown, present[:_LISTED_AT_MOST]))}' if present else 'is empty'
         advice = f'Name the files of another place with --{FILE_FLAGS[split]}; images need inception-v3 from-folder.'
@@ -163,6 +163,14 @@ def source_of(values: Any) -> Source:
     """The source that flags describe; `values` has an attribute of the name of each flag."""
     fields = Fields(values.image_key, values.label_key, values.label_offset)
     return Source(values.data_dir or '', values.data_format, values.train_files, values.eval_files, fields)
+
+
+def _without_copies(paths: List[str]) -> List[str]:
+    """The same paths; raises DataError if they name a file and its compressed copy, whose records would come twice."""
+    twice = sorted({*paths} & {path[: -len('.gz')] for path in paths if path.endswith('.gz')})
+    if twice:
+        raise DataError(f'{shown(twice[0])}: its compressed copy {shown(twice[0])}.gz would be read, too. Keep one.')
+    return paths
 
 
 def common_folder(paths: Sequence[str]) -> str:

@@ -110,13 +110,13 @@ class InputPipeline:
         config = self._config
         paths = source_of(config).find(self._split)
         if self._is_training and config.seed is not None:
-            return ordered_records(config, paths, host, hosts, self._read_file)
+            return ordered_records(config, paths, host, hosts, functools.partial(self._read_file, paths=paths))
         sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
             records.check_enough_for(hosts, source_of(config).flag(self._split), self._split, len(paths))
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
-        read = functools.partial(self._read_file, config.num_files_infeed)
+        read = functools.partial(self._read_file, config.num_files_infeed, paths=paths[host::hosts])
         if host >= len(paths):
             # A host that feeds an evaluation with padding alone. Interleaving no file crashes TensorFlow 1.15.
             return files.flat_map(read)
@@ -145,12 +145,14 @@ class InputPipeline:
             dataset = dataset.take(images_of_hosts(config, hosts)[host])
         return dataset
 
-    def _read_file(self, at_a_time: int, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+    def _read_file(
+        self, at_a_time: int, path: tf.Tensor, size: tf.Tensor, paths: Sequence[str] = ()
+    ) -> tf.data.Dataset:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
         ahead = min(buffer, max(1, limit // at_a_time))
         source = source_of(self._config)
-        read = self._format.reader(source.place(self._split), ahead, source.fields)
+        read = self._format.reader(source.place(self._split), ahead, paths, source.fields)
         if not self._config.max_bad_records and not self._with_places:
             return read(path, size)
         return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -34,7 +35,7 @@ def test_hosts__read_disjoint_and_complete_shares_of_the_files(
 ) -> None:
     paths = written(tmp_path, records.TRAIN if is_training else records.VALIDATION, [1] * files)
     monkeypatch.setattr(
-        InputPipeline, '_read_file', lambda self, at_a_time, path, size: tf.data.Dataset.from_tensors(path)
+        InputPipeline, '_read_file', lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)
     )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     # In training, three passes over the share: the files are shuffled and repeated.
@@ -64,6 +65,15 @@ def test_buffers_of_size_0__keep_the_order_of_files_and_records(tmp_path: Any) -
     assert [*in_turn] == [every[file][place] for place in (0, 1) for file in (0, 1, 2)] + [every[0][2], every[0][0]][:2]
 
 
+def compress(paths: Sequence[str]) -> None:
+    """Compresses the second of every three record files with gzip, and the third with zlib, in place."""
+    for number, path in enumerate(paths):
+        serialized = [*tf.io.tf_record_iterator(path)]
+        with tf.io.TFRecordWriter(path, options=('', 'GZIP', 'ZLIB')[number % 3]) as writer:
+            for record in serialized:
+                writer.write(record)
+
+
 def kinds_of_nodes(config: Config) -> List[str]:
     """The kinds of the operations, as 1.15 names them, in the training pipeline and its functions."""
     with tf.Graph().as_default() as graph:
@@ -74,8 +84,27 @@ def kinds_of_nodes(config: Config) -> List[str]:
 
 
 @pytest.mark.parametrize('seed', [None, 3])
-def test_training__has_neither_python_nor_threads_that_outlive_it(seed: Any, small_config: Config) -> None:
-    kinds = {*kinds_of_nodes(dataclasses.replace(small_config, seed=seed, train_batch_size=8))}
+def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, tmp_path: Any) -> None:
+    data_dir = tmp_path / 'compressed'
+    shutil.copytree(small_config.data_dir, str(data_dir))
+    compress(records.find_shards(str(data_dir), records.TRAIN))
+    changes = {'seed': seed, 'train_batch_size': 8, 'num_files_infeed': 1, 'followup_shuffle_buffer_size': 0}
+    config = dataclasses.replace(small_config, **changes, initial_shuffle_buffer_size=0 if seed is None else 1024)
+    tf.train.get_or_create_global_step()
+    # With a seed, both resume after three steps.
+    each = [
+        tf.data.make_initializable_iterator(
+            InputPipeline(True, dataclasses.replace(config, data_dir=folder)).storage(1, 2).batch(1000)
+        )
+        for folder in (config.data_dir, str(data_dir))
+    ]
+    with tf.Session() as session:
+        session.run(tf.assign(tf.train.get_global_step(), 3))
+        session.run([iterator.initializer for iterator in each])
+        plain, compressed = session.run([iterator.get_next() for iterator in each])
+    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compressed)):
+        assert one.tolist() == other.tolist()
+    kinds = {*kinds_of_nodes(dataclasses.replace(config, data_dir=str(data_dir)))}
     # Unlike those of this operation, the threads of Dataset.interleave outlive it: see below.
     unwanted = {'InterleaveDataset', *(f'ParallelInterleaveDatasetV{number}' for number in (2, 3, 4))}
     assert 'ParallelInterleaveDataset' in kinds and not kinds & {'PyFunc', *unwanted}
@@ -97,7 +126,7 @@ def test_hosts__take_their_share_from_the_context(small_config: Config, photo_di
 def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypatch: Any) -> None:
     paths = written(tmp_path, records.TRAIN, [1] * 20)
     monkeypatch.setattr(
-        InputPipeline, '_read_file', lambda self, at_a_time, path, size: tf.data.Dataset.from_tensors(path)
+        InputPipeline, '_read_file', lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)
     )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     with tf.Session() as session:

@@ -134,6 +134,15 @@ def test_folder__validation_is_unambiguous(tmp_path: pathlib.Path) -> None:
     assert Source(str(tmp_path), eval_files='valid/*').find(VALIDATION) == [f'{tmp_path}/valid/a']
 
 
+def test_find__refuses_a_file_and_its_compressed_copy(tmp_path: pathlib.Path) -> None:
+    touched(tmp_path, 'train/a.gz', 'train/b')
+    assert len(Source(str(tmp_path)).find(TRAIN)) == 2
+    touched(tmp_path, 'train/a')
+    for source in (Source(str(tmp_path)), Source(str(tmp_path), train_files='*/?,*/*.gz')):
+        with pytest.raises(DataError, match=rf'{tmp_path}/train/a: its compressed copy .*/a\.gz would be read, too'):
+            source.find(TRAIN)
+
+
 @pytest.mark.parametrize(
     ('names', 'message'),
     [

@@ -1,7 +1,9 @@
 """The audit of damaged, missing and foreign files, and of the description."""
 
+import gzip
 import os
 import pathlib
+import zlib
 from typing import Callable, List
 
 import pytest
@@ -41,10 +43,20 @@ def test_a_damaged_file_is_named_and_the_others_are_read(
     assert f'train records: {10 + records_left}; dataset.json says 15.' in report['warnings']
 
 
-def test_label_offset__is_added_to_labels(good_dir: pathlib.Path) -> None:
+@pytest.mark.parametrize('compress', [gzip.compress, zlib.compress])
+def test_compressed_file__has_the_same_entries(
+    compress: Callable[[bytes], bytes], good_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     path = records.find_shards(str(good_dir), records.TRAIN)[0]
+    content = pathlib.Path(path).read_bytes()
+    (tmp_path / 'file').write_bytes(compress(content))
+    plain, other = ([entry[:3] for entry in shard.of_records(each, 6)] for each in (path, f'{tmp_path}/file'))
+    assert plain == other and len(plain) == 5
     shifted = [entry.label for entry in shard.of_records(path, 7, Fields(label_offset=1))]
-    assert shifted == [(entry.label or 0) + 1 for entry in shard.of_records(path, 6)] and len(shifted) == 5
+    assert shifted == [(entry[2] or 0) + 1 for entry in plain]
+    (tmp_path / 'file').write_bytes(compress(content) + compress(content))
+    with pytest.raises(records.DataError, match='damaged or truncated from here on'):
+        [*shard.of_records(f'{tmp_path}/file', 6)]
 
 
 def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
