@@ -143,6 +143,9 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
         raise ConfigError(f'--flagfile={shown(cause.filename)}: cannot be read: {cause.strerror}.')
     except UnicodeDecodeError:
         raise ConfigError('--flagfile: not a text file in UTF-8. It must contain flags, one per line.')
+    except RecursionError:
+        # absl looks for similar names, and calls itself for each letter of a name.
+        raise ConfigError(f'{shown(" ".join(argv[1:]), _LONGEST_MESSAGE)}: not a flag. {_SEE_HELP}')
     except (flags.Error, ValueError) as error:
         text = str(error)
         # A long value must not hide what is allowed.

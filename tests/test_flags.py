@@ -87,6 +87,7 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
     ('arguments', 'parts'),
     [
         (['--preset=foo'], ['preset', 'foo', 'digits', 'imagenet']),
+        ([f'--{"x" * 5000}=1'], ['not a flag']),
         (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
         (['--optimizer=adam'], ['--optimizer=adam', 'sgd, momentum or RMS']),
         (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from typing import Iterator, List, Sequence
 
 from console.log import logger
@@ -12,6 +13,7 @@ from inception_v3.config import Config
 
 # Between the file and the position in a name.
 _SEPARATOR = '@'
+_NAME = re.compile(r'.+@\d+')
 # More bytes than a path can have.
 _LONGEST_PATH = 1 << 20
 
@@ -98,4 +100,6 @@ class BadRecords:
     def _names(self, split: str) -> List[str]:
         if not self._config.max_bad_records:
             return []
-        return remote.names_in(folder_of(self._config, split)) or []
+        names = remote.names_in(folder_of(self._config, split)) or []
+        # Without the files that file managers leave.
+        return [name for name in names if _NAME.fullmatch(name)]

@@ -11,6 +11,7 @@ from data import record_counts, records
 from data.record_counts import FileRecords
 from data.records import DataError
 from inception_v3.config import Config
+from inception_v3.input.bad_records import BadRecords
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import write_records
 from tests.support.runs import evaluations, execute
@@ -67,6 +68,9 @@ def test_bad_records__are_named_at_the_end_if_skipped(
     assert '1 records could not be used:' in caplog.messages
     assert 'images were expected' not in caplog.text
     assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
+    # A file that a file manager leaves is no record.
+    (stale / '.DS_Store').write_text('')
+    assert len([*BadRecords(config, ['validation']).skipped()]) == 1
 
 
 def test_run__names_a_file_with_fewer_records_than_were_counted(
