@@ -17,8 +17,8 @@ from preprocessing.viewing import resize_as_viewed
 
 # For readers of model cards.
 INPUT_FILES = (
-    f'its signature `{EXPORT_SIGNATURE}` takes JPEG, PNG and one-frame GIF files; it turns them by their EXIF '
-    'orientation, lays them on white where they are transparent, and prepares them'
+    f'its signature `{EXPORT_SIGNATURE}` takes JPEG, PNG and one-frame GIF files; it turns JPEG files by their EXIF '
+    'orientation, lays images on white where they are transparent, and prepares them'
 )
 _PARALLEL_IMAGES = 16
 

@@ -36,7 +36,7 @@ class Classifier(NamedTuple):
       classify: a batch of prepared images → the probabilities of the classes of each, float32 [num_classes].
       close: releases TensorFlow's resources.
       note: says that its class names may differ from those of its data set; empty if they do not.
-      has_images_as_viewed: whether it turns JPEG and PNG files by their EXIF orientation, and lays transparent ones on
+      has_images_as_viewed: whether it turns JPEG files by their EXIF orientation, and lays transparent images on
         white. SavedModels of earlier versions do not.
     """
 

@@ -57,7 +57,7 @@ def test_prepare__its_example_gives_the_input_that_a_saved_model_makes(
     config = Config(height=75, width=91, auxiliary_head=False, use_tpu=False)
     image = PIL.Image.fromarray(CAT)
     encoded = {
-        'transparent': lambda: saved(with_gradient(image), 'PNG', 8),
+        'transparent': lambda: saved(with_gradient(image), 'PNG'),
         'palette': lambda: saved(image.quantize(9), 'PNG', transparency=3),
         'CMYK': lambda: saved(image.convert('CMYK'), 'JPEG', 5, quality=100),
     }[kind]()
