@@ -13,9 +13,9 @@ def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() 
     types = 'v2-8 v2-32 v2-128 v2-256 v2-512 v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
     assert [*CLOUD_TPUS] == types.split()
     for name, topology in CLOUD_TPUS.items():
-        generation = (8 << 30, 22.5e12) if name.startswith('v2') else (16 << 30, 61.5e12)
+        memory = 8 << 30 if name.startswith('v2') else 16 << 30
         cores = int(name[3:])
-        assert topology == (name, cores, cores // 8, *generation)
+        assert topology == (name, cores, cores // 8, memory)
     # A device for each host and for each core.
     assert CLOUD_TPUS['v3-32'].devices == 36
 
