@@ -7,7 +7,7 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import model_fn
 from inception_v3.commands.estimate import CoreMemory
-from inception_v3.commands.preflight import graph_checks, graphs
+from inception_v3.commands.preflight import graph_checks
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.input import record_preprocessing
@@ -77,30 +77,6 @@ def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_laye
     (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=eval')
     assert error.startswith('evaluation: ') and 'no kernel' in error
     assert f'different (UniqueWithCounts), created at tests/commands/preflight/test_graph_checks.py:{line}' in error
-
-
-CORE = graphs.Infeed(('float32 [2]',), 8)
-
-
-@pytest.mark.parametrize(
-    ('pipelines', 'fed', 'part'),
-    [
-        (4, {CORE: 32}, ''),
-        (1, {CORE: 32}, 'training has 1 input pipelines, but 4 hosts feed the cores.'),
-        (4, {CORE: 31}, 'does not feed every core the same tensors: float32 [2] to 31 cores.'),
-        (4, {CORE: 16, graphs.Infeed(('float32 [3]',), 12): 16}, 'float32 [2] to 16 cores; float32 [3] to 16 cores.'),
-        (4, {}, 'does not feed every core the same tensors: nothing.'),
-    ],
-)
-def test_infeed__must_be_the_same_for_every_core(pipelines: int, fed: Any, part: str) -> None:
-    report = Report('infeed')
-    graph_checks.check_infeed('training', CLOUD_TPUS['v2-32'], pipelines, fed, report)
-    if part:
-        (error,) = report.errors
-        assert part in error
-    else:
-        # Each of four hosts feeds eight cores.
-        assert not report.errors and [value for value, _ in report.sections['training'].values()] == [4, 8, 64]
 
 
 def test_transfer_uint8__infeed_of_words(capsys: Any, one_layer: None) -> None:
