@@ -257,7 +257,10 @@ def test_check_data__of_the_keys(photos: List[Photo], tmp_path: pathlib.Path) ->
     path = write_foreign(tmp_path / 'train' / 'some', photos[:2])
     flags_of = [f'--data_dir={tmp_path}', '--mode=train', '--use_tpu=False', '--model_dir=m']
     config = fitted(*flags_of)
-    with pytest.raises(DataError, match=f'{path}, record 0: no image: image/encoded must .* --image_key=picture looks'):
+    with pytest.raises(
+        DataError,
+        match=f'{path}, record 0: no image: image/encoded must .* has the keys fine_label, picture',
+    ):
         data_set.check_data(config)
     # A run that may skip records may skip this one.
     data_set.check_data(fitted(*flags_of, '--max_bad_records=1'))
