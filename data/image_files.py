@@ -13,8 +13,6 @@ from preprocessing.decoding import MAX_PIXELS
 EXTENSIONS = ('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.webp', '.tif', '.tiff', '.heic', '.heif')
 # Folders of copies and of deleted files that systems add, without regard to upper and lower case.
 _SYSTEM_NAMES = {'__macosx', '@eadir', '#recycle', '$recycle.bin', 'system volume information'}
-# Larger than any file of an image with at most MAX_PIXELS pixels.
-_MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
 # With ImageMagick's command.
 _NO_IMAGE = (
@@ -98,13 +96,11 @@ def is_image(path: str) -> bool:
 
 
 def read(path: str) -> bytes:
-    """Reads an image file; raises UnreadableError if it is not a regular file, or too large for an image."""
+    """Reads an image file; raises UnreadableError if it cannot be read, or is not a regular file."""
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
+        # A pipe would wait for a writer.
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise UnreadableError('is not a regular file')
-        if status.st_size > _MAX_BYTES:
-            raise UnreadableError(f'has {status.st_size:,} bytes; at most {_MAX_BYTES:,} are allowed')
         with open(path, 'rb') as file:
             return file.read()
     except OSError as error:

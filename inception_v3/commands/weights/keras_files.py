@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from console.messages import shown
+from inception_v3.batch_norm import EPSILON
 from inception_v3.commands.weights.architecture import Layer, Values, variables_of
 from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member
 
@@ -34,6 +35,8 @@ _OF_NETWORK = ('Conv2D', 'BatchNormalization', 'Activation', 'MaxPooling2D', 'Av
 _OF_CLASSIFIER = ('GlobalAveragePooling2D', 'Flatten', 'Dense', 'Softmax')
 _IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', 'GaussianNoise', 'Resizing')
 _ACTIVATIONS = {'Conv2D': ('linear',), 'Activation': ('relu', 'softmax'), 'Dense': ('linear', 'softmax')}
+# The values that settings of these layers have, if they are there.
+_SETTINGS = {'epsilon': (EPSILON,), 'data_format': ('channels_last', None), 'dilation_rate': ([1, 1],)}
 # Of `Rescaling`: from [0, 255] to [-1, 1].
 _SCALE, _OFFSET = 1 / 127.5, -1
 
@@ -207,7 +210,8 @@ def check_config(config: Mapping[str, Any], classifier: bool, path: str) -> None
         is_known = kind in (*_OF_NETWORK, *_OF_CLASSIFIER, *_IDENTITIES) or kind.startswith('Random')
         if kind == 'Rescaling':
             is_known = bool(np.allclose([own['scale'], own['offset']], [_SCALE, _OFFSET]))
-        if not is_known or own.get('activation', allowed[0]) not in allowed:
+        is_usual = all(own[setting] in values for setting, values in _SETTINGS.items() if setting in own)
+        if not is_known or not is_usual or own.get('activation', allowed[0]) not in allowed:
             raise WeightsError(
                 f'{path}: its configuration has the layer {shown(f"{kind} ({name})")}. Around Inception v3, only '
                 'layers without effect in evaluation, Rescaling(1 / 127.5, offset=-1), and an average pool with one '

@@ -24,7 +24,7 @@ def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
     done = run(audit.main, bad_dir)
     assert (done.returncode, done.stderr) == (2, '')
     text = ' '.join(done.stdout.split())
-    for expected in ('train validation', f'records {10 + len(DAMAGES) + 3} 5', '1 cat 2 1', 'undecodable 4 0'):
+    for expected in ('train validation', f'records {10 + len(DAMAGES) + 2} 5', '1 cat 2 1', 'undecodable 3 0'):
         assert expected in text, text
     assert "(not dataset.json's)" in text and 'cannot be trained on: 3 errors' in text, text
 
