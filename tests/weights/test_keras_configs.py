@@ -52,6 +52,7 @@ def test_check_config__accepts_the_network_and_layers_without_effect(front: List
         ([layer('Lambda', function=['code'])], BODY, [], 'Lambda'),
         ([], [layer('Conv2D', activation='relu'), *BODY], [], 'Conv2D'),
         ([], [layer('Activation', activation='swish'), *BODY], [], 'Activation'),
+        ([], [layer('BatchNormalization', epsilon=1e-5), *BODY], [], 'BatchNormalization'),
         ([], BODY, [layer('GlobalMaxPooling2D'), DENSE], 'GlobalMaxPooling2D'),
         ([], BODY, [POOL, layer('Dense', units=1, activation='sigmoid')], 'Dense'),
     ],
