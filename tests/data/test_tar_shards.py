@@ -126,7 +126,10 @@ def test_labels_outside_of_the_described_classes__are_refused(
         writer.write(photo_example(photos[0]._replace(label=6)).SerializeToString())
     done = tar_shards('write', source, tmp_path / 'target')
     assert done.returncode == 2 and not (tmp_path / 'target').exists()
-    assert f'{path}, record 0: label 6 is not in 0 to 5' in done.stderr and 'Nothing was written.' in done.stderr
+    assert (
+        f'{path}, record 0: label 6 is not in 0 to 5, the classes' in done.stderr
+        and 'Nothing was written.' in done.stderr
+    )
 
 
 def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:

@@ -39,7 +39,7 @@ class _Reader:
         self._session = tf.Session(graph=graph)
         self._of_records = RecordChecker(num_classes)
         self._of_tar = SampleChecker(num_classes)
-        self._remaining, self._say = max_bad_records, say
+        self._remaining, self._say, self._num_classes = max_bad_records, say, num_classes
         self.notes: Dict[str, List[str]] = {}
 
     def close(self) -> None:
@@ -59,6 +59,7 @@ class _Reader:
                 problem, messages = native_messages.during(functools.partial(self._of_records.problem, serialized))
                 example = parse_example(serialized)
                 encoded = writing.label_and_image(example)[1] if example else b''
+                problem = (example and self._label_problem(writing.label_and_image(example)[0])) or problem
                 if not problem and not example:
                     # TensorFlow can read the image and label of some damaged records that Python cannot parse.
                     problem = UNREADABLE
@@ -74,10 +75,18 @@ class _Reader:
         for position, record in enumerate(self._of_tar.records(path)):
             problem, messages = native_messages.during(functools.partial(self._of_tar.problem, record))
             shard, sample = record
+            of_label = self._label_problem(sample.label)
+            problem = f'{sample.prefix}{of_label}' if of_label else problem
             if self._is_usable(path, position, problem) and sample.image:
                 encoded = shard.read(sample.image.start, sample.image.size)
                 self._note(path, position, encoded, messages)
                 yield self._example(shard, sample, encoded, os.fsdecode(sample.image.name))
+
+    def _label_problem(self, label: Optional[int]) -> Optional[str]:
+        """The problem of a label, without the flags of a run, which this command has not."""
+        if label is None or 0 <= label < self._num_classes:
+            return None
+        return f'label {label} is not in 0 to {self._num_classes - 1}, the classes of the {dataset_info.FILE_NAME}.'
 
     def _is_usable(self, path: str, position: int, problem: Optional[str]) -> bool:
         """Whether an image has no problem. Otherwise, reports and counts the image."""
