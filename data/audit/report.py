@@ -109,9 +109,9 @@ def _read(
 ) -> Dict[str, FileContent]:
     """The content of each file; `arguments` are the first arguments of `ShardAuditor`."""
     # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server
-    # loads it once, and starts no threads.
+    # loads it once, and starts no threads. The first package makes it find the others, whatever files this folder has.
     context = multiprocessing.get_context('forkserver')
-    context.set_forkserver_preload([shard_audit.__name__])
+    context.set_forkserver_preload(['inception_v3_tpu', shard_audit.__name__])
     read: Any = context.Value('q', 0)
     pool = concurrent.futures.ProcessPoolExecutor(
         min(processes, len(paths)), context, shard_audit.start_process, (*arguments, read)

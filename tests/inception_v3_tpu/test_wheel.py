@@ -127,6 +127,7 @@ def test_core_alone__trains_on_images_and_predicts_with_a_page(installed: Instal
             pixels = random.randint(0, 100, [40, 40, 3]) + (0 if name == 'dark' else 150)
             PIL.Image.fromarray(pixels.astype(np.uint8)).save(installed.folder / 'photos' / name / f'{number}.png')
     installed.run('from-folder', 'photos', 'records')
+    assert installed.run('audit', 'records').stdout.endswith('can be trained on\n')
     trained = installed.run('train', *TINY, '--data_dir=records', '--model_dir=run', '--export_dir=export')
     assert 'top-1' in trained.stdout
     done = installed.run('predict', 'photos/dark', '--model=export', '--html=page.html')
@@ -139,7 +140,6 @@ def test_core_alone__trains_on_images_and_predicts_with_a_page(installed: Instal
     ('arguments', 'extra'),
     [
         (['train', '--preset=digits'], 'demo'),
-        (['audit', 'records'], 'data'),
         (['sweep', 'optimizers', '--digits'], 'studies'),
     ],
 )
