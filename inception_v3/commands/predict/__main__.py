@@ -24,7 +24,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     add('--model', required=True, metavar='DIR', help=about)
     add('--top', type=count, default=5, metavar='N', help='classes to show per image, at most all (default: 5)')
     add('--json', action='store_true', help='print a JSON object per image, one per line')
-    add('--html', metavar='FILE', help='also write a self-contained page with thumbnails, at the end')
+    add('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
     add('--batch_size', type=count, default=32, metavar='N', help='images per batch (default: 32)')
     arguments = parser.parse_args(expanded(argv))
     if arguments.html is not None and not os.path.basename(arguments.html):

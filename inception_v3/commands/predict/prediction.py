@@ -8,7 +8,7 @@ import os
 import pathlib
 import shutil
 import sys
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, TextIO, Tuple
 
 import numpy as np
 
@@ -18,14 +18,13 @@ from console.messages import shown
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
 from data.convert.intake import Intake
-from data.files import write_whole
 from data.image_files import ImageFiles, UnreadableError, show
 from inception_v3.commands import image_batches
 from inception_v3.commands.image_batches import report
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.commands.thumbnails import Thumbnails
-from inception_v3.run.files import check_writable
+from inception_v3.config import ConfigError
 from inception_v3.run.memory import check_batch
 
 _PAGE: Any = html.template(pathlib.Path(__file__).with_name('contact_sheet.html').read_text()).module
@@ -114,33 +113,60 @@ def lines_of(prediction: Prediction) -> List[str]:
     return [show(prediction.path), *(line[:width] for line in lines)]
 
 
-def page_of(predictions: Sequence[Prediction], model: str, class_names: Sequence[str]) -> str:
-    """A self-contained page of predictions, with the name of the model.
+class ContactSheet:
+    """Context manager that writes a page while images are classified, then completes it and moves it to its path.
 
-    An image in a folder named like a class is marked if it is classified otherwise.
+    An image in a folder named like a class is marked if it is classified otherwise. Raises ConfigError if the page
+    cannot be written.
     """
-    known = {shown(name) for name in class_names[1:] if name}
-    done = [each for each in predictions if not each.problem]
-    problems = [f'{show(each.path)}: {each.problem}' for each in predictions if each.problem]
-    parts = [_PAGE.begin(model, processes.command_line('predict'), datetime.datetime.utcnow())]
-    for each in done:
-        folder = shown(os.path.basename(os.path.dirname(os.path.abspath(each.path))))
-        thumbnail = each.thumbnail and html.data_uri(each.thumbnail, 'image/jpeg')
-        likeliest = [(likely.shown, likely.probability) for likely in each.likeliest]
-        parts.append(_PAGE.card(show(each.path), thumbnail, likeliest, folder if folder in known else ''))
-    return ''.join([*map(str, parts), str(_PAGE.end(problems, len(done)))])
+
+    def __init__(self, path: str, classifier: str, class_names: Sequence[str]):
+        self._stack = contextlib.ExitStack()
+        try:
+            unfinished = self._stack.enter_context(outputs.unfinished_file(path))
+            self._file: TextIO = open(unfinished, 'w', encoding='utf-8')  # noqa: SIM115
+            self._stack.enter_context(self._file)
+        except OSError as error:
+            raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
+        self._class_names = {shown(name) for name in class_names[1:] if name}
+        self._images = 0
+        self._problems: List[str] = []
+        self._ending = ', then interrupted'
+        self._file.write(_PAGE.begin(classifier, processes.command_line('predict'), datetime.datetime.utcnow()))
+
+    def add(self, prediction: Prediction) -> None:
+        """Adds an image."""
+        if prediction.problem:
+            self._problems.append(f'{show(prediction.path)}: {prediction.problem}')
+            return
+        self._images += 1
+        thumbnail = prediction.thumbnail and html.data_uri(prediction.thumbnail, 'image/jpeg')
+        folder = shown(os.path.basename(os.path.dirname(os.path.abspath(prediction.path))))
+        likeliest = [(each.shown, each.probability) for each in prediction.likeliest]
+        label = folder if folder in self._class_names else ''
+        self._file.write(_PAGE.card(show(prediction.path), thumbnail, likeliest, label))
+
+    def finish(self) -> None:
+        """Marks the page as complete: all images were classified."""
+        self._ending = ''
+
+    def __enter__(self) -> 'ContactSheet':
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        """Completes the page, also after an error or Ctrl-C: it shows the images that were done."""
+        with self._stack:
+            self._file.write(_PAGE.end(self._problems, self._images, self._ending))
 
 
 def perform(arguments: argparse.Namespace, screen: Screen) -> int:
     """Classifies the images that a command line names, and returns the exit code."""
     found = image_batches.find(arguments.images)
     if arguments.html:
-        # Before the images are read, which takes long.
         outputs.replaceable(arguments.html)
         outputs.check_is_no_input(arguments.html, found.paths)
-        check_writable('html', os.path.dirname(arguments.html) or '.')
     with contextlib.ExitStack() as stack:
-        model = None
+        sheet: Optional[ContactSheet] = None
         if len(found.problems) == len(found.paths):
             # There is nothing to classify.
             predictions: Iterator[Prediction] = (Prediction(p, problem=found.problems[p]) for p in found.paths)
@@ -149,11 +175,12 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
             model = stack.enter_context(contextlib.closing(classifier.load(arguments.model)))
             check_batch('batch_size', min(arguments.batch_size, len(found.paths)), model.bytes_per_image)
             thumbnails = stack.enter_context(contextlib.closing(Thumbnails())) if arguments.html else None
+            if arguments.html:
+                sheet = stack.enter_context(ContactSheet(arguments.html, str(model), model.class_names))
             screen.clear()
             report(str(model))
             predictions = predict(model, found, arguments.top, arguments.batch_size, thumbnails)
         progress, problems = Progress(screen, len(found.paths), arguments.batch_size), 0
-        on_page: List[Prediction] = []
         for prediction in predictions:
             if sys.stderr.isatty():
                 screen.clear()
@@ -164,11 +191,12 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
             if prediction.problem:
                 problems += 1
                 report(f'{show(prediction.path)}: {prediction.problem}')
-            on_page += [prediction] if arguments.html else []
+            if sheet:
+                sheet.add(prediction)
             progress.add()
         screen.clear()
-        if arguments.html and model:
-            write_whole(arguments.html, page_of(on_page, str(model), model.class_names))
+        if sheet:
+            sheet.finish()
         if 0 < problems < len(found.paths):
             report(f'{problems:,} of {len(found.paths):,} images could not be classified')
     return FIX if problems else DONE

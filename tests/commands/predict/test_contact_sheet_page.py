@@ -9,7 +9,7 @@ from typing import Any, Iterator, List
 import pytest
 from PIL import Image
 
-from inception_v3.commands.predict.prediction import Prediction, ScoredClass, page_of
+from inception_v3.commands.predict.prediction import ContactSheet, Prediction, ScoredClass
 from tests.support.browser import Browser, browser
 
 pytestmark = pytest.mark.program
@@ -33,13 +33,13 @@ def chromium() -> Iterator[Browser]:
 def write(path: pathlib.Path, images: Any) -> str:
     encoded = io.BytesIO()
     Image.new('RGB', (320, 200), 'teal').save(encoded, 'JPEG')
-    predictions = [Prediction('missing.jpg', problem='no such file or folder')]
-    for name, predicted, confidence in images:
-        other = 'dog' if predicted == 'cat' else 'cat'
-        likeliest = ScoredClass(1, predicted, confidence), ScoredClass(2, other, 1 - confidence)
-        predictions.append(Prediction(name, likeliest, encoded.getvalue()))
-    model = 'model.ckpt-5: run /runs/a, top-1 98.61 %'
-    path.write_text(page_of(predictions, model, ['background', 'cat', 'dog']), encoding='utf-8')
+    with ContactSheet(str(path), 'model.ckpt-5: run /runs/a, top-1 98.61 %', ['background', 'cat', 'dog']) as sheet:
+        for name, predicted, confidence in images:
+            other = 'dog' if predicted == 'cat' else 'cat'
+            likeliest = ScoredClass(1, predicted, confidence), ScoredClass(2, other, 1 - confidence)
+            sheet.add(Prediction(name, likeliest, encoded.getvalue()))
+        sheet.add(Prediction('missing.jpg', problem='no such file or folder'))
+        sheet.finish()
     return str(path)
 
 

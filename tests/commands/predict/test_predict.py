@@ -20,7 +20,7 @@ import skimage.data
 from console import program
 from console.screen import Screen
 from data.image_files import ImageFiles
-from inception_v3.commands.predict import prediction
+from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.history import read_evaluations
@@ -133,6 +133,32 @@ def test_unreadable_images__reported_while_others_are_classified(
 
 
 END_OF_JPEG = b'\xff\xd9'
+
+
+def test_interruption__page_shows_the_images_that_were_done(trained: Trained, tmp_path: Any, monkeypatch: Any) -> None:
+    load, batches = classifier.load, []
+
+    def interrupted_in_batch_3(path: str) -> Classifier:
+        model = load(path)
+
+        def classify(batch: Sequence[Any]) -> List[np.ndarray]:
+            batches.append(len(batch))
+            if len(batches) == 3:
+                raise KeyboardInterrupt
+            return model.classify(batch)
+
+        return model._replace(classify=classify)
+
+    monkeypatch.setattr(classifier, 'load', interrupted_in_batch_3)
+    path = tmp_path / 'sheet.html'
+    arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
+    code, out, err = run(*arguments)
+    assert code == 130
+    assert err[-1] == 'error: interrupted; the output holds the images that were done'
+    page = read_page(path)
+    assert len(page.images) == 16
+    assert '16 classified, then interrupted.' in page.text
+    assert sum(line.endswith('.jpg') for line in out) == 16
 
 
 def predictions(folder: pathlib.Path, images: int, top: int, batch_size: int, **changes: Any) -> List[Any]:
