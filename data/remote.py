@@ -109,6 +109,9 @@ def explained(path: str, action: str) -> Iterator[None]:
 
 def names_in(folder: str) -> Optional[List[str]]:
     """The names in a folder, in order; None if there is no such folder. Raises errors as `size`."""
+    if not is_remote(folder) and os.path.isdir(folder) and os.access(folder, os.R_OK):
+        # TensorFlow's listing fails on names that are not UTF-8.
+        return sorted(os.listdir(folder))
     with explained(folder, LIST):
         try:
             return sorted(tf.io.gfile.listdir(folder))

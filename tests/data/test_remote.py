@@ -1,5 +1,7 @@
 """Messages about failures of remote files, for TensorFlow's error messages. `tests/remote` tests real failures."""
 
+import os
+import pathlib
 from typing import Any, List
 
 import pytest
@@ -156,7 +158,9 @@ def test_local_files__same_functions(tmp_path: Any) -> None:
     remote.check_readable(str(path))
     path.write_bytes(b'content')
     remote.check_readable(str(path))
-    assert remote.names_in(str(tmp_path)) == ['file']
+    # The names of a local folder may be any bytes.
+    pathlib.Path(os.fsdecode(os.fsencode(tmp_path) + b'/g\xff')).touch()
+    assert remote.names_in(str(tmp_path)) == ['file', 'g\udcff']
     assert (remote.read(str(path)), remote.size(str(path))) == (b'content', 7)
     with pytest.raises(tf.errors.NotFoundError):
         remote.check_readable(str(tmp_path / 'nothing'))
