@@ -6,13 +6,21 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from console.messages import FEW, first_few, shown
 from data import remote
-from data.image_header import PNG_SIGNATURE, SIGNATURES, read_header
+from data.image_header import SIGNATURES, read_header
 from preprocessing.decoding import MAX_PIXELS
 
 # Files of these endings are images, whatever they hold; others are if their first bytes say so.
-EXTENSIONS = ('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.webp', '.tif', '.tiff', '.heic', '.heif')
+EXTENSIONS = (
+    *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.webp', '.tif', '.tiff', '.heic', '.heif', '.avif'),
+    *('.jxl', '.jp2', '.dcm', '.psd', '.ppm', '.pgm', '.dng', '.cr2', '.nef', '.arw'),
+)
 # Folders of copies and of deleted files that systems add, without regard to upper and lower case.
-_SYSTEM_NAMES = {'__macosx', '@eadir', '#recycle', '$recycle.bin', 'system volume information'}
+_SYSTEM_NAMES = {
+    *('__macosx', '@eadir', '#recycle', '@recycle', '$recycle.bin', 'recycler', 'system volume information'),
+    *('#snapshot', '~snapshot', '@recently-snapshot', '@tmp', 'network trash folder', 'temporary items', 'lost+found'),
+}
+# Larger than any file of an image with at most MAX_PIXELS pixels.
+_MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
 # With ImageMagick's command.
 _NO_IMAGE = (
@@ -83,14 +91,15 @@ def is_hidden(name: str) -> bool:
 
 
 def is_image(path: str) -> bool:
-    """Whether a file's ending is that of an image, or its first bytes those of a JPEG, PNG or GIF file."""
+    """Whether a file's ending is that of an image, or its first bytes those of a JPEG, PNG, GIF, WebP or TIFF."""
     if path.lower().endswith(EXTENSIONS):
         return True
     if not os.path.isfile(path):
         return False
     try:
         with open(path, 'rb') as file:
-            return file.read(len(PNG_SIGNATURE)).startswith(SIGNATURES)
+            head = file.read(12)
+            return head.startswith((*SIGNATURES, b'II*\0', b'MM\0*')) or head[8:] == b'WEBP'
     except OSError:
         return False
 
@@ -98,9 +107,12 @@ def is_image(path: str) -> bool:
 def read(path: str) -> bytes:
     """Reads an image file; raises UnreadableError if it cannot be read, or is not a regular file."""
     try:
+        status = os.stat(path)
         # A pipe would wait for a writer.
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise UnreadableError('is not a regular file')
+        if status.st_size > _MAX_BYTES:
+            raise UnreadableError(f'has {status.st_size:,} bytes; at most {_MAX_BYTES:,} are allowed')
         with open(path, 'rb') as file:
             return file.read()
     except OSError as error:

@@ -24,6 +24,8 @@ _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 2.0**127
 _LONGEST_TEXT = 4096
 # More threads slow every machine down, and many more cannot be started.
 _MOST_THREADS = 1024
+# TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
+_MOST_SHUFFLED = 10_000_000
 _LARGEST_OFFSET = 2**31 - 1
 # The beginning of the `--tpu` of an emulated TPU.
 EMULATED = 'emulated:'
@@ -194,8 +196,12 @@ class Config:
     eval_batch_size: int = _data(1024, 'images per evaluation step, over all cores', lower=1)
     eval_total_size: int = _data(0, 'validation images to evaluate; 0: all', lower=0)
     num_files_infeed: int = _data(8, 'record files that each host reads at once', lower=1, upper=_MOST_THREADS)
-    initial_shuffle_buffer_size: int = _data(1024, 'shuffle buffer of training files, in files; 0: off', lower=0)
-    followup_shuffle_buffer_size: int = _data(1000, 'shuffle buffer of training records, in records; 0: off', lower=0)
+    initial_shuffle_buffer_size: int = _data(
+        1024, 'shuffle buffer of training files, in files; 0: off', lower=0, upper=_MOST_SHUFFLED
+    )
+    followup_shuffle_buffer_size: int = _data(
+        1000, 'shuffle buffer of training records, in records; 0: off', lower=0, upper=_MOST_SHUFFLED
+    )
     prefetch_dataset_buffer_size: int = _data(
         8 << 20, 'read-ahead buffer of each record file, in bytes; 0: none; all together use 256 MiB at most', lower=0
     )

@@ -166,6 +166,9 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
                 problems.append(f'{shown(path)}: is not a JPEG, PNG or GIF image, or is damaged ({reason}).')
                 continue
             picture, sheet = (os.path.join(out, f'{name}_{part}.png') for part in ('preprocessed', 'draws'))
+            if {os.path.realpath(each) for each in paths} & {os.path.realpath(picture), os.path.realpath(sheet)}:
+                problems.append(f'{shown(path)}: its pictures would replace a given photograph. Name another --out.')
+                continue
             title = shown(os.path.basename(path))
             draw(found, title, picture)
             _save(_figure(found.draws, f'{title}: {DRAWS} training images, drawn at random'), sheet)

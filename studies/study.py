@@ -28,6 +28,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from console.errors import CommandError
 from console.messages import shown
+from inception_v3.config import Config
 from inception_v3.presets import PRESETS
 from studies import shipped
 from studies.report.runs import METRICS
@@ -43,6 +44,7 @@ _RESERVED = {
     'mode': 'is always train_and_eval in a sweep',
     'preset': 'is not a flag of a trial; name the preset in `preset`',
 }
+_SETTINGS = {field.name for field in dataclasses.fields(Config)}
 _CASE_NAME = re.compile(r'\w[\w.,=+-]*')
 # Folders are named after cases; file systems allow 255 bytes.
 _LONGEST_NAME = 150
@@ -63,7 +65,7 @@ Axis = Sequence[Tuple[str, Flags]]
 
 def grid(**values: Sequence[Value]) -> Axis:
     """An axis of every combination of the values of some flags, named after them; the last flag varies fastest."""
-    if not values or not all(values.values()):
+    if not values or not all(isinstance(each, (list, tuple)) and each for each in values.values()):
         raise StudyError('grid: must map flags to lists of values.')
     variants = [dict(zip(values, each)) for each in itertools.product(*values.values())]
     # A flag with the same value in all variants distinguishes none of them.
@@ -79,6 +81,8 @@ def without(names: Sequence[str], flags: Flags) -> Flags:
 
 def cases(named: Mapping[str, Flags]) -> Axis:
     """An axis of named cases; the flags of a case may be empty."""
+    if not named:
+        raise StudyError('cases: must map names to flags.')
     for name in named:
         if not _CASE_NAME.fullmatch(name):
             raise StudyError(f'cases: {shown(name)}: a name must consist of letters, digits and _ . , = + - only.')
@@ -122,6 +126,8 @@ class Study:
     name: str = ''  # The study's name; by default that of its file.
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.name in ('.', '..') or '/' in self.name:
+            raise StudyError(f'name: {shown(self.name)}: must be valid as the name of a folder.')
         if self.preset not in PRESETS:
             raise StudyError(f'preset: {shown(self.preset)}: must be one of {", ".join(sorted(PRESETS))}.')
         seeds = self.seeds if isinstance(self.seeds, (list, tuple)) else [self.seeds]
@@ -179,9 +185,14 @@ class Study:
                     if name in settings:
                         raise StudyError(f'axes: {name}: varies in two axes.')
                 settings.update(flags)
-            for name in {**self.flags, **settings}:
+            for name, value in {**self.flags, **settings}.items():
                 if name in _RESERVED:
                     raise StudyError(f'{name}: {_RESERVED[name]}.')
+                # Of those that are no settings, such as --flagfile, the study would not show the effect.
+                if name not in _SETTINGS:
+                    raise StudyError(f'{shown(name)}: no such flag.')
+                if not isinstance(value, (bool, int, float, str)):
+                    raise StudyError(f'{name}: must be a number, a string, True or False; it is {shown(value)}.')
             name = ','.join(part for part, _ in combination if part) or _DEFAULT_CASE
             if name in found:
                 raise StudyError(f'axes: two cases are named {shown(name)}. Remove one, or name them with cases(…).')

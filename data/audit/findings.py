@@ -105,8 +105,9 @@ def _about_identity(report: Report) -> Iterator[str]:
     counts = {} if report['is_counted'] else {flag: report['splits'][split]['records'] for flag, split in flags.items()}
     # The flags do not allow 0; a split without records is a finding of its own.
     given = [f'{flag}={count}' for flag, count in counts.items() if count]
+    assumed = "ImageNet's 1,001 classes" if report['is_counted'] else 'the sizes of ImageNet'
     yield (
-        f'no readable {FILE_NAME}: a run assumes the sizes of ImageNet. The largest label is {largest}. Pass '
+        f'no readable {FILE_NAME}: a run assumes {assumed}. The largest label is {largest}. Pass '
         f'{" ".join([*given, f"--num_classes={max(largest, 1) + 1}"])}.'
     )
 

@@ -4,6 +4,7 @@ An accepted file is decoded whole once. It is stored as it is, unless training w
 turned upright, laid on white where it is transparent, and converted from formats that training does not read.
 """
 
+import contextlib
 import io
 import re
 import warnings
@@ -25,6 +26,8 @@ _QUALITY = 95
 _OPAQUE, _WHITE = 255, 255
 # Formats that TensorFlow does not decode, or not in all variants, by Pillow's names.
 _BY_PILLOW = {'WEBP': 'WebP', 'BMP': 'BMP', 'TIFF': 'TIFF'}
+# Tags of TIFF files: bit 0 of the first is set for a preview (TIFF 6.0), and the second makes it a camera's raw file.
+_SUBFILE_TYPE, _DNG_VERSION = 254, 50706
 # Messages of libjpeg that mean that pixels are missing or wrong; it continues after each.
 _DAMAGE = re.compile(r'^(Corrupt JPEG data: .*|Inconsistent progression sequence.*|Premature end of JPEG.*)$', re.M)
 
@@ -144,11 +147,17 @@ def _by_pillow(encoded: bytes) -> Tuple[str, np.ndarray]:
                     problem = 'has several pages or frames; files of one picture are supported'
                 if image.mode in ('I', 'F'):
                     problem = 'has 32 bits per channel; convert it to 8 or 16'
+                tags = getattr(image, 'tag_v2', {})
+                if tags.get(_DNG_VERSION) or tags.get(_SUBFILE_TYPE, 0) & 1:
+                    problem = 'is a raw file of a camera, of which only a preview can be read; develop it'
                 if problem:
                     raise UnreadableError(problem)
                 name = _BY_PILLOW[str(image.format)]
                 # Pillow turns TIFF images by itself.
-                upright = PIL.ImageOps.exif_transpose(image) if name == 'WebP' else image
+                upright = image
+                # EXIF data that cannot be read is ignored, as that of a JPEG file.
+                with contextlib.suppress(Exception):
+                    upright = PIL.ImageOps.exif_transpose(image) if name == 'WebP' else image
                 if upright.mode.startswith('I;16'):
                     return name, np.asarray(upright).astype(np.uint16)
                 has_alpha = upright.mode in ('RGBA', 'LA', 'PA') or 'transparency' in upright.info

@@ -62,7 +62,6 @@ class Sizes(NamedTuple):
       kept_by_xla: the shapes of those that XLA stores. It recomputes the results of ReLU and of concatenations, but for
         inputs of max pooling, so that it stores about half.
       largest: values per image in the inputs and outputs of the largest layer.
-      products: multiplications per image in the convolutions of the forward pass.
     """
 
     parameters: int
@@ -70,7 +69,6 @@ class Sizes(NamedTuple):
     kept: int
     kept_by_xla: Tuple[Shape, ...]
     largest: int
-    products: int
 
 
 # Operations whose outputs the backward pass reads, besides what is normalized. A ReLU replaces its input: a normalized
@@ -81,7 +79,7 @@ _KEPT = _WINDOWED | {'ConcatV2', 'Relu'}
 
 def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:
     """The sizes of a network with the options that `build` is called with, in a fraction of a second."""
-    parameters = statistics = largest = products = 0
+    parameters = statistics = largest = 0
     # What the gradient of a normalization reads: results of convolutions and sums.
     normalized: List[tf.Tensor] = []
     rebuilt: Set[tf.Operation] = set()
@@ -89,13 +87,12 @@ def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapp
     def conv(
         inputs: tf.Tensor, depth: int, kernel: Tuple[int, int], stride: int = 1, padding: str = 'SAME', **_: Any
     ) -> tf.Tensor:
-        nonlocal parameters, largest, products
+        nonlocal parameters, largest
         batch, height, width, channels = inputs.shape.as_list()
         parameters += kernel[0] * kernel[1] * channels * depth
         if padding == 'VALID':
             height, width = height - kernel[0] + 1, width - kernel[1] + 1
         outputs = tf.zeros([batch, -(-height // stride), -(-width // stride), depth])
-        products += kernel[0] * kernel[1] * channels * outputs.shape.num_elements()
         largest = max(largest, inputs.shape.num_elements() + outputs.shape.num_elements())
         return outputs
 
@@ -127,4 +124,4 @@ def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapp
         kept, by_xla = ({t for t in each if t.op not in rebuilt and t.shape.rank == 4} for each in (kept, by_xla))
         values = sum(t.shape.num_elements() for t in kept)
         shapes = tuple(sorted((h, w, depth) for _, h, w, depth in (t.shape.as_list() for t in by_xla)))
-    return Sizes(parameters, statistics, values, shapes, largest, products)
+    return Sizes(parameters, statistics, values, shapes, largest)

@@ -7,6 +7,7 @@ results.jsonl     a line for each evaluation
 
 import contextlib
 import dataclasses
+import datetime
 import hashlib
 import json
 import os
@@ -345,7 +346,13 @@ def read_unchanged(model_dir: str) -> List[Evaluation]:
 
 def evaluations_in(path: str) -> List[Evaluation]:
     """The evaluations in a file, a line each. Damaged lines are skipped."""
-    return read_lines(path, lambda values: record(Evaluation, {**values, 'changed': tuple(values.get('changed', ()))}))
+
+    def evaluation(values: Any) -> Evaluation:
+        made = record(Evaluation, {**values, 'changed': tuple(values.get('changed', ()))})
+        datetime.datetime.fromisoformat(made.time)  # A ValueError skips the line.
+        return made
+
+    return read_lines(path, evaluation)
 
 
 # The data set that a checkpoint has learned.

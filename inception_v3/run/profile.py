@@ -150,6 +150,9 @@ def read(model_dir: str) -> Profile:
         if content.pop('format', None) != _FORMAT:
             raise ValueError(f'it has another format than {_FORMAT}')
         profile = record(Profile, content)
+        times = [profile.step_ms, profile.device_ms, profile.wait_ms, profile.cpu_ms, profile.usual_ms or 0]
+        if not all(0 <= time < 1e12 for time in [*times, *profile.host_ms.values()]) or profile.last < profile.first:
+            raise ValueError('a time or the range of steps is impossible')
         if {*profile.host_ms} != {*HOST_PHASES} or min(profile.step_ms, profile.images, profile.hosts) <= 0:
             raise ValueError('phases, times or counts are missing')
     except (TypeError, ValueError) as error:

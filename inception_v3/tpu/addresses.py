@@ -88,7 +88,8 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
             f"from PyPI are. Use ./run --tf=image, which has that of the machine's image, of the version {_IMAGES}; "
             'build a container with deploy/Dockerfile and HARDWARE=tpu.'
         )
-    raise RetryableError(
+    kind = CommandError if os.environ.get(_LOAD_LIBRARY) == '0' else RetryableError
+    raise kind(
         f'--tpu=local: TensorFlow {version} finds no cores of the TPU at {devices[0]}. Another process may be using it '
         f'(sudo fuser -v {devices[0]}), or {_LOAD_LIBRARY}=0 in the environment keeps TensorFlow from it; in a slice, '
         f'name the TPU with --tpu=NAME. Otherwise the software version of the TPU VM is not {_IMAGES}.'

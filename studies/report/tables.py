@@ -1,4 +1,4 @@
-"""The tables of a report, as texts; page and Markdown file show the same tables."""
+"""The tables of a report, as texts."""
 
 import itertools
 from typing import Dict, List, Optional, Sequence, Tuple

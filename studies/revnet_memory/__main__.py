@@ -75,7 +75,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
                 parser.error(f'argument --{name}: only with --architecture={architecture}')
     perform = measure_depths if arguments.architecture == VARIED else measure_iterations
     return program.run(
-        lambda screen: perform(arguments, screen), 'interrupted; the measurements made so far were written'
+        lambda screen: perform(arguments, screen), f'interrupted; finished measurements are in {arguments.out}'
     )
 
 

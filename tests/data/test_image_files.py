@@ -64,7 +64,7 @@ def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
     }
 
 
-def test_read__refuses_broken_links_and_pipes(tmp_path: pathlib.Path) -> None:
+def test_read__refuses_broken_links_pipes_and_more_than_one_gibibyte(tmp_path: pathlib.Path) -> None:
     link = tmp_path / 'link.jpg'
     link.symlink_to(tmp_path / 'nowhere')
     assert find([str(link)]).paths == [str(link)]
@@ -75,6 +75,10 @@ def test_read__refuses_broken_links_and_pipes(tmp_path: pathlib.Path) -> None:
         read(str(tmp_path / 'a.jpg'))
     (tmp_path / 'b.jpg').write_bytes(JPEG)
     assert read(str(tmp_path / 'b.jpg')) == JPEG
+    with open(tmp_path / 'b.jpg', 'wb') as file:
+        file.truncate(2**30 + 1)
+    with pytest.raises(UnreadableError, match='has 1,073,741,825 bytes; at most 1,073,741,824 are allowed'):
+        read(str(tmp_path / 'b.jpg'))
 
 
 def with_size(width: int, height: int) -> bytes:

@@ -195,6 +195,8 @@ def test_columns_and_names(text: str, columns: Any, flat: pathlib.Path) -> None:
         ('image,label\na,x\n', ('file', ''), 'and has image, label. Name'),
         ('image,label\na,x\n', ('label', 'label'), 'and has image, label. Name'),
         ('a.jpg,x\nb.png,y\n', ('', ''), 'its first row names a file'),
+        ('a,x\nb,x\n', ('', ''), 'its first row has a label'),
+        (',filename,label\n0,a,x\n', ('filename', ''), 'and has , filename, label. Name'),
         ('image,label\na,x\nb\n', ('', ''), 'labels.csv, line 3: has no label.'),
         ('image,label\n,x\n', ('', ''), 'labels.csv, line 2: has no file.'),
         ('image,label\na,x\n"b', ('', ''), 'is no CSV file in UTF-8'),

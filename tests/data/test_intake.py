@@ -114,6 +114,8 @@ GREY = SMALL.convert('L')
     ('encoded', 'message'),
     [
         (saved(SMALL, 'TIFF', save_all=True, append_images=[SMALL]), 'has several pages or frames; files of one'),
+        (saved(SMALL, 'TIFF', tiffinfo={254: 1}), 'is a raw file of a camera, of which only a preview can be read'),
+        (saved(SMALL, 'TIFF', tiffinfo={50706: b'\1\4\0\0'}), 'is a raw file of a camera'),
         *((saved(GREY.convert(mode), 'TIFF'), 'has 32 bits per channel') for mode in ('I', 'F')),
         *((saved(SMALL, kind)[:500], '(is damaged|or its beginning is damaged)') for kind in ('TIFF', 'WEBP', 'BMP')),
         (saved(SMALL, 'WEBP', save_all=True, append_images=[SMALL.rotate(90)]), 'has several pages or frames'),

@@ -1,6 +1,7 @@
 """The phases of a trace, its numbers by hand, and the files of a profile."""
 
 import json
+import math
 import pathlib
 from typing import Any, Dict
 
@@ -118,6 +119,8 @@ def test_page__shows_the_four_views(profiled: Profile, tmp_path: pathlib.Path) -
         {'step_ms': 0},
         {'host_ms': {'storage': 1}},
         {'images': 0},
+        {'wait_ms': math.nan},
+        {'last': 4},
         {'unknown': 4},
     ],
 )

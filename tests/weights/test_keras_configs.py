@@ -17,8 +17,14 @@ def layer(kind: str, **config: Any) -> Dict[str, Any]:
     return {'class_name': kind, 'config': {'name': kind.lower(), **config}}
 
 
+def window(kind: str, stride: int, padding: str, size: Any = None) -> Dict[str, Any]:
+    return layer(kind, strides=[stride, stride], padding=padding, **({'pool_size': [size, size]} if size else {}))
+
+
 BODY = [
-    layer('Conv2D', activation='linear'),
+    *(3 * [window('Conv2D', 1, 'valid')] + 4 * [window('Conv2D', 2, 'valid')] + 86 * [window('Conv2D', 1, 'same')]),
+    *(4 * [window('MaxPooling2D', 2, 'valid', 3)] + 9 * [window('AveragePooling2D', 1, 'same', 3)]),
+    layer('Conv2D', activation='linear', strides=[2, 2], padding='valid', dilation_rate=[1, 1]),
     layer('BatchNormalization'),
     layer('Activation', activation='relu'),
     layer('Concatenate'),
@@ -53,6 +59,10 @@ def test_check_config__accepts_the_network_and_layers_without_effect(front: List
         ([], [layer('Conv2D', activation='relu'), *BODY], [], 'Conv2D'),
         ([], [layer('Activation', activation='swish'), *BODY], [], 'Activation'),
         ([], [layer('BatchNormalization', epsilon=1e-5), *BODY], [], 'BatchNormalization'),
+        ([], [layer('Conv2D', dilation_rate=[2, 2]), *BODY], [], 'Conv2D'),
+        ([], [layer('Conv2D', data_format='channels_first'), *BODY], [], 'Conv2D'),
+        ([SCALE, SCALE], BODY, [], 'Rescaling'),
+        ([], BODY, [POOL, layer('Dense', units=5), layer('Activation', activation='relu')], 'Activation'),
         ([], BODY, [layer('GlobalMaxPooling2D'), DENSE], 'GlobalMaxPooling2D'),
         ([], BODY, [POOL, layer('Dense', units=1, activation='sigmoid')], 'Dense'),
     ],
@@ -70,6 +80,19 @@ def test_check_config__refuses_any_other_layer_by_name(
     else:
         with refused:
             keras_files.check_config(model(front, head, network), classifier=False, path='a.h5')
+
+
+@pytest.mark.parametrize(
+    ('network', 'head'),
+    [
+        (BODY[1:], []),
+        ([window('Conv2D', 1, 'valid'), *BODY[:6], *BODY[7:]], []),
+        (BODY, [window('MaxPooling2D', 8, 'valid', 8), layer('Flatten'), DENSE]),
+    ],
+)
+def test_check_config__refuses_other_strides_and_pools(network: List[Any], head: List[Any]) -> None:
+    with pytest.raises(WeightsError, match='other convolutions or pools than Inception v3'):
+        keras_files.check_config(model([], head, network), classifier=True, path='a.h5')
 
 
 @functools.lru_cache()
@@ -95,7 +118,8 @@ def test_foreign__reads_a_model_with_a_configuration(tmp_path: Any, monkeypatch:
     assert all((value == narrow().values[name]).all() for name, value in weights.values.items())
     assert (weights.images, weights.num_classes) == ('inception', CLASSES)
     assert [*weights.notes] == ['  assumed: pixels of inception, as --pixels has it']
-    assert foreign.read(path, foreign.Options(images='imagenet')).images == 'imagenet'
+    with pytest.raises(WeightsError, match=r'scales pixels itself; leave --pixels=imagenet out'):
+        foreign.read(path, foreign.Options(images='imagenet'))
     for config, classes, message in (
         (model([layer('Lambda')], []), CLASSES, r'a\.h5: its configuration has the layer Lambda'),
         (model([], [POOL, layer('Dense', units=1)]), 1, r'a\.h5: its classifier has one output.*--no_classifier'),

@@ -5,9 +5,9 @@ val, valid, dev, eval or test), or in FOLDER/CLASS/ and in CLASS/ of --validatio
 each image in FOLDER. Classes are numbered from 1, in the order of their names; 0 is the background. The way that the
 folders are understood is printed first; --dry_run prints it and writes nothing.
 
-Each image is decoded whole. JPEG and PNG files are stored as they are. Images with an EXIF orientation are turned
-upright, transparent ones are laid on white, and other formats are converted. The files that are left out or refused
-are listed with the reasons in DATA_DIR.refused.tsv.
+Each image is decoded whole. JPEG and PNG files are stored as they are. JPEG, WebP and TIFF images with an EXIF
+orientation are turned upright, transparent ones are laid on white, and other formats are converted. The files that are
+left out or refused are listed with the reasons in DATA_DIR.refused.tsv.
 """
 
 import argparse

@@ -242,7 +242,8 @@ def _rows(path: str, file_column: str, label_column: str) -> List[Tuple[str, str
     if len(names) == 2:
         file_column = file_column or next((name for name in names if name != label_column), '')
         label_column = label_column or next((name for name in names if name != file_column), '')
-    if file_column == label_column or not {file_column, label_column} <= {*names}:
+    is_unclear = len(names) > 2 and not (file_column and label_column)
+    if is_unclear or file_column == label_column or not {file_column, label_column} <= {*names}:
         raise DataError(
             f'--labels={show(path)}: its first row must have the names of the columns, and has {listed(names)}. Name '
             'the column of the files with --file_column, and that of the labels with --label_column.'
@@ -256,4 +257,6 @@ def _rows(path: str, file_column: str, label_column: str) -> List[Tuple[str, str
         if not file or not label:
             raise DataError(f'{show(path)}, line {line}: has no {"label" if file else "file"}.')
         rows.append((file, unicodedata.normalize('NFC', label)))
+    if unicodedata.normalize('NFC', label_column) in {label for _, label in rows}:
+        raise DataError(f'--labels={show(path)}: its first row has a label. It must have the names of the columns.')
     return rows

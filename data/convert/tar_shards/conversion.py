@@ -86,6 +86,8 @@ class _Reader:
         """The problem of a label, without the flags of a run, which this command has not."""
         if label is None or 0 <= label < self._num_classes:
             return None
+        if self._num_classes == _ANY_CLASSES:
+            return f'label {label} is below 0.'
         return f'label {label} is not in 0 to {self._num_classes - 1}, the classes of the {dataset_info.FILE_NAME}.'
 
     def _is_usable(self, path: str, position: int, problem: Optional[str]) -> bool:

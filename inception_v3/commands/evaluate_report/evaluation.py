@@ -76,6 +76,11 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
     other = predictions.read(arguments.against) if arguments.against else None
+    if other and info and {'', other.evaluation.fingerprint, info.fingerprint} != {'', info.fingerprint}:
+        raise ConfigError(
+            f'--against={arguments.against}: its report is of another data set, '
+            f'{other.evaluation.data_set or "unnamed"}. Evaluate both checkpoints on the same images, with --data_dir.'
+        )
     screen.update(f'preparing to evaluate {model.checkpoint}')
     digest = history.digest_of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.

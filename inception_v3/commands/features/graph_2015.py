@@ -88,6 +88,11 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
         )
     own = {entry.ours: entry._replace(shape=tuple(shapes.get(entry.ours, ()))) for entry in entries}
     try:
+        # The graph of 2015 has no scale: it is 1 in the state dict. Other weights of these shapes have another.
+        scales = (entry.theirs for entry in entries if entry.is_optional and entry.theirs in stored)
+        scaled = next((name for name in scales if (stored[name] != 1).any()), None)
+        if scaled:
+            raise WeightsError(f'{flag}: {scaled} is not 1.')
         return to_ours(stored, [own[name] for name in shapes], flag)
     except WeightsError as error:
         raise WeightsError(

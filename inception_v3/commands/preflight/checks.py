@@ -54,7 +54,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
     config, shards = _data(command_line, unchecked, report)
-    evaluated = _evaluated(config, tpu.hosts, unchecked)
+    evaluated = _evaluated(config, tpu.hosts, unchecked, report)
     storage.check_folders(config, unchecked, report)
     checkpoint = None
     with report.noting_errors():
@@ -200,7 +200,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
     return config, counts
 
 
-def _evaluated(config: Config, hosts: int, unchecked: Container[str]) -> List[int]:
+def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
     """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
     if config.mode == 'train':
         return []
@@ -210,7 +210,12 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str]) -> List[in
             described = data_set.description_of(config)
             is_remote = config.use_data == 'real' and remote.is_remote(source_of(config).place(records.VALIDATION))
             # Without the numbers in the description, all remote files would be read.
-            if not is_remote or (described and described.validation_records_per_file):
+            if is_remote and not (described and described.validation_records_per_file):
+                report.not_checked.append(
+                    f'the images of each host, computed as if all files were equal: {FILE_NAME} lacks '
+                    'validation_records_per_file'
+                )
+            else:
                 counted = images_of_hosts(config, hosts)
                 if sum(counted):
                     return counted

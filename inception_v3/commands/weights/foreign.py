@@ -137,7 +137,8 @@ def _contained(content: bytes, path: str) -> Union[KerasFile, Dict[str, Values],
         return keras_files.read(content)
     if path.endswith('.safetensors'):
         return {'': state_dicts.read_safetensors(content)}
-    if path.endswith(TORCH_ENDINGS) or content.startswith(OLD_TORCH):
+    is_zip = content.startswith(b'PK\x03\x04') and not path.endswith('.npz')
+    if path.endswith(TORCH_ENDINGS) or is_zip or content.startswith(OLD_TORCH):
         return state_dicts.read(content)
     return None
 
@@ -146,7 +147,9 @@ def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
     architecture, arrays = inception(), found.arrays
     with sources.damage_explained(path, 'model of Keras'):
         if found.config is not None:
-            keras_files.check_config(found.config, options.classifier, path)
+            is_scaled = keras_files.check_config(found.config, options.classifier, path)
+            if is_scaled and options.images not in ('', 'inception'):
+                raise WeightsError(f'{path}: its model scales pixels itself; leave --pixels={options.images} out.')
     keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier, path)
     has_classifier = options.classifier and 'dense_0/kernel' in arrays
     arrays = arrays if has_classifier else without(arrays, ['dense_'])

@@ -34,9 +34,21 @@ WITHOUT_CLASSIFIER = '`weights import --no_classifier` takes the layers below th
 _OF_NETWORK = ('Conv2D', 'BatchNormalization', 'Activation', 'MaxPooling2D', 'AveragePooling2D', 'Concatenate')
 _OF_CLASSIFIER = ('GlobalAveragePooling2D', 'Flatten', 'Dense', 'Softmax')
 _IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', 'GaussianNoise', 'Resizing')
-_ACTIVATIONS = {'Conv2D': ('linear',), 'Activation': ('relu', 'softmax'), 'Dense': ('linear', 'softmax')}
 # The values that settings of these layers have, if they are there.
 _SETTINGS = {'epsilon': (EPSILON,), 'data_format': ('channels_last', None), 'dilation_rate': ([1, 1],)}
+# The convolutions and pools of Inception v3: class, strides, padding and window, with their numbers.
+_WINDOWS = {
+    ('Conv2D', '[2, 2]', 'valid', 'None'): 5,
+    ('Conv2D', '[1, 1]', 'valid', 'None'): 3,
+    ('Conv2D', '[1, 1]', 'same', 'None'): 86,
+    ('MaxPooling2D', '[2, 2]', 'valid', '[3, 3]'): 4,
+    ('AveragePooling2D', '[1, 1]', 'same', '[3, 3]'): 9,
+}
+_IMPORTED = (
+    'Around Inception v3, only layers without effect in evaluation, Rescaling(1 / 127.5, offset=-1), and an average '
+    f'pool with one dense layer of logits or a softmax can be imported. {WITHOUT_CLASSIFIER}. Of a file of '
+    '`model.save_weights`, pixels in [-1, 1] and a softmax are assumed.'
+)
 # Of `Rescaling`: from [0, 255] to [-1, 1].
 _SCALE, _OFFSET = 1 / 127.5, -1
 
@@ -196,28 +208,35 @@ def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
     return content.getvalue()
 
 
-def check_config(config: Mapping[str, Any], classifier: bool, path: str) -> None:
-    """Checks a configuration as of `model.to_json()`, with or without its classifier.
+def check_config(config: Mapping[str, Any], classifier: bool, path: str) -> bool:
+    """Checks a configuration as of `model.to_json()`, with or without its classifier; returns whether it scales pixels.
 
     Raises WeightsError if the model has other layers than Inception v3, and any error if it is no configuration.
     """
     layers = [*_layers(config)]
     last = max((number for number, layer in enumerate(layers) if layer['class_name'] == 'Conv2D'), default=-1)
-    for layer in layers if classifier else layers[: last + 1]:
+    layers = layers if classifier else layers[: last + 1]
+    windows: Dict[Tuple[Any, ...], int] = collections.Counter()
+    kinds: List[str] = []
+    for layer in layers:
         kind, own = layer['class_name'], layer['config']
-        name = own.get('name')
-        allowed = _ACTIVATIONS.get(kind, ('linear',))
+        activations = {'Conv2D': ('linear',), 'Activation': ('relu',), 'Dense': ('linear', 'softmax')}
+        if 'Dense' in kinds:
+            activations['Activation'] = ('softmax',)
+        allowed = activations.get(kind, ('linear',))
         is_known = kind in (*_OF_NETWORK, *_OF_CLASSIFIER, *_IDENTITIES) or kind.startswith('Random')
         if kind == 'Rescaling':
-            is_known = bool(np.allclose([own['scale'], own['offset']], [_SCALE, _OFFSET]))
+            is_known = bool(np.allclose([own['scale'], own['offset']], [_SCALE, _OFFSET])) and kind not in kinds
         is_usual = all(own[setting] in values for setting, values in _SETTINGS.items() if setting in own)
         if not is_known or not is_usual or own.get('activation', allowed[0]) not in allowed:
-            raise WeightsError(
-                f'{path}: its configuration has the layer {shown(f"{kind} ({name})")}. Around Inception v3, only '
-                'layers without effect in evaluation, Rescaling(1 / 127.5, offset=-1), and an average pool with one '
-                f'dense layer of logits or a softmax can be imported. {WITHOUT_CLASSIFIER}. Of a file of '
-                '`model.save_weights`, pixels in [-1, 1] and a softmax are assumed.'
-            )
+            name = shown(f'{kind} ({own.get("name")})')
+            raise WeightsError(f'{path}: its configuration has the layer {name}. {_IMPORTED}')
+        if 'strides' in own:
+            windows[kind, str(own['strides']), own['padding'], str(own.get('pool_size'))] += 1
+        kinds.append(kind)
+    if windows != _WINDOWS:
+        raise WeightsError(f'{path}: its configuration has other convolutions or pools than Inception v3. {_IMPORTED}')
+    return 'Rescaling' in kinds
 
 
 def _layers(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
