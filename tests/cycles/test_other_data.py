@@ -103,7 +103,7 @@ def test_resumption__is_refused_on_other_images_under_an_old_description(own: Co
         execute(dataclasses.replace(own, train_steps=6))
 
 
-def test_resumption__without_a_description_compares_the_files(own: Config) -> None:
+def test_resumption__without_a_description_compares_the_files(own: Config, caplog: Any) -> None:
     os.remove(f'{own.data_dir}/dataset.json')
     rewrite_starts(own, description=None, data_set='', fingerprint='')
     checkpoint = f'{own.model_dir}/model.ckpt-5'
@@ -113,6 +113,11 @@ def test_resumption__without_a_description_compares_the_files(own: Config) -> No
     replace_file(own, 'train')
     with pytest.raises(ConfigError, match=' has learned: train files: '):
         history.check_data_set(own, None, checkpoint)
+    # Nor can a start without samples be compared.
+    rewrite_starts(own, description=None, data_set='', fingerprint='', samples=None)
+    caplog.set_level('INFO')
+    history.check_data_set(own, None, checkpoint)
+    assert 'has no record of its data set, which cannot be compared' in caplog.text
 
 
 def test_resumption__from_a_copy_of_the_best_checkpoint_knows_its_data(own: Config, tmp_path: Any) -> None:

@@ -24,6 +24,7 @@ from inception_v3.run import trained_model
 from inception_v3.run.history import Evaluation, append_evaluation, read_evaluations
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
+from tests.commands.evaluate_report.test_predictions import write as write_predictions
 from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
@@ -259,6 +260,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
     info = dataset_info.read(more_classes)
     assert info
     dataclasses.replace(info, num_classes=12, class_names=['x'] * 12).write(more_classes)
+    other_data = write_predictions(tmp_path / 'other', [], data_set='others', fingerprint='f')
     cases: List[Tuple[List[str], str]] = [
         ([str(tmp_path / 'none')], f'{tmp_path}/none: contains no checkpoint.'),
         ([model_dir, '--checkpoint=model.ckpt-6'], '--checkpoint=model.ckpt-6: no checkpoint of this name'),
@@ -267,6 +269,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         ([model_dir, '--data_format=tar'], trained.data_dir),
         ([model_dir, f'--out={tmp_path}/file'], f'--out={tmp_path}/file: cannot be written to'),
         ([model_dir, f'--against={tmp_path}/none'], f'{tmp_path}/none: has no evaluation report'),
+        ([model_dir, f'--against={other_data}'], f'--against={other_data}: its report is of another data set, others'),
         ([model_dir, '--batch_size=0'], '--batch_size: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:

@@ -123,6 +123,8 @@ def test_read__names_weights_of_another_graph(tmp_path: Any) -> None:
             graph_2015.read(str(tmp_path / name), shapes, '--weights=FILE')
         return str(caught.value)
 
+    scaled = {**pytorch_fid(values), 'Conv2d_1a_3x3.bn.weight': np.full(3, 0.5, np.float32)}
+    assert 'Conv2d_1a_3x3.bn.weight is not 1' in problem('scaled.pth', state_dicts.write(scaled))
     # ImageNet's 1,000 classes instead of 1,008 outputs.
     foreign = {**pytorch_fid(values), 'fc.bias': np.ones(4, np.float32)}
     found = problem('torchvision.pth', state_dicts.write(foreign))

@@ -103,6 +103,13 @@ def test_interrupted_conversion__resumes(
 
     code, err = make(source, data_dir, '--train_images=751')
     assert code == 2 and '--train_images was 750, and is 751' in err
+    (settings,) = (data_dir / 'conversion').glob('*.json')
+    own = settings.read_text()
+    # An earlier version wrote larger images.
+    settings.write_text(own.replace('"--size": "32"', '"--size": "224"'))
+    code, err = make(source, data_dir)
+    assert code == 2 and '--size was 224, and is 32' in err
+    settings.write_text(own)
     code, err = make(source, data_dir)
     assert code == 0 and '3 of 5 train shards are already finished' in err
     names = sorted(os.listdir(str(data_dir)))
