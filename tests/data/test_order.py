@@ -255,7 +255,8 @@ def test_order__reads_no_other_hosts_records_but_those_before_a_group_in_its_fil
     # Unshuffled, the second of two hosts reads the end of an epoch: of 56 records, the lanes of its half of each batch
     # of 16 supply 24.
     read = _records_read(order.Share(16, 1, 2), 1, counts=[30, 26])
-    assert {record.split(':')[0] for record in read} == {'1'}
+    # While the batch is made, the reader may go on to the next epoch.
+    assert {record.split(':')[0] for record in read[:16]} == {'1'}
     # Its lanes begin at 32, 35, 38 …; the records before these in the file are read in vain.
     assert '1:0' in read
 
