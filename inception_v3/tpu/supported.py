@@ -135,7 +135,10 @@ def _with_called(operations: Iterable[tf.Operation], seen: Set[str]) -> Iterator
     """Yields (scope, operation) for operations and, recursively, for those of the functions that they call."""
     for operation in operations:
         yield '', operation
-        for value in operation.node_def.attr.values():
+        for attribute in operation.op_def.attr:
+            if attribute.type not in ('func', 'list(func)'):
+                continue
+            value = operation.node_def.attr[attribute.name]
             for name in [value.func.name, *(called.name for called in value.list.func)]:
                 function = operation.graph._functions.get(name) if name and name not in seen else None
                 if hasattr(function, 'graph'):

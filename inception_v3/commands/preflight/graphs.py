@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import gc
 from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from console.tensorflow_versions import tf
@@ -45,7 +46,7 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     stop = _Stop()
     # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
     arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
-    with fixed_topology(topology), contextlib.suppress(_BuiltError):
+    with fixed_topology(topology), _without_collection(), contextlib.suppress(_BuiltError):
         estimator = tf.estimator.tpu.TPUEstimator(**arguments)
         slices.evaluate_on_all_hosts(estimator)
         input_fn = _input_fn(InputPipeline(is_training, config))
@@ -54,6 +55,16 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
         else:
             estimator.evaluate(input_fn, hooks=[stop], steps=1)
     return stop.graph
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pauses Python's collection of garbage, which searches a growing graph again and again, and finds nothing."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _input_fn(pipeline: InputPipeline) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
