@@ -146,7 +146,7 @@ def _show(found: Dict[str, Any]) -> None:
         [title, *(Spread(**found[name][field]).text(digits) for field, digits in fields.items())]
         for title, name in (('input pipeline', REAL), ('one batch, repeated', REPEATED))
     ]
-    tables.show(('input', 'images/s', 'ms / step', 'CPU-ms / step'), rows, names=1)
+    print(tables.plain(('input', 'images/s', 'ms / step', 'CPU-ms / step'), rows, names=1))
     waits = '{median:.0%} of the time ({least:.0%}–{greatest:.0%})'.format(**found['input_share'])
     print(f'\nthe device waits for its input {waits}\n')
 

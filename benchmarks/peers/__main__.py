@@ -194,7 +194,7 @@ def show(measured: Measured, problems: Dict[str, str], as_json: bool, batch_size
     cells = [
         [name, kind, *(spreads[field].text(number) for field, number in digits.items())] for name, kind, spreads in rows
     ]
-    tables.show(('pipeline', 'work', 'CPU-ms / image', 'images/s', 'this / first'), cells, names=2)
+    print(tables.plain(('pipeline', 'work', 'CPU-ms / image', 'images/s', 'this / first'), cells, names=2))
     for name, text in {**versions, **problems}.items():
         print(f'{name}: {text}')
 
