@@ -104,7 +104,8 @@ def write_files(data_dir: str, folder: str) -> List[Tuple[str, int]]:
     from console.tensorflow_versions import tf
     from data import records, tfrecord_files
 
-    unfinished, files = pathlib.Path(f'{folder}.unfinished'), []
+    unfinished = pathlib.Path(f'{folder}.unfinished')
+    files: List[Tuple[str, int]] = []
     for shard, path in enumerate(records.find_shards(data_dir, records.TRAIN)):
         for number, serialized in enumerate(tfrecord_files.serialized_in(path)):
             features = tf.train.Example.FromString(serialized).features.feature

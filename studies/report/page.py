@@ -76,7 +76,8 @@ class Panel(NamedTuple):
 
 def finals(comparison: Comparison, name: str) -> Panel:
     """A metric of each case at the last step."""
-    metric, traces = comparison.metrics[name], []
+    metric = comparison.metrics[name]
+    traces: List[Trace] = []
     for index, case in enumerate(comparison.cases):
         values = case.finals(name)
         runs = {case.by_key[key].name: value for key, value in values.items()}
@@ -86,7 +87,8 @@ def finals(comparison: Comparison, name: str) -> Panel:
 
 def differences(comparison: Comparison, name: str) -> Panel:
     """The difference of each later case from the first, with its interval."""
-    metric, traces = comparison.metrics[name], []
+    metric = comparison.metrics[name]
+    traces: List[Trace] = []
     for index, case in enumerate(comparison.cases):
         found = difference(case.finals(name), comparison.cases[0].finals(name)) if index else None
         traces += _row(index, case, found and Spread(*found), {})
