@@ -133,17 +133,14 @@ def test_tpu_of_another_start__is_kept_after_a_signal(world: World) -> None:
     assert world.course == 'ls preflight create train' + ' pause' * 9
 
 
-@pytest.mark.parametrize('interrupted', [False, True])
-def test_tpu_that_existed_before__is_not_deleted(world: World, interrupted: bool) -> None:
+def test_tpu_that_existed_before__is_not_deleted(world: World) -> None:
     world.node = 'READY'
-    world.script(describe=[SILENT], create=[{'code': 1, 'waits': interrupted}])
-    script = world.start('--create')
-    if interrupted:
-        world.waiting()
-        script.send_signal(signal.SIGINT)
-        world.message(script, 'waiting for gcloud')
-        world.go_on()
-    assert end(world, script) == (130 if interrupted else 1, 'READY')
+    world.script(describe=[SILENT], create=[{'code': 1, **WAITS}])
+    script = start(world)
+    script.send_signal(signal.SIGINT)
+    world.message(script, 'waiting for gcloud')
+    world.go_on()
+    assert end(world, script) == (130, 'READY')
     assert world.course == 'ls preflight create' and 'this start did not make it' in world.errors()
 
 
