@@ -2,7 +2,8 @@
 
 import dataclasses
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence
+import pathlib
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from console import program
 from console.errors import EXIT_CODES
@@ -96,3 +97,22 @@ def make_tar_shards(config: Config, folder: str, progress: Callable[[str], None]
 
     if not remote.exists(os.path.join(folder, dataset_info.FILE_NAME)):
         tar_shards.convert(str(config.data_dir), folder, 0, progress)
+
+
+def write_files(data_dir: str, folder: str) -> List[Tuple[str, int]]:
+    """Writes the training images of records as files: FOLDER/LABEL/NAME.jpg; returns their paths there, and labels."""
+    from console.tensorflow_versions import tf
+    from data import records, tfrecord_files
+
+    unfinished = pathlib.Path(f'{folder}.unfinished')
+    files: List[Tuple[str, int]] = []
+    for shard, path in enumerate(records.find_shards(data_dir, records.TRAIN)):
+        for number, serialized in enumerate(tfrecord_files.serialized_in(path)):
+            features = tf.train.Example.FromString(serialized).features.feature
+            label = features['image/class/label'].int64_list.value[0]
+            files.append((f'{label:04d}/{shard:05d}-{number:05d}.jpg', label))
+            file = unfinished / files[-1][0]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(features['image/encoded'].bytes_list.value[0])
+    os.replace(unfinished, folder)
+    return files

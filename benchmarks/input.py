@@ -219,7 +219,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Dict
         print('medians (least–greatest); CPU time of all threads; largest memory peak, including TensorFlow')
         print(f'phases: shares of the CPU time, {" + ".join(PHASES)}\n')
         head = ('variant', 'pipeline', 'CPU-ms / image', 'images/s', 'peak MB', 'naive / this', 'this / decode')
-        tables.show((*head, 'phases, %'), [_cells(row) for row in rows], names=2)
+        print(tables.plain((*head, 'phases, %'), [_cells(row) for row in rows], names=2))
         for name, flags in {row.pipeline.variant: row.pipeline.flags for row in rows}.items():
             if flags:
                 print(f'{name}: {" ".join(flags)}')

@@ -37,22 +37,17 @@ def build(run: Run) -> tf.data.Dataset:
     and drops the others inside the data set at no cost. So the differences of these pipelines are the phases' costs.
     """
     if run.is_naive:
-        naive = NaivePipeline(run.is_training, run.config)
-        dataset = naive.storage()
-        if run.until != measurement.STORAGE:
-            dataset = naive.preprocessing(dataset, run.until)
-        if run.until == measurement.TRANSFER:
-            return naive.transfer(dataset, run.batch_size).repeat()
+        dataset = naive(run)
     else:
         pipeline = InputPipeline(run.is_training, run.config)
-        whole = pipeline({'batch_size': run.batch_size})
-        if run.until == measurement.TRANSFER:
-            return whole.repeat()
-        dataset = pipeline.storage()
-        dataset = pipeline.preprocessing(dataset) if run.until == measurement.PREPROCESSING else dataset
-        # The options include the number of threads.
-        dataset = dataset.with_options(whole.options())
-    return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
+        dataset = whole = pipeline({'batch_size': run.batch_size})
+        if run.until != measurement.TRANSFER:
+            dataset = pipeline.storage()
+            dataset = pipeline.preprocessing(dataset) if run.until == measurement.PREPROCESSING else dataset
+            # The options include the number of threads.
+            dataset = dataset.with_options(whole.options())
+    dataset = dataset.repeat()
+    return dataset if run.until == measurement.TRANSFER else dataset.shard(run.batch_size, run.batch_size - 1)
 
 
 def perform(run: Run) -> Measurement:
@@ -69,129 +64,128 @@ def perform(run: Run) -> Measurement:
         return Measurement(**found, peak_mb=measurement.peak_bytes() / 1e6)
 
 
-class NaivePipeline:
-    """One method per phase; in training, records are shuffled, repeated and distorted, otherwise read in order."""
+def naive(run: Run) -> tf.data.Dataset:
+    """The naive pipeline; in training, records are shuffled, repeated and distorted, otherwise read in order.
 
-    def __init__(self, is_training: bool, config: Config):
-        self._is_training = is_training
-        self._config = config
+    Its elements are serialized records, string scalars, until STORAGE; (encoded image, label) until PARSING; (pixels,
+    label), uint8 [height, width, 3], until DECODING; (image, label) until PREPROCESSING; and batches, float32 or
+    bfloat16 [batch, height, width, 3] and int32 [batch], prefetched, until TRANSFER.
+    """
+    config = run.config
+    files = tf.data.Dataset.from_tensor_slices(
+        source_of(config).find(records.TRAIN if run.is_training else records.VALIDATION)
+    )
+    if run.is_training:
+        files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
+    interleave = tf.data.experimental.parallel_interleave(
+        lambda path: tf.data.TFRecordDataset(path, buffer_size=config.prefetch_dataset_buffer_size),
+        cycle_length=config.num_files_infeed,
+        sloppy=run.is_training,
+    )
+    dataset = files.apply(interleave)
+    if run.is_training:
+        dataset = dataset.shuffle(config.followup_shuffle_buffer_size)
+    if run.until == measurement.STORAGE:
+        return dataset
 
-    def storage(self) -> tf.data.Dataset:
-        """Phase 1: serialized records, string scalars."""
-        config = self._config
-        split = records.TRAIN if self._is_training else records.VALIDATION
-        files = tf.data.Dataset.from_tensor_slices(source_of(config).find(split))
-        if self._is_training:
-            files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
-        interleave = tf.data.experimental.parallel_interleave(
-            lambda path: tf.data.TFRecordDataset(path, buffer_size=config.prefetch_dataset_buffer_size),
-            cycle_length=config.num_files_infeed,
-            sloppy=self._is_training,
-        )
-        dataset = files.apply(interleave)
-        return dataset.shuffle(config.followup_shuffle_buffer_size) if self._is_training else dataset
+    def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+        encoded, label, bbox = _parse(serialized, config)
+        if run.until == measurement.PARSING:
+            return encoded, label
+        decoded = tf.image.decode_jpeg(encoded, channels=3)
+        if run.until == measurement.DECODING:
+            return decoded, label
+        prepare = {'inception': _inception, 'vgg': _vgg}[config.preprocessing]
+        return tf.cast(prepare(decoded, bbox, run), tf.as_dtype(config.precision)), tf.cast(label, tf.int32)
 
-    def preprocessing(self, dataset: tf.data.Dataset, until: str) -> tf.data.Dataset:
-        """Phase 2: records to (image, label), or to its first parts.
+    dataset = dataset.map(preprocess, config.num_parallel_calls)
+    if run.until != measurement.TRANSFER:
+        return dataset
+    dataset = dataset.batch(run.batch_size, drop_remainder=run.is_training)
+    return dataset.prefetch(tf.data.experimental.AUTOTUNE) if config.prefetch_enabled else dataset
 
-        They are (encoded image, label) until PARSING, and (pixels, label), uint8 [height, width, 3], until DECODING.
-        """
 
-        def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-            encoded, label, bbox = self._parse(serialized)
-            if until == measurement.PARSING:
-                return encoded, label
-            decoded = tf.image.decode_jpeg(encoded, channels=3)
-            if until == measurement.DECODING:
-                return decoded, label
-            prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
-            return tf.cast(prepare(decoded, bbox), tf.as_dtype(self._config.precision)), tf.cast(label, tf.int32)
+def _parse(serialized: tf.Tensor, config: Config) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The encoded image, label and boxes [1, boxes, 4] of a record."""
+    fields = source_of(config).fields
+    corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
+    features = {
+        fields.image: tf.io.FixedLenFeature([], tf.string),
+        fields.label: tf.io.FixedLenFeature([], tf.int64),
+        **{corner: tf.io.VarLenFeature(tf.float32) for corner in corners},
+    }
+    parsed = tf.io.parse_single_example(serialized, features)
+    boxes = tf.stack([parsed[corner].values for corner in corners], axis=-1)
+    return parsed[fields.image], parsed[fields.label] + fields.label_offset, boxes[tf.newaxis]
 
-        return dataset.map(preprocess, self._config.num_parallel_calls)
 
-    def transfer(self, dataset: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-        """Phase 3: batches, float32 or bfloat16 [batch, height, width, 3] and int32 [batch], prefetched."""
-        dataset = dataset.batch(batch_size, drop_remainder=self._is_training)
-        return dataset.prefetch(tf.data.experimental.AUTOTUNE) if self._config.prefetch_enabled else dataset
+def _inception(decoded: tf.Tensor, bbox: tf.Tensor, run: Run) -> tf.Tensor:
+    whole = tf.image.convert_image_dtype(decoded, tf.float32)
+    if run.is_training:
+        image = _distort(whole, bbox, run.config)
+    else:
+        image = _resize(tf.image.central_crop(whole, 0.875), tf.image.ResizeMethod.BILINEAR, run.config)
+    return (image - 0.5) * 2.0
 
-    def _parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The encoded image, label and boxes [1, boxes, 4] of a record."""
-        fields = source_of(self._config).fields
-        corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
-        features = {
-            fields.image: tf.io.FixedLenFeature([], tf.string),
-            fields.label: tf.io.FixedLenFeature([], tf.int64),
-            **{corner: tf.io.VarLenFeature(tf.float32) for corner in corners},
-        }
-        parsed = tf.io.parse_single_example(serialized, features)
-        boxes = tf.stack([parsed[corner].values for corner in corners], axis=-1)
-        return parsed[fields.image], parsed[fields.label] + fields.label_offset, boxes[tf.newaxis]
 
-    def _inception(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
-        whole = tf.image.convert_image_dtype(decoded, tf.float32)
-        if self._is_training:
-            image = self._distort(whole, bbox)
-        else:
-            image = self._resize(tf.image.central_crop(whole, 0.875), tf.image.ResizeMethod.BILINEAR)
-        return (image - 0.5) * 2.0
+def _distort(image: tf.Tensor, bbox: tf.Tensor, config: Config) -> tf.Tensor:
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        tf.shape(image),
+        bounding_boxes=bbox if config.use_annotated_bbox else [[[0.0, 0.0, 1.0, 1.0]]],
+        min_object_covered=0.1,
+        aspect_ratio_range=(1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max),
+        area_range=(config.crop_area_min, 1.0),
+        max_attempts=100,
+        use_image_if_no_bounding_boxes=True,
+    )
+    image = tf.slice(image, begin, size)
+    image.set_shape([None, None, 3])
+    if config.fast_mode:
+        image = _resize(image, tf.image.ResizeMethod.BILINEAR, config)
+    else:
+        drawn = tf.random.uniform([], maxval=_RESIZE_METHODS, dtype=tf.int32)
+        image = tf.switch_case(drawn, [lambda m=m: _resize(image, m, config) for m in range(_RESIZE_METHODS)])
+    image.set_shape([config.height, config.width, 3])
+    if config.random_flip:
+        image = tf.image.random_flip_left_right(image)
+    if config.use_fast_color_distort:
+        return _fast_color(image, config)
+    if config.fast_mode:
+        return _full_color(image, 'bs')
+    drawn = tf.random.uniform([], maxval=_COLOR_ORDERINGS, dtype=tf.int32)
+    orderings = ['bshc', 'sbch', 'chbs', 'hscb']
+    return tf.switch_case(drawn, [lambda ordering=o: _full_color(image, ordering) for o in orderings])
 
-    def _distort(self, image: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
-        config = self._config
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            tf.shape(image),
-            bounding_boxes=bbox if config.use_annotated_bbox else [[[0.0, 0.0, 1.0, 1.0]]],
-            min_object_covered=0.1,
-            aspect_ratio_range=(1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max),
-            area_range=(config.crop_area_min, 1.0),
-            max_attempts=100,
-            use_image_if_no_bounding_boxes=True,
-        )
-        image = tf.slice(image, begin, size)
-        image.set_shape([None, None, 3])
-        if config.fast_mode:
-            image = self._resize(image, tf.image.ResizeMethod.BILINEAR)
-        else:
-            drawn = tf.random.uniform([], maxval=_RESIZE_METHODS, dtype=tf.int32)
-            image = tf.switch_case(drawn, [lambda m=m: self._resize(image, m) for m in range(_RESIZE_METHODS)])
-        image.set_shape([config.height, config.width, 3])
-        if config.random_flip:
-            image = tf.image.random_flip_left_right(image)
-        if config.use_fast_color_distort:
-            return self._fast_color(image)
-        if config.fast_mode:
-            return _full_color(image, 'bs')
-        drawn = tf.random.uniform([], maxval=_COLOR_ORDERINGS, dtype=tf.int32)
-        orderings = ['bshc', 'sbch', 'chbs', 'hscb']
-        return tf.switch_case(drawn, [lambda ordering=o: _full_color(image, ordering) for o in orderings])
 
-    def _resize(self, image: tf.Tensor, method: int) -> tf.Tensor:
-        return tf.image.resize(image, [self._config.height, self._config.width], method)
+def _resize(image: tf.Tensor, method: int, config: Config) -> tf.Tensor:
+    return tf.image.resize(image, [config.height, config.width], method)
 
-    def _fast_color(self, image: tf.Tensor) -> tf.Tensor:
-        """Shifts brightness and chroma in YCbCr; https://www.w3.org/Graphics/JPEG/jfif3.pdf, page 3."""
-        config = self._config
-        ranges = (config.brightness_distortion_range, config.cb_distortion_range, config.cr_distortion_range)
-        y, cb, cr = (tf.random.uniform([], -largest, largest) for largest in ranges)
-        red, green, blue = tf.unstack(image, axis=-1)
-        shifted = [red + y + 1.402 * cr, green + y - 0.344136 * cb - 0.714136 * cr, blue + y + 1.772 * cb]
-        return tf.clip_by_value(tf.stack(shifted, axis=-1), 0.0, 1.0)
 
-    def _vgg(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
-        config = self._config
-        image = tf.cast(decoded, tf.float32)
-        scale = max(config.height, config.width) / 299
-        smallest, largest = round(300 * scale), round(600 * scale)
-        side = tf.random.uniform([], smallest, largest + 1, tf.int32) if self._is_training else smallest
-        shape = tf.shape(image)[:2]
-        size = shape * side // tf.reduce_min(shape)
-        image = tf.image.resize(image, size, tf.image.ResizeMethod.BILINEAR)
-        if self._is_training:
-            image = tf.image.random_crop(image, [config.height, config.width, 3])
-            image = tf.image.random_flip_left_right(image) if config.random_flip else image
-        else:
-            top, left = tf.unstack((size - [config.height, config.width]) // 2)
-            image = tf.image.crop_to_bounding_box(image, top, left, config.height, config.width)
-        return image - _CHANNEL_MEANS
+def _fast_color(image: tf.Tensor, config: Config) -> tf.Tensor:
+    """Shifts brightness and chroma in YCbCr; https://www.w3.org/Graphics/JPEG/jfif3.pdf, page 3."""
+    ranges = (config.brightness_distortion_range, config.cb_distortion_range, config.cr_distortion_range)
+    y, cb, cr = (tf.random.uniform([], -largest, largest) for largest in ranges)
+    red, green, blue = tf.unstack(image, axis=-1)
+    shifted = [red + y + 1.402 * cr, green + y - 0.344136 * cb - 0.714136 * cr, blue + y + 1.772 * cb]
+    return tf.clip_by_value(tf.stack(shifted, axis=-1), 0.0, 1.0)
+
+
+def _vgg(decoded: tf.Tensor, bbox: tf.Tensor, run: Run) -> tf.Tensor:
+    config = run.config
+    image = tf.cast(decoded, tf.float32)
+    scale = max(config.height, config.width) / 299
+    smallest, largest = round(300 * scale), round(600 * scale)
+    side = tf.random.uniform([], smallest, largest + 1, tf.int32) if run.is_training else smallest
+    shape = tf.shape(image)[:2]
+    size = shape * side // tf.reduce_min(shape)
+    image = tf.image.resize(image, size, tf.image.ResizeMethod.BILINEAR)
+    if run.is_training:
+        image = tf.image.random_crop(image, [config.height, config.width, 3])
+        image = tf.image.random_flip_left_right(image) if config.random_flip else image
+    else:
+        top, left = tf.unstack((size - [config.height, config.width]) // 2)
+        image = tf.image.crop_to_bounding_box(image, top, left, config.height, config.width)
+    return image - _CHANNEL_MEANS
 
 
 def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:

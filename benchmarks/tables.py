@@ -2,7 +2,7 @@
 
 import platform
 import statistics
-from typing import List, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from console.messages import printable
 from console.processes import usable_cores
@@ -25,17 +25,12 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.median(values), min(values), max(values))
 
 
-def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None:
-    """Prints a table; its first `names` columns are aligned left, the others right."""
-    print('\n'.join(plain(head, rows, names)))
-
-
-def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> List[str]:
-    """The lines of a table; the first `names` columns are aligned left, the others right."""
+def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> str:
+    """A table in plain columns; the first `names` columns are aligned left, the others right."""
     lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     sides = ['<' if column < names else '>' for column in range(len(widths))]
-    return ['  '.join(map('{:{}{}}'.format, line, sides, widths)).rstrip() for line in lines]
+    return '\n'.join('  '.join(map('{:{}{}}'.format, line, sides, widths)).rstrip() for line in lines)
 
 
 def machine() -> str:

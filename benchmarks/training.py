@@ -102,6 +102,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 def result(config: Config, measured: Dict[str, List[Training]], device_name: Any = None) -> Dict[str, Any]:
     """The content of the JSON line, of as many measurements with REAL as with REPEATED input: a pair is a round."""
     from inception_v3.run import source
+    from inception_v3.run.history import not_default
     from inception_v3.tpu import accelerator
 
     def steps_of(kind: str, name: str) -> List[float]:
@@ -109,8 +110,6 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
 
     totals = {kind: [sum(each.step_ms) / len(each.step_ms) for each in measured[kind]] for kind in (REAL, REPEATED)}
     waits = [max(0.0, 1 - repeated / real) for real, repeated in zip(totals[REAL], totals[REPEATED])]
-    default = dataclasses.asdict(Config())
-    settings = {name: value for name, value in dataclasses.asdict(config).items() if value != default[name]}
     on_tpu = 'emulated' if config.is_emulated else 'tpu'
     versions = source.versions()
     return {
@@ -120,7 +119,7 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
         'host': tables.machine(),
         'parameters': measured[REAL][0].parameters,
         **{name: versions[name] for name in ('tensorflow', 'python', 'inception_v3', 'revision', 'modified')},
-        'settings': {name: value for name, value in settings.items() if name not in _PRIVATE},
+        'settings': {name: value for name, value in not_default(config).items() if name not in _PRIVATE},
         'rounds': len(waits),
         **{
             kind: {
@@ -147,7 +146,7 @@ def _show(found: Dict[str, Any]) -> None:
         [title, *(Spread(**found[name][field]).text(digits) for field, digits in fields.items())]
         for title, name in (('input pipeline', REAL), ('one batch, repeated', REPEATED))
     ]
-    tables.show(('input', 'images/s', 'ms / step', 'CPU-ms / step'), rows, names=1)
+    print(tables.plain(('input', 'images/s', 'ms / step', 'CPU-ms / step'), rows, names=1))
     waits = '{median:.0%} of the time ({least:.0%}–{greatest:.0%})'.format(**found['input_share'])
     print(f'\nthe device waits for its input {waits}\n')
 

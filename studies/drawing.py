@@ -42,24 +42,6 @@ def sign_of(index: int) -> Sign:
     return Sign(_COLOURS[index % len(_COLOURS)], _DASHES[index % len(_DASHES)], *_MARKS[index % len(_MARKS)])
 
 
-def png(figure: Any) -> bytes:
-    """The PNG file of a `matplotlib.figure.Figure`."""
-    content = io.BytesIO()
-    figure.savefig(content, format='png', dpi=120, bbox_inches='tight')
-    return content.getvalue()
-
-
-def svg(figure: Any) -> bytes:
-    """The SVG file of a figure, always the same, with the text as text. On a dark page it is dark, with its hues."""
-    import matplotlib
-
-    content = io.BytesIO()
-    with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'figure'}):
-        figure.savefig(content, format='svg', metadata={'Date': None}, bbox_inches='tight')
-    dark = b'<style>@media(prefers-color-scheme:dark){#figure_1{filter:invert(.9) hue-rotate(180deg)}}</style>'
-    return content.getvalue().replace(b'<defs>', dark + b'<defs>', 1)
-
-
 class Panel(NamedTuple):
     """A panel of a figure: its title, the labels of its axes, and by series a spread at each position.
 
@@ -74,9 +56,20 @@ class Panel(NamedTuple):
 
 
 def chart(title: str, panels: Sequence[Panel], columns: int = 2, is_svg: bool = False) -> bytes:
-    """A figure as a PNG file, or as SVG for light and dark pages. A series has one sign in all panels."""
-    drawn = draw(title, panels, columns)
-    return svg(drawn) if is_svg else png(drawn)
+    """A figure as a PNG file, or as SVG for light and dark pages. A series has one sign in all panels.
+
+    The SVG file of a figure is always the same, with the text as text. On a dark page it is dark, with its hues.
+    """
+    import matplotlib
+
+    content, drawn = io.BytesIO(), draw(title, panels, columns)
+    if not is_svg:
+        drawn.savefig(content, format='png', dpi=120, bbox_inches='tight')
+        return content.getvalue()
+    with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'figure'}):
+        drawn.savefig(content, format='svg', metadata={'Date': None}, bbox_inches='tight')
+    dark = b'<style>@media(prefers-color-scheme:dark){#figure_1{filter:invert(.9) hue-rotate(180deg)}}</style>'
+    return content.getvalue().replace(b'<defs>', dark + b'<defs>', 1)
 
 
 def draw(title: str, panels: Sequence[Panel], columns: int = 2) -> Any:

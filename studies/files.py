@@ -24,7 +24,7 @@ class Table(NamedTuple):
 
     def plain(self) -> str:
         """Header and rows in plain columns."""
-        return '\n'.join(columns.plain(self.header, self.rows, self.words))
+        return columns.plain(self.header, self.rows, self.words)
 
     def markdown(self) -> str:
         """Header, which is Markdown, and rows, which are escaped, in GitHub-flavoured Markdown."""

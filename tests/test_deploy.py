@@ -44,21 +44,16 @@ def container() -> Any:
 def dockerfile(hardware: str = HARDWARE) -> List[Tuple[str, str]]:
     """Returns the instructions that an image is built with, and their arguments."""
     text = (ROOT / 'deploy' / 'Dockerfile').read_text().replace('\\\n', ' ')
-    stages: Dict[str, List[Tuple[str, str]]] = {'': []}
-    stage, values = '', {'HARDWARE': hardware}
-    for line in text.splitlines():
-        if not line.strip() or line.startswith('#'):
-            continue
-        name, arguments = line.strip().split(None, 1)
-        if name == 'ARG':
-            values.setdefault(*arguments.split('='))
-            continue
-        arguments = re.sub(r'\$\{(\w+)\}', lambda match: values[match.group(1)], arguments)
+    values = {**dict(re.findall(r'^ARG (\w+)=(.*)$', text, re.MULTILINE)), 'HARDWARE': hardware}
+    text = re.sub(r'\$\{(\w+)\}', lambda match: values[match.group(1)], text)
+    stages: Dict[str, List[Tuple[str, str]]] = {}
+    stage = ''
+    for name, arguments in re.findall(r'^([A-Z]+) (.*)$', text, re.MULTILINE):
         if name == 'FROM':
             base, _, stage = arguments.partition(' AS ')
             # A stage may continue another one; the last stage, which has no name, is the image.
             stages[stage] = stages.get(base, [('FROM', base)])[:]
-        else:
+        elif name != 'ARG':
             stages[stage].append((name, arguments))
     return stages['']
 

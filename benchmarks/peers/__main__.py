@@ -72,7 +72,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     files = f'{os.path.abspath(config.data_dir)}-files'
     command.make_tar_shards(config, tar_dir(config))
     if not os.path.exists(files):
-        write_files(str(config.data_dir), files)
+        command.write_files(str(config.data_dir), files)
     pythons: Dict[str, str] = {}
     problems: Dict[str, str] = {}
     for name in names:
@@ -94,21 +94,6 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         screen,
         show_all,
     )
-
-
-def write_files(data_dir: str, folder: str) -> None:
-    """Writes the training images of records as files: FOLDER/LABEL/NUMBER.jpg."""
-    from console.tensorflow_versions import tf
-    from data import records, tfrecord_files
-
-    unfinished = f'{folder}.unfinished'
-    for shard, path in enumerate(records.find_shards(data_dir, records.TRAIN)):
-        for number, serialized in enumerate(tfrecord_files.serialized_in(path)):
-            features = tf.train.Example.FromString(serialized).features.feature
-            place = pathlib.Path(unfinished, f'{features["image/class/label"].int64_list.value[0]:04d}')
-            place.mkdir(parents=True, exist_ok=True)
-            (place / f'{shard:05d}-{number:05d}.jpg').write_bytes(features['image/encoded'].bytes_list.value[0])
-    os.replace(unfinished, folder)
 
 
 def python_of(name: str) -> str:
@@ -209,7 +194,7 @@ def show(measured: Measured, problems: Dict[str, str], as_json: bool, batch_size
     cells = [
         [name, kind, *(spreads[field].text(number) for field, number in digits.items())] for name, kind, spreads in rows
     ]
-    tables.show(('pipeline', 'work', 'CPU-ms / image', 'images/s', 'this / first'), cells, names=2)
+    print(tables.plain(('pipeline', 'work', 'CPU-ms / image', 'images/s', 'this / first'), cells, names=2))
     for name, text in {**versions, **problems}.items():
         print(f'{name}: {text}')
 

@@ -5,7 +5,7 @@ import math
 import os
 import pathlib
 import textwrap
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import markupsafe
 from plotly.graph_objects import Figure, Scatter
@@ -29,8 +29,6 @@ _CONFIG = {'displaylogo': False, 'responsive': True, 'modeBarButtons': [['toImag
 _NAME_LINE, _ROW, _BY_STEP, _BETWEEN = 15, 36, 300, 90
 _NAME_WIDTH = 36  # Characters of a case's name on a line.
 _DIGITS = '.4~r'  # Four of a value under the pointer.
-# The position of the values of panels that have one for each case.
-_ONLY = ''
 
 
 def write(out: str, comparison: Comparison) -> None:
@@ -62,77 +60,91 @@ def page(comparison: Comparison) -> str:
     )
 
 
-class Panel(NamedTuple):
-    """A panel: its title, the labels of its axes, and by case a spread at each position, and the values of single runs.
+# A trace in a panel: the number of its case, its name, and its values and style for Plotly.
+Trace = Tuple[int, str, Dict[str, Any]]
 
-    Without a label of the x axis, a panel has a row for each case. A spread without an interval has NaN at its ends.
-    """
+
+class Panel(NamedTuple):
+    """A panel: its title, the labels of its axes, and its traces. Without a label of the x axis, cases have rows."""
 
     title: str
     x: str
     y: str
-    series: Mapping[str, Mapping[Any, Optional[Spread]]]
-    runs: Mapping[str, Mapping[str, Mapping[Any, float]]] = {}
+    traces: Sequence[Trace]
     has_zero: bool = False
 
 
 def finals(comparison: Comparison, name: str) -> Panel:
     """A metric of each case at the last step."""
-    metric, series, runs = comparison.metrics[name], {}, {}
-    for case in comparison.cases:
+    metric = comparison.metrics[name]
+    traces: List[Trace] = []
+    for index, case in enumerate(comparison.cases):
         values = case.finals(name)
-        series[case.name] = {_ONLY: _spread(values.values())}
-        runs[case.name] = {case.by_key[key].name: {_ONLY: value} for key, value in values.items()}
-    return Panel(f'At the last step: {metric.label}', '', metric.heading, series, _of_several(runs))
-
-
-def _spread(values: Iterable[float]) -> Optional[Spread]:
-    """The mean, with one standard deviation on either side; None without values."""
-    n, mean, deviation = summarize(values)
-    return Spread(mean, mean - deviation, mean + deviation) if n else None
-
-
-def _of_several(runs: Mapping[str, Mapping[str, Any]]) -> Dict[str, Mapping[str, Any]]:
-    """The runs of the cases that have several."""
-    return {name: of_case for name, of_case in runs.items() if len(of_case) > 1}
+        runs = {case.by_key[key].name: value for key, value in values.items()}
+        traces += _row(index, case, _spread(values.values()) if values else None, runs)
+    return Panel(f'At the last step: {metric.label}', '', metric.heading, traces)
 
 
 def differences(comparison: Comparison, name: str) -> Panel:
     """The difference of each later case from the first, with its interval."""
-    metric, series = comparison.metrics[name], {}
-    for case in comparison.cases:
-        first = comparison.cases[0]
-        found = difference(case.finals(name), first.finals(name)) if case is not first else None
-        series[case.name] = {_ONLY: found and Spread(*found)}
+    metric = comparison.metrics[name]
+    traces: List[Trace] = []
+    for index, case in enumerate(comparison.cases):
+        found = difference(case.finals(name), comparison.cases[0].finals(name)) if index else None
+        traces += _row(index, case, found and Spread(*found), {})
     axis = f'difference of {metric.label}, {metric.difference_unit}'
-    return Panel('Difference from the first case, 95 % interval', '', axis, series, has_zero=True)
+    return Panel('Difference from the first case, 95 % interval', '', axis, traces, has_zero=True)
+
+
+def _row(index: int, case: Case, mean: Optional[Spread], runs: Mapping[str, float]) -> Iterator[Trace]:
+    """The row of a case: a hollow mark for each of several runs; the mean, hollow if there are too few for a bar."""
+    sign, row = sign_of(index), {'y': [index], 'mode': 'markers', 'hoverinfo': 'x+name'}
+    hollow, bars = {'symbol': f'{sign.mark}-open', 'color': sign.light}, None
+    for run, value in runs.items() if len(runs) > 1 else ():
+        yield index, run, {'x': [value], 'marker': {**hollow, 'size': 8}, **row}
+    marker: Dict[str, Any] = {**hollow, 'size': 12}
+    if mean and math.isfinite(mean.least):
+        marker['symbol'] = sign.mark
+        lengths = {'array': [mean.greatest - mean.median], 'arrayminus': [mean.median - mean.least]}
+        bars = {'symmetric': False, **lengths}
+    yield index, case.name, {'x': [mean.median] if mean else [], 'marker': marker, 'error_x': bars, **row}
+
+
+def _spread(values: Iterable[float]) -> Spread:
+    """The mean, with one standard deviation on either side, which is NaN for a single value."""
+    _, mean, deviation = summarize(values)
+    return Spread(mean, mean - deviation, mean + deviation)
 
 
 def curves(comparison: Comparison) -> List[Panel]:
     """Evaluation metrics and training loss by step, or by epoch if the cases' batch sizes differ."""
     panels = []
     for name, metric in (*comparison.metrics.items(), ('', LOSS)):
-        series, runs = {}, {}
-        for case in comparison.cases:
-            at = _positions(comparison, case)
+        traces: List[Trace] = []
+        for index, case in enumerate(comparison.cases):
+            length = (comparison.by_epoch and case.steps_per_epoch) or 1
             of_runs = {run.name: run.values(name) if name else run.losses for run in case.runs}
-            steps = sorted({step for values in of_runs.values() for step in values})
-            series[case.name] = {
-                at(step): _spread(values[step] for values in of_runs.values() if step in values) for step in steps
-            }
-            runs[case.name] = {
-                run: {at(step): value for step, value in values.items()} for run, values in of_runs.items()
-            }
+            runs = {run: {step / length: value for step, value in of.items()} for run, of in of_runs.items()}
+            traces += _curve(index, case, runs)
         title = f'Validation: {metric.label}' if name else 'Training: loss'
-        unit = 'epoch' if comparison.by_epoch else 'step'
-        panels.append(Panel(title, unit, metric.heading, series, _of_several(runs)))
+        panels.append(Panel(title, 'epoch' if comparison.by_epoch else 'step', metric.heading, traces))
     return panels
 
 
-def _positions(comparison: Comparison, case: Case) -> Callable[[int], float]:
-    """The position of a step of a case: its epoch, if epochs are compared."""
-    length = (comparison.by_epoch and case.steps_per_epoch) or 1
-    return lambda step: step / length
+def _curve(index: int, case: Case, runs: Mapping[str, Mapping[float, float]]) -> Iterator[Trace]:
+    """The curves of a case: a band, those of several runs, and their mean."""
+    colour = sign_of(index).light
+    places = sorted({at for values in runs.values() for at in values})
+    means = {at: _spread(values[at] for values in runs.values() if at in values) for at in places}
+    band = [(at, low, high) for at, (_, low, high) in means.items() if math.isfinite(low)]
+    if band:
+        x, lows, highs = ([*each] for each in zip(*band))
+        filled = {'mode': 'lines', 'line': {'width': 0}, 'fill': 'toself', 'fillcolor': colour, 'opacity': 0.16}
+        yield index, case.name, {'x': x + x[::-1], 'y': highs + lows[::-1], 'hoverinfo': 'skip', **filled}
+    for run, values in runs.items() if len(runs) > 1 else ():
+        thin = {'mode': 'lines', 'line': {'width': 1, 'color': colour}, 'opacity': 0.5}
+        yield index, run, {'x': [*values], 'y': [*values.values()], **thin}
+    yield index, case.name, {'x': places, 'y': [mean.median for mean in means.values()], **_line_style(index)}
 
 
 def chart(comparison: Comparison) -> Figure:
@@ -166,7 +178,7 @@ def chart(comparison: Comparison) -> Figure:
             drawn.update_xaxes(title_text=panel.y, hoverformat=_DIGITS, **cell)
             ticks = {'tickvals': [*range(len(names))], 'ticktext': names, 'showticklabels': cell['col'] == 1}
             drawn.update_yaxes(range=[len(names) - 0.5, -0.5], tickfont_size=10, automargin=True, **ticks, **cell)
-        for case, name, style in _traces(panel):
+        for case, name, style in panel.traces:
             group = {'legendgroup': str(case), 'showlegend': False}
             drawn.add_trace(Scatter(name=_text(name), **group, **style), **cell)
         if panel.has_zero:
@@ -181,35 +193,6 @@ def chart(comparison: Comparison) -> Figure:
         legend={'orientation': 'h', 'yanchor': 'bottom', 'y': 1 + 45 / height, 'x': 0},
     )
     return drawn
-
-
-def _traces(panel: Panel) -> Iterator[Tuple[int, str, Dict[str, Any]]]:
-    """The traces of a panel, each with the number of its case and its name; those of means are the last of a case."""
-    for case, (name, values) in enumerate(panel.series.items()):
-        colour, mark, runs = sign_of(case).light, sign_of(case).mark, panel.runs.get(name, {})
-        found = {at: spread for at, spread in values.items() if spread}
-        means = [spread.median for spread in found.values()]
-        band = [(at, low, high) for at, (_, low, high) in found.items() if math.isfinite(low)]
-        if panel.x:
-            if band:
-                x, lows, highs = ([*each] for each in zip(*band))
-                filled = {'mode': 'lines', 'line': {'width': 0}, 'fill': 'toself', 'fillcolor': colour, 'opacity': 0.16}
-                yield case, name, {'x': x + x[::-1], 'y': highs + lows[::-1], 'hoverinfo': 'skip', **filled}
-            thin = {'mode': 'lines', 'line': {'width': 1, 'color': colour}, 'opacity': 0.5}
-            for run, of_run in runs.items():
-                yield case, run, {'x': [*of_run], 'y': [*of_run.values()], **thin}
-            yield case, name, {'x': [*found], 'y': means, **_line_style(case)}
-            continue
-        # A row for each case, with a hollow mark for each run, and for a mean of too few runs for a bar.
-        row = {'y': [case], 'mode': 'markers', 'hoverinfo': 'x+name'}
-        for run, of_run in runs.items():
-            marker = {'symbol': f'{mark}-open', 'size': 8, 'color': colour}
-            yield case, run, {'x': [*of_run.values()], 'marker': marker, **row}
-        marker = {'symbol': mark if band else f'{mark}-open', 'size': 12, 'color': colour}
-        bars = None
-        for (_, low, high), mean in zip(band, means):
-            bars = {'symmetric': False, 'array': [high - mean], 'arrayminus': [mean - low]}
-        yield case, name, {'x': means, 'marker': marker, 'error_x': bars, **row}
 
 
 def _line_style(case: int) -> Dict[str, Any]:

@@ -9,10 +9,11 @@ import os
 import resource
 import sys
 import time
-from typing import List, Optional, Tuple
+from typing import Optional, Tuple
 
 from absl import app
 
+from benchmarks import command
 from benchmarks.measurement import cpu_seconds, reason_of
 from console.processes import usable_cores
 from console.tensorflow_versions import tf
@@ -56,21 +57,13 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
     images = min(images, sum(tfrecord_files.count_records(paths)))
     shards = -(-images // images_per_shard)
     serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord_files.serialized_in, paths)), images)
-    files: List[Tuple[str, int]] = []
     os.mkdir(os.path.join(folder, TFRECORD))
     for shard in range(shards):
         path = records.shard_path(os.path.join(folder, TFRECORD), records.TRAIN, shard, shards)
         with tf.io.TFRecordWriter(path) as writer:
             for record in itertools.islice(serialized, images_per_shard):
                 writer.write(record)
-                feature = tf.train.Example.FromString(record).features.feature
-                label = feature['image/class/label'].int64_list.value[0]
-                name = os.path.join(f'{label:05d}', f'{len(files):08d}.jpg')
-                single = os.path.join(folder, FILES, name)
-                os.makedirs(os.path.dirname(single), exist_ok=True)
-                with open(single, 'wb') as file:
-                    file.write(feature['image/encoded'].bytes_list.value[0])
-                files.append((name, label))
+    files = command.write_files(os.path.join(folder, TFRECORD), os.path.join(folder, FILES))
     # The conversion also checks each image, and names one that cannot be used.
     tar_shards.convert(os.path.join(folder, TFRECORD), os.path.join(folder, TAR), 0, lambda line: None)
     # Only pages that were written to the disk can be dropped from the page cache.

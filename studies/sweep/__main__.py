@@ -18,7 +18,7 @@ If a trial fails, the other trials still run, and the sweep ends with exit code 
 
 import argparse
 import sys
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Tuple
 
 from console import program as console_program
 from console.command_line import folder, new_parser, number_of
@@ -28,7 +28,7 @@ from console.screen import Screen
 from studies.files import require_packages
 
 
-def main(argv: Sequence[str], program: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str], program: Optional[Tuple[str, ...]] = None) -> int:
     """Runs a command line and returns its exit code; trials are those of `program`, by default that of a run."""
     words = expanded(argv[1:])
     end = words.index('--') if '--' in words else len(words)
@@ -68,30 +68,30 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _perform(
-    arguments: argparse.Namespace, flags_of_trials: Sequence[str], program: Optional[Sequence[str]], screen: Screen
+    arguments: argparse.Namespace, flags_of_trials: Sequence[str], program: Optional[Tuple[str, ...]], screen: Screen
 ) -> int:
     # These need TensorFlow and the packages of the extra, which --help does not need.
     from inception_v3 import flags
     from studies.study import StudyError, load
     from studies.sweep import run, trials
 
-    program = run.PROGRAM if program is None else program
     try:
         study = load(arguments.study)
         study = study.small(arguments.version) if arguments.version else study
         given = flags.read(['sweep', *flags_of_trials])
         if given.help or given.verbose or given.preset:
             raise StudyError('after --: only flags of a run are allowed; the study names the preset.')
-        planned = run.plan(study.with_flags(given.fields), arguments.out, arguments.filter, arguments.limit)
+        study = study.with_flags(given.fields)
+        planned = run.plan(study, arguments.out, arguments.filter, arguments.limit, program or trials.PROGRAM)
     except StudyError as error:
         raise StudyError(f'{arguments.study}: {error}')
     if arguments.detect:
-        print(run.seeds_needed(planned, arguments.detect, program))
+        print(run.seeds_needed(planned, arguments.detect))
         return DONE
     if not arguments.list:
-        return run.run(planned, screen, arguments.workers, program, arguments.ray)
+        return run.run(planned, screen, arguments.workers, arguments.ray)
     for trial in planned.selected:
-        print(f'{trials.command(program, trial)}  # {trials.state_of(trial).value}')
+        print(f'{trials.command(trial)}  # {trials.state_of(trial).value}')
     sys.stdout.flush()
     print(trials.cost_of(planned.study, planned.selected), file=sys.stderr)
     return DONE

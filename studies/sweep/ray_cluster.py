@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 import time
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, Iterator, List, Optional
 
 import ray
 from ray.exceptions import RayError, TaskCancelledError
@@ -18,9 +18,8 @@ from console.errors import RESUME, RETRY, RetryableError
 from console.messages import shown
 from inception_v3.run import trainer_lock
 from studies.study import StudyError
-from studies.sweep import trials, workers
-from studies.sweep.trials import Outcome, Trial
-from studies.sweep.workers import Place, RunningTrial
+from studies.sweep import trials
+from studies.sweep.trials import Outcome, Place, RunningTrial, Trial
 
 # Seconds: for the cluster to answer, for a node to answer, and between checks of a claim.
 _CONNECT_TIMEOUT = 10.0
@@ -33,7 +32,7 @@ class ClusterError(StudyError, RetryableError):
 
 
 @contextlib.contextmanager
-def cluster(address: str, workers: int, program: Sequence[str], out: str) -> Iterator[Place]:
+def cluster(address: str, workers: int, out: str) -> Iterator[Place]:
     """Connects to the Ray cluster at HOST:PORT, or `auto`; the sweep's folder `out` holds `study.json` already.
 
     `workers` trials run at a time on the smallest node; larger nodes run more, in proportion to their cores.
@@ -61,9 +60,7 @@ def cluster(address: str, workers: int, program: Sequence[str], out: str) -> Ite
                     f'--out={out}: {node["NodeManagerHostname"]} cannot read this folder or the working directory '
                     f'{os.getcwd()}. All nodes must share both, under the same paths.'
                 )
-        yield Place(
-            lambda: sum(_cores_of(node) // cores for node in _nodes()), lambda trial: Task(trial, cores, program, study)
-        )
+        yield Place(lambda: sum(_cores_of(node) // cores for node in _nodes()), lambda trial: Task(trial, cores, study))
     finally:
         ray.shutdown()
 
@@ -101,11 +98,11 @@ def _sees(directory: str, study: str) -> bool:
 class Task(RunningTrial):
     """A trial that was submitted to a cluster, and reserves cores on its node; `study` is the path of `study.json`."""
 
-    def __init__(self, trial: Trial, cores: int, program: Sequence[str], study: str):
+    def __init__(self, trial: Trial, cores: int, study: str):
         self._trial = trial
         trials.remove_outcome(trial)
         task = ray.remote(num_cpus=cores, max_retries=-1)(_run)
-        self._result = task.remote(trial, tuple(program), os.getcwd(), study)
+        self._result = task.remote(trial, os.getcwd(), study)
 
     def poll(self) -> Optional[Outcome]:
         """The outcome, if the task has ended; None before."""
@@ -127,7 +124,7 @@ class Task(RunningTrial):
         ray.cancel(self._result, force=True)
 
 
-def _run(trial: Trial, program: Sequence[str], directory: str, study: str) -> Outcome:
+def _run(trial: Trial, directory: str, study: str) -> Outcome:
     if not _sees(directory, study):
         return trials.not_run(f'{study} or {directory} is missing on this node; all nodes must share them')
     os.chdir(directory)
@@ -137,4 +134,4 @@ def _run(trial: Trial, program: Sequence[str], directory: str, study: str) -> Ou
     until = time.monotonic() + trainer_lock.STALE_AFTER
     while trainer_lock.is_claimed_elsewhere(trial.model_dir) and time.monotonic() < until:
         time.sleep(_CLAIM_INTERVAL)
-    return workers.run(trial, program)
+    return trials.run(trial)

@@ -31,10 +31,8 @@ from studies.report.runs import Case, Comparison, Run, read_run
 from studies.report.statistics import FEWEST_RUNS, POWER
 from studies.study import Study, StudyError
 from studies.sweep import trials
-from studies.sweep.trials import Outcome, State, Trial
-from studies.sweep.workers import Place, RunningTrial, this_machine
+from studies.sweep.trials import PROGRAM, Outcome, Place, Process, RunningTrial, State, Trial
 
-PROGRAM = ('python', '-m', 'inception_v3.main')
 # Seconds between checks of the running trials, and between reads of their files.
 _POLL_INTERVAL, _READ_INTERVAL = 0.2, 1.0
 # The time of day at the start of a line.
@@ -52,13 +50,19 @@ class Plan(NamedTuple):
     selected: List[Trial]
 
 
-def plan(study: Study, out: Optional[str] = None, pattern: Optional[str] = None, limit: Optional[int] = None) -> Plan:
-    """Plans the trials whose names match a pattern; with a limit, the first that are not done.
+def plan(
+    study: Study,
+    out: Optional[str] = None,
+    pattern: Optional[str] = None,
+    limit: Optional[int] = None,
+    program: Tuple[str, ...] = PROGRAM,
+) -> Plan:
+    """Plans the trials of a program whose names match a pattern; with a limit, the first that are not done.
 
     Raises StudyError for flags that the program refuses, and for a pattern without a match.
     """
     out = os.path.join('runs', 'studies', study.name) if out is None else out
-    all_trials = trials.trials_of(study, out)
+    all_trials = trials.trials_of(study, out, program)
     selected = [trial for trial in all_trials if pattern is None or fnmatch.fnmatchcase(trial.name, pattern)]
     if not selected:
         names = ', '.join(trial.name for trial in all_trials[:_MOST_NAMES])
@@ -69,16 +73,13 @@ def plan(study: Study, out: Optional[str] = None, pattern: Optional[str] = None,
     return Plan(study, out, all_trials, selected)
 
 
-def run(
-    planned: Plan,
-    screen: Screen,
-    workers: int = 1,
-    program: Sequence[str] = PROGRAM,
-    ray: Optional[str] = None,
-) -> int:
+def run(planned: Plan, screen: Screen, workers: int = 1, ray: Optional[str] = None) -> int:
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
     `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`.
+    Trials are not pinned to cores: this would change their number of threads, and with it the last bits of their
+    results, which may depend on the command line only.
+
     A signal is raised again as KeyboardInterrupt or TerminatedError after the running trials have ended.
     """
     if remote.is_remote(planned.out):
@@ -89,32 +90,32 @@ def run(
         opened.callback(os.close, folder)
         lock(folder, planned.out)
         check(planned)
-        commands = {trial.name: trials.command(program, trial) for trial in planned.all_trials}
+        commands = {trial.name: trials.command(trial) for trial in planned.all_trials}
         content = {'name': planned.study.name, 'question': planned.study.question, 'commands': commands}
         write_json(os.path.join(planned.out, trials.STUDY_FILE), content)
         all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
         names = {trial.name for trial in planned.selected}
         selected = [progress for progress in all_progress if progress.trial.name in names]
-        place = this_machine(workers, program)
+        place = Place(lambda: workers, Process)
         if ray is not None:
             extras.require('ray', 'ray')
             from studies.sweep.ray_cluster import cluster
 
-            place = opened.enter_context(cluster(ray, workers, program, planned.out))
+            place = opened.enter_context(cluster(ray, workers, planned.out))
         check_tpus([p.trial for p in selected if p.state is not State.DONE], place.slots())
         # Opened after the connection to Ray, which sets a SIGTERM handler of its own.
         signals = opened.enter_context(stop_signals())
 
         def write_report() -> None:
             try:
-                page.write(planned.out, comparison_of(planned, all_progress, program))
+                page.write(planned.out, comparison_of(planned, all_progress))
             # An error in the report must not end the trials.
             except Exception as error:
                 logger.info(f'the report cannot be written: {type(error).__name__}: {error}')
 
         perform(selected, place, screen, signals, write_report)
         write_report()
-    print(summary(planned, all_progress, comparison_of(planned, all_progress, program)))
+    print(summary(planned, all_progress, comparison_of(planned, all_progress)))
     if all(progress.state is State.DONE for progress in selected):
         return DONE
     if signal.SIGINT in signals[:1]:
@@ -301,13 +302,13 @@ def _has_ended(progress: Progress, running: RunningTrial) -> bool:
     return outcome is not None
 
 
-def comparison_of(planned: Plan, all_progress: Sequence[Progress], program: Sequence[str]) -> Comparison:
+def comparison_of(planned: Plan, all_progress: Sequence[Progress]) -> Comparison:
     """The comparison of all cases: the results of their trials so far, and the commands of trials that have not run."""
     study = planned.study
     runs: Dict[str, List[Run]] = {}
     for progress in all_progress:
         trial, failure = progress.trial, progress.reason if progress.state is State.FAILED else None
-        run = read_run(trial.model_dir, trial.name, failure, trials.command(program, trial))
+        run = read_run(trial.model_dir, trial.name, failure, trials.command(trial))
         runs.setdefault(trial.case, []).append(run)
     cases = [
         Case(case.name, {flag: str(value) for flag, value in case.settings.items()}, tuple(runs[case.name]))
@@ -317,10 +318,10 @@ def comparison_of(planned: Plan, all_progress: Sequence[Progress], program: Sequ
     return Comparison(study.name, study.question, tuple(cases), notes, tuple(study.report))
 
 
-def seeds_needed(planned: Plan, sought: float, program: Sequence[str] = PROGRAM) -> str:
+def seeds_needed(planned: Plan, sought: float) -> str:
     """The number of seeds that a difference of the first metric needs, as text, from the spread of finished trials."""
     all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
-    table = tables.seeds(comparison_of(planned, all_progress, program), sought)
+    table = tables.seeds(comparison_of(planned, all_progress), sought)
     if not table.rows:
         needed = f'two cases with {FEWEST_RUNS} finished seeds in {planned.out}'
         raise StudyError(f"--detect={sought:g}: needs {needed}. Run them first: --filter='*seed-[1-{FEWEST_RUNS}]'.")

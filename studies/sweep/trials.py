@@ -1,6 +1,8 @@
-"""The trials of a study: command lines of the program, each with a folder that records its state."""
+"""The trials of a study: command lines of the program, their processes, and the folders that record their states."""
 
+import abc
 import contextlib
+import ctypes
 import dataclasses
 import enum
 import json
@@ -9,8 +11,11 @@ import re
 import shlex
 import signal
 import socket
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+import subprocess
+import time
+from typing import Callable, Iterable, List, NamedTuple, Optional, Tuple
 
+from console import outputs, processes
 from console.errors import INTERRUPTED, RESUME, RETRY
 from console.json_content import from_json, record
 from console.messages import shown
@@ -24,6 +29,7 @@ from inception_v3.run.files import now, read_config, recorded_config
 from inception_v3.run.history import Evaluation, read_unchanged
 from studies.study import Study, StudyError
 
+PROGRAM = ('python', '-m', 'inception_v3.main')
 TRIALS_FOLDER = 'trials'
 MODEL_FOLDER = 'model'
 COMMAND_FILE = 'command.sh'
@@ -37,6 +43,12 @@ _AUTOMATIC = ('num_train_images', 'num_eval_images', 'num_classes', 'intra_op_th
 _LONGEST_PATH = 4096
 # The batch size that the step time of a study refers to.
 _IMAGES_PER_STEP = 1024
+# Bytes at the end of a log that are searched for the reason of a failure.
+_LOG_END = 1 << 16
+_POLL_INTERVAL = 0.25
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 class State(enum.Enum):
@@ -52,13 +64,15 @@ class State(enum.Enum):
 class Trial(NamedTuple):
     """One run of a study, named CASE/seed-N, with a folder of everything that it writes.
 
-    `arguments` are all arguments of the program; `command_line` is the same, parsed.
+    `arguments` are all arguments of the program; `command_line` is the same, parsed. The word `python` of `program`
+    means this interpreter.
     """
 
     name: str
     case: str
     seed: int
     folder: str
+    program: Tuple[str, ...]
     arguments: Tuple[str, ...]
     command_line: flags.CommandLine
 
@@ -102,7 +116,7 @@ class Outcome(NamedTuple):
         write_whole(os.path.join(folder, OUTCOME_FILE), json.dumps(self._asdict(), indent=2) + '\n')
 
 
-def trials_of(study: Study, out: str) -> List[Trial]:
+def trials_of(study: Study, out: str, program: Tuple[str, ...] = PROGRAM) -> List[Trial]:
     """The trials of a study in the sweep's folder, by case and seed; StudyError if the program refuses their flags."""
     trials = []
     for case in study.cases():
@@ -116,7 +130,8 @@ def trials_of(study: Study, out: str) -> List[Trial]:
                 command_line = flags.parse([flags.__name__, *arguments])
             except ConfigError as error:
                 raise StudyError(f'case {case.name}: {error}')
-            trials.append(Trial(f'{case.name}/seed-{seed}', case.name, seed, folder, arguments, command_line))
+            name = f'{case.name}/seed-{seed}'
+            trials.append(Trial(name, case.name, seed, folder, program, arguments, command_line))
     return trials
 
 
@@ -133,17 +148,17 @@ def cost_of(study: Study, trials: Iterable[Trial]) -> str:
     return f'{text}, {images / _IMAGES_PER_STEP * study.step_ms / 3.6e6:,.0f} hours of training on a v2-8'
 
 
-def command(program: Sequence[str], trial: Trial) -> str:
+def command(trial: Trial) -> str:
     """A trial's command line, quoted for a shell."""
-    return ' '.join(shlex.quote(word) for word in [*program, *trial.arguments])
+    return ' '.join(shlex.quote(word) for word in [*trial.program, *trial.arguments])
 
 
-def script(program: Sequence[str], trial: Trial) -> str:
+def script(trial: Trial) -> str:
     """A shell script that runs a trial and writes into the folder of the script."""
     model_dir = f'--model_dir={trial.model_dir}'
     here = f'--model_dir="$(dirname "$0")"/{MODEL_FOLDER}'
     words = [here if word == model_dir else shlex.quote(word) for word in trial.arguments]
-    start = ' '.join(shlex.quote(word) for word in program)
+    start = ' '.join(shlex.quote(word) for word in trial.program)
     lines = ['#!/bin/sh', f'# {trial.name}, run in {shown(os.getcwd(), _LONGEST_PATH)}', f'exec {start} \\']
     return '\n'.join(lines) + '\n    ' + ' \\\n    '.join(words) + '\n'
 
@@ -224,7 +239,109 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
             )
 
 
-def reason_in(log: str) -> str:
-    """The reason for a failure, from the printed text: the last error message, or else the last line."""
-    errors = re.findall(r'^error: (.*)$', log, re.MULTILINE)
-    return errors[-1] if errors else log.strip().rpartition('\n')[2].strip()
+class RunningTrial(abc.ABC):
+    """A trial that has been started."""
+
+    @abc.abstractmethod
+    def poll(self) -> Optional[Outcome]:
+        """The outcome, once the trial has ended and it is written; None before."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Asks the trial to save a checkpoint and end."""
+
+    @abc.abstractmethod
+    def kill(self) -> None:
+        """Ends the trial at once."""
+
+
+class Place(NamedTuple):
+    """A place where trials run."""
+
+    # The number of trials that can run at the same time now.
+    slots: Callable[[], int]
+    # Raises OSError if the trial's folder cannot be written to, or it cannot be started.
+    start: Callable[[Trial], RunningTrial]
+
+
+class Process(RunningTrial):
+    """A trial as a process of this machine.
+
+    The process has a session of its own, so that Ctrl-C at a terminal does not reach it. The kernel kills it when the
+    thread that started it ends: a leftover process would block a resumed sweep.
+    """
+
+    def __init__(self, trial: Trial):
+        self._trial = trial
+        self._start = now()
+        os.makedirs(trial.folder, exist_ok=True)
+        remove_outcome(trial)
+        path = os.path.join(trial.folder, COMMAND_FILE)
+        write_whole(path, script(trial))
+        os.chmod(path, 0o755)
+        is_module = trial.program[:2] == ('python', '-m')
+        words = processes.module(*trial.program[2:]) if is_module else trial.program
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            # The parent may have ended before the call.
+            if os.getppid() != parent:
+                os._exit(1)
+
+        with open(outputs.replaceable(trial.log), 'ab') as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(
+                [*words, *trial.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+
+    def poll(self) -> Optional[Outcome]:
+        """The outcome, if the process has ended; None before."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        reason = ''
+        if code < 0:
+            reason = f'ended by {signal.Signals(-code).name}'
+        elif code:
+            with open(self._trial.log, 'rb') as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, end - _LOG_END))
+                printed = file.read().decode(errors='replace').strip()
+            # The last error message, or else the last line.
+            messages = re.findall(r'^error: (.*)$', printed, re.MULTILINE) or [printed.rpartition('\n')[2].strip()]
+            reason = messages[-1] or f'exit code {code}'
+        outcome = Outcome(code, reason, self._start, now(), socket.gethostname())
+        outcome.write(self._trial.folder)
+        return outcome
+
+    def stop(self) -> None:
+        """Asks the trial to save a checkpoint and end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends the trial at once."""
+        self._process.kill()
+
+
+def run(trial: Trial) -> Outcome:
+    """Runs a trial to its end; SIGINT, even during its start, asks it to save a checkpoint and end."""
+    interrupts: List[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        process = Process(trial)
+        while True:
+            if interrupts:
+                interrupts.pop()
+                process.stop()
+            outcome = process.poll()
+            if outcome:
+                return outcome
+            time.sleep(_POLL_INTERVAL)
+    finally:
+        signal.signal(signal.SIGINT, handler)

@@ -58,6 +58,10 @@ def test_interleave__keeps_rounds_together_and_leaves_out_what_failed() -> None:
     assert order == [*'abcabcac'] and code == 1
     show.assert_called_once_with({'a': [1, 4, 7], 'b': [2], 'c': [3, 6, 8]}, {'b': 'no memory'})
     assert interleave('ac', 1, measure, mock.Mock(), show) == 0
+    # An interruption keeps the measurements made so far.
+    with pytest.raises(KeyboardInterrupt):
+        interleave('ab', 2, mock.Mock(side_effect=[5, 6, KeyboardInterrupt]), mock.Mock(), show)
+    assert show.call_args == mock.call({'a': [5], 'b': [6]}, {})
 
 
 def test_answer_of__is_the_last_line_or_the_reason_of_the_failure() -> None:

@@ -31,22 +31,14 @@ def rows_of(page: str) -> List[Row]:
 @functools.lru_cache(maxsize=None)
 def symbols_of(path: str) -> Set[str]:
     """The names that a module defines: functions, classes, constants, and `Class.method`."""
+    tree = ast.parse(read(path))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     names: Set[str] = set()
-
-    def add(body: List[ast.stmt], prefix: str) -> None:
+    for prefix, body in [('', tree.body), *((f'{node.name}.', node.body) for node in classes)]:
         for statement in body:
-            if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-                names.add(prefix + statement.name)
-                if isinstance(statement, ast.ClassDef):
-                    add(statement.body, f'{prefix}{statement.name}.')
-            targets: List[ast.expr] = []
-            if isinstance(statement, ast.Assign):
-                targets = statement.targets
-            elif isinstance(statement, ast.AnnAssign):
-                targets = [statement.target]
-            names.update(prefix + target.id for target in targets if isinstance(target, ast.Name))
-
-    add(ast.parse(read(path)).body, '')
+            targets = getattr(statement, 'targets', [getattr(statement, 'target', None)])
+            found = [getattr(statement, 'name', None), *(getattr(target, 'id', None) for target in targets)]
+            names.update(f'{prefix}{name}' for name in found if name)
     return names
 
 

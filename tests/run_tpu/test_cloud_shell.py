@@ -10,20 +10,7 @@ from typing import Sequence
 
 import pytest
 
-from tests.run_tpu.world import (
-    CHECKS,
-    CREATE,
-    DELETE,
-    LIMIT,
-    LIST_BUCKET,
-    MARK,
-    NODE,
-    PAUSE,
-    PREFLIGHT,
-    TRAIN,
-    World,
-    unmarked,
-)
+from tests.run_tpu.world import LIMIT, LIST_BUCKET, MARK, NODE, PAUSE, World, unmarked
 
 pytestmark = pytest.mark.program
 
@@ -35,6 +22,20 @@ def startup_of(call: Sequence[str]) -> str:
     (key, startup) = pair.split('=', 1)
     assert (key, delimiter in startup) == ('startup-script', False)
     return startup
+
+
+def handed_over(world: World, *arguments: str, **environment: str) -> str:
+    """Hands a run over to a machine; returns the machine's startup script."""
+    world.call('--create', *arguments, **environment, CLOUD_SHELL='true')
+    startup = startup_of(world.log()[-1])
+    world.forget()
+    return startup
+
+
+def boot(world: World, startup: str, folder: pathlib.Path) -> None:
+    """Runs a startup script in a folder, without the environment variables of Cloud Shell."""
+    environment = {'PATH': str(world.bin), 'TMPDIR': str(folder)}
+    subprocess.run(['/bin/sh', '-c', startup], cwd=str(folder), env=environment, timeout=LIMIT, check=True)
 
 
 def test_create__hands_over_to_a_machine_in_the_same_network(either: World) -> None:
@@ -75,26 +76,21 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
 ) -> None:
     given = ['--momentum=0.8', "--train_steps=7 '$(x)'"]
     variables = {'MODEL_DIR': "gs://bucket/it's mine", 'EXPORT_DIR': ''}
-    world.call('--create', '--spot', *given, **variables, CLOUD_SHELL='true')
-    startup = startup_of(world.log()[-1])
-    world.forget()
-
+    startup = handed_over(world, '--spot', *given, **variables)
     world.script(main=[{'code': code, 'says': 'error: a message of the program\n'}])
     machine = tmp_path / 'machine'
     machine.mkdir()
-    # The machine has none of these environment variables.
-    environment = {'PATH': str(world.bin), 'TMPDIR': str(machine)}
-    subprocess.run(['/bin/sh', '-c', startup], cwd=str(machine), env=environment, timeout=LIMIT, check=True)
+    boot(world, startup, machine)
     folders = ['--num_shards=8', '--data_dir=gs://bucket/imagenet', "--model_dir=gs://bucket/it's mine", *given]
     assert world.log() == [
         ['apt-get', '-qq', 'update'],
         ['apt-get', '-qq', 'install', 'python3-venv'],
         ['gcloud', 'storage', 'rsync', '--recursive', "gs://bucket/it's mine/program", '.'],
         LIST_BUCKET,
-        [*PREFLIGHT[:6], *folders],
-        [*CREATE, '--spot'],
-        [*TRAIN[:6], *folders],
-        DELETE,
+        [*world.checks[1][:6], *folders],
+        [*world.create, '--spot'],
+        [*world.train[:6], *folders],
+        world.delete,
         ['gcloud', 'storage', 'cp', 'run_tpu.log', "gs://bucket/it's mine/run_tpu.log"],
         ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet'],
     ]
@@ -105,28 +101,22 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
 
 @pytest.mark.parametrize('ours', [True, False])
 def test_machine__deletes_only_its_own_vm_after_its_crash(world: World, tmp_path: pathlib.Path, ours: bool) -> None:
-    world.call('--create', CLOUD_SHELL='true')
-    startup = startup_of(world.log()[-1])
-    world.forget()
-
+    startup = handed_over(world)
     # The node of the crashed machine, or of another start.
     (mark,) = re.findall(r'RUN_TPU_MARK=(\S+)', startup)
     world.existing_node(description=mark if ours else 'run_tpu.sh-another-1')
     world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}])
-    environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
-    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=LIMIT, check=True)
-    expected = [DELETE, PAUSE, DELETE, *CHECKS, CREATE, TRAIN, DELETE] if ours else []
-    assert world.log()[3:-2] == expected
+    boot(world, startup, tmp_path)
+    whole = [world.delete, PAUSE, world.delete, *world.checks, world.create, world.train, world.delete]
+    assert world.log()[3:-2] == (whole if ours else [])
     assert world.node == (None if ours else 'READY')
 
 
 def test_machine__shuts_down_without_permission_to_delete_itself(world: World, tmp_path: pathlib.Path) -> None:
-    world.call('--create', CLOUD_SHELL='true')
-    startup = startup_of(world.log()[-1])
+    startup = handed_over(world)
     # It has no access to the bucket either.
     world.script(rsync=[{'code': 1}], storage=[{'code': 1}], instance_delete=[{'code': 1}])
-    environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
-    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=LIMIT, check=True)
+    boot(world, startup, tmp_path)
     assert world.log()[-2:] == [
         ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet'],
         ['shutdown', '-h', 'now'],

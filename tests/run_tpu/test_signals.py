@@ -10,27 +10,12 @@ from typing import Any
 import pytest
 
 from tests.run_tpu.test_courses import FOREIGN
-from tests.run_tpu.world import (
-    BROKEN,
-    CHECKS,
-    CREATE,
-    DELETE,
-    LIMIT,
-    NODE,
-    NOT_FOUND,
-    OTHER,
-    PAUSE,
-    RESTART,
-    SILENT,
-    TRAIN,
-    VM,
-    World,
-)
+from tests.run_tpu.world import BROKEN, LIMIT, NODE, NOT_FOUND, OTHER, SILENT, VM, World
 from tests.support.processes import text_of, wait_for
 
 pytestmark = pytest.mark.program
 WAITS = {'waits': True}
-ENDED = [*CHECKS, CREATE, TRAIN, DELETE]
+ENDED = 'ls preflight create train delete'
 
 
 def end(world: World, script: 'subprocess.Popen[bytes]') -> Any:
@@ -63,7 +48,7 @@ def test_signal_in_training__stops_it_and_deletes_the_tpu(world: World, number: 
         else:
             script.send_signal(number)
         assert end(world, script) == (code, None)
-        assert world.log() == ENDED
+        assert world.course == ENDED
         with pytest.raises(ProcessLookupError):
             os.kill(program, 0)
         world.forget()
@@ -78,7 +63,7 @@ def test_signal_in_creation__waits_and_deletes_the_tpu(world: World, shell: str,
     world.go_on()
     assert end(world, script) == (128 + number, None)
     assert (world.folder / 'waiting').read_text() == 'done'
-    assert world.log() == [*CHECKS, CREATE, DELETE]
+    assert world.course == 'ls preflight create delete'
 
 
 @pytest.mark.parametrize(('shell', 'kind'), [('/bin/sh', 'main'), ('/bin/bash', 'create')])
@@ -88,7 +73,7 @@ def test_second_signal__does_not_wait(world: World, shell: str, kind: str) -> No
     script.send_signal(signal.SIGINT)
     world.message(script, 'waiting for')
     script.send_signal(signal.SIGINT)
-    assert end(world, script) == (130, None) and world.log()[-1] == DELETE
+    assert end(world, script) == (130, None) and world.course.endswith(' delete')
 
 
 def test_second_signal__does_not_stop_the_deletion(world: World) -> None:
@@ -97,7 +82,7 @@ def test_second_signal__does_not_stop_the_deletion(world: World) -> None:
     os.killpg(script.pid, signal.SIGINT)
     os.killpg(script.pid, signal.SIGTERM)
     world.go_on()
-    assert end(world, script) == (2, None) and world.log()[-1] == DELETE
+    assert end(world, script) == (2, None) and world.course.endswith(' delete')
 
 
 @pytest.mark.parametrize('shell', ['/bin/sh', '/bin/bash', f'{shutil.which("nohup")} /bin/sh'])
@@ -105,7 +90,7 @@ def test_ctrl_z_and_nohup__let_the_run_go_on(world: World, shell: str) -> None:
     script = start(world, WAITS, shell)
     os.killpg(script.pid, signal.SIGHUP) if 'nohup' in shell else script.send_signal(signal.SIGTSTP)
     world.go_on()
-    assert end(world, script) == (0, None) and world.log() == ENDED
+    assert end(world, script) == (0, None) and world.course == ENDED
 
 
 def test_closed_output__ends_the_run_and_deletes_the_tpu(world: World) -> None:
@@ -116,13 +101,13 @@ def test_closed_output__ends_the_run_and_deletes_the_tpu(world: World) -> None:
     world.waiting()
     os.close(reader)
     world.go_on()
-    assert end(world, script) == (128 + signal.SIGPIPE, None) and world.log() == ENDED
+    assert end(world, script) == (128 + signal.SIGPIPE, None) and world.course == ENDED
 
 
 def test_hanging_program__is_killed_and_the_tpu_deleted(world: World) -> None:
     script = start(world, {**WAITS, 'ignores': True}, TIMEOUT_SECONDS='3')
     script.send_signal(signal.SIGTERM)
-    assert end(world, script) == (75, None) and world.log() == ENDED
+    assert end(world, script) == (75, None) and world.course == ENDED
 
 
 def test_tpu_that_appears_after_the_end__is_announced(world: World) -> None:
@@ -145,21 +130,18 @@ def test_tpu_of_another_start__is_kept_after_a_signal(world: World) -> None:
     world.existing_node()
     script.send_signal(signal.SIGQUIT)
     assert end(world, script) == (131, 'READY')
-    assert world.log() == [*CHECKS, CREATE, TRAIN, *[PAUSE] * 9]
+    assert world.course == 'ls preflight create train' + ' pause' * 9
 
 
-@pytest.mark.parametrize('interrupted', [False, True])
-def test_tpu_that_existed_before__is_not_deleted(world: World, interrupted: bool) -> None:
+def test_tpu_that_existed_before__is_not_deleted(world: World) -> None:
     world.node = 'READY'
-    world.script(describe=[SILENT], create=[{'code': 1, 'waits': interrupted}])
-    script = world.start('--create')
-    if interrupted:
-        world.waiting()
-        script.send_signal(signal.SIGINT)
-        world.message(script, 'waiting for gcloud')
-        world.go_on()
-    assert end(world, script) == (130 if interrupted else 1, 'READY')
-    assert world.log() == [*CHECKS, CREATE] and 'this start did not make it' in world.errors()
+    world.script(describe=[SILENT], create=[{'code': 1, **WAITS}])
+    script = start(world)
+    script.send_signal(signal.SIGINT)
+    world.message(script, 'waiting for gcloud')
+    world.go_on()
+    assert end(world, script) == (130, 'READY')
+    assert world.course == 'ls preflight create' and 'this start did not make it' in world.errors()
 
 
 def test_tpu_not_ready_after_its_creation__is_waited_for(world: World) -> None:
@@ -167,7 +149,7 @@ def test_tpu_not_ready_after_its_creation__is_waited_for(world: World) -> None:
     script = world.start('--create', RESTART_SECONDS='1')
     wait_for(lambda: ['sleep', '1'] in world.log(), LIMIT)
     script.send_signal(signal.SIGTERM)
-    assert end(world, script) == (75, None) and TRAIN not in world.log()
+    assert end(world, script) == (75, None) and 'train' not in world.course
 
 
 @pytest.mark.parametrize('unwritable', [False, True])
@@ -188,10 +170,10 @@ def test_running_program__is_neither_ended_nor_restarted(world: World) -> None:
     world.script(main=[{'prints': 'step 1', **WAITS}], log=[{}, answer], describe=[{}, {}, answer])
     script = start(world, TIMEOUT_SECONDS='8')
     world.message(script, answer['says'].strip())
-    wait_for(lambda: PAUSE in world.log(), LIMIT)
+    wait_for(lambda: 'pause' in world.course, LIMIT)
     world.go_on()
     assert end(world, script) == (0, None)
-    assert world.log() == [*CHECKS, CREATE, TRAIN, PAUSE, DELETE]
+    assert world.course == 'ls preflight create train pause delete'
     assert text_of(str(world.folder / 'stdout')) == 'step 1\n'
 
 
@@ -205,4 +187,4 @@ def test_program_of_this_start_that_still_runs__is_followed(world: World) -> Non
     world.go_on()
     assert end(world, script) == (0, None)
     assert text_of(str(world.folder / 'stdout')) == 'step 1\nstep 2\n'
-    assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART[:2], DELETE]
+    assert world.course == 'ls preflight create train checkpoint pause delete'

@@ -11,24 +11,7 @@ from typing import List
 
 import pytest
 
-from tests.run_tpu.world import (
-    BROKEN,
-    CHECKS,
-    CREATE,
-    DELETE,
-    FLAGS,
-    LIMIT,
-    NODE,
-    PAUSE,
-    QUEUE_CREATE,
-    QUEUE_DELETE,
-    RESTART,
-    ROOT,
-    TRAIN,
-    VM,
-    World,
-    program_files,
-)
+from tests.run_tpu.world import BROKEN, LIMIT, NODE, PAUSE, QUEUE_CREATE, QUEUE_DELETE, ROOT, VM, World, program_files
 from tests.support.processes import text_of, wait_for
 
 pytestmark = pytest.mark.program
@@ -45,7 +28,8 @@ def test_program__is_copied_started_and_followed(world: World) -> None:
     done = world.call('--create', flag)
     assert done.returncode == 0, done.stderr
     # Quotes and spaces arrive.
-    assert world.log() == [*[CHECKS[0], [*CHECKS[1], flag]], CREATE, [*TRAIN, flag], DELETE]
+    bucket, preflight = world.checks
+    assert world.log() == [bucket, [*preflight, flag], world.create, [*world.train, flag], world.delete]
     assert done.stdout == 'one\n\ntwo\nthe end, without a newline\n'
     (copy,) = [call for call in world.log(every=True) if 'scp' in call]
     assert copy[:4] + copy[6:] == [*VM, 'node:run_tpu.tar.gz', '--worker=0', *NODE[1:]]
@@ -87,9 +71,9 @@ def test_archive__has_no_local_files(world: World) -> None:
 def test_slice__is_driven_by_its_first_host(world: World) -> None:
     done = world.call('--create', TPU_TYPE='v3-32')
     assert done.returncode == 0, done.stderr
-    cluster = ['--tpu=node', '--tpu_zone=us-central1-b', '--gcp_project=project', '--num_shards=32', *FLAGS[1:]]
-    create = [*CREATE[:-2], '--accelerator-type=v3-32', '--version=tpu-vm-tf-2.15.1-pod-se']
-    assert world.log()[2:] == [create, [*TRAIN[:5], *cluster], DELETE]
+    cluster = ['--tpu=node', '--tpu_zone=us-central1-b', '--gcp_project=project', '--num_shards=32', *world.train[7:]]
+    create = [*world.create[:-2], '--accelerator-type=v3-32', '--version=tpu-vm-tf-2.15.1-pod-se']
+    assert world.log()[2:] == [create, [*world.train[:5], *cluster], world.delete]
     (start,) = on_vm(world, 'start')
     assert ' env TPU_LOAD_LIBRARY=0 TPU_NAME=node ./run --tf=image python ' in start[-1]
     assert [call[8] for call in world.log(every=True) if 'ssh' in call] == ['--worker=0'] * 2
@@ -104,7 +88,7 @@ def test_broken_connection__neither_loses_nor_repeats_the_log(world: World) -> N
     )
     done = world.call('--create')
     assert (done.returncode, done.stdout) == (0, text)
-    assert world.log() == [*CHECKS, CREATE, TRAIN, PAUSE, PAUSE, DELETE]
+    assert world.course == 'ls preflight create train pause pause delete'
     assert done.stderr.count('no connection to node, which is READY; the program continues there') == 2
     assert str(BROKEN['says']) in done.stderr
 
@@ -130,7 +114,8 @@ def test_restarted_vm__starts_the_program_again(world: World) -> None:
     wait_for(lambda: text_of(str(supervisor)), LIMIT)
     supervisor.write_text(f'{supervisor.read_text().split()[0]} another-boot\n')
     assert (script.wait(timeout=LIMIT), world.node) == (0, None)
-    assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART, DELETE]
+    assert world.course == 'ls preflight create train checkpoint pause train delete'
+    assert ['gcloud', 'storage', 'cat', 'gs://bucket/inception_v3/checkpoint'] in world.log()
     assert 'the program is gone' in world.errors()
     # Its disk is kept.
     assert len([call for call in world.log(every=True) if 'scp' in call]) == 1
@@ -146,7 +131,7 @@ def test_program_of_another_start__is_left_alone(world: World) -> None:
     assert 'another start (run_tpu.sh-' in second.stderr and 'is running another command' in second.stderr
     world.go_on()
     assert (first.wait(timeout=LIMIT), world.node) == (0, 'READY')
-    assert [call for call in world.log() if call[:5] == TRAIN[:5]] == [TRAIN]
+    assert [call for call in world.log() if call[:5] == world.train[:5]] == [world.train]
 
 
 @pytest.mark.parametrize('interrupted', [False, True])
@@ -169,7 +154,7 @@ def test_same_program_of_another_start__is_followed(world: World, interrupted: b
     # Its exit code and its log arrive; then the program is restarted.
     assert second.wait(timeout=LIMIT) == 0
     assert text_of(str(world.folder / 'stdout')).startswith('step 1\n')
-    assert [call for call in world.log() if call == TRAIN] == [TRAIN, TRAIN]
+    assert [call for call in world.log() if call == world.train] == [world.train, world.train]
 
 
 @pytest.mark.parametrize('reachable', [True, False])
@@ -180,7 +165,7 @@ def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reac
     program = world.waiting()
     script.send_signal(signal.SIGINT)
     assert (script.wait(timeout=LIMIT), world.node) == (130, 'READY')
-    assert world.log() == [*CHECKS, TRAIN]
+    assert world.course == 'ls preflight train'
     assert len(on_vm(world, 'stop')) == 1
     if reachable:
         assert text_of(str(world.folder / 'stdout')).startswith('step 1\n')
@@ -228,13 +213,13 @@ def test_queue__is_waited_for_and_deleted_with_its_vm(world: World) -> None:
     # It has no time limit.
     wait_for(lambda: world.log().count(PAUSE) > 20, LIMIT)
     assert 'node is WAITING_FOR_RESOURCES' in world.errors()
-    assert TRAIN not in world.log() and DELETE not in world.log()
+    assert 'train' not in world.course and 'delete' not in world.course
     description = json.loads((world.folder / 'queue').read_text())['description']
     world.existing_node(description=description)
     queue_state(world, 'ACTIVE')
     assert script.wait(timeout=LIMIT) == 0, world.errors()
     calls = [call for call in world.log() if call != PAUSE]
-    assert calls == [*CHECKS, QUEUE_CREATE, TRAIN, QUEUE_DELETE]
+    assert calls == [*world.checks, QUEUE_CREATE, world.train, QUEUE_DELETE]
     assert world.node is None and not (world.folder / 'queue').exists()
 
 

@@ -19,9 +19,7 @@ LIST_BUCKET = ['gcloud', 'storage', 'ls', 'gs://bucket']
 MARK = '--description=MARK'  # In place of a description that no other start has.
 FLAGS = ['--num_shards=8', '--data_dir=gs://bucket/imagenet', '--model_dir=gs://bucket/inception_v3']
 FLAGS += ['--export_dir=gs://bucket/inception_v3/export']
-CHECKPOINT = ['gcloud', 'storage', 'cat', 'gs://bucket/inception_v3/checkpoint']
 PAUSE = ['sleep', '0']
-ASK = [CHECKPOINT, PAUSE]
 NOT_FOUND = "ERROR: (gcloud) NOT_FOUND: Resource 'projects/project/locations/us-central1-b/nodes/node' was not found\n"
 NAMES = ('preflight', 'create', 'delete', 'ls')
 SILENT = {'code': 1}  # A failure without a message.
@@ -36,7 +34,6 @@ DELETE = [*VM, 'delete', *NODE, '--quiet']
 PREFLIGHT = ['./run', '--tf=2.15', 'inception-v3', 'preflight', '--topology=v2-8', '--tpu=local', *FLAGS]
 TRAIN = ['./run', '--tf=image', 'python', '-m', 'inception_v3.main', '--tpu=local', *FLAGS]
 CHECKS = [LIST_BUCKET, PREFLIGHT]
-RESTART = [*ASK, TRAIN]
 
 QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
 QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']

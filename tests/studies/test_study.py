@@ -90,21 +90,6 @@ def test_small__inherits_axes_and_seeds() -> None:
 
 
 @pytest.mark.parametrize(
-    ('name', 'text', 'message'),
-    [
-        ('missing.py', None, r'must be a \.py file, or a shipped study: batch_norm,'),
-        ('a.txt', '', r'must be a \.py file'),
-        ('a.py', 'x = 1\nSTUDY = Study(', r'line 2: SyntaxError'),
-        ('a.py', 'x = 1\nSTUDY = Study()', r"line 2: NameError: name 'Study' is not defined"),
-        ('a.py', 'x = 1', r'must set STUDY = Study'),
-    ],
-)
-def test_load__refuses_files_without_a_study(tmp_path: pathlib.Path, name: str, text: Any, message: str) -> None:
-    with pytest.raises(StudyError, match=message):
-        load(str(tmp_path / name) if text is None else written(tmp_path, name, text))
-
-
-@pytest.mark.parametrize(
     ('fields', 'message'),
     [
         ('axis=[]', r"line 2: TypeError: .*'axis'"),
@@ -133,3 +118,16 @@ def test_load__refuses_files_without_a_study(tmp_path: pathlib.Path, name: str, 
 def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, fields: str, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         load(written(tmp_path, 'a.py', f'{ALL}STUDY = Study({fields})'))
+
+
+def test_load__refuses_files_without_a_study(tmp_path: pathlib.Path) -> None:
+    for text, message in (
+        ('x = 1\nSTUDY = Study(', r'line 2: SyntaxError'),
+        ('x = 1\nSTUDY = Study()', r"line 2: NameError: name 'Study' is not defined"),
+        ('x = 1', r'must set STUDY = Study'),
+    ):
+        with pytest.raises(StudyError, match=message):
+            load(written(tmp_path, 'a.py', text))
+    for path in (str(tmp_path / 'missing.py'), written(tmp_path, 'a.txt', '')):
+        with pytest.raises(StudyError, match=r'must be a \.py file, or a shipped study: batch_norm,'):
+            load(path)

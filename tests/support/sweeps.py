@@ -1,9 +1,9 @@
-"""A small sweep in a separate process."""
+"""Small sweeps, in this process or in a separate one."""
 
 import pathlib
 import subprocess
 import sys
-from typing import Any, Tuple
+from typing import Any
 
 PROGRAM = ('python', '-m', 'tests.support.one_layer_program')
 
@@ -18,18 +18,8 @@ def study_file(folder: pathlib.Path, axes: str = '', seeds: int = 1, **flags: An
     return str(path)
 
 
-class WholeSweep:
-    """A sweep in a separate process."""
-
-    _MAIN = f'import sys; from studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
-
-    def __init__(self, *arguments: str):
-        self.process = subprocess.Popen(
-            [sys.executable, '-c', self._MAIN, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def end(self) -> Tuple[int, str]:
-        """Waits for the end; returns the exit code and the text written to stdout and stderr."""
-        output, errors = self.process.communicate(timeout=300)
-        assert 'Traceback' not in errors
-        return self.process.returncode, output + errors
+def whole_sweep(*arguments: str) -> 'subprocess.Popen[str]':
+    """Starts a sweep in a separate process, whose standard output has its errors, too."""
+    main = f'import sys; from studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
+    command = [sys.executable, '-c', main, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -133,18 +133,6 @@ def numbers(table: str, label: str) -> List[str]:
     return line.split()
 
 
-def own_statistics(batches: np.ndarray, replicas: int) -> Tuple[np.ndarray, Statistics]:
-    """Training outputs, and the moving statistics of each replica with biased variances, [replicas, 1, 64]."""
-    rows = shares(batches[:-1], replicas)
-    means, variances = rows.mean(2, keepdims=True), rows.var(2, keepdims=True)
-    moving_mean, moving_variance = np.zeros([replicas, 1, 64]), np.ones([replicas, 1, 64])
-    for mean, variance in zip(means, variances):
-        moving_mean = DECAY * moving_mean + (1 - DECAY) * mean
-        moving_variance = DECAY * moving_variance + (1 - DECAY) * variance
-    outputs = normalized(rows, means, variances).reshape([len(rows), -1, 64])
-    return outputs, Statistics(moving_mean, moving_variance)
-
-
 @pytest.mark.skipif(tf.__version__ >= '2', reason='TensorFlow 2.15 has the layers')
 def test_keras__is_refused_on_1_15(tmp_path: pathlib.Path, capsys: Any) -> None:
     assert batch_norm.main(['--keras', f'--out={tmp_path / "new"}']) == 2
@@ -162,12 +150,16 @@ def test_keras__layers_agree_with_the_equations(tmp_path: pathlib.Path) -> None:
     by_keras = json.loads((tmp_path / 'batch_norm.json').read_text(encoding='utf-8'))['measured']['keras']
     assert by_keras.keys() == PUBLISHED.keys()
     batches = experiments.normal_rows(SETTINGS['steps'] + 1, SETTINGS['seed'])
-    (one_outputs, one), (own_outputs, own) = (own_statistics(batches, replicas) for replicas in (1, 8))
-    inference = normalized(shares(batches[-1], 8), own.mean, own.variance).reshape([256, 64])
+    # The layer averages biased variances.
+    (one_outputs, one), *alone = (
+        expected('one device', rows, ddof=0) for rows in (batches[:-1], *np.split(batches[:-1], 8, axis=1))
+    )
+    rows_alone = np.split(batches[-1].astype(np.float64), 8)
+    inference = np.concatenate([normalized(rows, *own) for rows, (_, own) in zip(rows_alone, alone)])
     per_replica = [
-        np.abs(own_outputs - one_outputs).max(),
-        np.abs(inference - normalized(batches[-1].astype(np.float64), one.mean[0], one.variance[0])).max(),
-        np.abs(own.variance.mean(0) - one.variance[0]).max(),
+        np.abs(np.concatenate([outputs for outputs, _ in alone], axis=1) - one_outputs).max(),
+        np.abs(inference - normalized(batches[-1].astype(np.float64), *one)).max(),
+        np.abs(np.mean([own.variance for _, own in alone], 0) - one.variance).max(),
     ]
     outputs, inference, mean, variance = by_keras['per_replica'].values()
     assert [outputs, inference, variance] == pytest.approx(per_replica, rel=1e-4)

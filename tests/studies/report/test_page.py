@@ -48,10 +48,11 @@ def test_chart__has_the_recorded_values(comparison: Comparison) -> None:
     *runs, mean = found['At the last step: top-1', 'sgd']
     assert [*mean.x, *mean.error_x.array, *mean.error_x.arrayminus] == pytest.approx([63.79, 15.6, 15.6], abs=0.01)
     assert [*mean.y] == [0] and [run.x[0] for run in runs] == pytest.approx([50.123, 60.456, 80.789])
+    assert [trace.marker.symbol for trace in (*runs, mean)] == ['circle-open'] * 3 + ['circle']
     # 91 − 63.789, and half of the interval; of the first of three metrics, whose panels alone show the zero.
     mean, *_ = found['Difference from the first case, 95 % interval', 'RMS']
     assert [*mean.x, *mean.error_x.array] == pytest.approx([27.21, 36.32], abs=0.01)
-    assert ('Difference from the first case, 95 % interval', 'sgd') not in found
+    assert [case for title, case in found if title.startswith('Difference')] == ['momentum', 'RMS']
     assert len(page.chart(comparison).layout.shapes) == 3
     assert ('Training: loss', 'broken') in found and ('Validation: top-1', 'broken') not in found
     # The legend has each case once.

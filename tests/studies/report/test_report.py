@@ -137,19 +137,17 @@ def test_curves__are_by_epoch_if_batches_differ() -> None:
     cases = [Case(str(c), {}, (recorded.run('run', [0.1, 0.5], config=c),)) for c in configs]
     top_1, *_ = page.curves(comparison_of(*cases))
     assert top_1.x == 'epoch' and page.curves(comparison_of(cases[0]))[0].x == 'step'
-    for size, line in zip((64, 128), top_1.series.values()):
-        assert [*line] == pytest.approx([100 * size / 1281167, 200 * size / 1281167])
+    for size, (_, _, line) in zip((64, 128), top_1.traces):
+        assert line['x'] == pytest.approx([100 * size / 1281167, 200 * size / 1281167])
 
 
 def test_curve__is_the_mean_of_the_runs_at_each_step() -> None:
     runs = (recorded.run('a', [0.1, 0.4, 0.7], 1), recorded.run('b', [0.3, 0.5], 2), recorded.run('c', [0.2, 0.9], 3))
     panel = page.curves(comparison_of(Case('case', {}, runs)))[0]
-    lines = [[*line.values()] for line in panel.runs['case'].values()]
-    assert lines == [pytest.approx(values) for values in ([10, 40, 70], [30, 50], [20, 90])]
-    (mean,) = panel.series.values()
-    deviations = np.std([[10, 30, 20], [40, 50, 90]], axis=1, ddof=1)
-    assert [*mean] == [100, 200, 300]
-    for step, middle, deviation in zip((100, 200), (20, 60), deviations):
-        assert mean[step] == pytest.approx((middle, middle - deviation, middle + deviation))
-    last = mean[300]
-    assert last is not None and last.median == pytest.approx(70) and math.isnan(last.least)
+    band, *lines, mean = (trace for _, _, trace in panel.traces)
+    assert [line['y'] for line in lines] == [pytest.approx(ys) for ys in ([10, 40, 70], [30, 50], [20, 90])]
+    assert (mean['x'], mean['y']) == ([100, 200, 300], pytest.approx([20, 60, 70]))
+    # At the last step, one run has no deviation.
+    one, other = np.std([[10, 30, 20], [40, 50, 90]], axis=1, ddof=1)
+    assert band['x'] == [100, 200, 200, 100]
+    assert band['y'] == pytest.approx([20 + one, 60 + other, 60 - other, 20 - one])

@@ -11,7 +11,6 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.run.history import RESULTS_FILE
 from studies.report.runs import Case, Comparison, Run, read_run
 from tests.support import recorded
 from tests.support.runs import FinishedRun
@@ -62,29 +61,17 @@ def test_read_run__of_a_folder_that_does_not_exist(tmp_path: Any) -> None:
     assert (run.environment, run.failure) == ({}, 'error: no such TPU')
 
 
-def test_evaluations__are_the_last_of_each_step(tmp_path: Any) -> None:
-    """In order, without evaluations with other settings and truncated lines."""
-    evaluations = [
-        recorded.evaluation(200, 0.2),
-        recorded.evaluation(100, 0.1),
-        recorded.evaluation(200, 0.3),
-        recorded.evaluation(200, 0.9, changed=('moving_average: True -> False',)),
-    ]
-    recorded.write(str(tmp_path), Config(), evaluations)
-    with open(tmp_path / RESULTS_FILE, 'a') as file:
-        file.write('{"step": 300, "top')
-    run = read_run(str(tmp_path), 'run')
-    assert [(each.step, each.top_1) for each in run.evaluations] == [(100, 0.1), (200, 0.3)]
-
-
 def test_training__resumed_session_replaces_repeated_steps(tmp_path: Any) -> None:
     """A run killed after step 40 that resumes from step 20: each step appears once, with its last value."""
-    recorded.write(str(tmp_path), Config(train_batch_size=64), [])
+    otherwise = recorded.evaluation(20, 0.9, changed=('moving_average: True -> False',))
+    recorded.write(str(tmp_path), Config(train_batch_size=64), [recorded.evaluation(20, 0.3), otherwise])
     recorded.write_events(str(tmp_path), 'a', 1000.0, [0, 10, 20, 30, 40], [9, 8, 7, 6, 5])
     path = recorded.write_events(str(tmp_path), 'a.v2', 2000.0, [20, 30, 40, 50, 60], [3, 2, 1, 0, 0])
     # A file ends with a partial event while it is written.
     os.truncate(path, os.path.getsize(path) - 5)
     run = read_run(str(tmp_path), 'run')
+    # An evaluation with other settings is none of the run.
+    assert [each.top_1 for each in run.evaluations] == [0.3]
     assert [(point.step, point.loss) for point in run.training] == [(0, 9), (10, 8), (20, 3), (30, 2), (40, 1), (50, 0)]
     # Ten steps of 64 images in a second, except after a start.
     assert [point.images_per_second for point in run.training] == [None, 640, None, 640, 640, 640]

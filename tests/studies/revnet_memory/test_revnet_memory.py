@@ -65,7 +65,6 @@ def test_usage__is_that_of_the_process(watched: Watched) -> None:
     'line, kind, message',
     [
         ('sys.exit("the batch has no images")', MeasurementError, 'the batch has no images$'),
-        ('import os; os.kill(os.getpid(), 9)', MeasurementError, 'ended by signal 9'),
         ('print("no mark"); sys.exit(4)', MeasurementError, 'exit code 4'),
         # Memory goes back to the system when it is freed.
         ('import os; sys.exit(os.environ["TF_CPU_ALLOCATOR_USE_BFC"])', MeasurementError, '^0$'),

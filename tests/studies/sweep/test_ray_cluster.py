@@ -63,11 +63,11 @@ from studies.sweep.ray_cluster import cluster
 from tests.studies.sweep.test_ray_cluster import trials_in
 address, folder, *program = sys.argv[1:]
 try:
-    cluster(address, 1, [], f'{folder}/nowhere').__enter__()
+    cluster(address, 1, f'{folder}/nowhere').__enter__()
 except StudyError as error:
     print('>', error, flush=True)
-with cluster(address, 1, program, folder) as place:
-    tasks = [place.start(trial) for trial in trials_in(folder)]
+with cluster(address, 1, folder) as place:
+    tasks = [place.start(trial._replace(program=tuple(program))) for trial in trials_in(folder)]
     for line in sys.stdin:
         print('>', eval(line), flush=True)
 """

@@ -14,8 +14,7 @@ from inception_v3.run.history import append_evaluation
 from studies.study import Study
 from studies.sweep import run, trials
 from studies.sweep.run import Progress
-from studies.sweep.trials import Outcome, State, Trial
-from studies.sweep.workers import Place, RunningTrial
+from studies.sweep.trials import Outcome, Place, RunningTrial, State, Trial
 from tests.support import recorded
 
 DONE, FAILED, STOPPED, WAITING = State.DONE, State.FAILED, State.STOPPED, State.WAITING

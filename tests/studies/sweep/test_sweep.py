@@ -20,7 +20,7 @@ from studies.sweep import __main__ as sweep
 from studies.sweep import run
 from tests.support import recorded
 from tests.support.processes import wait_for
-from tests.support.sweeps import PROGRAM, WholeSweep, study_file
+from tests.support.sweeps import PROGRAM, study_file, whole_sweep
 
 
 def sweep_of(*arguments: str) -> int:
@@ -171,14 +171,16 @@ def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: s
     trial = tmp_path / 'out' / 'trials' / 'default' / 'seed-1'
 
     # Ctrl-C while the trial trains.
-    whole = WholeSweep(*arguments)
+    sweeping = whole_sweep(*arguments)
     wait_for(lambda: list((trial / 'model').glob('model.ckpt-[1-9]*.meta')), 180)
-    whole.process.send_signal(signal.SIGINT)
-    code, output = whole.end()
-    assert code == 130 and 'interrupted; the same command resumes the sweep' in output, output
+    sweeping.send_signal(signal.SIGINT)
+    output, _ = sweeping.communicate(timeout=300)
+    assert sweeping.returncode == 130 and 'Traceback' not in output, output
+    assert 'interrupted; the same command resumes the sweep' in output, output
     assert json.loads((trial / 'outcome.json').read_text())['exit_code'] == 75
-    code, output = WholeSweep(*arguments).end()
-    assert code == 0 and '1 of 1 trials done' in output, output
+    sweeping = whole_sweep(*arguments)
+    output, _ = sweeping.communicate(timeout=300)
+    assert sweeping.returncode == 0 and '1 of 1 trials done' in output, output
     assert 'resuming from' in (trial / 'log.txt').read_text()
 
     # Copied and run alone, the trial gives the same bits.

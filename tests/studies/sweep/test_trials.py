@@ -43,7 +43,7 @@ def test_script__runs_the_same_command_line_from_any_folder(tmp_path: pathlib.Pa
     trial = trial_in(tmp_path / 'out', data_dir="it's $HOME in quotes")
     script = tmp_path / 'a copy' / trials.COMMAND_FILE
     script.parent.mkdir()
-    script.write_text(trials.script(('printf', r'%s\n'), trial))
+    script.write_text(trials.script(trial._replace(program=('printf', r'%s\n'))))
     output = subprocess.run(['sh', str(script)], stdout=subprocess.PIPE, check=True, text=True).stdout
     here = {f'--model_dir={trial.model_dir}': f'--model_dir={script.parent}/model'}
     assert output.splitlines() == [here.get(word, word) for word in trial.arguments]

@@ -11,9 +11,8 @@ import pytest
 
 from data.files import write_whole
 from studies.study import Study
-from studies.sweep import trials, workers
-from studies.sweep.trials import Outcome, Trial
-from studies.sweep.workers import Process
+from studies.sweep import trials
+from studies.sweep.trials import Outcome, Process, Trial
 from tests.support.processes import shell, text_of, wait_for
 
 pytestmark = pytest.mark.program
@@ -21,10 +20,9 @@ pytestmark = pytest.mark.program
 STARTS_ONE = """
 import sys, time
 from studies.study import Study
-from studies.sweep.trials import trials_of
-from studies.sweep.workers import this_machine
-(trial,) = trials_of(Study(seeds=(7,)), sys.argv[1])
-this_machine(1, ['sh', '-c', 'echo $$; exec sleep 600']).start(trial)
+from studies.sweep.trials import Process, trials_of
+(trial,) = trials_of(Study(seeds=(7,)), sys.argv[1], ('sh', '-c', 'echo $$; exec sleep 600'))
+Process(trial)
 time.sleep(600)
 """
 
@@ -46,14 +44,14 @@ def trial(tmp_path: pathlib.Path) -> Trial:
     ],
 )
 def test_run__outcome_has_code_and_reason(trial: Trial, script: str, exit_code: int, reason: str) -> None:
-    outcome = workers.run(trial, shell(script))
+    outcome = trials.run(trial._replace(program=shell(script)))
     assert (outcome.exit_code, outcome.reason) == (exit_code, reason)
     assert outcome == trials.outcome_of(trial) and outcome.start <= outcome.end
 
 
 def test_start__appends_to_the_log_and_removes_an_earlier_outcome(trial: Trial) -> None:
-    workers.run(trial, shell('echo "error: first"; exit 1'))
-    process = Process(trial, shell('echo "$@"; sleep 0.2; exit 1'))
+    trials.run(trial._replace(program=shell('echo "error: first"; exit 1')))
+    process = Process(trial._replace(program=shell('echo "$@"; sleep 0.2; exit 1')))
     assert process.poll() is None and trials.outcome_of(trial) is None
     outcome: Outcome = wait_for(process.poll)
     # The reason is that of the last start.
@@ -64,7 +62,7 @@ def test_start__appends_to_the_log_and_removes_an_earlier_outcome(trial: Trial) 
 
 def test_stop__waits_for_the_trial_to_end(trial: Trial, tmp_path: pathlib.Path) -> None:
     ends = f'trap "echo asked; until [ -e {tmp_path}/saved ]; do sleep 0.02; done; exit 75" TERM'
-    process = Process(trial, shell(f'{ends}; echo ready; while :; do sleep 0.02; done'))
+    process = Process(trial._replace(program=shell(f'{ends}; echo ready; while :; do sleep 0.02; done')))
     # Ctrl-C at a terminal reaches all processes of its session.
     assert os.getsid(process._process.pid) == process._process.pid != os.getsid(0)
     wait_for(lambda: 'ready' in text_of(trial.log))
@@ -81,8 +79,8 @@ def test_run__an_interrupt_while_the_trial_starts_ends_it(trial: Trial, monkeypa
         write_whole(*arguments)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(workers, 'write_whole', interrupted)
-    outcome = workers.run(trial, shell('exec sleep 600'))
+    monkeypatch.setattr(trials, 'write_whole', interrupted)
+    outcome = trials.run(trial._replace(program=shell('exec sleep 600')))
     assert outcome.state is trials.State.STOPPED and outcome == trials.outcome_of(trial)
 
 
