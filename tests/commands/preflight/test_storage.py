@@ -1,4 +1,4 @@
-"""Tests of the preflight's checks of data sets, folders and checkpoints."""
+"""Tests of the preflight's checks of data sets, folders, checkpoints, and weights that a run begins from."""
 
 import os
 import pathlib
@@ -10,9 +10,10 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3.commands.preflight import storage
+from inception_v3.commands.preflight import checks
 from tests.support.photos import Photo, photo_example
 from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
+from tests.support.runs import FinishedRun
 
 
 @pytest.fixture
@@ -124,8 +125,40 @@ def test_checkpoint__of_another_network_is_an_error(
 
 
 def test_bucket_without_an_answer__reported_in_time(capsys: Any, without_graphs: None, monkeypatch: Any) -> None:
-    monkeypatch.setattr(storage, '_ANSWER_SECONDS', 0.1)
-    monkeypatch.setattr(storage, '_look_up', lambda folder: time.sleep(5))
+    monkeypatch.setattr(checks, '_ANSWER_SECONDS', 0.1)
+    monkeypatch.setattr(checks, '_look_up', lambda folder: time.sleep(5))
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', *folders)
     assert ['no answer within 0.1 seconds' in error for error in errors] == [True, True]
+
+
+@pytest.fixture
+def beginning(finished_run: FinishedRun, one_layer: None, tmp_path: Any) -> List[str]:
+    """Flags of training from the weights of the finished run."""
+    on_tpu = ['--tpu=emulated:2', '--num_shards=2', '--train_batch_size=16', '--mode=train', '--num_classes=7']
+    return [*FAKE, *on_tpu, f'--model_dir={tmp_path}/model', f'--init_from={finished_run.config.model_dir}']
+
+
+def test_weights__loaded_and_left_new_are_reported(capsys: Any, beginning: List[str]) -> None:
+    result = run(capsys, *beginning, '--init_except=Logits,Nothing', '--json')
+    weights = result.report['weights']
+    # 16 filters of 3 x 3 x 3, a shift, a mean and a variance for each.
+    assert weights['loaded'] == f'4 variables of the network with {16 * 27 + 3 * 16} values'
+    assert weights['left_new'] == 'Logits/biases (excepted), Logits/weights (excepted)'
+    assert 'model.ckpt-5' in weights['begins_from']
+    assert '--init_except: no variable matches Nothing.' in result.report['warnings']
+
+
+def test_weights__that_do_not_fit_keep_the_run_from_starting(capsys: Any, beginning: List[str], tmp_path: Any) -> None:
+    (error,) = errors_of(capsys, *beginning, '--init_except=Layer')
+    assert 'Logits/biases has the shape [11], not [7]' in error
+    (error,) = errors_of(capsys, *beginning, f'--init_from={tmp_path}/nothing')
+    assert error.startswith(f'--init_from={tmp_path}/nothing: no complete checkpoint')
+
+
+def test_weights__of_a_run_that_resumes_are_not_read(
+    capsys: Any, beginning: List[str], finished_run: FinishedRun, tmp_path: Any, without_graphs: None
+) -> None:
+    shutil.copytree(str(finished_run.config.model_dir), tmp_path / 'model')
+    report = run(capsys, *beginning, f'--init_from={tmp_path}/nothing', '--json').report
+    assert report['may_start'] and 'which the run resumes; --init_from is not' in report['weights']['begins_from']
