@@ -39,7 +39,6 @@ def write(path: pathlib.Path, images: Any) -> str:
             likeliest = ScoredClass(1, predicted, confidence), ScoredClass(2, other, 1 - confidence)
             sheet.add(Prediction(name, likeliest, encoded.getvalue()))
         sheet.add(Prediction('missing.jpg', problem='no such file or folder'))
-        sheet.finish()
     return str(path)
 
 

@@ -1,7 +1,6 @@
 """Tests of predict: predictions, reports of unreadable images, and messages."""
 
 import base64
-import contextlib
 import io
 import json
 import os
@@ -20,9 +19,9 @@ import skimage.data
 from console import program
 from console.screen import Screen
 from data.image_files import ImageFiles
+from inception_v3.commands import drawing
 from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier
-from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.history import read_evaluations
 from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
 from tests.support.pages import read_page
@@ -127,8 +126,8 @@ def test_unreadable_images__reported_while_others_are_classified(
     assert thumbnail.shape == (96, 96, 3)
     np.testing.assert_allclose(thumbnail.mean((0, 1)), skimage.data.chelsea()[:96, :96].mean((0, 1)), atol=1.5)
     assert not os.path.exists(f'{path}.unfinished')
-    with contextlib.closing(Thumbnails()) as thumbnails:
-        small = PIL.Image.open(io.BytesIO(thumbnails.make(np.zeros([800, 1300, 3], np.uint8))))
+    with drawing.thumbnails() as thumbnail:
+        small = PIL.Image.open(io.BytesIO(thumbnail(np.zeros([800, 1300, 3], np.uint8))))
     assert small.size == (320, 197)
 
 
