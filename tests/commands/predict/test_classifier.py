@@ -16,17 +16,17 @@ from inception_v3.commands.predict import classifier, prediction
 from inception_v3.config import Config
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_decoded, resize_for_eval
-from tests.commands.predict.predictions import Trained
 from tests.support.graphs import evaluate
 from tests.support.images import CAT
 from tests.support.photos import encode_jpeg
+from tests.support.runs import FinishedRun
 
 
-def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any, caplog: Any) -> None:
+def test_load__newest_saved_model_of_an_export_dir(finished_run: FinishedRun, tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO', 'inception_v3')
-    (exported,) = os.listdir(str(trained.config.export_dir))
+    (exported,) = os.listdir(str(finished_run.config.export_dir))
     for name in ('9', '10'):
-        shutil.copytree(os.path.join(str(trained.config.export_dir), exported), str(tmp_path / name))
+        shutil.copytree(os.path.join(str(finished_run.config.export_dir), exported), str(tmp_path / name))
     (tmp_path / '11').mkdir()
     (tmp_path / 'zzz').mkdir()
     newest = str(tmp_path / '10')
@@ -47,9 +47,9 @@ def test_resize_decoded__equals_resize_for_eval(preprocessing: str) -> None:
 
 
 def test_load__run_that_was_trained_on_a_tpu_decodes_no_image_whose_pixels_are_given(
-    trained: Trained, tmp_path: Any
+    finished_run: FinishedRun, images: str, tmp_path: Any
 ) -> None:
-    config, images = trained
+    config = finished_run.config
     model_dir = pathlib.Path(shutil.copytree(str(config.model_dir), str(tmp_path / 'moved')))
     there = dataclasses.replace(
         config, use_tpu=True, tpu='a-node', train_batch_size=1024, eval_batch_size=1024, batch_norm='synchronized'

@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import time
-from typing import Any, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import PIL.Image
@@ -20,17 +20,50 @@ from console import program
 from console.screen import Screen
 from data.image_files import ImageFiles
 from inception_v3.commands import drawing
+from inception_v3.commands.predict import __main__ as predict
 from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier
 from inception_v3.run.history import read_evaluations
-from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
+from tests.support import commands
 from tests.support.pages import read_page
+from tests.support.runs import FinishedRun
 
 IMAGES = 359
+# Files of the fixture `odd_images`, and the problem that is reported.
+PROBLEMS = {
+    'moving.gif': 'is a damaged or animated GIF image',
+    'cut.jpg': 'truncated or damaged',
+    'empty.jpg': 'is empty',
+    'text.jpg': 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image',
+    'huge.png': 'has 20,000 x 20,000 pixels; at most 100,000,000 are allowed',
+    'pipe.jpg': 'is not a regular file',
+}
 
 
-def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(trained: Trained) -> None:
-    config, images = trained
+def run(*arguments: str) -> Tuple[int, List[str], List[str]]:
+    """Runs predict; returns its exit code and the lines of standard output and standard error."""
+    code, out, err = commands.run(predict.main, *arguments)
+    return code, out.splitlines(), err.splitlines()
+
+
+def objects(lines: Sequence[str]) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in lines]
+
+
+def scores(lines: Sequence[str]) -> Tuple[List[int], np.ndarray]:
+    """Returns the labels from the file names, and the probabilities [images, classes]."""
+    labels, probabilities = [], np.zeros([len(lines), 11])
+    for row, found in enumerate(objects(lines)):
+        labels.append(int(os.path.splitext(found['image'])[0].rpartition('-')[2]))
+        for likely in found['predictions']:
+            probabilities[row, likely['class']] = likely['probability']
+        # The rest is the background's, which is not shown.
+        probabilities[row, 0] = 1 - probabilities[row].sum()
+    return labels, probabilities
+
+
+def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(finished_run: FinishedRun, images: str) -> None:
+    config = finished_run.config
     evaluation = read_evaluations(str(config.model_dir))[-1]
     found = {}
     # 50 does not divide 359 images.
@@ -80,9 +113,9 @@ def test_text_output__fits_the_terminal_and_its_encoding(
 
 
 def test_unreadable_images__reported_while_others_are_classified(
-    trained: Trained, odd_images: str, tmp_path: Any
+    finished_run: FinishedRun, odd_images: str, tmp_path: Any
 ) -> None:
-    model, path = f'--model={trained.config.export_dir}', tmp_path / 'sheet.html'
+    model, path = f'--model={finished_run.config.export_dir}', tmp_path / 'sheet.html'
     arguments = (odd_images, 'nowhere.jpg', model, '--json', '--top=11', '--batch_size=4', f'--html={path}')
     code, out, err = run(*arguments)
     assert code == 2
@@ -134,7 +167,9 @@ def test_unreadable_images__reported_while_others_are_classified(
 END_OF_JPEG = b'\xff\xd9'
 
 
-def test_interruption__page_shows_the_images_that_were_done(trained: Trained, tmp_path: Any, monkeypatch: Any) -> None:
+def test_interruption__page_shows_the_images_that_were_done(
+    finished_run: FinishedRun, images: str, tmp_path: Any, monkeypatch: Any
+) -> None:
     load, batches = classifier.load, []
 
     def interrupted_in_batch_3(path: str) -> Classifier:
@@ -150,7 +185,7 @@ def test_interruption__page_shows_the_images_that_were_done(trained: Trained, tm
 
     monkeypatch.setattr(classifier, 'load', interrupted_in_batch_3)
     path = tmp_path / 'sheet.html'
-    arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
+    arguments = (images, f'--model={finished_run.config.model_dir}', f'--html={path}', '--batch_size=8')
     code, out, err = run(*arguments)
     assert code == 130
     assert err[-1] == 'error: interrupted; the output holds the images that were done'
@@ -219,8 +254,8 @@ def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
     assert not second.problem and second.likeliest[0].probability == 1
 
 
-def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: Any) -> None:
-    config, images = trained
+def test_user_errors__one_message_and_exit_code_2(finished_run: FinishedRun, images: str, tmp_path: Any) -> None:
+    config = finished_run.config
     model_dir = str(config.model_dir)
     model = f'--model={model_dir}'
     image = os.path.join(images, sorted(os.listdir(images))[0])
@@ -262,8 +297,10 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         assert len(messages) == 1 and message in messages[0], (arguments, err)
 
 
-def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(trained: Trained) -> None:
-    config, images = trained
+def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(
+    finished_run: FinishedRun, images: str
+) -> None:
+    config = finished_run.config
     first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
     model = f'--model={config.model_dir}'
     code, out, err = run('x.jpg', second, 'y.jpg', first, 'x.jpg', model, '--json', '--top=99')
