@@ -119,7 +119,7 @@ def test_foreign__reads_a_model_with_a_configuration(tmp_path: Any, monkeypatch:
     assert (weights.images, weights.num_classes) == ('inception', CLASSES)
     assert [*weights.notes] == ['  assumed: pixels of inception, as --pixels has it']
     with pytest.raises(WeightsError, match=r'scales pixels itself; leave --pixels=imagenet out'):
-        foreign.read(path, foreign.Options(images='imagenet'))
+        foreign.read(path, foreign.Options(pixels='imagenet'))
     for config, classes, message in (
         (model([layer('Lambda')], []), CLASSES, r'a\.h5: its configuration has the layer Lambda'),
         (model([], [POOL, layer('Dense', units=1)]), 1, r'a\.h5: its classifier has one output.*--no_classifier'),
