@@ -1,6 +1,6 @@
 """Tests of the preflight's checks of flags: contradictions, and values that are allowed but rarely intended."""
 
-from typing import Any, List
+from typing import List
 
 import pytest
 
@@ -30,40 +30,36 @@ from tests.support.preflights import FAKE, errors_of, run, warnings_of
         ),
     ],
 )
-def test_inconsistent_flags__every_problem_is_reported(
-    capsys: Any, without_graphs: None, flags: str, findings: List[str]
-) -> None:
-    errors = errors_of(capsys, '--topology=v2-32', '--width=75', *flags.split())
+def test_inconsistent_flags__every_problem_is_reported(without_graphs: None, flags: str, findings: List[str]) -> None:
+    errors = errors_of('--topology=v2-32', '--width=75', *flags.split())
     assert len(errors) == len(findings) and all(any(part in error for error in errors) for part in findings), errors
 
 
 @pytest.mark.parametrize('flag', ['--num_shards=32', '--use_tpu', '--tpu=node'])
-def test_flags_of_the_run_on_the_tpu__not_refused(capsys: Any, without_graphs: None, flag: str) -> None:
+def test_flags_of_the_run_on_the_tpu__not_refused(without_graphs: None, flag: str) -> None:
     missing = ['--model_dir'] if flag == '--tpu=node' else ['--model_dir', '--tpu']
     # The decay of batch normalization for 32 cores: 0.9997 ** 32.
-    warnings = warnings_of(capsys, '--topology=v2-32', *FAKE, '--batch_norm_decay=0.9904', flag)
+    warnings = warnings_of('--topology=v2-32', *FAKE, '--batch_norm_decay=0.9904', flag)
     assert [warning.split(':')[0] for warning in warnings] == missing
 
 
-def test_unused_folder__not_refused(capsys: Any, without_graphs: None) -> None:
-    assert run(capsys, *FAKE, '--topology=v2-8', '--data_dir=/records/x').code == 0
+def test_unused_folder__not_refused(without_graphs: None) -> None:
+    assert run(*FAKE, '--topology=v2-8', '--data_dir=/records/x').code == 0
     # The same flags in a run on the TPU.
     config = Config(use_data='fake', data_dir='/records/x', model_dir='gs://bucket/run', master='grpc://10.0.0.2:8470')
     assert make_estimator(config).model_dir == 'gs://bucket/run'
 
 
 @pytest.mark.parametrize(('mode', 'finding'), [('train', '--batch_norm_decay=0.9976 is not alpha '), ('eval', '')])
-def test_decay__of_another_number_of_cores_is_a_warning(
-    capsys: Any, without_graphs: None, mode: str, finding: str
-) -> None:
+def test_decay__of_another_number_of_cores_is_a_warning(without_graphs: None, mode: str, finding: str) -> None:
     # The first two warnings are about --model_dir and --tpu, which are not given.
-    _, _, *warnings = warnings_of(capsys, '--topology=v2-32', *FAKE, f'--mode={mode}')
+    _, _, *warnings = warnings_of('--topology=v2-32', *FAKE, f'--mode={mode}')
     assert len(warnings) == bool(finding) and all(warning.startswith(finding) for warning in warnings)
 
 
 @pytest.mark.parametrize('name', ['v2-128', 'v2-512'])
-def test_preset__of_a_published_slice_has_no_unintended_values(capsys: Any, without_graphs: None, name: str) -> None:
-    warnings = warnings_of(capsys, f'--topology={name}', f'--preset=imagenet_{name.replace("-", "_")}', *FAKE)
+def test_preset__of_a_published_slice_has_no_unintended_values(without_graphs: None, name: str) -> None:
+    warnings = warnings_of(f'--topology={name}', f'--preset=imagenet_{name.replace("-", "_")}', *FAKE)
     assert [warning.split(':')[0] for warning in warnings] == ['--model_dir', '--tpu']
 
 
@@ -78,9 +74,7 @@ def test_preset__of_a_published_slice_has_no_unintended_values(capsys: Any, with
         ('--train_steps=50', ''),
     ],
 )
-def test_iterations__longer_than_the_steps_between_checkpoints(
-    capsys: Any, without_graphs: None, flags: str, finding: str
-) -> None:
-    report = run(capsys, *FAKE, '--topology=v2-8', *flags.split(), '--json').report
+def test_iterations__longer_than_the_steps_between_checkpoints(without_graphs: None, flags: str, finding: str) -> None:
+    report = run(*FAKE, '--topology=v2-8', *flags.split(), '--json').report
     assert len(report['errors']) == bool(finding)
     assert all(text.startswith(finding) and 'Set --iterations to 100' in text for text in report['errors'])

@@ -147,7 +147,7 @@ def test_files__must_be_enough_for_the_hosts(
     assert errors in ''.join(report.errors) and warnings in ''.join(report.warnings)
 
 
-def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_unsupported_operation__named_with_its_source_line(one_layer: None, monkeypatch: Any) -> None:
     network = NETWORKS['inception_v3']
 
     def with_a_unique(images: tf.Tensor, *others: Any, **settings: Any) -> Any:
@@ -159,13 +159,13 @@ def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_laye
     with open(__file__) as file:
         (line,) = [number for number, text in enumerate(file, 1) if text.endswith('# unique\n')]
     # Evaluation, because the operation has no gradient.
-    (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=eval')
+    (error,) = errors_of(*FAKE, '--topology=v2-8', '--mode=eval')
     assert error.startswith('evaluation: ') and 'no kernel' in error
     assert f'different (UniqueWithCounts), created at tests/commands/preflight/test_graphs.py:{line}' in error
 
 
-def test_transfer_uint8__infeed_of_words(capsys: Any, one_layer: None) -> None:
-    report = run(capsys, *FAKE, '--topology=v2-8', '--transfer=uint8', '--json').report
+def test_transfer_uint8__infeed_of_words(one_layer: None) -> None:
+    report = run(*FAKE, '--topology=v2-8', '--transfer=uint8', '--json').report
     assert report['errors'] == []
     words = 128 * -(-75 * 75 * 3 // 4) * 4
     # Four numbers of the distortion, and the label.
@@ -174,23 +174,23 @@ def test_transfer_uint8__infeed_of_words(capsys: Any, one_layer: None) -> None:
 
 
 def test_python_in_the_input_pipeline__is_an_error(
-    capsys: Any, one_layer: None, monkeypatch: Any, reachable: List[str], photo_dir: str
+    one_layer: None, monkeypatch: Any, reachable: List[str], photo_dir: str
 ) -> None:
     def through_python(encoded: tf.Tensor, cut: Any) -> tf.Tensor:
         length = tf.py_function(lambda x: tf.cast(tf.strings.length(x), tf.float32), [encoded], tf.float32)
         return tf.zeros([60, 60, 3]) + tf.reshape(length, [])
 
     monkeypatch.setattr(record_preprocessing, 'decode_cut', through_python)
-    (error,) = errors_of(capsys, *reachable, f'--data_dir={photo_dir}', '--mode=eval')
+    (error,) = errors_of(*reachable, f'--data_dir={photo_dir}', '--mode=eval')
     assert 'evaluation: ' in error and 'EagerPyFunc' in error and 'tests/commands/preflight/test_graphs.py' in error
 
 
-def test_unsummed_gradients_and_unknown_batch_size__are_errors(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_unsummed_gradients_and_unknown_batch_size__are_errors(one_layer: None, monkeypatch: Any) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(model_fn, 'make_optimizer', lambda rate, config: tf.train.GradientDescentOptimizer(rate))
-        (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train')
+        (error,) = errors_of(*FAKE, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and 'CrossShardOptimizer' in error
     with monkeypatch.context() as patch:
         patch.setattr(InputPipeline, 'transfer', lambda self, dataset, batch_size: dataset.batch(batch_size))
-        (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train')
+        (error,) = errors_of(*FAKE, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and '(?, 75, 75, 3)' in error

@@ -18,15 +18,15 @@ def test_revnet__fits_a_v2_8_as_published() -> None:
 
 
 @pytest.mark.program
-def test_revnet__sums_the_gradient_of_each_variable(capsys: Any) -> None:
-    result = run(capsys, *FAKE, '--topology=v2-8', '--network=revnet38', '--mode=train')
+def test_revnet__sums_the_gradient_of_each_variable() -> None:
+    result = run(*FAKE, '--topology=v2-8', '--network=revnet38', '--mode=train')
     sums, variables = re.findall(r'  collectives +(\d+), for (\d+) trainable variables', result.out)[0]
     assert result.code == 0 and sums == variables and int(sums) > 100
 
 
 @pytest.mark.program
-def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
-    result = run(capsys, '--topology=v2-8', '--mode=train', '--json')
+def test_documented_default__may_start_on_a_v2_8() -> None:
+    result = run('--topology=v2-8', '--mode=train', '--json')
     report = result.report
     assert (result.code, report['may_start'], report['errors']) == (0, True, [])
     # Flags that a run needs and this command line lacks.
@@ -38,8 +38,8 @@ def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
     assert 0.75 * memory['memory_bytes'] < memory['total_bytes'] < memory['memory_bytes'] == 8 << 30
 
 
-def test_documented_default__batches_steps_files_and_infeed(capsys: Any, one_layer: None) -> None:
-    report = run(capsys, '--topology=v2-8', '--json').report
+def test_documented_default__batches_steps_files_and_infeed(one_layer: None) -> None:
+    report = run('--topology=v2-8', '--json').report
     assert report['cluster'] == {'topology': 'v2-8', 'cores': 8, 'hosts': 1}
     training, evaluation = report['training'], report['evaluation']
     assert [training[key] for key in ('batch', 'batch_per_host', 'batch_per_core')] == [1024, 1024, 128]
@@ -71,9 +71,9 @@ def test_documented_default__batches_steps_files_and_infeed(capsys: Any, one_lay
     assert 'xla_step' not in report
 
 
-def test_topology__hosts_share_files_and_feed_their_own_cores(capsys: Any, one_layer: None) -> None:
+def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None) -> None:
     flags = ['--topology=v3-32', '--train_batch_size=512', '--eval_batch_size=256', '--use_learning_rate_warmup']
-    result = run(capsys, *SMALL, *flags, '--json')
+    result = run(*SMALL, *flags, '--json')
     assert result.code == 0, result.out
     training, evaluation = result.report['training'], result.report['evaluation']
     hosts, image = 4, 75 * 75 * 3 * 4 + 4
@@ -97,10 +97,10 @@ def test_topology__hosts_share_files_and_feed_their_own_cores(capsys: Any, one_l
     ],
 )
 def test_software__is_what_can_be_rented_today(
-    capsys: Any, without_graphs: None, name: str, machines: str, version: str, command: str
+    without_graphs: None, name: str, machines: str, version: str, command: str
 ) -> None:
     flag = f'--topology={name}' if machines else f'--tpu={name}'
-    report = run(capsys, *FAKE, flag, '--json').report
+    report = run(*FAKE, flag, '--json').report
     if not machines:
         assert 'software' not in report
         return
@@ -108,7 +108,7 @@ def test_software__is_what_can_be_rented_today(
     assert (software['architecture'], software['software_version']) == ('TPU VM', version)
     assert software['command'].endswith(f'./run --tf=image {command}')
     assert software['command'].startswith('TPU_LOAD_LIBRARY=0 ') == (name == 'v3-32')
-    lines = run(capsys, *FAKE, flag).out.splitlines()
+    lines = run(*FAKE, flag).out.splitlines()
     assert lines[0] == f'preflight of a run on {name}' and lines[-1].startswith('may start, ')
     text = ' '.join(' '.join(lines).split())
     assert f'{machines} TPU nodes ended in April 2025' in text
@@ -117,9 +117,9 @@ def test_software__is_what_can_be_rented_today(
 
 @pytest.mark.program
 @pytest.mark.both
-def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any) -> None:
+def test_emulated_tpu__defines_the_topology(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = ['--tpu=emulated:6x3', '--train_batch_size=48', '--eval_batch_size=48', '--json']
-    result = run(capsys, *SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
+    result = run(*SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
     assert result.code == 0, result.out
     report = result.report
     assert report['cluster'] == {'topology': 'emulated:6x3', 'cores': 6, 'hosts': 3}
@@ -136,12 +136,10 @@ def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits
     assert '8 train files cannot be divided equally among 3 hosts' in warning
 
 
-def test_seed__hosts_divide_records_instead_of_files(
-    capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any
-) -> None:
+def test_seed__hosts_divide_records_instead_of_files(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     sizes = ['--train_batch_size=48', '--eval_batch_size=48', f'--data_dir={digits_dir}']
     flags = ['--tpu=emulated:6x3', '--mode=train', '--seed=3', f'--model_dir={tmp_path}/model', '--json']
-    result = run(capsys, *SMALL, *sizes, *flags)
+    result = run(*SMALL, *sizes, *flags)
     assert result.code == 0, result.out
     # 12 lanes for 3 hosts; without them, 16.
     assert result.report['training']['lanes_per_host'] == 4 and 'files_per_host' not in result.report['training']
@@ -160,8 +158,8 @@ def test_seed__hosts_divide_records_instead_of_files(
         (['--topology=v2-8', '--train_stpes=3'], ['train_stpes', 'train_steps']),
     ],
 )
-def test_invalid_command_line__one_message_and_exit_code_2(capsys: Any, arguments: List[str], parts: List[str]) -> None:
-    result = run(capsys, *arguments)
+def test_invalid_command_line__one_message_and_exit_code_2(arguments: List[str], parts: List[str]) -> None:
+    result = run(*arguments)
     assert (result.code, result.out) == (2, '')
     assert result.err.startswith('error: ') and 'Traceback' not in result.err
     for part in parts:

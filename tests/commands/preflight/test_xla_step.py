@@ -41,7 +41,7 @@ def test_xla__compiles_and_runs_a_step() -> None:
     assert 'WARNING' not in done.stderr and 'deprecated' not in done.stderr
 
 
-def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_xla__names_the_missing_operation(one_layer: None, monkeypatch: Any) -> None:
     total_loss = model_fn.total_loss
 
     def loss_with_strings(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
@@ -50,7 +50,7 @@ def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypa
         )
 
     monkeypatch.setattr(model_fn, 'total_loss', loss_with_strings)
-    errors = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train', '--xla')
+    errors = errors_of(*FAKE, '--topology=v2-8', '--mode=train', '--xla')
     assert '--xla_backend_optimization_level=0' in os.environ['XLA_FLAGS']
     assert any('XLA cannot compile' in error and 'AsString' in error for error in errors)
 
