@@ -199,9 +199,8 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     logits = np.zeros([len(images), 7], np.float32)
     for row, (_, likeliest) in enumerate(images):
         logits[row, likeliest] = np.log([100.0, 50.0, 25.0, 12.0, 6.0][: len(likeliest)])
-    report = report_of(
-        analysed([label for label, _ in images], logits), ['background', 'ant', 'bee', '<b>cat</b>', 'dog', '', 'eel']
-    )
+    names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', '', 'eel']
+    report = report_of(analysed([label for label, _ in images], logits), names)
     _, text = write_page(report, tmp_path)
     content = (tmp_path / 'page.html').read_text()
     # The lowest top-1 first; classes without images are only counted.
