@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from inception_v3.commands.weights import __main__ as command
-from inception_v3.commands.weights import architecture, foreign, keras_files, state_dicts, writing
+from inception_v3.commands.weights import architecture, foreign, state_dicts, writing
 from inception_v3.config import Config
 from inception_v3.run import trained_model
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
 from tests.support.state_dicts import with_training_state
-from tests.support.weights import CLASSES, NARROW, narrow
+from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 
 AVERAGE = '/ExponentialMovingAverage'
 BETA = 'InceptionV3/Conv2d_1a_3x3/BatchNorm/beta'
@@ -194,10 +194,6 @@ def of_torch(**changes: Any) -> bytes:
     return state_dicts.write(torch_arrays(**changes))
 
 
-def narrow_keras() -> bytes:
-    return keras_files.write(narrow().architecture.of(False), narrow().values)
-
-
 NAN = np.full(16, np.nan, np.float32)
 FLOATS = np.zeros([9, 76], np.float32)
 # A function of the file's path that returns its content; without content, there is no file.
@@ -232,9 +228,9 @@ BAD: Dict[str, Any] = {
         'is no file of weights, or is damaged .*[Ii]ncomplete',
     ),
     'text.h5': (lambda path: b'hello', 'is no file of weights, or is damaged'),
-    'short.h5': (lambda path: narrow_keras()[:9000], 'is no file of weights, or is damaged'),
+    'short.h5': (lambda path: keras_file()[:9000], 'is no file of weights, or is damaged'),
     'vgg16.h5': (of_keras(13, 3), 'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one'),
-    'narrow.h5': (lambda path: narrow_keras(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),
+    'narrow.h5': (lambda path: keras_file(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),
 }
 
 
