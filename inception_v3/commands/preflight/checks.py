@@ -21,7 +21,7 @@ from data.record_counts import FileRecords
 from data.sources import source_of
 from inception_v3 import batch_norm, data_set, flags, rules
 from inception_v3.commands.estimate import weights_of
-from inception_v3.commands.preflight import graphs, xla_step
+from inception_v3.commands.preflight import graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
@@ -55,7 +55,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     """Runs every check of a run that needs no TPU."""
     report = Report(f'preflight of a run on {tpu.name}')
     if with_xla:
-        xla_step.compile_fast()
+        graphs.compile_fast()
     _describe(tpu, report)
     config = _configuration(tpu, line, report)
     if not config:
@@ -325,12 +325,12 @@ def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
 
 def _try_xla(config: Config, report: Report) -> None:
     try:
-        loss, seconds = xla_step.run_once(config)
+        loss, seconds = graphs.run_compiled(config)
     except Exception as error:
         # The report must name any error: an operation that XLA lacks, or another fault of the graph.
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
         report.error(f'XLA cannot compile the training step: {" ".join(message.split())[:_LONGEST_MESSAGE]}')
         return
-    report.add('xla_step', 'random images, a training step of one core, on this CPU', batch=xla_step.BATCH_SIZE)
+    report.add('xla_step', 'random images, a training step of one core, on this CPU', batch=graphs.COMPILED_BATCH)
     report.add('xla_step', size=[config.height, config.width], loss=loss)
     report.add('xla_step', 'to compile and run once', seconds=seconds)

@@ -11,7 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import model_fn
-from inception_v3.commands.preflight import xla_step
+from inception_v3.commands.preflight import graphs
 from inception_v3.config import Config
 from tests.support.preflights import FAKE, errors_of
 
@@ -59,6 +59,6 @@ def test_xla__runs_a_training_step_on_two_random_images(one_layer: None) -> None
     changes: Any = {'transpose_enabled': True, 'precision': 'bfloat16'}
     # A run on a TPU: its folder and its groups of cores do not matter for one core.
     config = Config(height=75, width=80, num_classes=11, seed=1, model_dir='gs://bucket/run', **changes)
-    loss, seconds = xla_step.run_once(dataclasses.replace(config, batch_norm='synchronized', batch_norm_group_size=4))
+    loss, seconds = graphs.run_compiled(dataclasses.replace(config, batch_norm='synchronized', batch_norm_group_size=4))
     # The cross-entropy of two random images is about -log(1/11) = 2.4, and the weight decay adds to it.
     assert seconds > 0 and 0.5 < loss < 8
