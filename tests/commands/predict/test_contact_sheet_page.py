@@ -104,7 +104,7 @@ def test_page__names_model_command_and_date_describes_pictures_and_follows_the_k
     assert 'background' not in chromium.run('return document.body.textContent')
     focused = []
     for _ in range(4):
-        chromium.press('Tab')
+        chromium.press_tab()
         focused.append(chromium.run('return document.activeElement.id'))
     assert focused == ['order', 'class', 'outcome', 'name']
     chromium.type('cat/')
