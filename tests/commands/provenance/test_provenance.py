@@ -18,12 +18,11 @@ from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.commands.provenance import crate, record, verification
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
 from inception_v3.run.history import write_start
 from tests.support import commands
 from tests.support.checkpoints import saved_variables
-from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
+from tests.support.runs import evaluations, execute, make_small_config, one_layer_run
 
 
 def seeded(photo_dir: str, model_dir: Any, **changes: Any) -> Config:
@@ -36,11 +35,8 @@ def seeded(photo_dir: str, model_dir: Any, **changes: Any) -> Config:
 @pytest.fixture(scope='module')
 def trained(photo_dir: str, tmp_path_factory: Any) -> str:
     """The model_dir of a run of three steps in two cycles."""
-    model_dir = str(tmp_path_factory.mktemp('trained') / 'run')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-        execute(seeded(photo_dir, model_dir, keep_best=True))
-    return model_dir
+    config = seeded(photo_dir, '', keep_best=True)
+    return str(one_layer_run(tmp_path_factory, 'seeded-run', config).config.model_dir)
 
 
 @pytest.fixture
