@@ -1,8 +1,9 @@
 """Tests of reading and writing files of other frameworks, with a narrow network; `test_frameworks.py` has theirs."""
 
+import io
 import os
 import re
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import h5py
 import numpy as np
@@ -176,18 +177,16 @@ def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any)
         writing.import_into(model_dir, weights, averages)
 
 
-def of_keras(convs: int, dense: int = 1) -> Callable[[Any], bytes]:
-    def make(path: Any) -> bytes:
-        with h5py.File(str(path), 'w') as file:
-            names = [f'conv2d_{n}' for n in range(convs)] + [f'dense_{n}' for n in range(dense)]
-            file.attrs['layer_names'] = [layer.encode() for layer in names]
-            for layer in names:
-                group = file.create_group(layer)
-                group.attrs['weight_names'] = [f'{layer}/kernel:0'.encode()]
-                group[f'{layer}/kernel:0'] = np.zeros([1] * (4 if 'conv' in layer else 2))
-        return path.read_bytes()
-
-    return make
+def of_keras(convs: int, dense: int) -> bytes:
+    content = io.BytesIO()
+    with h5py.File(content, 'w') as file:
+        names = [f'conv2d_{n}' for n in range(convs)] + [f'dense_{n}' for n in range(dense)]
+        file.attrs['layer_names'] = [layer.encode() for layer in names]
+        for layer in names:
+            group = file.create_group(layer)
+            group.attrs['weight_names'] = [f'{layer}/kernel:0'.encode()]
+            group[f'{layer}/kernel:0'] = np.zeros([1] * (4 if 'conv' in layer else 2))
+    return content.getvalue()
 
 
 def of_torch(**changes: Any) -> bytes:
@@ -196,51 +195,51 @@ def of_torch(**changes: Any) -> bytes:
 
 NAN = np.full(16, np.nan, np.float32)
 FLOATS = np.zeros([9, 76], np.float32)
-# A function of the file's path that returns its content; without content, there is no file.
+# The content of each, of which there is no file if it is empty.
 BAD: Dict[str, Any] = {
-    'missing.pth': (lambda path: b'', 'no such file'),
-    'short.pth': (lambda path: of_torch()[:5000], 'is no file of weights, or is damaged'),
-    'other.pth': (lambda path: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
+    'missing.pth': (lambda: b'', 'no such file'),
+    'short.pth': (lambda: of_torch()[:5000], 'is no file of weights, or is damaged'),
+    'other.pth': (lambda: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
     'nan.pth': (
-        lambda path: of_torch(Conv2d_1a_3x3__bn__bias=NAN),
+        lambda: of_torch(Conv2d_1a_3x3__bn__bias=NAN),
         r'3x3\.bn\.bias has values that are not finite',
     ),
-    'lacks.pth': (lambda path: of_torch(Conv2d_2a_3x3__bn__bias=None), r'Conv2d_2a_3x3\.bn\.bias is missing'),
+    'lacks.pth': (lambda: of_torch(Conv2d_2a_3x3__bn__bias=None), r'Conv2d_2a_3x3\.bn\.bias is missing'),
     'int.pth': (
-        lambda path: of_torch(Conv2d_1a_3x3__bn__bias=np.zeros(16, np.int64)),
+        lambda: of_torch(Conv2d_1a_3x3__bn__bias=np.zeros(16, np.int64)),
         'type int64, not float32',
     ),
-    'extra.pth': (lambda path: of_torch(Mixed_9a__conv__weight=NAN), r'Mixed_9a\.conv\.weight have no counterpart'),
+    'extra.pth': (lambda: of_torch(Mixed_9a__conv__weight=NAN), r'Mixed_9a\.conv\.weight have no counterpart'),
     'grey.pth': (
-        lambda path: of_torch(Conv2d_1a_3x3__conv__weight=np.zeros([16, 1, 3, 3], np.float32)),
+        lambda: of_torch(Conv2d_1a_3x3__conv__weight=np.zeros([16, 1, 3, 3], np.float32)),
         r'Conv2d_1a_3x3\.conv\.weight has the shape \[16, 1, 3, 3\], not \[16, 3, 3, 3\]',
     ),
     'heads.pth': (
-        lambda path: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
+        lambda: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
         'different numbers of classes, 5 and 9.*--no_auxiliary_head',
     ),
     'text.safetensors': (
-        lambda path: b'hello, hello, hello',
+        lambda: b'hello, hello, hello',
         'is no file of weights, or is damaged .*Name a checkpoint, a model_dir',
     ),
     'short.safetensors': (
-        lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
+        lambda: state_dicts.write_safetensors(torch_arrays())[:-9],
         'is no file of weights, or is damaged .*[Ii]ncomplete',
     ),
-    'text.h5': (lambda path: b'hello', 'is no file of weights, or is damaged'),
-    'short.h5': (lambda path: keras_file()[:9000], 'is no file of weights, or is damaged'),
-    'vgg16.h5': (of_keras(13, 3), 'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one'),
-    'narrow.h5': (lambda path: keras_file(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),
+    'text.h5': (lambda: b'hello', 'is no file of weights, or is damaged'),
+    'short.h5': (lambda: keras_file()[:9000], 'is no file of weights, or is damaged'),
+    'vgg16.h5': (
+        lambda: of_keras(13, 3),
+        'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one',
+    ),
+    'narrow.h5': (lambda: keras_file(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),
 }
 
 
 @pytest.mark.parametrize('name', [*BAD])
 def test_import__of_a_bad_file_is_one_message(name: str, tmp_path: Any, capsys: Any) -> None:
-    make, message = BAD[name]
-    path = str(tmp_path / name)
-    content = make(tmp_path / name)
-    if content:
-        write_file(tmp_path / name, content)
+    content, message = BAD[name][0](), BAD[name][1]
+    path = write_file(tmp_path / name, content) if content else str(tmp_path / name)
     assert command.main(['import', path, str(tmp_path / 'run'), f'--depth_multiplier={NARROW}']) == 2
     out, err = capsys.readouterr()
     errors = [line for line in err.splitlines() if line.startswith('error: ')]
