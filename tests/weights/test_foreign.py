@@ -200,15 +200,9 @@ BAD: Dict[str, Any] = {
     'missing.pth': (lambda: b'', 'no such file'),
     'short.pth': (lambda: of_torch()[:5000], 'is no file of weights, or is damaged'),
     'other.pth': (lambda: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
-    'nan.pth': (
-        lambda: of_torch(Conv2d_1a_3x3__bn__bias=NAN),
-        r'3x3\.bn\.bias has values that are not finite',
-    ),
+    'nan.pth': (lambda: of_torch(Conv2d_1a_3x3__bn__bias=NAN), r'3x3\.bn\.bias has values that are not finite'),
     'lacks.pth': (lambda: of_torch(Conv2d_2a_3x3__bn__bias=None), r'Conv2d_2a_3x3\.bn\.bias is missing'),
-    'int.pth': (
-        lambda: of_torch(Conv2d_1a_3x3__bn__bias=np.zeros(16, np.int64)),
-        'type int64, not float32',
-    ),
+    'int.pth': (lambda: of_torch(Conv2d_1a_3x3__bn__bias=np.zeros(16, np.int64)), 'type int64, not float32'),
     'extra.pth': (lambda: of_torch(Mixed_9a__conv__weight=NAN), r'Mixed_9a\.conv\.weight have no counterpart'),
     'grey.pth': (
         lambda: of_torch(Conv2d_1a_3x3__conv__weight=np.zeros([16, 1, 3, 3], np.float32)),
