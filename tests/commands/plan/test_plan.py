@@ -152,7 +152,9 @@ def test_plan__of_a_run_that_resumes_does_not_read_other_weights(
     # Also with unusual values.
     unusual = ['--train_steps=9', '--batch_norm_decay=0', '--moving_average=False']
     assert run(tmp_path, '--use_data=fake', f'--model_dir={model_dir}', '--init_from=/none/here', *unusual) == 0
-    assert f'{model_dir}/model.ckpt-5, which the run resumes; --init_from is not read' in capsys.readouterr().out
+    rows = dict(line.split('  ', 1) for line in capsys.readouterr().out.splitlines())
+    begins = f'{model_dir}/model.ckpt-5, which the run resumes; --init_from is not read'
+    assert (rows['begins from'].strip(), rows['averages'].strip()) == (begins, 'none')
 
 
 def test_plan__of_digits_does_not_write_them(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
