@@ -153,28 +153,29 @@ def test_import__without_classifier_is_for_init_from(tmp_path: Any, capsys: Any)
 
 
 @pytest.mark.parametrize('averages', [True, False])
-def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any) -> None:
-    model_dir = str(tmp_path / 'run')
+def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any, capsys: Any) -> None:
+    path, model_dir = str(tmp_path / 'model.ckpt-7'), str(tmp_path / 'run')
     values = narrow().values
     trained = [name for name in values if '/moving_' not in name]
     # A run whose averages differ from its weights.
     own = {name: values[name] + 1 for name in trained}
     saved = {**values, **{f'{name}{AVERAGE}': own[name] for name in trained}}
     slots = {f'{name}/RMSProp': values[name] for name in trained}
-    writing.write_checkpoint(str(tmp_path / 'model.ckpt-7'), {**saved, **slots, 'global_step': np.int64(7)})
-    weights = read(str(tmp_path / 'model.ckpt-7'), averages=averages)
-    np.testing.assert_equal(weights.values, {**values, **own} if averages else values)
-    lines = writing.import_into(model_dir, weights, averages)
+    writing.write_checkpoint(path, {**saved, **slots, 'global_step': np.int64(7)})
+    flags = [f'--depth_multiplier={NARROW}', *([] if averages else ['--no_averages', '--no_auxiliary_head'])]
+    assert command.main(['import', path, model_dir, *flags]) == 0
+    last_line = capsys.readouterr().out.splitlines()[-1]
+    assert f'--num_classes={CLASSES}' in last_line and f'--depth_multiplier={NARROW}' in last_line
     found = trained_model.find(model_dir)
     assert (found.step, found.config.evaluated_weights) == (0, 'average' if averages else 'raw')
-    expected = Config(use_tpu=False, num_classes=CLASSES, depth_multiplier=NARROW, moving_average=averages)
-    for name in ('use_tpu', 'num_classes', 'depth_multiplier', 'moving_average', 'network', 'height', 'preprocessing'):
-        assert getattr(found.config, name) == getattr(expected, name), name
-    kept = {f'{name}{AVERAGE}': weights.values[name] for name in trained} if averages else {}
-    np.testing.assert_equal(saved_variables(model_dir), {**weights.values, **kept, 'global_step': np.int64(0)})
-    assert f'--num_classes={CLASSES}' in lines[-1] and f'--depth_multiplier={NARROW}' in lines[-1]
-    with pytest.raises(WeightsError, match=r'has checkpoints already\. Name another folder'):
-        writing.import_into(model_dir, weights, averages)
+    changes = {'moving_average': averages, 'auxiliary_head': averages}
+    expected = Config(use_tpu=False, num_classes=CLASSES, depth_multiplier=NARROW, model_dir=model_dir, **changes)
+    assert found.config == expected
+    imported = {**values, **own} if averages else without(values, 'InceptionV3/AuxLogits')
+    kept = {f'{name}{AVERAGE}': imported[name] for name in trained} if averages else {}
+    np.testing.assert_equal(saved_variables(model_dir), {**imported, **kept, 'global_step': np.int64(0)})
+    assert command.main(['import', path, model_dir, *flags]) == 2
+    assert 'has checkpoints already. Name another folder' in capsys.readouterr().err
 
 
 def of_keras(convs: int, dense: int) -> bytes:
