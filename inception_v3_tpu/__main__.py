@@ -8,75 +8,63 @@ It works in every folder, also in one with a data.py or console.py of yours.
 
 import runpy
 import sys
-from typing import Dict, Mapping, NamedTuple, Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple
 
 from console.errors import DONE, EXIT_CODES, FIX, CommandError
 from console.messages import shown
 
 PROGRAM = 'inception-v3'
-
-
-class Command(NamedTuple):
-    """The module that `python -m` runs, and a line for `--help`."""
-
-    module: str
-    summary: str
-
-
-GROUPS: Mapping[str, Dict[str, Command]] = {
+# By group and name: the module that `python -m` runs, and a line for `--help`.
+GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
     'models': {
-        'train': Command('inception_v3.main', 'train, evaluate and export a network'),
-        'evaluate': Command(
-            'inception_v3.commands.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'
+        'train': ('inception_v3.main', 'train, evaluate and export a network'),
+        'evaluate': ('inception_v3.commands.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'),
+        'predict': ('inception_v3.commands.predict', 'classify image files with a trained model'),
+        'export': (
+            'inception_v3.commands.export',
+            'export a checkpoint to ONNX, TensorFlow Lite and others, and check it',
         ),
-        'predict': Command('inception_v3.commands.predict', 'classify image files with a trained model'),
-        'export': Command(
-            'inception_v3.commands.export', 'export a checkpoint to ONNX, TensorFlow Lite and others, and check it'
-        ),
-        'features': Command(
-            'inception_v3.commands.features', 'extract features of image files at any layer of a network'
-        ),
-        'fid': Command('inception_v3.commands.fid', 'compute FID, KID and Inception Score of generated images'),
-        'plan': Command('inception_v3.commands.plan', 'draw the schedules and sizes of a run before it starts'),
-        'preflight': Command('inception_v3.commands.preflight', 'check without a TPU whether a run can start on one'),
-        'weights': Command('inception_v3.commands.weights', 'convert and compare weights of other frameworks'),
-        'provenance': Command('inception_v3.commands.provenance', 'show, verify and compare the origin of runs'),
+        'features': ('inception_v3.commands.features', 'extract features of image files at any layer of a network'),
+        'fid': ('inception_v3.commands.fid', 'compute FID, KID and Inception Score of generated images'),
+        'plan': ('inception_v3.commands.plan', 'draw the schedules and sizes of a run before it starts'),
+        'preflight': ('inception_v3.commands.preflight', 'check without a TPU whether a run can start on one'),
+        'weights': ('inception_v3.commands.weights', 'convert and compare weights of other frameworks'),
+        'provenance': ('inception_v3.commands.provenance', 'show, verify and compare the origin of runs'),
     },
     'data sets': {
-        'from-folder': Command('data.convert.from_folder', 'convert your images, in a folder per class, to a data set'),
-        'audit': Command('data.audit', 'read every record of a data set, and report all problems'),
-        'imagenet': Command('data.convert.imagenet', 'convert ImageNet-2012 to record files'),
-        'cifar10': Command('data.convert.cifar10', 'convert CIFAR-10 to tar shards'),
-        'show': Command('preprocessing.show', 'draw photographs under every preprocessing'),
-        'digits': Command('data.convert.digits', 'write the data set of handwritten digits'),
-        'tar-shards': Command(
-            'data.convert.tar_shards', 'convert record files to tar shards and back, or list tar shards'
-        ),
+        'from-folder': ('data.convert.from_folder', 'convert your images, in a folder per class, to a data set'),
+        'audit': ('data.audit', 'read every record of a data set, and report all problems'),
+        'imagenet': ('data.convert.imagenet', 'convert ImageNet-2012 to record files'),
+        'cifar10': ('data.convert.cifar10', 'convert CIFAR-10 to tar shards'),
+        'show': ('preprocessing.show', 'draw photographs under every preprocessing'),
+        'digits': ('data.convert.digits', 'write the data set of handwritten digits'),
+        'tar-shards': ('data.convert.tar_shards', 'convert record files to tar shards and back, or list tar shards'),
     },
     'studies': {
-        'sweep': Command('studies.sweep', 'run all trials of a study, and write its report'),
-        'compare': Command('studies.compare', 'compare any runs, and write their report'),
-        'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
-        'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
-        'data-size': Command('studies.data_size', 'measure the error by the number of training images'),
-        'fine-tuning': Command('studies.fine_tuning', 'measure what weights of another task are worth'),
-        'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
+        'sweep': ('studies.sweep', 'run all trials of a study, and write its report'),
+        'compare': ('studies.compare', 'compare any runs, and write their report'),
+        'batch-norm': ('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
+        'streaming': ('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
+        'data-size': ('studies.data_size', 'measure the error by the number of training images'),
+        'fine-tuning': ('studies.fine_tuning', 'measure what weights of another task are worth'),
+        'revnet-memory': ('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
     },
     'benchmarks': {
-        'benchmark-input': Command('benchmarks.input', 'measure the input pipeline'),
-        'benchmark-peers': Command('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
-        'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),
-        'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
+        'benchmark-input': ('benchmarks.input', 'measure the input pipeline'),
+        'benchmark-peers': ('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
+        'benchmark-train': ('benchmarks.training', 'measure training steps and their input on any device'),
+        'balance': ('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
     },
 }
-COMMANDS: Dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
+# The modules by name.
+COMMANDS = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
 _HINT = f'{PROGRAM} --help lists the commands.'
 
 
 def run(name: str, arguments: Sequence[str]) -> None:
     """Runs a command like `python -m`, in this process, which it ends."""
     sys.argv = [f'{PROGRAM} {name}', *arguments]
-    runpy.run_module(COMMANDS[name].module, run_name='__main__')
+    runpy.run_module(COMMANDS[name], run_name='__main__')
 
 
 def help_text() -> str:
@@ -84,7 +72,7 @@ def help_text() -> str:
     width = max(map(len, COMMANDS))
     lines = [str(__doc__).strip()]
     for group, commands in GROUPS.items():
-        lines += ['', f'{group}:', *(f'  {name:<{width}}  {command.summary}' for name, command in commands.items())]
+        lines += ['', f'{group}:', *(f'  {name:<{width}}  {summary}' for name, (_, summary) in commands.items())]
     return '\n'.join([*lines, '', EXIT_CODES])
 
 

@@ -12,7 +12,6 @@ from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_fn import network_shapes
 from inception_v3.run.memory import FLOAT_BYTES, SLOTS, sizes_for
-from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 from preprocessing.inception_preprocessing import whole_image_box
@@ -38,15 +37,6 @@ class Overshoot(NamedTuple):
     plain: float
 
 
-class Average(NamedTuple):
-    """An exponential average: its decay, its window of 1 / (1 - decay) steps, its initial values' share at the end."""
-
-    decay: float
-    window: float
-    window_epochs: float
-    initial_share: float
-
-
 class Estimate:
     """The schedules and sizes of a run, computed without a TensorFlow session.
 
@@ -68,14 +58,6 @@ class Estimate:
         plain = dataclasses.replace(config, **schedule, use_learning_rate_warmup=False)
         self.rates, self.documented = ([float(learning_rate(n, c)) for n in self.steps] for c in (config, plain))
         self.overshoot = _overshoot(config)
-        weights, statistics = config.moving_average_decay, config.batch_norm_decay
-        averages = self._average(weights, initial_share_of_averages(weights, config.train_steps))
-        self.averages = averages if config.moving_average else None
-        self.statistics = self._average(statistics, initial_share_of_statistics(statistics, config.train_steps))
-
-    def _average(self, decay: float, initial_share: float) -> Average:
-        window = 1 / (1 - decay)
-        return Average(decay, window, window / self.steps_per_epoch, initial_share)
 
     @property
     def warnings(self) -> List[str]:

@@ -28,7 +28,7 @@ for words in [words.split() for words in sys.argv[1:]]:
     output, name = io.StringIO(), words[0]
     sys.argv = [f'inception-v3 {name}' if name in COMMANDS else name, *words[1:], '--help']
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        runpy.run_module(COMMANDS[name].module if name in COMMANDS else name, run_name='__main__', alter_sys=False)
+        runpy.run_module(COMMANDS.get(name, name), run_name='__main__', alter_sys=False)
     texts[name] = texts.get(name, '') + output.getvalue()
 print(json.dumps(texts))
 """
@@ -77,7 +77,7 @@ def help_texts() -> Dict[str, str]:
 
 @pytest.mark.parametrize('page', PAGES)
 def test_page__names_commands_as_users_type_them(page: str) -> None:
-    modules = {command.module for command in program.COMMANDS.values()} - {'inception_v3.main'}
+    modules = {*program.COMMANDS.values()} - {'inception_v3.main'}
     names = modules | {module.rpartition('.')[2] for module in modules if '_' in module.rpartition('.')[2]}
     # The shipped study of this name is another thing than the command `batch-norm`.
     assert not (names - {'batch_norm'}).intersection(re.findall(r'`([\w.]+)(?: [^`]*)?`', read(page)))

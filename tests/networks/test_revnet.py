@@ -109,18 +109,18 @@ def test_emulated_cores__train_alike_with_rebuilt_and_kept_activations(tmp_path:
 # Losses, and bytes of temporary buffers, with rebuilt and with kept activations.
 COMPILING = r"""
 import functools, glob, os, re, sys
-from inception_v3.commands.preflight import xla_step
+from inception_v3.commands.preflight import graphs
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
 
 short = functools.partial(revnet, REVNET_38._replace(units=(4,), depths=(32,)))
 NETWORKS['revnet38'] = NETWORKS['revnet38']._replace(build=short)
-xla_step.BATCH_SIZE = 16
-xla_step.compile_fast()
+graphs.COMPILED_BATCH = 16
+graphs.compile_fast()
 for rebuild in (True, False):
     config = Config(network='revnet38', height=32, width=32, seed=1, rebuild_activations=rebuild)
-    loss, _ = xla_step.run_once(config)
+    loss, _ = graphs.run_compiled(config)
     paths = glob.glob(f'{sys.argv[1]}/*buffer-assignment.txt')
     text = ''.join(open(path).read() for path in paths)
     print(loss, max(map(int, re.findall(r'size (\d+), preallocated-temp', text))))

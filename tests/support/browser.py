@@ -1,6 +1,5 @@
 """Headless Chromium for tests of pages."""
 
-import base64
 import contextlib
 import json
 import os
@@ -13,11 +12,6 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 _TIMEOUT = 60
-_KEYS: Dict[str, Dict[str, Any]] = {
-    'Tab': {'code': 'Tab', 'windowsVirtualKeyCode': 9},
-    'Enter': {'code': 'Enter', 'windowsVirtualKeyCode': 13, 'text': '\r'},
-    ' ': {'code': 'Space', 'windowsVirtualKeyCode': 32, 'text': ' '},
-}
 
 
 class Browser:
@@ -26,33 +20,25 @@ class Browser:
     def __init__(self, driver: Any):
         self._driver = driver
 
-    def open(self, path: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Opens a local file in a window of a size in pixels, with a dark or light colour scheme."""
-        size = {'width': width, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
+    def open(self, path: str, width: int = 1280) -> None:
+        """Opens a local file in a window of a width in pixels."""
+        size = {'width': width, 'height': 900, 'deviceScaleFactor': 1, 'mobile': False}
         self._send('Emulation.setDeviceMetricsOverride', size)
-        scheme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
-        self._send('Emulation.setEmulatedMedia', {'features': [scheme]})
         self._driver.get(f'file://{path}')
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Runs a script in the page, and returns its result."""
         return self._driver.execute_script(script, *arguments)
 
-    def press(self, *keys: str) -> None:
-        """Presses keys, `Tab`, `Enter` or a space, in the focused element."""
-        for key in keys:
-            for kind in ('keyDown', 'keyUp'):
-                self._send('Input.dispatchKeyEvent', {'type': kind, 'key': key, **_KEYS[key]})
+    def press_tab(self) -> None:
+        """Presses the tabulator key in the focused element."""
+        for kind in ('keyDown', 'keyUp'):
+            key = {'key': 'Tab', 'code': 'Tab', 'windowsVirtualKeyCode': 9}
+            self._send('Input.dispatchKeyEvent', {'type': kind, **key})
 
     def type(self, text: str) -> None:
         """Types text into the focused element."""
         self._send('Input.insertText', {'text': text})
-
-    def screenshot(self, path: str) -> None:
-        """Writes a screenshot of the window as a PNG file."""
-        taken = self._send('Page.captureScreenshot', {'format': 'png'})
-        with open(path, 'wb') as file:
-            file.write(base64.b64decode(taken['data']))
 
     def complaints(self) -> List[str]:
         """Warnings and errors in the console since the last call."""

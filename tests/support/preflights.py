@@ -1,9 +1,11 @@
 """Preflights in this process."""
 
 import json
+import sys
 from typing import Any, Dict, List, NamedTuple
 
 from inception_v3.commands.preflight import __main__ as preflight
+from tests.support import commands
 
 # The smallest images of Inception v3: most tests do not depend on their size.
 SMALL = ['--height=75', '--width=75']
@@ -24,23 +26,22 @@ class Result(NamedTuple):
         return json.loads(self.out)
 
 
-def run(capsys: Any, *arguments: str) -> Result:
+def run(*arguments: str) -> Result:
     """Runs a preflight with these arguments."""
-    code = preflight.main(['preflight', *arguments])
-    return Result(code, *capsys.readouterr())
+    return Result(*commands.run(lambda: preflight.main(sys.argv), *arguments))
 
 
-def errors_of(capsys: Any, *arguments: str) -> List[str]:
+def errors_of(*arguments: str) -> List[str]:
     """Runs a preflight that must fail, and returns its errors."""
-    result = run(capsys, *arguments, '--json')
+    result = run(*arguments, '--json')
     assert result.out, result.err
     assert result.code == 2 and not result.report['may_start']
     return result.report['errors']
 
 
-def warnings_of(capsys: Any, *arguments: str) -> List[str]:
+def warnings_of(*arguments: str) -> List[str]:
     """Runs a preflight that must pass, and returns its warnings."""
-    result = run(capsys, *arguments, '--json')
+    result = run(*arguments, '--json')
     assert result.code == 0, result.out
     assert result.report['may_start']
     return result.report['warnings']

@@ -1,12 +1,14 @@
 """Weights of narrow networks, with values of their own for every variable."""
 
 import functools
+import io
 import tracemalloc
 from typing import Any, Callable, Dict, Sequence, Tuple
 
+import h5py
 import numpy as np
 
-from inception_v3.commands.weights import architecture
+from inception_v3.commands.weights import architecture, keras_files
 from inception_v3.commands.weights.architecture import Architecture, variables_of
 from inception_v3.commands.weights.foreign import OURS, Weights
 
@@ -35,6 +37,20 @@ def narrow() -> Weights:
     """Inception v3 of few channels."""
     network = architecture.inception(NARROW)
     return Weights('a run', OURS, network, values_of(network, CLASSES), 'inception', depth_multiplier=NARROW)
+
+
+@functools.lru_cache()
+def _keras_file(classes: int) -> bytes:
+    network = narrow().architecture
+    return keras_files.write(network.of(auxiliary_head=False), values_of(network, classes))
+
+
+def keras_file(change: Callable[[h5py.File], None] = lambda file: None, classes: int = CLASSES) -> bytes:
+    """A file of Keras of the narrow network, with a change."""
+    content = io.BytesIO(_keras_file(classes))
+    with h5py.File(content, 'r+') as file:
+        change(file)
+    return content.getvalue()
 
 
 def peak_of(call: Callable[[], Any]) -> Tuple[int, Any]:

@@ -1,22 +1,24 @@
 """Tests of reading and writing files of other frameworks, with a narrow network; `test_frameworks.py` has theirs."""
 
+import dataclasses
+import io
 import os
 import re
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import h5py
 import numpy as np
 import pytest
 
 from inception_v3.commands.weights import __main__ as command
-from inception_v3.commands.weights import architecture, foreign, keras_files, state_dicts, writing
+from inception_v3.commands.weights import architecture, foreign, state_dicts, writing
 from inception_v3.config import Config
 from inception_v3.run import trained_model
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
 from tests.support.state_dicts import with_training_state
-from tests.support.weights import CLASSES, NARROW, narrow
+from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 
 AVERAGE = '/ExponentialMovingAverage'
 BETA = 'InceptionV3/Conv2d_1a_3x3/BatchNorm/beta'
@@ -152,99 +154,89 @@ def test_import__without_classifier_is_for_init_from(tmp_path: Any, capsys: Any)
 
 
 @pytest.mark.parametrize('averages', [True, False])
-def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any) -> None:
-    model_dir = str(tmp_path / 'run')
+def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any, capsys: Any) -> None:
+    path, model_dir = str(tmp_path / 'model.ckpt-7'), str(tmp_path / 'run')
     values = narrow().values
     trained = [name for name in values if '/moving_' not in name]
     # A run whose averages differ from its weights.
     own = {name: values[name] + 1 for name in trained}
     saved = {**values, **{f'{name}{AVERAGE}': own[name] for name in trained}}
     slots = {f'{name}/RMSProp': values[name] for name in trained}
-    writing.write_checkpoint(str(tmp_path / 'model.ckpt-7'), {**saved, **slots, 'global_step': np.int64(7)})
-    weights = read(str(tmp_path / 'model.ckpt-7'), averages=averages)
-    np.testing.assert_equal(weights.values, {**values, **own} if averages else values)
-    lines = writing.import_into(model_dir, weights, averages)
+    writing.write_checkpoint(path, {**saved, **slots, 'global_step': np.int64(7)})
+    flags = [f'--depth_multiplier={NARROW}', *([] if averages else ['--no_averages', '--no_auxiliary_head'])]
+    assert command.main(['import', path, model_dir, *flags]) == 0
+    last_line = capsys.readouterr().out.splitlines()[-1]
+    assert f'--num_classes={CLASSES}' in last_line and f'--depth_multiplier={NARROW}' in last_line
     found = trained_model.find(model_dir)
     assert (found.step, found.config.evaluated_weights) == (0, 'average' if averages else 'raw')
-    expected = Config(use_tpu=False, num_classes=CLASSES, depth_multiplier=NARROW, moving_average=averages)
-    for name in ('use_tpu', 'num_classes', 'depth_multiplier', 'moving_average', 'network', 'height', 'preprocessing'):
+    changes = {'num_classes': CLASSES, 'depth_multiplier': NARROW, 'auxiliary_head': averages}
+    expected = dataclasses.replace(Config(use_tpu=False, moving_average=averages), **changes)
+    for name in (*changes, 'use_tpu', 'moving_average', 'network', 'height', 'preprocessing'):
         assert getattr(found.config, name) == getattr(expected, name), name
-    kept = {f'{name}{AVERAGE}': weights.values[name] for name in trained} if averages else {}
-    np.testing.assert_equal(saved_variables(model_dir), {**weights.values, **kept, 'global_step': np.int64(0)})
-    assert f'--num_classes={CLASSES}' in lines[-1] and f'--depth_multiplier={NARROW}' in lines[-1]
-    with pytest.raises(WeightsError, match=r'has checkpoints already\. Name another folder'):
-        writing.import_into(model_dir, weights, averages)
+    imported = {**values, **own} if averages else without(values, 'InceptionV3/AuxLogits')
+    kept = {f'{name}{AVERAGE}': imported[name] for name in trained} if averages else {}
+    np.testing.assert_equal(saved_variables(model_dir), {**imported, **kept, 'global_step': np.int64(0)})
+    assert command.main(['import', path, model_dir, *flags]) == 2
+    assert 'has checkpoints already. Name another folder' in capsys.readouterr().err
 
 
-def of_keras(convs: int, dense: int = 1) -> Callable[[Any], bytes]:
-    def make(path: Any) -> bytes:
-        with h5py.File(str(path), 'w') as file:
-            names = [f'conv2d_{n}' for n in range(convs)] + [f'dense_{n}' for n in range(dense)]
-            file.attrs['layer_names'] = [layer.encode() for layer in names]
-            for layer in names:
-                group = file.create_group(layer)
-                group.attrs['weight_names'] = [f'{layer}/kernel:0'.encode()]
-                group[f'{layer}/kernel:0'] = np.zeros([1] * (4 if 'conv' in layer else 2))
-        return path.read_bytes()
-
-    return make
+def of_keras(convs: int, dense: int) -> bytes:
+    content = io.BytesIO()
+    with h5py.File(content, 'w') as file:
+        names = [f'conv2d_{n}' for n in range(convs)] + [f'dense_{n}' for n in range(dense)]
+        file.attrs['layer_names'] = [layer.encode() for layer in names]
+        for layer in names:
+            group = file.create_group(layer)
+            group.attrs['weight_names'] = [f'{layer}/kernel:0'.encode()]
+            group[f'{layer}/kernel:0'] = np.zeros([1] * (4 if 'conv' in layer else 2))
+    return content.getvalue()
 
 
 def of_torch(**changes: Any) -> bytes:
     return state_dicts.write(torch_arrays(**changes))
 
 
-def narrow_keras() -> bytes:
-    return keras_files.write(narrow().architecture.of(False), narrow().values)
-
-
 NAN = np.full(16, np.nan, np.float32)
 FLOATS = np.zeros([9, 76], np.float32)
-# A function of the file's path that returns its content; without content, there is no file.
+# The content of each, of which there is no file if it is empty.
 BAD: Dict[str, Any] = {
-    'missing.pth': (lambda path: b'', 'no such file'),
-    'short.pth': (lambda path: of_torch()[:5000], 'is no file of weights, or is damaged'),
-    'other.pth': (lambda path: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
-    'nan.pth': (
-        lambda path: of_torch(Conv2d_1a_3x3__bn__bias=NAN),
-        r'3x3\.bn\.bias has values that are not finite',
-    ),
-    'lacks.pth': (lambda path: of_torch(Conv2d_2a_3x3__bn__bias=None), r'Conv2d_2a_3x3\.bn\.bias is missing'),
-    'int.pth': (
-        lambda path: of_torch(Conv2d_1a_3x3__bn__bias=np.zeros(16, np.int64)),
-        'type int64, not float32',
-    ),
-    'extra.pth': (lambda path: of_torch(Mixed_9a__conv__weight=NAN), r'Mixed_9a\.conv\.weight have no counterpart'),
+    'missing.pth': (lambda: b'', 'no such file'),
+    'short.pth': (lambda: of_torch()[:5000], 'is no file of weights, or is damaged'),
+    'other.pth': (lambda: state_dicts.write({'a.weight': NAN}), 'the weights of another network'),
+    'nan.pth': (lambda: of_torch(Conv2d_1a_3x3__bn__bias=NAN), r'3x3\.bn\.bias has values that are not finite'),
+    'lacks.pth': (lambda: of_torch(Conv2d_2a_3x3__bn__bias=None), r'Conv2d_2a_3x3\.bn\.bias is missing'),
+    'int.pth': (lambda: of_torch(Conv2d_1a_3x3__bn__bias=np.zeros(16, np.int64)), 'type int64, not float32'),
+    'extra.pth': (lambda: of_torch(Mixed_9a__conv__weight=NAN), r'Mixed_9a\.conv\.weight have no counterpart'),
     'grey.pth': (
-        lambda path: of_torch(Conv2d_1a_3x3__conv__weight=np.zeros([16, 1, 3, 3], np.float32)),
+        lambda: of_torch(Conv2d_1a_3x3__conv__weight=np.zeros([16, 1, 3, 3], np.float32)),
         r'Conv2d_1a_3x3\.conv\.weight has the shape \[16, 1, 3, 3\], not \[16, 3, 3, 3\]',
     ),
     'heads.pth': (
-        lambda path: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
+        lambda: of_torch(AuxLogits__fc__weight=FLOATS, AuxLogits__fc__bias=FLOATS[:, 0]),
         'different numbers of classes, 5 and 9.*--no_auxiliary_head',
     ),
     'text.safetensors': (
-        lambda path: b'hello, hello, hello',
+        lambda: b'hello, hello, hello',
         'is no file of weights, or is damaged .*Name a checkpoint, a model_dir',
     ),
     'short.safetensors': (
-        lambda path: state_dicts.write_safetensors(torch_arrays())[:-9],
+        lambda: state_dicts.write_safetensors(torch_arrays())[:-9],
         'is no file of weights, or is damaged .*[Ii]ncomplete',
     ),
-    'text.h5': (lambda path: b'hello', 'is no file of weights, or is damaged'),
-    'short.h5': (lambda path: narrow_keras()[:9000], 'is no file of weights, or is damaged'),
-    'vgg16.h5': (of_keras(13, 3), 'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one'),
-    'narrow.h5': (lambda path: narrow_keras(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),
+    'text.h5': (lambda: b'hello', 'is no file of weights, or is damaged'),
+    'short.h5': (lambda: keras_file()[:9000], 'is no file of weights, or is damaged'),
+    'vgg16.h5': (
+        lambda: of_keras(13, 3),
+        'it has 13 convolutions, 0 normalizations and 3 dense layers, not 94, 94 and one',
+    ),
+    'narrow.h5': (lambda: keras_file(), r'conv2d_0/kernel has the shape \[3, 3, 3, 16\], not \[3, 3, 3, 32\]'),
 }
 
 
 @pytest.mark.parametrize('name', [*BAD])
 def test_import__of_a_bad_file_is_one_message(name: str, tmp_path: Any, capsys: Any) -> None:
-    make, message = BAD[name]
-    path = str(tmp_path / name)
-    content = make(tmp_path / name)
-    if content:
-        write_file(tmp_path / name, content)
+    content, message = BAD[name][0](), BAD[name][1]
+    path = write_file(tmp_path / name, content) if content else str(tmp_path / name)
     assert command.main(['import', path, str(tmp_path / 'run'), f'--depth_multiplier={NARROW}']) == 2
     out, err = capsys.readouterr()
     errors = [line for line in err.splitlines() if line.startswith('error: ')]

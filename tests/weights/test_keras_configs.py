@@ -1,16 +1,13 @@
 """Tests of reading the configuration of a model of Keras; `test_frameworks.py` has Keras' own files."""
 
-import functools
-import io
 import json
 from typing import Any, Dict, List
 
-import h5py
 import pytest
 
 from inception_v3.commands.weights import architecture, foreign, keras_files
 from inception_v3.weights.sources import WeightsError
-from tests.support.weights import CLASSES, NARROW, narrow, values_of
+from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 
 
 def layer(kind: str, **config: Any) -> Dict[str, Any]:
@@ -95,20 +92,11 @@ def test_check_config__refuses_other_strides_and_pools(network: List[Any], head:
         keras_files.check_config(model([], head, network), classifier=True, path='a.h5')
 
 
-@functools.lru_cache()
-def without_config(classes: int) -> bytes:
-    network = narrow().architecture
-    return keras_files.write(network.of(False), values_of(network, classes))
-
-
 def written(path: Any, config: Any, monkeypatch: Any, classes: int = CLASSES) -> str:
     """A narrow network in Keras' layout, read as if Keras had it."""
     monkeypatch.setattr(foreign, 'inception', lambda: architecture.inception(NARROW))
-    content = io.BytesIO(without_config(classes))
-    with h5py.File(content, 'r+') as file:
-        if config:
-            file.attrs['model_config'] = json.dumps(config)
-    path.write_bytes(content.getvalue())
+    attributes = {'model_config': json.dumps(config)} if config else {}
+    path.write_bytes(keras_file(lambda file: file.attrs.update(attributes), classes))
     return str(path)
 
 
@@ -119,7 +107,7 @@ def test_foreign__reads_a_model_with_a_configuration(tmp_path: Any, monkeypatch:
     assert (weights.images, weights.num_classes) == ('inception', CLASSES)
     assert [*weights.notes] == ['  assumed: pixels of inception, as --pixels has it']
     with pytest.raises(WeightsError, match=r'scales pixels itself; leave --pixels=imagenet out'):
-        foreign.read(path, foreign.Options(images='imagenet'))
+        foreign.read(path, foreign.Options(pixels='imagenet'))
     for config, classes, message in (
         (model([layer('Lambda')], []), CLASSES, r'a\.h5: its configuration has the layer Lambda'),
         (model([], [POOL, layer('Dense', units=1)]), 1, r'a\.h5: its classifier has one output.*--no_classifier'),

@@ -1,4 +1,4 @@
-"""Runs a network of torchvision or timm for `frameworks.in_torch`, which writes its argument, a JSON file.
+"""Runs a network of torchvision or timm for `test_frameworks.in_torch`, whose argument is JSON.
 
 It is a program of the environment `.venv-frameworks`, which lacks the packages of this program.
 """
@@ -11,10 +11,9 @@ from typing import Any, Dict
 import numpy as np
 import torch
 
-with open(sys.argv[1], encoding='utf-8') as file:
-    spec = json.load(file)
-pool = torch.nn.functional.avg_pool2d
-torch.nn.functional.avg_pool2d = functools.partial(pool, count_include_pad=spec['count_padding'])
+spec = json.loads(sys.argv[1])
+# Both libraries count the padding as zeros; TF-Slim and this program do not.
+torch.nn.functional.avg_pool2d = functools.partial(torch.nn.functional.avg_pool2d, count_include_pad=False)
 if spec['library'] == 'timm':
     import timm
 
@@ -43,5 +42,5 @@ for name, module in spec['modules'].items():
     modules[module].register_forward_hook(lambda _, inputs, value, name=name: keep(name, value))
 modules['fc'].register_forward_pre_hook(lambda _, inputs: keep('features', inputs[0]))
 with torch.no_grad():
-    keep('logits', model(torch.from_numpy(np.load(spec['images'])).permute(0, 3, 1, 2).contiguous()))
-np.savez(spec['outputs'], **outputs)
+    keep('logits', model(torch.from_numpy(np.load('images.npy')).permute(0, 3, 1, 2).contiguous()))
+np.savez('outputs.npz', **outputs)

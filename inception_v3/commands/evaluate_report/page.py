@@ -1,6 +1,5 @@
 """The results of an evaluation report: as JSON, as figures, and as a page."""
 
-import contextlib
 import json
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -18,7 +17,6 @@ from inception_v3.commands import drawing
 from inception_v3.commands.evaluate_report import JSON_FILE
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
 from inception_v3.commands.evaluate_report.predictions import Pairs
-from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.run.card import wilson_interval
 from inception_v3.run.history import Evaluation, shows_top_5
 
@@ -105,8 +103,8 @@ class ErrorReport(NamedTuple):
         pairs = self.confusions
         most_often = {pair.label: f'{self.name(pair.predicted)} ({pair.images:,})' for pair in reversed(pairs)}
         mistakes = [mistake for mistake in self.analysis.mistakes if mistake.predicted >= self.first]
-        with contextlib.closing(Thumbnails()) as thumbnails:
-            pictures = [html.data_uri(thumbnails.make(mistake.pixels), 'image/jpeg') for mistake in mistakes]
+        with drawing.thumbnails() as thumbnail:
+            pictures = [html.data_uri(thumbnail(mistake.pixels), 'image/jpeg') for mistake in mistakes]
         classes = self.analysis.classes[self.first :]
         return _PAGE.render(
             report=self,

@@ -11,6 +11,7 @@ from typing import Dict, Iterable, List, NamedTuple
 
 import numpy as np
 
+from console import extras
 from console.errors import DONE, RETRY, CommandError
 from console.log import logger
 from console.screen import Screen
@@ -66,7 +67,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     formats = {name: FORMATS[name] for name in arguments.format}
     # Before anything takes time.
     for name, each in formats.items():
-        each.check()
+        extras.require('export', *each.packages)
         path = os.path.join(out, name)
         if os.path.lexists(path):
             raise CommandError(f'{path}: exists already. Remove it, or name another folder with --out.')

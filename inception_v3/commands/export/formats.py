@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from console import extras
 from console.errors import CommandError
 from console.messages import listed, shown
 from console.tensorflow_versions import tf
@@ -42,10 +41,6 @@ class Format(NamedTuple):
     packages: Tuple[str, ...] = ()
     loses_at_most: float = 0.0
     is_calibrated: bool = False
-
-    def check(self) -> None:
-        """Raises CommandError if a package is not installed."""
-        extras.require('export', *self.packages)
 
 
 def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:

@@ -3,7 +3,7 @@
 import math
 import os
 import pathlib
-from typing import Any, List, Tuple
+from typing import Any, Callable, List, Tuple
 
 import numpy as np
 
@@ -14,14 +14,14 @@ from console.tensorflow_versions import tf
 from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.commands import drawing
-from inception_v3.commands.estimate import Average, Estimate, weights_of
+from inception_v3.commands.estimate import Estimate, weights_of
 from inception_v3.commands.plan import PAGE_FILE, PICTURE_FILE
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
-from inception_v3.run.slow_averages import warnings_of
+from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import topology
 
 
@@ -80,12 +80,13 @@ def _configuration(command_line: CommandLine) -> Config:
 
 
 def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
-    config, rates, averages, size = estimate.config, estimate.rates, estimate.averages, estimate.bytes_per_image
+    config, rates, size = estimate.config, estimate.rates, estimate.bytes_per_image
     hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
     cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
     peak = max(rates)
     peak_epoch = estimate.steps[rates.index(peak)] / estimate.steps_per_epoch
     rate = f'{rates[0]:.4g} at first, at most {peak:.4g} (from epoch {peak_epoch:.1f})'
+    averages = _described(config.moving_average_decay, initial_share_of_averages, estimate)
     return [
         ('network', f'{config.network}, {config.height} x {config.width} pixels, {config.precision}'),
         ('epochs', f'{estimate.epochs:,.1f} of {config.num_train_images:,} images'),
@@ -96,8 +97,8 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
         ('devices', f'{cores}, {config.train_batch_size // config.replicas:,} images each'),
         ('hours', f'{estimate.hours:,.1f} if a step takes {estimate.step_ms:g} ms (--step_ms)'),
         ('learning rate', f'{rate}, {rates[-1]:.4g} at last'),
-        ('averages', _described(averages) if averages else 'none'),
-        ('batch normalization', _described(estimate.statistics)),
+        ('averages', averages if config.moving_average else 'none'),
+        ('batch normalization', _described(config.batch_norm_decay, initial_share_of_statistics, estimate)),
         (
             'its documented decay',
             f'alpha = {batch_norm.ONE_DEVICE_DECAY} on 1 device, beta = alpha ** {config.replicas} = '
@@ -111,10 +112,12 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
     ]
 
 
-def _described(average: Average) -> str:
-    left = f'{average.initial_share:.0%}' if average.initial_share >= 0.01 else 'less than 1%'
+def _described(decay: float, share_after: Callable[[float, int], float], estimate: Estimate) -> str:
+    """An exponential average: its window of 1 / (1 - decay) steps, and its initial values' share at the end."""
+    window, share = 1 / (1 - decay), share_after(decay, estimate.config.train_steps)
+    left = f'{share:.0%}' if share >= 0.01 else 'less than 1%'
     return (
-        f'decay {average.decay:g}: about the last {average.window:,.0f} steps ({average.window_epochs:,.2f} epochs); '
+        f'decay {decay:g}: about the last {window:,.0f} steps ({window / estimate.steps_per_epoch:,.2f} epochs); '
         f'{left} of the initial values is left at the end'
     )
 

@@ -145,15 +145,10 @@ def load(path: str) -> Classifier:
         raise ConfigError(f'--model={path}: no such folder.')
     if {LIST_FILE, CONFIG_FILE} & {*names}:
         return of_checkpoint(trained_model.find(path))
-    return of_saved_model(_newest_saved_model(path))
-
-
-def _newest_saved_model(export_dir: str) -> str:
-    """Returns the path of the newest SavedModel of an export_dir."""
-    found = origin.saved_models(export_dir)
-    if not found:
+    newest = next(iter(origin.saved_models(path)), None)
+    if not newest:
         raise ConfigError(
-            f'--model={export_dir}: is neither the model_dir of a run, nor a SavedModel, nor an export_dir with '
-            'SavedModels in folders named by a time stamp.'
+            f'--model={path}: is neither the model_dir of a run, nor a SavedModel, nor an export_dir with SavedModels '
+            'in folders named by a time stamp.'
         )
-    return next(iter(found))
+    return of_saved_model(newest)

@@ -8,7 +8,7 @@ import os
 import pathlib
 import shutil
 import sys
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, TextIO, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, TextIO, Tuple
 
 import numpy as np
 
@@ -19,11 +19,10 @@ from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, show
-from inception_v3.commands import image_batches
+from inception_v3.commands import drawing, image_batches
 from inception_v3.commands.image_batches import report
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.predict.classifier import Classifier
-from inception_v3.commands.thumbnails import Thumbnails
 from inception_v3.config import ConfigError
 from inception_v3.run.memory import check_batch
 
@@ -67,7 +66,11 @@ class Prediction(NamedTuple):
 
 
 def predict(
-    model: Classifier, found: ImageFiles, top: int, batch_size: int, thumbnails: Optional[Thumbnails] = None
+    model: Classifier,
+    found: ImageFiles,
+    top: int,
+    batch_size: int,
+    thumbnail: Callable[[np.ndarray], bytes] = lambda pixels: b'',
 ) -> Iterator[Prediction]:
     """Classifies image files, in their order. Files are read and prepared while the network runs."""
 
@@ -79,7 +82,7 @@ def predict(
             image = model.prepare(encoded, None)
         else:
             image = model.prepare(accepted.encoded, pixels)
-        return image, thumbnails.make(pixels) if thumbnails else b''
+        return image, thumbnail(pixels)
 
     for batch in image_batches.batches(found, batch_size, prepare):
         usable = [prepared[0] for _, prepared in batch if not isinstance(prepared, UnreadableError)]
@@ -131,7 +134,6 @@ class ContactSheet:
         self._class_names = {shown(name) for name in class_names[1:] if name}
         self._images = 0
         self._problems: List[str] = []
-        self._ending = ', then interrupted'
         self._file.write(_PAGE.begin(classifier, processes.command_line('predict'), datetime.datetime.utcnow()))
 
     def add(self, prediction: Prediction) -> None:
@@ -146,17 +148,13 @@ class ContactSheet:
         label = folder if folder in self._class_names else ''
         self._file.write(_PAGE.card(show(prediction.path), thumbnail, likeliest, label))
 
-    def finish(self) -> None:
-        """Marks the page as complete: all images were classified."""
-        self._ending = ''
-
     def __enter__(self) -> 'ContactSheet':
         return self
 
-    def __exit__(self, *unused: Any) -> None:
+    def __exit__(self, kind: Any, *unused: Any) -> None:
         """Completes the page, also after an error or Ctrl-C: it shows the images that were done."""
         with self._stack:
-            self._file.write(_PAGE.end(self._problems, self._images, self._ending))
+            self._file.write(_PAGE.end(self._problems, self._images, ', then interrupted' if kind else ''))
 
 
 def perform(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -174,12 +172,13 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
             screen.update(f'loading {arguments.model}')
             model = stack.enter_context(contextlib.closing(classifier.load(arguments.model)))
             check_batch('batch_size', min(arguments.batch_size, len(found.paths)), model.bytes_per_image)
-            thumbnails = stack.enter_context(contextlib.closing(Thumbnails())) if arguments.html else None
+            options: Any = {}
             if arguments.html:
+                options['thumbnail'] = stack.enter_context(drawing.thumbnails())
                 sheet = stack.enter_context(ContactSheet(arguments.html, str(model), model.class_names))
             screen.clear()
             report(str(model))
-            predictions = predict(model, found, arguments.top, arguments.batch_size, thumbnails)
+            predictions = predict(model, found, arguments.top, arguments.batch_size, **options)
         progress, problems = Progress(screen, len(found.paths), arguments.batch_size), 0
         for prediction in predictions:
             if sys.stderr.isatty():
@@ -195,8 +194,6 @@ def perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 sheet.add(prediction)
             progress.add()
         screen.clear()
-        if sheet:
-            sheet.finish()
         if 0 < problems < len(found.paths):
             report(f'{problems:,} of {len(found.paths):,} images could not be classified')
     return FIX if problems else DONE

@@ -2,25 +2,33 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
-from typing import Container, Dict, List, Optional, Tuple
+import tempfile
+import threading
+import time
+from typing import Container, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from absl import app
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import records, remote
+from data import record_counts, records, remote
 from data.convert import digits
 from data.dataset_info import FILE_NAME
+from data.formats import FORMATS
+from data.record_counts import FileRecords
 from data.sources import source_of
 from inception_v3 import batch_norm, data_set, flags, rules
 from inception_v3.commands.estimate import weights_of
-from inception_v3.commands.preflight import graph_checks, storage, xla_step
+from inception_v3.commands.preflight import graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import fit_to_data_set, makes_digits
+from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
 from inception_v3.fitting import splits_of
+from inception_v3.input.bad_records import checker_of
 from inception_v3.run.checkpoints import latest_checkpoint
+from inception_v3.run.files import check_writable
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
@@ -38,13 +46,16 @@ _NOT_CHECKED = (
 # The TensorFlow of TPU VMs with which this program runs.
 _TENSORFLOW = '2.15'
 _LONGEST_MESSAGE = 1000
+_NAMED_AT_MOST = 3
+# TensorFlow retries requests for many minutes if a store does not answer.
+_ANSWER_SECONDS = 60
 
 
 def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen) -> Report:
     """Runs every check of a run that needs no TPU."""
     report = Report(f'preflight of a run on {tpu.name}')
     if with_xla:
-        xla_step.compile_fast()
+        graphs.compile_fast()
     _describe(tpu, report)
     config = _configuration(tpu, line, report)
     if not config:
@@ -55,7 +66,11 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     unchecked = _unchecked_folders(config, report)
     config, shards = _data(command_line, unchecked, report)
     evaluated = _evaluated(config, tpu.hosts, unchecked, report)
-    storage.check_folders(config, unchecked, report)
+    for flag, folder in (('model_dir', config.model_dir), ('export_dir', config.export_dir)):
+        if folder and flag not in unchecked:
+            with report.noting_errors():
+                check_writable(flag, folder)
+                report.add('storage', 'written, read and deleted', **{flag: folder})
     checkpoint = None
     with report.noting_errors():
         if config.model_dir and 'model_dir' not in unchecked:
@@ -72,11 +87,11 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     if config.use_data == 'real':
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
         stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
-    with storage.stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
+    with _stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
-            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
+            graphs.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
             _try_xla(built, report)
@@ -158,14 +173,37 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
         and not (os.path.isdir(str(folder)) if flag == 'data_dir' else flag in places and '://' not in str(folder))
     ]
     remaining = {flag: folder for flag, folder in used.items() if flag not in unchecked}
-    unchecked += storage.unanswered(
-        {**remaining, 'export_dir': config.export_dir, 'init_from': config.init_from}, report
-    )
+    unchecked += _unanswered({**remaining, 'export_dir': config.export_dir, 'init_from': config.init_from}, report)
     if not config.model_dir:
         report.warn(_NOT_GIVEN.format('model_dir'))
     if not config.tpu and not config.master:
         report.warn('--tpu: no TPU is named, and without one the run does not start. Name it.')
     return unchecked
+
+
+def _unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]:
+    """Reports remote folders, by flag, that do not answer in time, not even with an error, and returns their flags."""
+    remotes = {flag: folder for flag, folder in folders.items() if folder and '://' in folder}
+    # A request cannot be cancelled; a daemon thread does not keep the command from ending.
+    looks = {flag: threading.Thread(target=_look_up, args=(folder,), daemon=True) for flag, folder in remotes.items()}
+    for look in looks.values():
+        look.start()
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    silent = set()
+    for flag, look in looks.items():
+        look.join(max(0, deadline - time.monotonic()))
+        if look.is_alive():
+            silent.add(flag)
+            report.error(
+                f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network and the '
+                'credentials.'
+            )
+    return silent
+
+
+def _look_up(folder: str) -> None:
+    with contextlib.suppress(tf.errors.OpError):
+        tf.io.gfile.exists(folder)
 
 
 def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Report) -> Tuple[Config, Dict[str, int]]:
@@ -194,10 +232,29 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         missing = '' if described else f'no {FILE_NAME}; '
         note = f'{missing}{sizes}, {config.num_classes:,} classes'
         report.add('storage', note, data_set=described.name if described else None)
-    counts = storage.count_shards(config, report)
+    counts = _count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
     report.add('storage', found, data_dir=str(source_of(config)))
     return config, counts
+
+
+def _count_shards(config: Config, report: Report) -> Dict[str, int]:
+    """Reads the first file of each split, and returns the number of files per split that can be listed."""
+    counts = {}
+    for split in splits_of(config):
+        with report.noting_errors():
+            paths = source_of(config).find(split)
+            counts[split] = len(paths)
+            report.warnings += notes_on_files(config, split, paths)
+            check_files(config, split, paths)
+            with contextlib.closing(checker_of(config, split)) as checker:
+                at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
+                bad = [*itertools.islice(checker.search(paths[:1], lambda text: None), at_most)]
+            add = report.error if len(bad) > config.max_bad_records else report.warn
+            skips = f'A run skips at most {config.max_bad_records} records (--max_bad_records).'
+            for record in bad[:_NAMED_AT_MOST]:
+                add(f'{record} Repair the data. {skips}')
+    return counts
 
 
 def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
@@ -223,6 +280,28 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
     return slices.shares_of([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
 
 
+@contextlib.contextmanager
+def _stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Iterator[Tuple[str, str]]:
+    """Makes temporary folders for building graphs, and yields their paths: a data_dir and an empty model_dir.
+
+    Building a graph lists the files of each split, as many as `counts`, but does not read them. With a seed, it divides
+    the `train_images` among the hosts.
+    """
+    with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
+        counted = {}
+        for split, count in counts.items():
+            for shard in range(count):
+                # All records are in the first file: only their sum counts. A record has at least a byte.
+                images = 0 if shard or split != records.TRAIN else train_images
+                path = FORMATS[data_format].shard_path(data_dir, split, shard, count)
+                with open(path, 'wb') as file:
+                    file.truncate(images)
+                if split == records.TRAIN:
+                    counted[os.path.basename(path)] = FileRecords(images, images)
+        record_counts.write(f'{data_dir}/', counted)
+        yield data_dir, model_dir
+
+
 def _check_weights(config: Config, checkpoint: Optional[str], report: Report) -> None:
     with report.noting_errors():
         rows, warnings = weights_of(config, checkpoint)
@@ -246,12 +325,12 @@ def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
 
 def _try_xla(config: Config, report: Report) -> None:
     try:
-        loss, seconds = xla_step.run_once(config)
+        loss, seconds = graphs.run_compiled(config)
     except Exception as error:
         # The report must name any error: an operation that XLA lacks, or another fault of the graph.
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
         report.error(f'XLA cannot compile the training step: {" ".join(message.split())[:_LONGEST_MESSAGE]}')
         return
-    report.add('xla_step', 'random images, a training step of one core, on this CPU', batch=xla_step.BATCH_SIZE)
+    report.add('xla_step', 'random images, a training step of one core, on this CPU', batch=graphs.COMPILED_BATCH)
     report.add('xla_step', size=[config.height, config.width], loss=loss)
     report.add('xla_step', 'to compile and run once', seconds=seconds)

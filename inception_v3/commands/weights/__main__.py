@@ -42,36 +42,37 @@ def _parser() -> argparse.ArgumentParser:
     add('source', metavar='FILE', help='a checkpoint, .npz, .h5, .keras, .pth or .safetensors file')
     add('model_dir', metavar='MODEL_DIR', help='a new folder; may be remote')
     add('--data_dir', default='', metavar='DIR', help='data set of these classes; names the classes')
-    _add_changes(add, 'write the weights without averages; without it, the averages equal the weights')
+    _add_changes(add)
+    _add_reading(add, 'write the weights without averages; without it, the averages equal the weights')
     add = tasks.add_parser('export', help='write the weights of a run for another framework').add_argument
     add('source', metavar='SOURCE', help='a model_dir, checkpoint or SavedModel, or a file as for import')
     add('file', metavar='FILE', help='a new file, or for slim a new checkpoint; may be remote')
     add('--to', required=True, choices=sorted(TARGETS), help='the framework')
-    _add_changes(add, 'the weights of a run, not the averages of them')
+    _add_changes(add)
+    _add_reading(add, 'the weights of a run, not the averages of them')
     task = tasks.add_parser('compare', help='run two models on the same images')
-    task.set_defaults(no_auxiliary_head=False, no_classifier=False, class_0=KEEP)
+    task.set_defaults(auxiliary_head=True, classifier=True, class_0=KEEP)
     add = task.add_argument
     add('a', metavar='A', help='a model_dir, checkpoint or SavedModel, or a file as for import')
     add('b', metavar='B', help='the same')
     add('images', nargs='+', metavar='IMAGE', help='an image file, or a folder')
-    add('--no_averages', action='store_true', help='the weights of a run, not the averages of them')
-    _add_reading(add)
+    _add_reading(add, 'the weights of a run, not the averages of them')
     return parser
 
 
-def _add_changes(add: Callable[..., Any], about_averages: str) -> None:
+def _add_changes(add: Callable[..., Any]) -> None:
     about = (
         'the class 0, which is the background here and in TF-Slim, and not there in other frameworks: leave the '
         'classes as they are (default), add one that is never predicted, or drop it'
     )
     add('--class_0', choices=(KEEP, ADD, DROP), default=KEEP, help=about)
-    add('--no_auxiliary_head', action='store_true', help='leave the auxiliary classifier out')
-    add('--no_classifier', action='store_true', help='leave all classifiers out, to begin a run from')
-    add('--no_averages', action='store_true', help=about_averages)
-    _add_reading(add)
+    add('--no_auxiliary_head', dest='auxiliary_head', action='store_false', help='leave the auxiliary classifier out')
+    about = 'leave all classifiers out, to begin a run from'
+    add('--no_classifier', dest='classifier', action='store_false', help=about)
 
 
-def _add_reading(add: Callable[..., Any]) -> None:
+def _add_reading(add: Callable[..., Any], about_averages: str) -> None:
+    add('--no_averages', dest='averages', action='store_false', help=about_averages)
     about = (
         'the pixels that the other framework gives the model: inception, in [-1, 1], as to the published Inception v3 '
         'of all frameworks; or imagenet, minus the mean and divided by the deviation of each colour, as to the '
@@ -88,15 +89,8 @@ def _read(path: str, arguments: argparse.Namespace) -> Tuple[Any, List[str]]:
     """The weights of a file, without the classes that are dropped; and lines about them."""
     from inception_v3.commands.weights import changes, foreign
 
-    options = foreign.Options(
-        averages=not arguments.no_averages,
-        auxiliary_head=not arguments.no_auxiliary_head,
-        images=arguments.pixels,
-        depth_multiplier=arguments.depth_multiplier,
-        classifier=not arguments.no_classifier,
-        which=arguments.which,
-    )
-    weights = foreign.read(path, options)
+    options = {name: getattr(arguments, name) for name in foreign.Options._fields}
+    weights = foreign.read(path, foreign.Options(**options))
     values = changes.change_class_0(weights.values, weights.architecture, arguments.class_0)
     return weights._replace(values=values), [f'read {weights}', *weights.notes]
 
@@ -105,8 +99,8 @@ def _import(arguments: argparse.Namespace) -> List[str]:
     from inception_v3.commands.weights import writing
 
     weights, lines = _read(arguments.source, arguments)
-    averages, classifier = not arguments.no_averages, not arguments.no_classifier
-    return [*lines, *writing.import_into(arguments.model_dir, weights, averages, arguments.data_dir, classifier)]
+    options = arguments.averages, arguments.data_dir, arguments.classifier
+    return [*lines, *writing.import_into(arguments.model_dir, weights, *options)]
 
 
 def _export(arguments: argparse.Namespace) -> List[str]:

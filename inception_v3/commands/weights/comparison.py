@@ -86,8 +86,8 @@ def compare(models: Sequence[Weights], paths: Sequence[str]) -> List[str]:
     configs = [weights.config for weights in models if weights.config]
     config = configs[0] if configs else writing.settings_of(models[0])
     one, other = (weights.architecture for weights in models)
-    differences: Dict[str, float] = {}
-    largest: Dict[str, float] = {}
+    # By row: the largest difference, and the largest value of the first model.
+    largest: Dict[str, np.ndarray] = {}
     batches: List[List[np.ndarray]] = []
     for images in _prepared(paths, config):
         ours, theirs = (
@@ -97,13 +97,14 @@ def compare(models: Sequence[Weights], paths: Sequence[str]) -> List[str]:
         for name, value in ours.items():
             is_common = name == LOGITS or one.name == other.name
             if is_common and name in theirs and value.shape == theirs[name].shape:
-                differences[name] = max(differences.get(name, 0.0), float(np.abs(value - theirs[name]).max()))
-                largest[name] = max(largest.get(name, 0.0), float(np.abs(value).max()))
+                own = [np.abs(value - theirs[name]).max(), np.abs(value).max()]
+                largest[name] = np.maximum(largest.get(name, 0.0), own)
     lines = [f'{letter}  {weights}' for letter, weights in zip('AB', models)]
     lines += ['', f'{"layer":<20}  {"largest difference":>18}  {"largest value of A":>18}']
     for name in (*rows_of(one), FEATURES, LOGITS):
-        if name in differences:
-            lines.append(f'{name:<20}  {differences[name]:>18.3g}  {largest[name]:>18.3g}')
+        if name in largest:
+            difference, value = largest[name]
+            lines.append(f'{name:<20}  {difference:>18.3g}  {value:>18.3g}')
     return [*lines, *_classes(paths, [np.concatenate(each) for each in zip(*batches)])]
 
 

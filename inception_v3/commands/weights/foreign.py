@@ -49,7 +49,7 @@ _KINDS = (
 class Options(NamedTuple):
     """The choice of what to read from a file of weights: the averages of a run, the auxiliary head, the classifiers.
 
-    Without classifiers, the file may have a head of another form. `images` is the range in `changes.IMAGES` that
+    Without classifiers, the file may have a head of another form. `pixels` is the range in `changes.IMAGES` that
     weights of another framework are for, by default that of the published weights; `which` the key of one of several
     models in a file of PyTorch. A multiplier of 0 is that of the run that wrote the weights,
     or 1.
@@ -57,7 +57,7 @@ class Options(NamedTuple):
 
     averages: bool = True
     auxiliary_head: bool = True
-    images: str = ''
+    pixels: str = ''
     depth_multiplier: float = 0.0
     classifier: bool = True
     which: str = ''
@@ -148,13 +148,13 @@ def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
     with sources.damage_explained(path, 'model of Keras'):
         if found.config is not None:
             is_scaled = keras_files.check_config(found.config, options.classifier, path)
-            if is_scaled and options.images not in ('', 'inception'):
-                raise WeightsError(f'{path}: its model scales pixels itself; leave --pixels={options.images} out.')
+            if is_scaled and options.pixels not in ('', 'inception'):
+                raise WeightsError(f'{path}: its model scales pixels itself; leave --pixels={options.pixels} out.')
     keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier, path)
     has_classifier = options.classifier and 'dense_0/kernel' in arrays
     arrays = arrays if has_classifier else without(arrays, ['dense_'])
     entries = of_keras(architecture.of(auxiliary_head=False, classifier=has_classifier), found.is_by_order)
-    values, usual = _converted(arrays, entries, path), options.images or 'inception'
+    values, usual = _converted(arrays, entries, path), options.pixels or 'inception'
     alone = '; the order red, green, blue, an average pool, and a softmax: the file has weights alone'
     note = f'  assumed: pixels of {usual}, as --pixels has it{"" if found.config else alone}'
     return _finished(Weights(path, KERAS, architecture, values, usual, notes=[note]))
@@ -188,7 +188,7 @@ def _of_torch(found: Mapping[str, Values], path: str, options: Options) -> Weigh
         own = {name: array for name, array in own.items() if _BODY.match(name)}
     layers = architecture.of(*_heads(own, 'AuxLogits.', 'fc.weight'))
     values = _converted(own, of_torch(layers, architecture.has_scales), path)
-    images = options.images or ('inception' if is_inception else 'imagenet')
+    images = options.pixels or ('inception' if is_inception else 'imagenet')
     return _finished(Weights(path, TORCH, architecture, values, images, depth_multiplier=multiplier))
 
 

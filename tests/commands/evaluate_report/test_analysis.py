@@ -2,7 +2,7 @@
 
 import io
 import json
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -33,16 +33,19 @@ def made_up(images: int, seed: int = 0) -> Tuple[np.ndarray, np.ndarray, np.ndar
     return labels, logits, pixels
 
 
-def analysed(labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray) -> ErrorAnalysis:
-    """Analyses images in batches of 16, the last one padded."""
-    analysis = ErrorAnalysis(CLASSES)
-    missing = -len(labels) % 16
+def analysed(labels: Sequence[int], logits: np.ndarray, pixels: Optional[np.ndarray] = None) -> ErrorAnalysis:
+    """Analyses images, black by default, in batches of 16, the last one padded."""
+    count, classes = logits.shape
+    analysis = ErrorAnalysis(classes)
+    missing = -count % 16
     padded = (
-        np.concatenate([labels, np.full(missing, PADDING_LABEL, np.int32)]),
-        np.concatenate([logits, 100 * np.ones([missing, CLASSES], np.float32)]),
-        np.concatenate([pixels, np.zeros([missing, 2, 3, 3], np.uint8)]),
+        np.append(np.array(labels, np.int32), np.full(missing, PADDING_LABEL, np.int32)),
+        np.concatenate([logits, 100 * np.ones([missing, classes], np.float32)]),
+        np.zeros([count + missing, 2, 3, 3], np.uint8),
     )
-    places = [(f'data/<{number}>', number) for number in range(len(labels))]
+    if pixels is not None:
+        padded[2][:count] = pixels
+    places = [(f'data/<{number}>', number) for number in range(count)]
     for begin in range(0, len(padded[0]), 16):
         batch_labels, batch_logits, batch_pixels = (part[begin : begin + 16] for part in padded)
         analysis.add(batch_labels, batch_logits, batch_pixels, places[begin : begin + 16])
@@ -96,26 +99,30 @@ def test_analysis__agrees_with_scikit_learn_and_with_sums_over_the_images() -> N
 
 def test_ties__count_as_correct_and_keep_the_first_mistakes() -> None:
     logits = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32)
-    analysis = ErrorAnalysis(3)
-    analysis.add(np.array([0, 1, 0]), logits, np.zeros([3, 1, 1, 3], np.uint8), [('a', each) for each in range(3)])
+    analysis = analysed([0, 1, 0], logits)
     np.testing.assert_array_equal(analysis.confusion, [[1, 1, 0], [0, 1, 0], [0, 0, 0]])
     assert [mistake.position for mistake in analysis.mistakes] == [2]
-    analysis = ErrorAnalysis(2)
-    for path in 'ab':
-        places = [(path, number) for number in range(5)]
-        analysis.add(np.ones(5, int), np.tile([[1.0, 0.0]], [5, 1]), np.zeros([5, 1, 1, 3], np.uint8), places)
-    assert [mistake[4:6] for mistake in analysis.mistakes] == [(path, number) for path in 'ab' for number in range(5)]
+    # In two batches.
+    analysis = analysed([1] * 20, np.tile([[1.0, 0.0]], [20, 1]))
+    assert [mistake.position for mistake in analysis.mistakes] == [*range(20)]
 
 
 @pytest.mark.parametrize(('classes', 'edge'), [(3, 5), (15, 1), (1, 15)])
 def test_bins__a_confidence_on_an_edge_is_in_the_bin_below(classes: int, edge: int) -> None:
     # Equal logits: the confidence is 1 / classes, which is edge / 15. Bins exclude their lower bound.
-    analysis = ErrorAnalysis(classes)
-    analysis.add(np.array([0]), np.zeros([1, classes], np.float32), np.zeros([1, 1, 1, 3], np.uint8), [('a', 0)])
+    analysis = analysed([0], np.zeros([1, classes], np.float32))
     assert [b.images for b in analysis.bins] == [int(index == edge - 1) for index in range(15)]
     found = analysis.bins[edge - 1]
     assert (found.lower, found.upper) == (pytest.approx((edge - 1) / 15), pytest.approx(edge / 15))
     assert found.confidence == pytest.approx(1 / classes) and found.top_1 == 1
+
+
+@pytest.fixture
+def drawn(monkeypatch: Any) -> List[Any]:
+    """The figures that a test draws; their files are not written."""
+    figures: List[Any] = []
+    monkeypatch.setattr(drawing, 'png', figures.append)
+    return figures
 
 
 @pytest.mark.parametrize(
@@ -129,10 +136,8 @@ def test_bins__a_confidence_on_an_edge_is_in_the_bin_below(classes: int, edge: i
     ],
 )
 def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(
-    monkeypatch: Any, rows: Any, first: int, shares: Any, numbers: Any
+    drawn: List[Any], rows: Any, first: int, shares: Any, numbers: Any
 ) -> None:
-    drawn: List[Any] = []
-    monkeypatch.setattr(drawing, 'png', drawn.append)
     confusion = np.zeros([5, 5], np.int64)
     for label, row in rows.items():
         confusion[label] = row
@@ -146,19 +151,18 @@ def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(
     assert (axes.get_xlabel(), axes.get_ylabel()) == ('predicted class', 'label')
 
 
-def test_confusion_matrix__of_a_thousand_classes_has_a_pixel_for_each_and_few_labels(monkeypatch: Any) -> None:
+def test_confusion_matrix__of_a_thousand_classes_has_a_pixel_for_each() -> None:
     size = Image.open(io.BytesIO(page.confusion_matrix(np.eye(1001, dtype=int), [''] * 1001))).size
     assert min(size) > 1001
-    drawn: List[Any] = []
-    monkeypatch.setattr(drawing, 'png', drawn.append)
+
+
+def test_confusion_matrix__of_many_classes_has_few_labels(drawn: List[Any]) -> None:
     page.confusion_matrix(np.eye(31, dtype=int), [''] * 31)
     assert [label.get_text() for label in drawn[0].axes[0].get_xticklabels()] == [str(n) for n in range(0, 31, 3)]
     assert not drawn[0].axes[0].texts
 
 
-def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(monkeypatch: Any) -> None:
-    drawn: List[Any] = []
-    monkeypatch.setattr(drawing, 'png', drawn.append)
+def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(drawn: List[Any]) -> None:
     bins = [Bin(0, 1 / 15, 0, None, None), Bin(0.8, 0.8 + 1 / 15, 40, 0.82, 0.7), Bin(1 - 1 / 15, 1, 2, 0.99, 1.0)]
     page.reliability_diagram(bins, 0.1234)
     above, below = drawn[0].axes
@@ -190,15 +194,13 @@ def write_page(report: ErrorReport, folder: Any, figures: Any = NO_FIGURES) -> T
 
 
 def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
-    analysis = ErrorAnalysis(7)
     # The label and the likeliest classes of each image, most probable first.
     images = [(1, [1, 2]), (1, [2, 3]), (1, [3, 1]), (2, [2, 1]), (3, [5, 6, 4, 1, 2])]
     logits = np.zeros([len(images), 7], np.float32)
     for row, (_, likeliest) in enumerate(images):
         logits[row, likeliest] = np.log([100.0, 50.0, 25.0, 12.0, 6.0][: len(likeliest)])
-    places = [('data/file', number) for number in range(len(images))]
-    analysis.add(np.array([label for label, _ in images]), logits, np.zeros([5, 8, 8, 3], np.uint8), places)
-    report = report_of(analysis, ['background', 'ant', 'bee', '<b>cat</b>', 'dog', '', 'eel'])
+    names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', '', 'eel']
+    report = report_of(analysed([label for label, _ in images], logits), names)
     _, text = write_page(report, tmp_path)
     content = (tmp_path / 'page.html').read_text()
     # The lowest top-1 first; classes without images are only counted.
@@ -206,9 +208,9 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     assert rows in text and '3 classes have no images' in text
     assert 'ant|bee|1|33.3 %|ant|<b>cat</b>|1|33.3 %|<b>cat</b>|class 5|1|100.0 %' in text
     # The label is added to three classes. The shares are of 193 + 2 and of 150 + 5, since other classes have 1 each.
-    bars = 'class 5|51.3 %|eel|25.6 %|dog|12.8 %|<b>cat</b> (label)|0.5 %|data/file, record 4'
+    bars = 'class 5|51.3 %|eel|25.6 %|dog|12.8 %|<b>cat</b> (label)|0.5 %|data/<4>, record 4'
     assert f'<b>cat</b>, classified as class 5|{bars}' in text
-    bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|bee|0.6 %|data/file, record 2'
+    bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|bee|0.6 %|data/<2>, record 2'
     assert f'ant, classified as <b>cat</b>|{bars}' in text
     assert 'top-1|50.00%|95 % interval|' in text and 'top-5|75.00%|cross-entropy, nats|1.2500' in text
     assert 'A note.' in text
@@ -222,32 +224,24 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
 
 
 def test_page__shows_neither_background_nor_the_top_5_of_three_classes(tmp_path: Any) -> None:
-    analysis = ErrorAnalysis(4)
-    # One image is classified as the background, and one wrongly.
-    logits = np.eye(4, dtype=np.float32)[[1, 2, 3, 0, 2]] * 9
-    places = [('a', number) for number in range(6)]
-    analysis.add(np.array([1, 2, 3, 3, 1]), logits, np.zeros([5, 8, 8, 3], np.uint8), places[:5])
+    # One image is classified as the background, and one wrongly; the last one's label is the background.
+    labels, logits = [1, 2, 3, 3, 1, 0], np.eye(4, dtype=np.float32)[[1, 2, 3, 0, 2, 1]] * 9
     names = ['background', 'ant', 'bee', 'cat']
-    shown, text = write_page(report_of(analysis, names), tmp_path)
+    shown, text = write_page(report_of(analysed(labels[:5], logits[:5]), names), tmp_path)
     assert 'top-1|' in text and 'top-5' not in text
     assert '1 images were classified as none of the classes' in text
     assert '|background' not in text and len(shown.images) == 2 + 1
     assert '3|cat|1|' not in text and '3|cat|2|50.0 %|1' in text
     # With images of class 0, it is a class like the others.
-    analysis.add(np.array([0]), logits[:1], np.zeros([1, 8, 8, 3], np.uint8), places[5:])
-    assert '0|background|1|0.0 %|1' in write_page(report_of(analysis, names), tmp_path)[1]
+    assert '0|background|1|0.0 %|1' in write_page(report_of(analysed(labels, logits), names), tmp_path)[1]
 
 
 def test_page__lists_twenty_pairs(tmp_path: Any) -> None:
-    analysis = ErrorAnalysis(26)
     logits = np.eye(26, dtype=np.float32)[np.arange(1, 26)] * 9
-    analysis.add(np.arange(25), logits, np.zeros([25, 1, 1, 3], np.uint8), [('a', each) for each in range(25)])
-    _, text = write_page(report_of(analysis, [''] * 26), tmp_path)
+    _, text = write_page(report_of(analysed(range(25), logits), [''] * 26), tmp_path)
     assert 'class 19|class 20|1|100.0 %' in text and 'class 20|class 21|1|100.0 %' not in text
     assert 'with the most images, of\n25; report.json lists all.' in text
-    right = ErrorAnalysis(26)
-    right.add(np.arange(1, 26), logits, np.zeros([25, 1, 1, 3], np.uint8), [('a', each) for each in range(25)])
-    assert 'None.' in write_page(report_of(right, [''] * 26), tmp_path)[1]
+    assert 'None.' in write_page(report_of(analysed(range(1, 26), logits), [''] * 26), tmp_path)[1]
 
 
 @pytest.mark.program

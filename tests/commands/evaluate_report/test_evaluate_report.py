@@ -19,7 +19,6 @@ from inception_v3.commands.evaluate_report import evaluation as evaluating
 from inception_v3.commands.evaluate_report.analysis import ErrorAnalysis
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
 from inception_v3.run.history import Evaluation, append_evaluation, read_evaluations
 from preprocessing.preprocessings import preprocessing_for
@@ -30,7 +29,7 @@ from tests.support.graphs import evaluate
 from tests.support.pages import read_page
 from tests.support.photos import Photo
 from tests.support.records import validation_set
-from tests.support.runs import ONE_LAYER, FinishedRun, execute, make_small_config
+from tests.support.runs import FinishedRun, make_small_config, one_layer_run
 from tests.support.saved_models import classify
 
 
@@ -107,11 +106,8 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config) -> N
     predicted, probabilities = outputs['classes'], outputs['probabilities']
     expected = sklearn.metrics.confusion_matrix(labels, predicted, labels=range(11))
     np.testing.assert_array_equal(confusion_of(report), expected)
-    confidences, right = probabilities.max(axis=1), predicted == labels
-    for b in report['bins']:
-        assert b['images'] == ((confidences > b['lower']) & (confidences <= b['upper'])).sum()
-
-    worst = np.sort(confidences[~right])[::-1][:48]
+    right = predicted == labels
+    worst = np.sort(probabilities.max(axis=1)[~right])[::-1][:48]
     assert [m['confidence'] for m in report['mistakes']] == pytest.approx(worst.tolist(), rel=1e-5)
     for mistake in report['mistakes']:
         image, label = record_at(mistake['path'], mistake['position'])
@@ -158,7 +154,6 @@ def photo_run(photo_dir: str, tmp_path_factory: Any) -> Config:
     """A run of one step, with nearly all predictions wrong, and with unusual settings."""
     config = make_small_config(
         photo_dir,
-        model_dir=str(tmp_path_factory.mktemp('photo_run') / 'run'),
         num_train_images=5,
         num_eval_images=5,
         num_classes=6,
@@ -173,10 +168,7 @@ def photo_run(photo_dir: str, tmp_path_factory: Any) -> Config:
         moving_average=False,
         eval_total_size=4,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-        execute(config)
-    return config
+    return one_layer_run(tmp_path_factory, 'photo-run', config).config
 
 
 def copied(config: Config, folder: str, **changes: Any) -> str:

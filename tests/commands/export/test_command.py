@@ -8,7 +8,8 @@ import pathlib
 import runpy
 import sys
 import types
-from typing import Any, List, NamedTuple
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from inception_v3.commands.predict.classifier import of_checkpoint
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
 from inception_v3.run.card import labels, wilson_interval
+from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
 from tests.support.tiers import further
@@ -32,34 +34,27 @@ AVERAGE = '/ExponentialMovingAverage'
 CLASSES = ['background', *'0123456789']
 
 
-class Exports(NamedTuple):
-    """The folder of a run's exports, and the lines that the command printed."""
-
-    out: pathlib.Path
-    printed: List[str]
-
-
-def exported(run: FinishedRun, out: pathlib.Path, *formats: str) -> Exports:
-    printed: List[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('builtins.print', lambda *texts, **_: printed.extend(map(str, texts)))
-        # The network of the run.
-        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-        words = [str(run.config.model_dir), f'--format={",".join(formats)}', f'--out={out}', '--verify']
-        assert command.main([*words, '--calibration_images=20']) == 0
+def exported(run: FinishedRun, out: pathlib.Path, *formats: str) -> pathlib.Path:
+    """Makes verified exports in a folder, with what the command prints in `printed.txt`."""
+    words = [f'--format={",".join(formats)}', f'--out={out}', '--verify', '--calibration_images=20']
+    # The network of the run.
+    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
+        code, printed, err = commands.run(command.main, run.config.model_dir, *words)
+    assert code == 0, err
     assert sorted(os.listdir(str(out))) == sorted(formats)
-    return Exports(out, printed)
+    (out / 'printed.txt').write_text(printed)
+    return out
 
 
-def check(exports: Exports, run: FinishedRun, name: str) -> None:
+def check(out: pathlib.Path, run: FinishedRun, name: str) -> None:
     """Checks that an export classifies as the run was evaluated, and what stands beside it."""
     top_1 = evaluations(run.config)[-1].top_1
-    line = next(line for line in exports.printed if line.startswith(f'{name}: '))
+    line = next(line for line in (out / 'printed.txt').read_text().splitlines() if line.startswith(f'{name}: '))
     assert 'of 359 validation images' in line and line.endswith(f'; of the checkpoint, top-1 {top_1:.2%}')
     # The logits of this run are at most 5, of which this is rounding in float32 whatever the processor.
     assert float(line.split(';')[1].split()[-1]) <= {'saved_model': 0, 'npz': 0, 'tflite_int8': 0.5}.get(name, 5e-5)
     assert name == 'tflite_int8' or f'{name}: in its own runtime, top-1 {top_1:.2%} of' in line
-    folder = exports.out / name
+    folder = out / name
     files = {FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json', 'prepare.py'}
     assert {*os.listdir(str(folder))} == files
     assert (folder / 'labels.txt').read_text().splitlines() == CLASSES
@@ -72,12 +67,12 @@ def check(exports: Exports, run: FinishedRun, name: str) -> None:
 
 
 @pytest.fixture(scope='module')
-def made(finished_run: FinishedRun, tmp_path_factory: Any) -> Exports:
+def made(finished_run: FinishedRun, tmp_path_factory: Any) -> pathlib.Path:
     return exported(finished_run, tmp_path_factory.mktemp('exports'), 'saved_model', 'onnx', 'npz')
 
 
 @pytest.mark.parametrize('name', ['saved_model', 'onnx', 'npz'])
-def test_exports__classify_as_the_run_was_evaluated(made: Exports, finished_run: FinishedRun, name: str) -> None:
+def test_exports__classify_as_the_run_was_evaluated(made: pathlib.Path, finished_run: FinishedRun, name: str) -> None:
     check(made, finished_run, name)
 
 
@@ -85,19 +80,19 @@ def test_exports__classify_as_the_run_was_evaluated(made: Exports, finished_run:
 @pytest.mark.program
 @pytest.mark.both
 def test_tflite__classifies_as_the_run_was_evaluated(finished_run: FinishedRun, tmp_path: pathlib.Path) -> None:
-    exports = exported(finished_run, tmp_path, 'tflite', 'tflite_int8')
+    exported(finished_run, tmp_path, 'tflite', 'tflite_int8')
     for name in ('tflite', 'tflite_int8'):
-        check(exports, finished_run, name)
+        check(tmp_path, finished_run, name)
     interpreter = tf.lite.Interpreter(model_path=str(tmp_path / 'tflite_int8' / 'model_int8.tflite'))
     types = {tensor['dtype'] for tensor in interpreter.get_tensor_details() if len(tensor['shape']) == 4}
     assert np.int8 in types and interpreter.get_input_details()[0]['dtype'] == np.float32
 
 
 def test_onnx__classifies_an_image_that_numpy_has_prepared(
-    made: Exports, finished_run: FinishedRun, one_layer: None
+    made: pathlib.Path, finished_run: FinishedRun, one_layer: None
 ) -> None:
     onnxruntime = pytest.importorskip('onnxruntime')
-    folder = made.out / 'onnx'
+    folder = made / 'onnx'
     content = json.loads((folder / 'preprocessing.json').read_text())
     session = onnxruntime.InferenceSession(str(folder / 'model.onnx'), providers=['CPUExecutionProvider'])
     (source,) = session.get_inputs()
@@ -117,8 +112,8 @@ def test_onnx__classifies_an_image_that_numpy_has_prepared(
     np.testing.assert_allclose(probabilities, np.stack([np.asarray(each) for each in expected]), atol=1e-5)
 
 
-def test_npz__has_averages_under_the_names_of_the_weights(made: Exports, finished_run: FinishedRun) -> None:
-    arrays = np.load(str(made.out / 'npz' / 'weights.npz'))
+def test_npz__has_averages_under_the_names_of_the_weights(made: pathlib.Path, finished_run: FinishedRun) -> None:
+    arrays = np.load(str(made / 'npz' / 'weights.npz'))
     trained = tf.train.load_checkpoint(str(finished_run.config.model_dir))
     assert {'Layer/weights', 'Logits/weights', 'Layer/BatchNorm/moving_mean'} <= {*arrays.files}
     for name in arrays.files:
@@ -146,33 +141,29 @@ def test_agreement__allows_int8_one_point(name: str, right: int, is_kept: bool) 
 
 
 def test_worse_export__is_reported_and_exit_code_1(
-    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_class(path: str, network: FrozenNetwork) -> Any:
         return lambda batch: np.full([len(batch.labels), 11], np.nan, np.float32)
 
     monkeypatch.setitem(FORMATS, 'npz', FORMATS['npz']._replace(open=one_class))
     words = [str(finished_run.config.model_dir), '--format=npz', f'--out={tmp_path}', '--verify']
-    assert command.main(words) == 1
-    printed = capsys.readouterr()
-    assert (
-        'npz: in its own runtime, top-1 0.00% of 359' in printed.out
-        and 'differenc' in printed.out
-        and 'nan' in printed.out
-    )
-    assert 'npz: has not the accuracy of its checkpoint' in printed.err
+    code, out, err = commands.run(command.main, *words)
+    assert code == 1 and 'npz: has not the accuracy of its checkpoint' in err
+    assert 'npz: in its own runtime, top-1 0.00% of 359' in out and 'differenc' in out and 'nan' in out
     # The export stays, for a look at it; its card says how good it is.
     assert 'top-1 0.00%' in (tmp_path / 'npz' / 'README.md').read_text()
 
 
-def refused(capsys: Any, *words: str) -> str:
+def refused(*words: str) -> str:
     """The message of a command that is refused."""
-    assert command.main(words) == 2
-    return capsys.readouterr().err
+    code, _, err = commands.run(command.main, *words)
+    assert code == 2
+    return err
 
 
 def test_refusals__leave_nothing(
-    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*unused: Any) -> None:
         raise CommandError('TensorFlow Lite has no operation')
@@ -188,21 +179,19 @@ def test_refusals__leave_nothing(
         ([model_dir, '--format=npz', '--out=gs://bucket/x'], '--out=gs://bucket/x: must be a local folder'),
         ([str(tmp_path), '--format=npz', out], f'{tmp_path}: contains no checkpoint'),
     ):
-        assert part in refused(capsys, *words)
+        assert part in refused(*words)
     assert not [*tmp_path.glob('new/*')] and os.listdir(str(tmp_path / 'old')) == ['npz']
-    with pytest.raises(SystemExit, match='2'):
-        command.main(['run', '--format=onnx,keras'])
-    assert f'keras: the formats are {", ".join(FORMATS)}' in capsys.readouterr().err
+    assert f'keras: the formats are {", ".join(FORMATS)}' in refused('run', '--format=onnx,keras')
 
 
 def test_run_on_made_up_images__cannot_be_verified(
-    finished_run: FinishedRun, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    finished_run: FinishedRun, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = trained_model.find(str(finished_run.config.model_dir))
     fake = model._replace(config=dataclasses.replace(model.config, use_data='fake'))
     monkeypatch.setattr(trained_model, 'find', lambda *unused: fake)
     for words in (['--format=npz', '--verify'], ['--format=tflite_int8']):
-        assert 'made-up images' in refused(capsys, str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
+        assert 'made-up images' in refused(str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
 
 
 @pytest.mark.parametrize('name', ['onnx', further('tflite'), further('tflite_int8')])

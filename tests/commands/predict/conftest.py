@@ -10,20 +10,21 @@ import skimage.data
 from PIL import Image
 
 from console.tensorflow_versions import tf
-from tests.commands.predict.predictions import Trained
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun
 from tests.support.shared import once
 
 
 @pytest.fixture(scope='module')
-def trained(finished_run: FinishedRun, tmp_path_factory: Any) -> Trained:
+def images(finished_run: FinishedRun, tmp_path_factory: Any) -> str:
+    """A folder of the run's validation images, named NUMBER-LABEL.jpg."""
+
     def make(folder: str) -> None:
         for number, (encoded, label) in enumerate(validation_set(finished_run.config)):
             with open(os.path.join(folder, f'{number:03d}-{label}.jpg'), 'wb') as file:
                 file.write(encoded)
 
-    return Trained(finished_run.config, once(tmp_path_factory, 'validation-images', make))
+    return once(tmp_path_factory, 'validation-images', make)
 
 
 @pytest.fixture(autouse=True)

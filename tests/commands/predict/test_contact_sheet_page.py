@@ -39,7 +39,6 @@ def write(path: pathlib.Path, images: Any) -> str:
             likeliest = ScoredClass(1, predicted, confidence), ScoredClass(2, other, 1 - confidence)
             sheet.add(Prediction(name, likeliest, encoded.getvalue()))
         sheet.add(Prediction('missing.jpg', problem='no such file or folder'))
-        sheet.finish()
     return str(path)
 
 
@@ -105,7 +104,7 @@ def test_page__names_model_command_and_date_describes_pictures_and_follows_the_k
     assert 'background' not in chromium.run('return document.body.textContent')
     focused = []
     for _ in range(4):
-        chromium.press('Tab')
+        chromium.press_tab()
         focused.append(chromium.run('return document.activeElement.id'))
     assert focused == ['order', 'class', 'outcome', 'name']
     chromium.type('cat/')

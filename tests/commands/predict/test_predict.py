@@ -1,7 +1,8 @@
-"""Tests of predict: predictions, reports of unreadable images, and messages."""
+"""Tests of predict: predictions, reports of unreadable images, messages, and the classifiers that it loads."""
 
 import base64
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import shutil
 import sys
 import threading
 import time
-from typing import Any, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import PIL.Image
@@ -19,19 +20,60 @@ import skimage.data
 
 from console import program
 from console.screen import Screen
+from console.tensorflow_versions import tf
+from data import image_files
 from data.image_files import ImageFiles
+from inception_v3.commands import drawing
+from inception_v3.commands.predict import __main__ as predict
 from inception_v3.commands.predict import classifier, prediction
 from inception_v3.commands.predict.classifier import Classifier
-from inception_v3.commands.thumbnails import Thumbnails
+from inception_v3.config import Config
 from inception_v3.run.history import read_evaluations
-from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
+from preprocessing.decoding import decode_image
+from preprocessing.resizing import resize_decoded, resize_for_eval
+from tests.support import commands
+from tests.support.graphs import evaluate
+from tests.support.images import CAT
 from tests.support.pages import read_page
+from tests.support.photos import encode_jpeg
+from tests.support.runs import FinishedRun
 
 IMAGES = 359
+# Files of the fixture `odd_images`, and the problem that is reported.
+PROBLEMS = {
+    'moving.gif': 'is a damaged or animated GIF image',
+    'cut.jpg': 'truncated or damaged',
+    'empty.jpg': 'is empty',
+    'text.jpg': 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image',
+    'huge.png': 'has 20,000 x 20,000 pixels; at most 100,000,000 are allowed',
+    'pipe.jpg': 'is not a regular file',
+}
 
 
-def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(trained: Trained) -> None:
-    config, images = trained
+def run(*arguments: str) -> Tuple[int, List[str], List[str]]:
+    """Runs predict; returns its exit code and the lines of standard output and standard error."""
+    code, out, err = commands.run(predict.main, *arguments)
+    return code, out.splitlines(), err.splitlines()
+
+
+def objects(lines: Sequence[str]) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in lines]
+
+
+def scores(lines: Sequence[str]) -> Tuple[List[int], np.ndarray]:
+    """Returns the labels from the file names, and the probabilities [images, classes]."""
+    labels, probabilities = [], np.zeros([len(lines), 11])
+    for row, found in enumerate(objects(lines)):
+        labels.append(int(os.path.splitext(found['image'])[0].rpartition('-')[2]))
+        for likely in found['predictions']:
+            probabilities[row, likely['class']] = likely['probability']
+        # The rest is the background's, which is not shown.
+        probabilities[row, 0] = 1 - probabilities[row].sum()
+    return labels, probabilities
+
+
+def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(finished_run: FinishedRun, images: str) -> None:
+    config = finished_run.config
     evaluation = read_evaluations(str(config.model_dir))[-1]
     found = {}
     # 50 does not divide 359 images.
@@ -81,9 +123,9 @@ def test_text_output__fits_the_terminal_and_its_encoding(
 
 
 def test_unreadable_images__reported_while_others_are_classified(
-    trained: Trained, odd_images: str, tmp_path: Any
+    finished_run: FinishedRun, odd_images: str, tmp_path: Any
 ) -> None:
-    model, path = f'--model={trained.config.export_dir}', tmp_path / 'sheet.html'
+    model, path = f'--model={finished_run.config.export_dir}', tmp_path / 'sheet.html'
     arguments = (odd_images, 'nowhere.jpg', model, '--json', '--top=11', '--batch_size=4', f'--html={path}')
     code, out, err = run(*arguments)
     assert code == 2
@@ -127,15 +169,17 @@ def test_unreadable_images__reported_while_others_are_classified(
     assert thumbnail.shape == (96, 96, 3)
     np.testing.assert_allclose(thumbnail.mean((0, 1)), skimage.data.chelsea()[:96, :96].mean((0, 1)), atol=1.5)
     assert not os.path.exists(f'{path}.unfinished')
-    with contextlib.closing(Thumbnails()) as thumbnails:
-        small = PIL.Image.open(io.BytesIO(thumbnails.make(np.zeros([800, 1300, 3], np.uint8))))
+    with drawing.thumbnails() as thumbnail:
+        small = PIL.Image.open(io.BytesIO(thumbnail(np.zeros([800, 1300, 3], np.uint8))))
     assert small.size == (320, 197)
 
 
 END_OF_JPEG = b'\xff\xd9'
 
 
-def test_interruption__page_shows_the_images_that_were_done(trained: Trained, tmp_path: Any, monkeypatch: Any) -> None:
+def test_interruption__page_shows_the_images_that_were_done(
+    finished_run: FinishedRun, images: str, tmp_path: Any, monkeypatch: Any
+) -> None:
     load, batches = classifier.load, []
 
     def interrupted_in_batch_3(path: str) -> Classifier:
@@ -151,7 +195,7 @@ def test_interruption__page_shows_the_images_that_were_done(trained: Trained, tm
 
     monkeypatch.setattr(classifier, 'load', interrupted_in_batch_3)
     path = tmp_path / 'sheet.html'
-    arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
+    arguments = (images, f'--model={finished_run.config.model_dir}', f'--html={path}', '--batch_size=8')
     code, out, err = run(*arguments)
     assert code == 130
     assert err[-1] == 'error: interrupted; the output holds the images that were done'
@@ -220,8 +264,8 @@ def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
     assert not second.problem and second.likeliest[0].probability == 1
 
 
-def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: Any) -> None:
-    config, images = trained
+def test_user_errors__one_message_and_exit_code_2(finished_run: FinishedRun, images: str, tmp_path: Any) -> None:
+    config = finished_run.config
     model_dir = str(config.model_dir)
     model = f'--model={model_dir}'
     image = os.path.join(images, sorted(os.listdir(images))[0])
@@ -263,8 +307,10 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         assert len(messages) == 1 and message in messages[0], (arguments, err)
 
 
-def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(trained: Trained) -> None:
-    config, images = trained
+def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(
+    finished_run: FinishedRun, images: str
+) -> None:
+    config = finished_run.config
     first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
     model = f'--model={config.model_dir}'
     code, out, err = run('x.jpg', second, 'y.jpg', first, 'x.jpg', model, '--json', '--top=99')
@@ -279,3 +325,48 @@ def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(tra
     code, out, err = run('x.jpg', 'y.jpg', model, '--json')
     assert code == 2 and [found['image'] for found in objects(out)] == ['x.jpg', 'y.jpg']
     assert err == ['x.jpg: no such file or folder', 'y.jpg: no such file or folder']
+
+
+def test_load__newest_saved_model_of_an_export_dir(finished_run: FinishedRun, tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO', 'inception_v3')
+    (exported,) = os.listdir(str(finished_run.config.export_dir))
+    for name in ('9', '10'):
+        shutil.copytree(os.path.join(str(finished_run.config.export_dir), exported), str(tmp_path / name))
+    (tmp_path / '11').mkdir()
+    (tmp_path / 'zzz').mkdir()
+    newest = str(tmp_path / '10')
+    with contextlib.closing(classifier.load(str(tmp_path))) as model:
+        assert model.name == f'SavedModel {newest}' and 'a SavedModel is a program' in caplog.text
+        assert [*model.class_names] == ['background', *'0123456789']
+    os.remove(os.path.join(newest, 'assets.extra', 'origin.json'))
+    with contextlib.closing(classifier.load(str(tmp_path))) as model:
+        assert str(model) == f'SavedModel {newest}: run, step and accuracy are unknown'
+
+
+@pytest.mark.parametrize('preprocessing', ['inception', 'vgg', 'cifar'])
+def test_resize_decoded__equals_resize_for_eval(preprocessing: str) -> None:
+    config = Config(preprocessing=preprocessing, height=90, width=75, use_tpu=False)
+    encoded = tf.constant(encode_jpeg(CAT))
+    decoded, expected = evaluate(resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config))
+    np.testing.assert_array_equal(decoded, expected)
+
+
+def test_load__run_that_was_trained_on_a_tpu_decodes_no_image_whose_pixels_are_given(
+    finished_run: FinishedRun, images: str, tmp_path: Any
+) -> None:
+    config = finished_run.config
+    model_dir = pathlib.Path(shutil.copytree(str(config.model_dir), str(tmp_path / 'moved')))
+    there = dataclasses.replace(
+        config, use_tpu=True, tpu='a-node', train_batch_size=1024, eval_batch_size=1024, batch_norm='synchronized'
+    )
+    (model_dir / 'config.json').write_text(dataclasses.replace(there, batch_norm_group_size=4).to_json())
+    files = image_files.find(sorted(map(str, pathlib.Path(str(images)).glob('0[01]*'))))
+    found = []
+    for path in (str(model_dir), str(config.model_dir)):
+        with contextlib.closing(classifier.load(path)) as model:
+            assert [*model.class_names] == ['background', *'0123456789']
+            found.append([*prediction.predict(model, files, 5, 8)])
+            encoded = pathlib.Path(files.paths[0]).read_bytes()
+            pixels = evaluate(decode_image(tf.constant(encoded)))
+            np.testing.assert_array_equal(model.prepare(b'not decoded', pixels), model.prepare(encoded, None))
+    assert found[0] == found[1]

@@ -15,9 +15,9 @@ from inception_v3.commands.export import __main__ as export
 from inception_v3.commands.predict import classifier, prediction
 from inception_v3.run import saved_model
 from preprocessing.resizing import resize_for_eval
-from tests.commands.predict.predictions import Trained
 from tests.preprocessing.test_viewing import JFIF, LITTLE, UNUSUAL, big, in_jpeg, saved, with_gradient
 from tests.support.images import CAT
+from tests.support.runs import FinishedRun
 from tests.support.saved_models import classify
 
 pytestmark = pytest.mark.program
@@ -74,9 +74,9 @@ def predictions(model: str, folder: Any) -> Tuple[Dict[str, np.ndarray], Dict[st
     return found, problems
 
 
-def test_served_images__are_classified_as_by_predict(trained: Trained, folder: Any) -> None:
-    (exported,) = glob.glob(os.path.join(str(trained.config.export_dir), '*'))
-    by_checkpoint, problems = predictions(str(trained.config.model_dir), folder)
+def test_served_images__are_classified_as_by_predict(finished_run: FinishedRun, folder: Any) -> None:
+    (exported,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
+    by_checkpoint, problems = predictions(str(finished_run.config.model_dir), folder)
     by_saved_model, same_problems = predictions(exported, folder)
     assert problems == same_problems and len(problems) <= 1
     names = sorted(by_checkpoint)
@@ -92,16 +92,16 @@ def test_served_images__are_classified_as_by_predict(trained: Trained, folder: A
 
 
 def test_saved_models_of_earlier_versions__get_images_that_predict_has_turned(
-    trained: Trained, folder: Any, tmp_path: Any, monkeypatch: Any, capfd: Any
+    finished_run: FinishedRun, folder: Any, tmp_path: Any, monkeypatch: Any, capfd: Any
 ) -> None:
     monkeypatch.setattr(saved_model, 'resize_as_viewed', resize_for_eval)
-    assert export.main([str(trained.config.model_dir), '--format=saved_model', f'--out={tmp_path}']) == 0
+    assert export.main([str(finished_run.config.model_dir), '--format=saved_model', f'--out={tmp_path}']) == 0
     exported = str(tmp_path / 'saved_model' / 'saved_model')
     origin_file = os.path.join(exported, 'assets.extra', 'origin.json')
     content = json.loads(pathlib.Path(origin_file).read_text())
     del content['settings']['images_as_viewed']
     pathlib.Path(origin_file).write_text(json.dumps(content))
-    expected, _ = predictions(str(trained.config.model_dir), folder)
+    expected, _ = predictions(str(finished_run.config.model_dir), folder)
     by_earlier, _ = predictions(exported, folder)
     for name, probabilities in by_earlier.items():
         # Turned JPEGs were encoded again, with quality 95.

@@ -5,16 +5,16 @@ from typing import Any, List
 
 import pytest
 
-from inception_v3.commands.preflight import graph_checks, storage
+from inception_v3.commands.preflight import checks, graphs
 from tests.support.preflights import SMALL
 
 
 @pytest.fixture
 def without_graphs(monkeypatch: Any) -> None:
     """Leaves out the checks of the graphs, in tests of what a preflight checks before."""
-    monkeypatch.setattr(graph_checks, 'check', lambda *arguments: None)
+    monkeypatch.setattr(graphs, 'check', lambda *arguments: None)
     # The folders that graphs are built with.
-    monkeypatch.setattr(storage, 'stand_in', lambda *arguments: contextlib.nullcontext(('data', 'model')))
+    monkeypatch.setattr(checks, '_stand_in', lambda *arguments: contextlib.nullcontext(('data', 'model')))
 
 
 @pytest.fixture

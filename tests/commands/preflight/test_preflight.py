@@ -1,5 +1,9 @@
-"""Tests of the preflight's reports of whole runs, and of its command line."""
+"""Tests of the preflight's reports of whole runs, of its command line, and of its checks of flags.
 
+It reports contradictions, and values that are allowed but rarely intended.
+"""
+
+import json
 import re
 from typing import Any, List
 
@@ -7,8 +11,10 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.commands.estimate import core_memory
+from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
-from tests.support.preflights import FAKE, SMALL, run
+from inception_v3.estimator import make_estimator
+from tests.support.preflights import FAKE, SMALL, errors_of, run, warnings_of
 
 
 def test_revnet__fits_a_v2_8_as_published() -> None:
@@ -18,15 +24,15 @@ def test_revnet__fits_a_v2_8_as_published() -> None:
 
 
 @pytest.mark.program
-def test_revnet__sums_the_gradient_of_each_variable(capsys: Any) -> None:
-    result = run(capsys, *FAKE, '--topology=v2-8', '--network=revnet38', '--mode=train')
+def test_revnet__sums_the_gradient_of_each_variable() -> None:
+    result = run(*FAKE, '--topology=v2-8', '--network=revnet38', '--mode=train')
     sums, variables = re.findall(r'  collectives +(\d+), for (\d+) trainable variables', result.out)[0]
     assert result.code == 0 and sums == variables and int(sums) > 100
 
 
 @pytest.mark.program
-def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
-    result = run(capsys, '--topology=v2-8', '--mode=train', '--json')
+def test_documented_default__may_start_on_a_v2_8() -> None:
+    result = run('--topology=v2-8', '--mode=train', '--json')
     report = result.report
     assert (result.code, report['may_start'], report['errors']) == (0, True, [])
     # Flags that a run needs and this command line lacks.
@@ -38,8 +44,8 @@ def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
     assert 0.75 * memory['memory_bytes'] < memory['total_bytes'] < memory['memory_bytes'] == 8 << 30
 
 
-def test_documented_default__batches_steps_files_and_infeed(capsys: Any, one_layer: None) -> None:
-    report = run(capsys, '--topology=v2-8', '--json').report
+def test_documented_default__batches_steps_files_and_infeed(one_layer: None) -> None:
+    report = run('--topology=v2-8', '--json').report
     assert report['cluster'] == {'topology': 'v2-8', 'cores': 8, 'hosts': 1}
     training, evaluation = report['training'], report['evaluation']
     assert [training[key] for key in ('batch', 'batch_per_host', 'batch_per_core')] == [1024, 1024, 128]
@@ -71,9 +77,9 @@ def test_documented_default__batches_steps_files_and_infeed(capsys: Any, one_lay
     assert 'xla_step' not in report
 
 
-def test_topology__hosts_share_files_and_feed_their_own_cores(capsys: Any, one_layer: None) -> None:
+def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None) -> None:
     flags = ['--topology=v3-32', '--train_batch_size=512', '--eval_batch_size=256', '--use_learning_rate_warmup']
-    result = run(capsys, *SMALL, *flags, '--json')
+    result = run(*SMALL, *flags, '--json')
     assert result.code == 0, result.out
     training, evaluation = result.report['training'], result.report['evaluation']
     hosts, image = 4, 75 * 75 * 3 * 4 + 4
@@ -97,10 +103,10 @@ def test_topology__hosts_share_files_and_feed_their_own_cores(capsys: Any, one_l
     ],
 )
 def test_software__is_what_can_be_rented_today(
-    capsys: Any, without_graphs: None, name: str, machines: str, version: str, command: str
+    without_graphs: None, name: str, machines: str, version: str, command: str
 ) -> None:
     flag = f'--topology={name}' if machines else f'--tpu={name}'
-    report = run(capsys, *FAKE, flag, '--json').report
+    report = run(*FAKE, flag, '--json').report
     if not machines:
         assert 'software' not in report
         return
@@ -108,7 +114,7 @@ def test_software__is_what_can_be_rented_today(
     assert (software['architecture'], software['software_version']) == ('TPU VM', version)
     assert software['command'].endswith(f'./run --tf=image {command}')
     assert software['command'].startswith('TPU_LOAD_LIBRARY=0 ') == (name == 'v3-32')
-    lines = run(capsys, *FAKE, flag).out.splitlines()
+    lines = run(*FAKE, flag).out.splitlines()
     assert lines[0] == f'preflight of a run on {name}' and lines[-1].startswith('may start, ')
     text = ' '.join(' '.join(lines).split())
     assert f'{machines} TPU nodes ended in April 2025' in text
@@ -117,9 +123,9 @@ def test_software__is_what_can_be_rented_today(
 
 @pytest.mark.program
 @pytest.mark.both
-def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any) -> None:
+def test_emulated_tpu__defines_the_topology(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = ['--tpu=emulated:6x3', '--train_batch_size=48', '--eval_batch_size=48', '--json']
-    result = run(capsys, *SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
+    result = run(*SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
     assert result.code == 0, result.out
     report = result.report
     assert report['cluster'] == {'topology': 'emulated:6x3', 'cores': 6, 'hosts': 3}
@@ -136,12 +142,10 @@ def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits
     assert '8 train files cannot be divided equally among 3 hosts' in warning
 
 
-def test_seed__hosts_divide_records_instead_of_files(
-    capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any
-) -> None:
+def test_seed__hosts_divide_records_instead_of_files(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     sizes = ['--train_batch_size=48', '--eval_batch_size=48', f'--data_dir={digits_dir}']
     flags = ['--tpu=emulated:6x3', '--mode=train', '--seed=3', f'--model_dir={tmp_path}/model', '--json']
-    result = run(capsys, *SMALL, *sizes, *flags)
+    result = run(*SMALL, *sizes, *flags)
     assert result.code == 0, result.out
     # 12 lanes for 3 hosts; without them, 16.
     assert result.report['training']['lanes_per_host'] == 4 and 'files_per_host' not in result.report['training']
@@ -160,9 +164,106 @@ def test_seed__hosts_divide_records_instead_of_files(
         (['--topology=v2-8', '--train_stpes=3'], ['train_stpes', 'train_steps']),
     ],
 )
-def test_invalid_command_line__one_message_and_exit_code_2(capsys: Any, arguments: List[str], parts: List[str]) -> None:
-    result = run(capsys, *arguments)
+def test_invalid_command_line__one_message_and_exit_code_2(arguments: List[str], parts: List[str]) -> None:
+    result = run(*arguments)
     assert (result.code, result.out) == (2, '')
     assert result.err.startswith('error: ') and 'Traceback' not in result.err
     for part in parts:
         assert part in result.err
+
+
+def test_report__has_sections_findings_and_the_verdict() -> None:
+    report = Report('a title')
+    report.add('of_a_core', key_bytes=3 << 20, hosts=[3, 1200])
+    report.add('of_a_core', 'three', k=3.14159)
+    report.warn('careful')
+    path = '--model_dir=gs://bucket/' + 'a-long-path/' * 12
+    report.error(f'{"word " * 18}{path}: cannot be written to')
+    report.not_checked.append('the weather')
+    lines = report.text().splitlines()
+    assert lines[2:6] == [
+        'of a core',
+        '  key bytes  3,145,728 (3.0 MiB)',
+        '  hosts      3 to 1,200',
+        '  k          3.14, three',
+    ]
+    assert f'{path}: cannot' in lines[-7], 'long paths are not broken'
+    assert lines[-6:] == ['  warning  careful', '', 'not checked', '    the weather', '', 'may not start: 1 problem']
+    assert json.loads(report.json()) == {
+        'of_a_core': {'key_bytes': 3 << 20, 'hosts': [3, 1200], 'k': 3.14159},
+        'errors': report.errors,
+        'warnings': ['careful'],
+        'not_checked': ['the weather'],
+        'may_start': False,
+    }
+
+
+@pytest.mark.parametrize(
+    ('flags', 'findings'),
+    [
+        ('--train_batch_size=1000', ['--train_batch_size=1000: must be']),
+        ('--use_tpu=False', ['--use_tpu=False: a run on the CPU needs no preflight']),
+        ('--tpu=emulated:8', ['--tpu=emulated:8: contradicts --topology=v2-32']),
+        ('--data_dir=/records/x', ["--data_dir=/records/x: a Cloud TPU's hosts can only reach gs://"]),
+        ('--max_bad_records=3', ['--max_bad_records=3: ']),
+        # All at once.
+        (
+            '--num_shards=8 --height=10 --eval_batch_size=1 --model_dir=/m --data_dir=s3://bucket/data',
+            [
+                '--num_shards=8: --topology=v2-32 has 32 cores',
+                '--height=10: ',
+                '--eval_batch_size=1: ',
+                "--model_dir=/m: a Cloud TPU's hosts can only reach gs://",
+                "--data_dir=s3://bucket/data: a Cloud TPU's hosts can only reach gs://",
+            ],
+        ),
+    ],
+)
+def test_inconsistent_flags__every_problem_is_reported(without_graphs: None, flags: str, findings: List[str]) -> None:
+    errors = errors_of('--topology=v2-32', '--width=75', *flags.split())
+    assert len(errors) == len(findings) and all(any(part in error for error in errors) for part in findings), errors
+
+
+@pytest.mark.parametrize('flag', ['--num_shards=32', '--use_tpu', '--tpu=node'])
+def test_flags_of_the_run_on_the_tpu__not_refused(without_graphs: None, flag: str) -> None:
+    missing = ['--model_dir'] if flag == '--tpu=node' else ['--model_dir', '--tpu']
+    # The decay of batch normalization for 32 cores: 0.9997 ** 32.
+    warnings = warnings_of('--topology=v2-32', *FAKE, '--batch_norm_decay=0.9904', flag)
+    assert [warning.split(':')[0] for warning in warnings] == missing
+
+
+def test_unused_folder__not_refused(without_graphs: None) -> None:
+    assert run(*FAKE, '--topology=v2-8', '--data_dir=/records/x').code == 0
+    # The same flags in a run on the TPU.
+    config = Config(use_data='fake', data_dir='/records/x', model_dir='gs://bucket/run', master='grpc://10.0.0.2:8470')
+    assert make_estimator(config).model_dir == 'gs://bucket/run'
+
+
+@pytest.mark.parametrize(('mode', 'finding'), [('train', '--batch_norm_decay=0.9976 is not alpha '), ('eval', '')])
+def test_decay__of_another_number_of_cores_is_a_warning(without_graphs: None, mode: str, finding: str) -> None:
+    # The first two warnings are about --model_dir and --tpu, which are not given.
+    _, _, *warnings = warnings_of('--topology=v2-32', *FAKE, f'--mode={mode}')
+    assert len(warnings) == bool(finding) and all(warning.startswith(finding) for warning in warnings)
+
+
+@pytest.mark.parametrize('name', ['v2-128', 'v2-512'])
+def test_preset__of_a_published_slice_has_no_unintended_values(without_graphs: None, name: str) -> None:
+    warnings = warnings_of(f'--topology={name}', f'--preset=imagenet_{name.replace("-", "_")}', *FAKE)
+    assert [warning.split(':')[0] for warning in warnings] == ['--model_dir', '--tpu']
+
+
+@pytest.mark.parametrize(
+    ('flags', 'finding'),
+    [
+        ('--iterations=2001', '--iterations=2001: longer than --train_steps_per_eval=2000'),
+        ('--iterations=600 --train_steps=500', '--iterations=600: longer than --train_steps=500'),
+        ('--iterations=2001 --mode=train', ''),
+        ('--iterations=9999 --mode=eval', ''),
+        # The default of 100 is cut to the steps of a short run.
+        ('--train_steps=50', ''),
+    ],
+)
+def test_iterations__longer_than_the_steps_between_checkpoints(without_graphs: None, flags: str, finding: str) -> None:
+    report = run(*FAKE, '--topology=v2-8', *flags.split(), '--json').report
+    assert len(report['errors']) == bool(finding)
+    assert all(text.startswith(finding) and 'Set --iterations to 100' in text for text in report['errors'])

@@ -11,7 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import model_fn
-from inception_v3.commands.preflight import xla_step
+from inception_v3.commands.preflight import graphs
 from inception_v3.config import Config
 from tests.support.preflights import FAKE, errors_of
 
@@ -41,7 +41,7 @@ def test_xla__compiles_and_runs_a_step() -> None:
     assert 'WARNING' not in done.stderr and 'deprecated' not in done.stderr
 
 
-def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_xla__names_the_missing_operation(one_layer: None, monkeypatch: Any) -> None:
     total_loss = model_fn.total_loss
 
     def loss_with_strings(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
@@ -50,7 +50,7 @@ def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypa
         )
 
     monkeypatch.setattr(model_fn, 'total_loss', loss_with_strings)
-    errors = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train', '--xla')
+    errors = errors_of(*FAKE, '--topology=v2-8', '--mode=train', '--xla')
     assert '--xla_backend_optimization_level=0' in os.environ['XLA_FLAGS']
     assert any('XLA cannot compile' in error and 'AsString' in error for error in errors)
 
@@ -59,6 +59,6 @@ def test_xla__runs_a_training_step_on_two_random_images(one_layer: None) -> None
     changes: Any = {'transpose_enabled': True, 'precision': 'bfloat16'}
     # A run on a TPU: its folder and its groups of cores do not matter for one core.
     config = Config(height=75, width=80, num_classes=11, seed=1, model_dir='gs://bucket/run', **changes)
-    loss, seconds = xla_step.run_once(dataclasses.replace(config, batch_norm='synchronized', batch_norm_group_size=4))
+    loss, seconds = graphs.run_compiled(dataclasses.replace(config, batch_norm='synchronized', batch_norm_group_size=4))
     # The cross-entropy of two random images is about -log(1/11) = 2.4, and the weight decay adds to it.
     assert seconds > 0 and 0.5 < loss < 8

@@ -8,7 +8,7 @@ import pathlib
 import re
 import shutil
 import sys
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
@@ -16,13 +16,14 @@ import pytest
 from data import dataset_info
 from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.commands.provenance import crate, record, verification
+from inception_v3.commands.provenance.record import Checkpoint, Difference, RunRecord
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
-from inception_v3.run.history import write_start
+from inception_v3.run.history import Evaluation, Start, write_start
+from tests.support import commands
 from tests.support.checkpoints import saved_variables
-from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
+from tests.support.runs import evaluations, execute, make_small_config, one_layer_run
 
 
 def seeded(photo_dir: str, model_dir: Any, **changes: Any) -> Config:
@@ -35,11 +36,8 @@ def seeded(photo_dir: str, model_dir: Any, **changes: Any) -> Config:
 @pytest.fixture(scope='module')
 def trained(photo_dir: str, tmp_path_factory: Any) -> str:
     """The model_dir of a run of three steps in two cycles."""
-    model_dir = str(tmp_path_factory.mktemp('trained') / 'run')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-        execute(seeded(photo_dir, model_dir, keep_best=True))
-    return model_dir
+    config = seeded(photo_dir, '', keep_best=True)
+    return str(one_layer_run(tmp_path_factory, 'seeded-run', config).config.model_dir)
 
 
 @pytest.fixture
@@ -72,11 +70,8 @@ def repeated_exactly(trained: str, photo_dir: str, monkeypatch: Any) -> List[Con
     return repetitions
 
 
-def run_provenance(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
-    capsys.readouterr()
-    code = provenance.main(arguments)
-    out, err = capsys.readouterr()
-    return code, out, err
+def run_provenance(*arguments: Any) -> commands.Done:
+    return commands.run(provenance.main, *arguments)
 
 
 def rewrite_start(run: str, change: Callable[[Dict[str, Any]], Any], position: int = 0) -> None:
@@ -107,7 +102,7 @@ def test_digest__depends_on_names_types_shapes_and_values() -> None:
     assert len({history.digest_of_values(values) for values in [base, *others]}) == 1 + len(others)
 
 
-def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, photo_dir: str, capsys: Any) -> None:
+def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, photo_dir: str) -> None:
     config = seeded(photo_dir, trained, keep_best=True)
     # A second start of the same run.
     write_start(dataclasses.replace(config, model_dir=run), None)
@@ -129,7 +124,7 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
     assert all(recorded[step] == checkpoints[f'model.ckpt-{step}'] for step in (2, 3))
 
     shutil.copy(os.path.join(run, 'model.ckpt-2.index'), os.path.join(run, 'model.ckpt-9.index'))
-    code, out, err = run_provenance(capsys, run)
+    code, out, err = run_provenance(run)
     assert (code, err) == (0, '')
     assert 'learning_rate ' not in out
     for part in ('seed  7', 'started at step 0', 'started at step 3', 'photos', 'train_steps', 'cores', kept):
@@ -140,36 +135,34 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
 
 
 @pytest.mark.program
-def test_verify__emulated_cores_record_one_step_per_loop(
-    photo_dir: str, tmp_path: Any, capsys: Any, in_this_process: None
-) -> None:
+def test_verify__emulated_cores_record_one_step_per_loop(photo_dir: str, tmp_path: Any, in_this_process: None) -> None:
     model_dir = str(tmp_path / 'run')
     cores: Dict[str, Any] = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
     execute(seeded(photo_dir, model_dir, **cores, mode='train', train_steps=8))
     assert [step.step for step in history.read_first_steps(model_dir)] == [4, 8]
-    code, out, _ = run_provenance(capsys, model_dir, '--verify')
+    code, out, _ = run_provenance(model_dir, '--verify')
     assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 4, 8\n')
 
 
-def test_verify__repeats_all_recorded_steps(run: str, capsys: Any, in_this_process: None) -> None:
+def test_verify__repeats_all_recorded_steps(run: str, in_this_process: None) -> None:
     before = sorted(os.listdir(run))
-    code, out, _ = run_provenance(capsys, run, '--verify')
+    code, out, _ = run_provenance(run, '--verify')
     assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 1, 2, 3\n')
     assert sorted(os.listdir(run)) == before
     # A recorded configuration with a wrong learning rate.
     rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
-    code, out, _ = run_provenance(capsys, run, '--verify')
+    code, out, _ = run_provenance(run, '--verify')
     old, new = re.findall(r'  digest  (\w+) -> (\w+)\n', out)[0]
     assert code == 2 and old != new and 'different after step 1; compared after step 1, 2, 3\n' in out
 
 
-def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exactly: List[Config]) -> None:
+def test_verify__equal_and_different_steps(run: str, repeated_exactly: List[Config]) -> None:
     (digest,) = [step.digest for step in history.read_first_steps(run) if step.step == 2]
     # The first of two different steps is shown.
     rewrite_step(run, 1, digest='0' * 64)
     rewrite_step(run, 2, digest='1' * 64)
     rewrite_start(run, lambda start: start.update(fingerprint='f' * 64, host={**start['host'], 'cores': 512}))
-    code, out, _ = run_provenance(capsys, run, '--verify')
+    code, out, _ = run_provenance(run, '--verify')
     assert code == 2
     for text in (
         'different after step 2; compared after step 1, 2, 3',
@@ -180,12 +173,12 @@ def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exact
         assert text in out
     # Another loss, of the same variables.
     rewrite_step(run, 0, loss=0.5)
-    code, out, _ = run_provenance(capsys, run, '--verify')
+    code, out, _ = run_provenance(run, '--verify')
     assert code == 2 and 'different after step 1; compared after step 1' in out and 'loss    0.5 -> ' in out
 
 
 def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
-    run: str, photo_dir: str, capsys: Any, repeated_exactly: List[Config]
+    run: str, photo_dir: str, repeated_exactly: List[Config]
 ) -> None:
     # A second start, which resumes from step 3.
     write_start(seeded(photo_dir, run, learning_rate=0.9), None)
@@ -195,7 +188,7 @@ def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
         start['directory'] = '/began/here'
 
     rewrite_start(run, first)
-    run_provenance(capsys, run, '--verify')
+    run_provenance(run, '--verify')
     (repetition,) = repeated_exactly
     assert repetition.data_dir == '/began/here/photos'
     assert (repetition.mode, repetition.train_steps, repetition.learning_rate) == ('train', 3, 0.165)
@@ -203,7 +196,7 @@ def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
     assert repetition.model_dir != run and not os.path.exists(str(repetition.model_dir))
     # The second start was at step 0, too: the first was killed before its first checkpoint.
     rewrite_start(run, lambda start: start.update(step=0, checkpoint=''), 1)
-    run_provenance(capsys, run, '--verify')
+    run_provenance(run, '--verify')
     assert repeated_exactly[-1].learning_rate == 0.9
 
 
@@ -226,7 +219,7 @@ sys.exit(verification.main(sys.argv))
 
 
 @pytest.mark.program
-def test_verify__repeats_the_steps_in_a_new_process(run: str, capsys: Any, monkeypatch: Any) -> None:
+def test_verify__repeats_the_steps_in_a_new_process(run: str, monkeypatch: Any) -> None:
     # Settings that a command line may not have together.
     rewrite_start(run, lambda start: start['config'].update(min_eval_interval=7, warmup_epochs=9))
     for program, expected, part in (
@@ -234,7 +227,7 @@ def test_verify__repeats_the_steps_in_a_new_process(run: str, capsys: Any, monke
         (['false'], 2, 'the program ended with exit code 1'),
     ):
         monkeypatch.setattr(verification.processes, 'module', lambda name, *words, program=program: [*program, *words])
-        code, _, err = run_provenance(capsys, run, '--verify')
+        code, _, err = run_provenance(run, '--verify')
         assert code == expected and part in err
 
 
@@ -251,39 +244,36 @@ STEPS = [{'step': step, 'loss': 1.0, 'digest': ''} for step in (4, 8)]
         (lambda start: None, [], 'first_steps.json contains no steps'),
     ],
 )
-def test_verify__refuses_what_cannot_be_repeated(
-    change: Callable, steps: List[Any], part: str, tmp_path: Any, capsys: Any
-) -> None:
+def test_verify__refuses_what_cannot_be_repeated(change: Callable, steps: List[Any], part: str, tmp_path: Any) -> None:
     start = verification.history.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)._asdict()
     change(start)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
     (tmp_path / 'first_steps.json').write_text(json.dumps(steps))
-    code, out, err = run_provenance(capsys, str(tmp_path), '--verify')
+    code, out, err = run_provenance(str(tmp_path), '--verify')
     assert (code, out) == (2, '') and part in err and 'error: ' in err
 
 
-def test_wrong_arguments__refused_by_name(tmp_path: Any, capsys: Any) -> None:
+def test_wrong_arguments__refused_by_name(tmp_path: Any) -> None:
     for content, part in (('', 'name the model_dir of a run'), ('{"no_such": 1}', 'config.json')):
         (tmp_path / 'config.json').write_text(content)
         for other in ('', f'--diff={tmp_path}'):
-            code, out, err = run_provenance(capsys, str(tmp_path), *filter(None, [other]))
+            code, out, err = run_provenance(str(tmp_path), *filter(None, [other]))
             assert (code, out) == (2, '') and err.startswith(f'error: {tmp_path}/') and part in err
-    with pytest.raises(SystemExit, match='2'):
-        provenance.main(['m', '--verify', '--diff=m'])
-    assert '--diff' in capsys.readouterr().err
+    code, _, err = run_provenance('m', '--verify', '--diff=m')
+    assert code == 2 and '--diff' in err
 
 
-def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any, capsys: Any) -> None:
+def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any) -> None:
     same = shutil.copytree(run, str(tmp_path / 'same'))
     # Another folder and another command do not make a run different.
     pathlib.Path(same, 'config.json').write_text(seeded(photo_dir, same).to_json())
     rewrite_start(same, lambda start: start.update(command=['main', '--other']))
-    code, out, err = run_provenance(capsys, run, f'--diff={same}')
+    code, out, err = run_provenance(run, f'--diff={same}')
     assert (code, err) == (0, ''), out
     assert 'compared 2 evaluations and 3 checkpoints by step; same configuration, data and results' in out
     assert "-> ['main', '--other']" in out
     rewrite_start(same, lambda start: start.update(fingerprint='f' * 64))
-    code, out, _ = run_provenance(capsys, run, f'--diff={same}')
+    code, out, _ = run_provenance(run, f'--diff={same}')
     assert code == 2 and out.endswith('different: data\n')
 
     other = shutil.copytree(run, str(tmp_path / 'other'))
@@ -293,23 +283,18 @@ def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any,
     results = pathlib.Path(other, 'results.jsonl')
     first, last = map(json.loads, results.read_text().splitlines())
     results.write_text(json.dumps({**first, 'cross_entropy': 9.0}) + '\n' + json.dumps(last) + '\n')
-    code, out, _ = run_provenance(capsys, run, f'--diff={other}')
+    code, out, _ = run_provenance(run, f'--diff={other}')
     assert code == 2 and 'learning_rate  0.165 -> 0.1' in out and '\n\ndata\n    the same\n' in out
     assert out.endswith('compared 2 evaluations and 3 checkpoints by step; different: configuration, results\n')
-    found = record.differences(record.read(run), record.read(other))
-    assert [each[:3] for each in found['configuration']] == [('learning_rate', 0.165, 0.1), ('train_steps', 3, 2)]
-    assert [each.name for each in found['results']] == [
-        *('step 2, average weights, cross_entropy', 'checkpoint of step 2')
-    ]
+    for text in ('  3 -> 2\n', '  step 2, average weights, cross_entropy  ', '  checkpoint of step 2'):
+        assert text in out
 
 
-def test_crate__describes_every_file_and_start_and_is_a_model_dir(
-    run: str, photo_dir: str, tmp_path: Any, capsys: Any
-) -> None:
+def test_crate__describes_every_file_and_start_and_is_a_model_dir(run: str, photo_dir: str, tmp_path: Any) -> None:
     rocrate = pytest.importorskip('rocrate.rocrate')
     write_start(seeded(photo_dir, run, train_steps=9), dataset_info.read(photo_dir))
     folder = tmp_path / 'crate'
-    code, out, err = run_provenance(capsys, run, f'--crate={folder}', '--license=CC-BY-4.0')
+    code, out, err = run_provenance(run, f'--crate={folder}', '--license=CC-BY-4.0')
     assert (code, err) == (0, '')
     opened = rocrate.ROCrate(folder)
     written = json.loads((folder / 'ro-crate-metadata.json').read_text())
@@ -353,20 +338,17 @@ def test_crate__describes_every_file_and_start_and_is_a_model_dir(
     assert {*new.checkpoints} == {each for each in old.checkpoints if each.step == 3 or 'best' in each.checkpoint}
 
 
-def test_crate__refused_with_a_message_and_leaves_no_folder(
-    run: str, tmp_path: Any, capsys: Any, monkeypatch: Any
-) -> None:
+def test_crate__refused_with_a_message_and_leaves_no_folder(run: str, tmp_path: Any, monkeypatch: Any) -> None:
     folder = tmp_path / 'crate'
 
     def refusal(at: Any = folder, model_dir: str = run) -> str:
-        code, out, err = run_provenance(capsys, model_dir, f'--crate={at}', '--license=https://example.org/licence')
+        code, out, err = run_provenance(model_dir, f'--crate={at}', '--license=https://example.org/licence')
         assert (code, out) == (2, '')
         return err
 
     assert f'--crate={run}: is remote or exists already' in refusal(run) and 'gs://b' in refusal('gs://b')
-    with pytest.raises(SystemExit, match='2'):
-        provenance.main([run, f'--crate={folder}'])
-    assert 'an RO-Crate must have a licence' in capsys.readouterr().err
+    code, _, err = run_provenance(run, f'--crate={folder}')
+    assert code == 2 and 'an RO-Crate must have a licence' in err
     without_start = tmp_path / 'without'
     without_start.mkdir()
     shutil.copy(os.path.join(run, 'config.json'), without_start)
@@ -381,3 +363,115 @@ def test_crate__refused_with_a_message_and_leaves_no_folder(
     monkeypatch.setattr(pytest, 'ROCrate', None, raising=False)
     monkeypatch.setattr(crate.files, 'sha256', full)
     assert f'--crate={folder}: cannot be written: no space left' in refusal() and not folder.exists()
+
+
+def start(**changes: Any) -> Start:
+    values: Dict[str, Any] = {
+        'step': 0,
+        'checkpoint': '',
+        'time': 'now',
+        'command': ['main', '--seed=1'],
+        'directory': '/here',
+        'config': {},
+        'data_set': 'digits',
+        'fingerprint': '12' * 32,
+        'versions': {'inception_v3': '1.0', 'source': 'ab' * 32, 'revision': 'cd' * 20, 'modified': True, 'numpy': '1'},
+        'host': {'name': 'host', 'cores': 2, 'processor': 'p'},
+    }
+    return Start(**{**values, **changes})
+
+
+def evaluation(step: int, **changes: Any) -> Evaluation:
+    return Evaluation(step, f'model.ckpt-{step}', 'raw', 0.5, 0.75, 1.25, 359, 1.0, 'now')._replace(**changes)
+
+
+def run_of(config: Config = Config(), **parts: Any) -> RunRecord:  # noqa: B008
+    values: Dict[str, Any] = {'starts': [start()], 'evaluations': [], 'checkpoints': [], **parts}
+    return RunRecord('runs/1', config, **values)
+
+
+def compared(old: RunRecord, new: RunRecord) -> Dict[str, List[str]]:
+    """The names of the differences, by section, without empty sections."""
+    found = record.differences(old, new)
+    return {section: [d.name for d in differences] for section, differences in found.items() if differences}
+
+
+@pytest.mark.parametrize(
+    ('changes', 'fingerprint', 'found'),
+    [
+        ({'learning_rate': 0.5}, '1', {'configuration': ['learning_rate']}),
+        ({'model_dir': 'runs/2', 'export_dir': 'exported', 'keep_best': True}, '1', {}),
+        # A fingerprint identifies the data set; without one, its path does.
+        ({'data_dir': 'elsewhere'}, '1', {}),
+        ({'data_dir': 'elsewhere'}, '', {'configuration': ['data_dir']}),
+    ],
+)
+def test_differences__of_settings_that_affect_training(changes: Any, fingerprint: str, found: Any) -> None:
+    starts = [start(fingerprint=fingerprint)]
+    assert compared(run_of(starts=starts), run_of(Config(**changes), starts=starts)) == found
+
+
+def test_differences__of_the_last_starts() -> None:
+    old = run_of(starts=[start(), start(step=5, checkpoint='model.ckpt-5')])
+    assert compared(old, old) == {}
+    # The first start does not matter.
+    assert compared(old, run_of(starts=[start(fingerprint=''), old.starts[1]])) == {}
+    assert compared(old, run_of(starts=old.starts[:1])) == {'surroundings': ['starts']}
+    last = start(step=5, fingerprint='', data_set='', versions={'numpy': '2'}, host={'name': 'other'}, command=['x'])
+    names = compared(run_of(starts=[start(step=5, versions={'numpy': '1'})]), run_of(starts=[last]))
+    assert names == {
+        'data': ['data_set', 'fingerprint'],
+        'surroundings': ['numpy', 'host name', 'host cores', 'host processor', 'command'],
+    }
+    weights = [{'path': digest, 'step': 1, 'values': 9, 'digest': digest} for digest in 'ab']
+    names = compared(*(run_of(starts=[start(weights=each)]) for each in weights))
+    assert names == {'data': ['weights']}
+
+
+def test_differences__of_results_of_the_same_steps() -> None:
+    old = run_of(
+        evaluations=[evaluation(1), evaluation(2, top_1=0.1), evaluation(2)],
+        checkpoints=[Checkpoint('model.ckpt-1', 1, 'a', ''), Checkpoint('model.ckpt-2', 2, 'b', '')],
+    )
+    # Evaluations of other weights, of changed settings or of other steps are not compared; of a step, the last one is.
+    new = run_of(
+        evaluations=[
+            evaluation(1, top_1=0.25, weights='average'),
+            evaluation(2),
+            evaluation(2, top_5=0.25, changed=('height: 299 -> 331',)),
+            evaluation(3, top_1=0.25),
+        ],
+        checkpoints=[Checkpoint('model.ckpt-2', 2, 'b', ''), Checkpoint('model.ckpt-1', 1, None, 'damaged')],
+    )
+    assert compared(old, new) == {}
+    assert record.common(old, new) == (1, 1)
+    new = run_of(
+        evaluations=[evaluation(1, top_1=0.25, top_5=0.25, cross_entropy=2.5, images=1)],
+        checkpoints=[Checkpoint('model.ckpt-2', 2, 'c', '')],
+    )
+    assert record.differences(old, new)['results'] == [
+        Difference('step 1, raw weights, top_1', 0.5, 0.25),
+        Difference('step 1, raw weights, top_5', 0.75, 0.25),
+        Difference('step 1, raw weights, cross_entropy', 1.25, 2.5),
+        Difference('step 1, raw weights, images', 359, 1),
+        Difference('checkpoint of step 2', 'b', 'c'),
+    ]
+
+
+def test_text__of_starts_evaluations_and_checkpoints() -> None:
+    evaluations = [evaluation(1000), evaluation(1, changed=('a: 1 -> 2', 'b: 3 -> 4'))]
+    checkpoints = [Checkpoint('model.ckpt-1', None, None, 'is damaged'), Checkpoint('model.ckpt-2', 2, 'ab', '')]
+    starts = [start(checkpoint='model.ckpt-7'), start(data_set='', config={'use_data': 'fake'})]
+    config = Config(num_classes=11, seed=3)
+    text = run_of(config, starts=starts, evaluations=evaluations, checkpoints=checkpoints).text()
+    rows = [' '.join(line.split()) for line in text.splitlines()]
+    scores = 'top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now'
+    for row in (
+        *('seed 3', 'num_classes 11', 'started at step 0, now', 'from model.ckpt-7', 'command main --seed=1'),
+        *('host host: 2 cores, p', 'data set digits', f'revision {"cd" * 20}', 'data set synthetic images'),
+        *('model.ckpt-1 is damaged', 'model.ckpt-2 step 2, digest ab'),
+        *(f'step 1,000 {scores}', f'step 1 {scores}; a: 1 -> 2; b: 3 -> 4'),
+    ):
+        assert row in rows
+    text = run_of(Config(num_classes=4), starts=[], evaluations=evaluations).text()
+    assert 'top-5' not in text and 'none: the run cannot be repeated' in text
