@@ -440,6 +440,11 @@ class Config:
         return self.num_shards if self.use_tpu else 1
 
     @property
+    def splits(self) -> Tuple[str, ...]:
+        """The splits of the data set that the run reads: `train`, `validation` or both."""
+        return {'train': ('train',), 'eval': ('validation',), 'train_and_eval': ('train', 'validation')}[self.mode]
+
+    @property
     def eval_images(self) -> int:
         """Validation images per evaluation."""
         return self.eval_total_size or self.num_eval_images

@@ -19,7 +19,6 @@ from inception_v3.commands.preflight import graph_checks, storage, xla_step
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits
-from inception_v3.fitting import splits_of
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
@@ -74,7 +73,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
     with storage.stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
-        for split in splits_of(config):
+        for split in config.splits:
             screen.update(f'building the graph that reads the {split} files')
             graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
         if with_xla:
@@ -137,12 +136,12 @@ def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Op
 
 
 def _places(config: Config) -> Dict[str, str]:
-    return source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
+    return source_of(config).places(config.splits) if config.use_data == 'real' else {}
 
 
 def _are_checked(config: Config, unchecked: Container[str]) -> bool:
     """Whether the records are named, and none of their places is skipped."""
-    return source_of(config).is_named(splits_of(config)) and not any(flag in unchecked for flag in _places(config))
+    return source_of(config).is_named(config.splits) and not any(flag in unchecked for flag in _places(config))
 
 
 def _unchecked_folders(config: Config, report: Report) -> List[str]:
@@ -178,7 +177,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.add('storage', 'the run creates the digits there', data_dir=config.data_dir)
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
-        if not source_of(config).is_named(splits_of(config)):
+        if not source_of(config).is_named(config.splits):
             report.warn(_NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"

@@ -16,7 +16,6 @@ from data.sources import source_of
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config
 from inception_v3.data_set import check_files, notes_on_files
-from inception_v3.fitting import splits_of
 from inception_v3.input.bad_records import checker_of
 from inception_v3.run.files import check_writable
 
@@ -53,7 +52,7 @@ def _look_up(folder: str) -> None:
 def count_shards(config: Config, report: Report) -> Dict[str, int]:
     """Reads the first file of each split, and returns the number of files per split that can be listed."""
     counts = {}
-    for split in splits_of(config):
+    for split in config.splits:
         with report.noting_errors():
             paths = source_of(config).find(split)
             counts[split] = len(paths)
