@@ -52,21 +52,14 @@ class Setting(NamedTuple):
         """The allowed values in words; empty if every value of the type is allowed."""
         if self.choices:
             return ' or '.join([', '.join(self.choices[:-1]), self.choices[-1]])
-        bounds = []
-        if self.above is not None:
-            bounds.append(f'above {_plain(self.above)}')
-        if self.lower is not None:
-            bounds.append(f'at least {_plain(self.lower)}')
-        if self.upper is not None:
-            bounds.append(f'at most {_plain(self.upper)}')
-        return ' and '.join(bounds)
+        bounds = (('above', self.above), ('at least', self.lower), ('at most', self.upper))
+        return ' and '.join(f'{words} {_plain(bound)}' for words, bound in bounds if bound is not None)
 
     def allows(self, value: Any) -> bool:
         """Whether `value`, of the right type, is among the choices and within the bounds."""
-        if self.choices and value not in self.choices:
-            return False
         return (
-            (self.above is None or value > self.above)
+            (not self.choices or value in self.choices)
+            and (self.above is None or value > self.above)
             and (self.lower is None or value >= self.lower)
             and (self.upper is None or value <= self.upper)
         )

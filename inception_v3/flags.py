@@ -6,7 +6,7 @@ import math
 import os
 import textwrap
 import types
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Union, get_type_hints
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Union, get_type_hints
 
 from absl import flags
 
@@ -77,37 +77,29 @@ class CommandLine(NamedTuple):
     own: Mapping[str, Any] = NO_FLAGS
 
 
-class _NumberParser(flags.ArgumentParser):
-    """Parses an int or a float; `Config` checks the bounds."""
+class _Parser(flags.ArgumentParser):
+    """Parses a value of a type by a function, with this program's message; `Config` checks the bounds."""
 
-    def __init__(self, number_type: type):
-        self.number_type = number_type
-        self.syntactic_help = TYPE_NAMES[number_type]
+    def __init__(self, value_type: type, convert: Callable[[Any], Any]):
+        self.syntactic_help = TYPE_NAMES[value_type]
+        self._convert = convert
 
     def parse(self, argument: Any) -> Any:
         with contextlib.suppress(TypeError, ValueError):
-            return self.number_type(argument)
+            return self._convert(argument)
         raise ValueError(f'must be {self.syntactic_help}')
-
-
-class _BooleanParser(flags.BooleanParser):
-    def parse(self, argument: Any) -> bool:
-        try:
-            return super().parse(argument)
-        except (TypeError, ValueError):
-            raise ValueError(f'must be {TYPE_NAMES[bool]}')
 
 
 def _define(values: flags.FlagValues, name: str, value_type: type, help: str, short_name: Optional[str] = None) -> None:
     """Defines a flag without a default: `present` tells whether it was given."""
     if value_type is bool:
         flag = flags.BooleanFlag(name, None, help, short_name=short_name)
-        flag.parser = _BooleanParser()
+        flag.parser = _Parser(bool, flag.parser.parse)
         flags.DEFINE_flag(flag, flag_values=values)
     elif value_type is str:
         flags.DEFINE_string(name, None, help, flag_values=values)
     else:
-        flags.DEFINE(_NumberParser(value_type), name, None, help, flag_values=values)
+        flags.DEFINE(_Parser(value_type, value_type), name, None, help, flag_values=values)
 
 
 def _defined(own_flags: OwnFlags) -> flags.FlagValues:

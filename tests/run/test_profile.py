@@ -64,8 +64,7 @@ def profiled(tmp_path: pathlib.Path) -> Profile:
     ],
 )
 def test_phase__of_groups_of_records(name: str, phase: str) -> None:
-    (work,) = profile.works_of([event(name, 0, 1, READING)], 0, 1)
-    assert work.phase == phase
+    assert profile.phase_of(event(name, 0, 1, READING)) == phase
 
 
 def test_profile__by_hand(profiled: Profile, tmp_path: pathlib.Path) -> None:
