@@ -75,9 +75,12 @@ _TIMEOUTS = {'default': 180, 'program': 400, 'slow': 1800}
 
 
 def _reset_log() -> None:
-    """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file."""
+    """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file.
+
+    The level is that of commands, so that `caplog` has their messages.
+    """
     logger.handlers, logger.propagate = [], True
-    logger.setLevel(logging.NOTSET)
+    logger.setLevel(logging.INFO)
 
 
 def pytest_collection_modifyitems(items: List[Any]) -> None:

@@ -127,7 +127,6 @@ def test_check_files__each_host_has_records_of_its_own(folder: str) -> None:
 
 
 def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> None:
-    caplog.set_level('INFO')
     for number in range(11):
         open(f'{folder}/train-{number:02d}', 'w').close()
     data_set.check_data(Config(use_tpu=False, data_dir=folder))
@@ -174,7 +173,6 @@ def sizes(config: Config) -> List[int]:
 
 
 def test_sizes__are_counted_in_folders_and_patterns(foreign: str, caplog: Any) -> None:
-    caplog.set_level('INFO')
     assert sizes(fitted(f'--data_dir={foreign}', '--num_classes=4')) == [5, 4, 4]
     assert f'--data_dir={foreign}: counting the records of 2 training files, which --num_train_images=N avoids' in (
         caplog.messages

@@ -14,17 +14,14 @@ from inception_v3.estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.history import read_evaluations
 from tests.cycles.test_training import read_events
+from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute, make_small_config
 from tests.test_repeatability import differing
 
 
 def checkpoints_of(model_dir: str) -> Dict[str, Any]:
-    found = {}
-    for path in tf.train.get_checkpoint_state(model_dir).all_model_checkpoint_paths:
-        reader = tf.train.load_checkpoint(path)
-        step = path.rpartition('-')[2]
-        found.update({f'{step} {name}': reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
-    return found
+    paths = tf.train.get_checkpoint_state(model_dir).all_model_checkpoint_paths
+    return {f'{path.rpartition("-")[2]} {name}': v for path in paths for name, v in saved_variables(path).items()}
 
 
 def evaluations_of(model_dir: str) -> List[Any]:
@@ -116,8 +113,18 @@ def few_examples(params: Any) -> tf.data.Dataset:
 
 
 @pytest.fixture
-def estimator(tmp_path: Any) -> LocalEstimator:
-    config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path), save_checkpoints_secs=None, save_summary_steps=0)
+def is_off() -> bool:
+    """Whether the sessions of a run leave graphs as they are."""
+    return False
+
+
+@pytest.fixture
+def estimator(is_off: bool, tmp_path: Any) -> LocalEstimator:
+    session_config = tf.ConfigProto()
+    session_config.graph_options.rewrite_options.disable_meta_optimizer = is_off
+    config = tf.estimator.tpu.RunConfig(
+        model_dir=str(tmp_path), save_checkpoints_secs=None, save_summary_steps=0, session_config=session_config
+    )
     return LocalEstimator(
         model_fn=counting_model, config=config, use_tpu=False, train_batch_size=1, eval_batch_size=1, params={}
     )
@@ -159,7 +166,9 @@ def test_evaluate__goes_on_after_a_checkpoint_that_was_removed(estimator: LocalE
 
 
 @pytest.mark.parametrize('is_off', [True, False])
-def test_graphs__of_evaluation_are_always_optimized(is_off: bool, tmp_path: Any, monkeypatch: Any) -> None:
+def test_graphs__of_evaluation_are_always_optimized(
+    is_off: bool, estimator: LocalEstimator, tmp_path: Any, monkeypatch: Any
+) -> None:
     optimized = []
     first = session_module.BaseSession.__init__
 
@@ -167,13 +176,6 @@ def test_graphs__of_evaluation_are_always_optimized(is_off: bool, tmp_path: Any,
         optimized.append(not config.graph_options.rewrite_options.disable_meta_optimizer)
         first(session, target, graph, config)
 
-    session_config = tf.ConfigProto()
-    session_config.graph_options.rewrite_options.disable_meta_optimizer = is_off
-    config = tf.estimator.tpu.RunConfig(
-        model_dir=str(tmp_path), save_checkpoints_secs=None, save_summary_steps=0, session_config=session_config
-    )
-    sizes = {'train_batch_size': 1, 'eval_batch_size': 1}
-    estimator = LocalEstimator(model_fn=counting_model, config=config, use_tpu=False, params={}, **sizes)
     monkeypatch.setattr(session_module.BaseSession, '__init__', begin)
     estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=1)
     estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / 'model.ckpt-1'))

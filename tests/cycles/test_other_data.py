@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
 from data import dataset_info
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.weights.writing import write_checkpoint
@@ -19,6 +18,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
 from inception_v3.run import history, origin
 from inception_v3.train_and_evaluate import most_accurate
+from tests.support.checkpoints import saved_variables
 from tests.support.runs import evaluated_steps, evaluations, execute
 
 BIRDS = 'class 1: 0 -> bird'
@@ -56,12 +56,9 @@ def rewrite_starts(config: Config, **changes: Any) -> None:
 def replace_weights(config: Config) -> str:
     """Replaces the newest checkpoint by one of the same step, whose weights are all zero. Returns its path."""
     path = os.path.join(str(config.model_dir), 'model.ckpt-5')
-    reader = tf.train.load_checkpoint(path)
-    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    for name in values:
-        if name.startswith('Logits'):
-            values[name] = np.zeros_like(values[name])
-    write_checkpoint(path, values)
+    values = saved_variables(path)
+    zeros = {name: np.zeros_like(value) for name, value in values.items() if name.startswith('Logits')}
+    write_checkpoint(path, {**values, **zeros})
     return path
 
 
@@ -76,7 +73,6 @@ def test_resumption__is_refused_on_a_data_set_of_other_classes(own: Config) -> N
 
 @pytest.mark.program
 def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, caplog: Any) -> None:
-    caplog.set_level('INFO')
     fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
     execute(dataclasses.replace(longer, allow_other_data_set=True))
     assert 'warning: ' in caplog.text
@@ -115,7 +111,6 @@ def test_resumption__without_a_description_compares_the_files(own: Config, caplo
         history.check_data_set(own, None, checkpoint)
     # Nor can a start without samples be compared.
     rewrite_starts(own, description=None, data_set='', fingerprint='', samples=None)
-    caplog.set_level('INFO')
     history.check_data_set(own, None, checkpoint)
     assert 'has no record of its data set, which cannot be compared' in caplog.text
 

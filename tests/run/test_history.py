@@ -25,7 +25,6 @@ from tests.support.evaluations import DIGITS, EVALUATION
 
 
 def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_path: Any, caplog: Any) -> None:
-    caplog.set_level('INFO')
     config = Config(model_dir=str(tmp_path), train_steps=7)
     first = StartRecorder(config, DIGITS)
     first.graph_built()
@@ -97,7 +96,6 @@ def test_source_version__has_the_git_revision_and_a_digest_of_the_files(tmp_path
 
 
 def test_read_evaluations__skips_damaged_lines(tmp_path: Any, caplog: Any) -> None:
-    caplog.set_level('INFO')
     assert read_evaluations(str(tmp_path)) == []
     append_evaluation(str(tmp_path), EVALUATION)
     earlier = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}

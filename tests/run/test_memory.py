@@ -132,7 +132,6 @@ def test_check_fits__checks_both_tasks_of_a_whole_run_and_names_the_flag_of_the_
 def test_check_fits__warns_if_the_error_of_the_estimate_may_not_fit(caplog: Any) -> None:
     config = dataclasses.replace(SMALL, train_batch_size=1000)
     need = training_memory(config).of(1000)
-    caplog.set_level('INFO')
     check_fits(config, int(1.21 * need))
     assert not caplog.text
     check_fits(config, int(1.19 * need))

@@ -18,7 +18,7 @@ def save_step(model_dir: str, step: int, **more: float) -> None:
         tf.train.Saver().save(session, path, step, write_meta_graph=False)
 
 
-def saved_variables(model_dir: str) -> Dict[str, np.ndarray]:
-    """The variables of the newest checkpoint in a folder, by name."""
-    reader = tf.train.load_checkpoint(model_dir)
+def saved_variables(path: str) -> Dict[str, np.ndarray]:
+    """The variables of a checkpoint, or of the newest one in a folder, by name."""
+    reader = tf.train.load_checkpoint(path)
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

@@ -140,7 +140,6 @@ def test_unequal_hosts__metrics_are_the_means_over_all_images(
 
 def test_hosts__take_the_counts_of_the_description(uneven_dir: str, caplog: Any) -> None:
     config = make_small_config(uneven_dir)
-    caplog.set_level('INFO')
     assert images_of_hosts(config, 2) == [13, 6]
     assert 'counting the records of 2 validation files' in caplog.text
     caplog.clear()
