@@ -59,39 +59,26 @@ def course(monkeypatch: Any) -> List[Any]:
     return done
 
 
-LAST = ['train to 10']
-
-
 @pytest.mark.parametrize(
     ('begin', 'expected'),
     [
-        (
-            0,
-            [
-                'train to 4',
-                'evaluate 4 since 0',
-                'train to 8',
-                'evaluate 8 since 0',
-                'train to 10',
-                'evaluate 10 since 0',
-            ],
-        ),
+        (0, 'train to 4, evaluate 4 since 0, train to 8, evaluate 8 since 0, train to 10, evaluate 10 since 0'),
         # A run that was killed within a cycle ends this cycle at the step where it would have ended.
-        (6, ['train to 8', 'evaluate 8 since 6', *LAST, 'evaluate 10 since 6']),
+        (6, 'train to 8, evaluate 8 since 6, train to 10, evaluate 10 since 6'),
         # A run that was killed after a cycle, before its evaluation.
-        (8, ['evaluate 8', *LAST, 'evaluate 10 since 8']),
-        (10, ['evaluate 10']),
-        (12, ['evaluate 12']),
+        (8, 'evaluate 8, train to 10, evaluate 10 since 8'),
+        (10, 'evaluate 10'),
+        (12, 'evaluate 12'),
     ],
 )
 def test_course__ends_each_cycle_at_a_multiple_of_its_steps(
-    config: Config, course: List[Any], begin: int, expected: List[str]
+    config: Config, course: List[Any], begin: int, expected: str
 ) -> None:
     if begin:
         execute(dataclasses.replace(config, mode='train', train_steps=begin))
         course.clear()
     summary = execute(config)
-    assert course == expected
+    assert ', '.join(course) == expected
     assert f'of step {max(begin, 10)}' in summary
 
 
