@@ -39,7 +39,7 @@ _TENSORFLOW = '2.15'
 _LONGEST_MESSAGE = 1000
 
 
-def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen) -> Report:
+def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen) -> Report:
     """Runs every check of a run that needs no TPU."""
     report = Report(f'preflight of a run on {tpu.name}')
     if with_xla:
@@ -49,7 +49,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     if not config:
         report.warn('Data and graphs were not checked: they need a valid configuration.')
         return report
-    command_line = flags.CommandLine(config, frozenset(line.fields), line.preset)
+    command_line = line._replace(config=config)
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
     config, shards = _data(command_line, unchecked, report)
@@ -105,7 +105,7 @@ def _describe(tpu: Topology, report: Report) -> None:
     report.add('software', where, command=command)
 
 
-def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Optional[Config]:
+def _configuration(tpu: Topology, line: flags.CommandLine, report: Report) -> Optional[Config]:
     """Returns the run's configuration on this TPU. If it is not valid, reports every problem and returns None."""
     fields = {**flags.with_preset(line), 'use_tpu': True, 'num_shards': tpu.cores}
     for name, why in (
