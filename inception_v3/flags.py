@@ -52,8 +52,8 @@ class CommandLine(NamedTuple):
     """A parsed command line: the values of the flags that were given, and what follows from them.
 
     Attributes:
-      config: the configuration: the preset, changed by the flags that were given. Of `read`, which checks no values, and
-        with a help flag, the default.
+      config: the preset, changed by the flags that were given. Of `read`, which checks no values, and with a help flag,
+        the default.
       fields: the values of the fields of `Config` that flags set; they override the sizes in a data set's description.
       preset: its name; None for imagenet.
       verbose: whether to show TensorFlow's own log.

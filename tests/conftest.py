@@ -28,6 +28,7 @@ from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import ONE_LAYER, FinishedRun, make_small_config, one_layer_run
 from tests.support.shared import once
 from tests.support.tiers import OF_TEXT
+from tests.support.tiny_network import TINY
 
 collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
@@ -174,6 +175,12 @@ def finished_run(digits_dir: str, tmp_path_factory: Any) -> FinishedRun:
 def one_layer(monkeypatch: Any) -> None:
     """Replaces the network by one layer and the logits, in tests of the program around it."""
     monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+
+
+@pytest.fixture
+def tiny(monkeypatch: Any) -> None:
+    """Replaces the network by one of one convolution, which has an auxiliary head and dropout."""
+    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
 
 
 @pytest.fixture
