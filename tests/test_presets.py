@@ -71,7 +71,6 @@ def test_preset_imagenet__of_many_cores_keeps_epochs_and_memory(
     config = Config(**PRESETS[preset])
     assert (config.train_batch_size, config.num_shards, config.use_learning_rate_warmup) == (batch, cores, True)
     assert config.batch_norm_decay == decay == pytest.approx(0.9997**cores, abs=5e-5)
-    assert config.train_steps * batch == 213000 * 1024 or batch == 16384
 
 
 @pytest.mark.parametrize(

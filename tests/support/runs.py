@@ -15,6 +15,7 @@ from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.history import Evaluation, read_evaluations
 from inception_v3.train_and_evaluate import Run
+from tests.support.checkpoints import list_checkpoints
 from tests.support.shared import once
 
 
@@ -95,10 +96,7 @@ def forget(config: Config, *gone: int) -> None:
     for step in gone:
         for path in glob.glob(os.path.join(str(config.model_dir), f'model.ckpt-{step}.*')):
             os.remove(path)
-    lines = [f'model_checkpoint_path: "model.ckpt-{kept[-1]}"']
-    lines += [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in kept]
-    with open(os.path.join(str(config.model_dir), 'checkpoint'), 'w') as file:
-        file.write('\n'.join(lines) + '\n')
+    list_checkpoints(str(config.model_dir), *kept)
 
 
 def all_steps(config: Config) -> List[int]:
