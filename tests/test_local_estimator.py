@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 from typing import Any, Counter, Dict, List, Tuple
+from unittest import mock
 
 import pytest
 
@@ -13,6 +14,8 @@ from inception_v3 import estimator as estimator_module
 from inception_v3.estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.history import read_evaluations
+from inception_v3.run.hooks.saving import CheckpointHook
+from inception_v3.run.hooks.watchers import StepHook
 from tests.cycles.test_training import read_events
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute, make_small_config
@@ -83,25 +86,12 @@ def counting_model(features: tf.Tensor, labels: tf.Tensor, mode: str, params: An
     return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=value, eval_metrics=(metrics, [features]))
 
 
-class Saving(tf.estimator.SessionRunHook):
-    """Saves at the end of training; records the losses."""
-
-    def __init__(self, path: str):
-        self._path = path
-        self.losses: List[float] = []
-
-    def begin(self) -> None:
-        self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
-        self._saver = tf.train.Saver()
-
-    def before_run(self, run_context: Any) -> Any:
-        return tf.estimator.SessionRunArgs(self._loss)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        self.losses.append(float(run_values.results))
-
-    def end(self, session: Any) -> None:
-        self._saver.save(session, self._path, tf.train.get_global_step())
+def train(estimator: LocalEstimator, until: int, *hooks: Any) -> List[float]:
+    """Trains to a step, and saves it as a run does; returns the losses."""
+    watcher = mock.Mock()
+    saving = CheckpointHook(estimator.model_dir, 0, 1)
+    estimator.train(examples, hooks=[StepHook([watcher]), saving, *hooks], max_steps=until)
+    return [call[0][1].loss for call in watcher.step_done.call_args_list]
 
 
 def examples(params: Any) -> tf.data.Dataset:
@@ -131,12 +121,7 @@ def estimator(is_off: bool, tmp_path: Any) -> LocalEstimator:
 
 
 def test_train__goes_on_with_its_input_and_its_weights(estimator: LocalEstimator, tmp_path: Any) -> None:
-    losses = []
-    for until in (3, 5):
-        hook = Saving(str(tmp_path / 'model.ckpt'))
-        estimator.train(examples, hooks=[hook], max_steps=until)
-        losses.append(hook.losses)
-    assert losses == [[1, 2, 3], [4, 5]]
+    assert [train(estimator, until) for until in (3, 5)] == [[1, 2, 3], [4, 5]]
     assert tf.train.load_variable(str(tmp_path / 'model.ckpt-5'), 'total') == 15
 
 
@@ -144,7 +129,7 @@ def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
     estimator: LocalEstimator, tmp_path: Any
 ) -> None:
     for until in (1, 3):
-        estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=until)
+        train(estimator, until)
     found = [
         estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / f'model.ckpt-{step}')) for step in (3, 1, 3)
     ]
@@ -153,7 +138,7 @@ def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
 
 
 def test_evaluate__goes_on_after_a_checkpoint_that_was_removed(estimator: LocalEstimator, tmp_path: Any) -> None:
-    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=1)
+    train(estimator, 1)
     found = []
     # The first evaluation builds the graph, and creates no session.
     for step in (9, 1, 9, 1):
@@ -177,7 +162,7 @@ def test_graphs__of_evaluation_are_always_optimized(
         first(session, target, graph, config)
 
     monkeypatch.setattr(session_module.BaseSession, '__init__', begin)
-    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=1)
+    train(estimator, 1)
     estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / 'model.ckpt-1'))
     assert optimized == [not is_off, True]
 
@@ -190,7 +175,7 @@ def test_export__closes_the_sessions(estimator: LocalEstimator, tmp_path: Any, m
             sessions.append(session)
 
     sessions: List[tf.Session] = []
-    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt')), Keep()], max_steps=1)
+    train(estimator, 1, Keep())
     estimator.evaluate(few_examples, hooks=[Keep()], checkpoint_path=str(tmp_path / 'model.ckpt-1'))
     assert [session.run(tf.train.get_global_step(session.graph)) for session in sessions] == [1, 1]
     estimator.export_saved_model()
@@ -198,6 +183,4 @@ def test_export__closes_the_sessions(estimator: LocalEstimator, tmp_path: Any, m
         with pytest.raises(RuntimeError, match='closed'):
             session.run(tf.train.get_global_step(session.graph))
     # A new graph restores the newest checkpoint.
-    hook = Saving(str(tmp_path / 'model.ckpt'))
-    estimator.train(examples, hooks=[hook], max_steps=2)
-    assert hook.losses == [1]
+    assert train(estimator, 2) == [1]
