@@ -1,7 +1,6 @@
 """Tests of the course of a run: which steps it trains to, and which checkpoints it evaluates, without training."""
 
 import dataclasses
-import io
 import os
 from typing import Any, List
 
@@ -10,7 +9,6 @@ import pytest
 from tensorflow.python.training import monitored_session
 
 from console.errors import RetryableError
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input.bad_records import BadRecords
@@ -99,7 +97,7 @@ def test_run__protects_its_folder_while_it_trains(config: Config, course: List[A
             train(self, until_step)
 
     monkeypatch.setattr(Run, 'train', look)
-    Run(dataclasses.replace(config, train_steps=3), Screen(io.StringIO()), termination).execute()
+    execute(dataclasses.replace(config, train_steps=3), termination)
     assert claims == [True]
 
 

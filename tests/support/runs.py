@@ -14,6 +14,7 @@ from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.history import Evaluation, read_evaluations
+from inception_v3.run.hooks.stopping import Termination
 from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import list_checkpoints
 from tests.support.shared import once
@@ -52,9 +53,9 @@ def one_layer_network(
 ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
 
 
-def execute(config: Config) -> str:
+def execute(config: Config, *termination: Termination) -> str:
     """Executes a run in this process; returns its summary."""
-    return Run(config, Screen(io.StringIO())).execute()
+    return Run(config, Screen(io.StringIO()), *termination).execute()
 
 
 class FinishedRun(NamedTuple):

@@ -1,7 +1,6 @@
 """Tests of SIGTERM and Ctrl-C with real signals, and of sessions that are interrupted again and again."""
 
 import dataclasses
-import io
 import math
 import os
 import shutil
@@ -15,13 +14,11 @@ from typing import Any, Callable, List
 import pytest
 
 from console.errors import CommandError, InterruptedByUserError, TerminatedError
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run.hooks import stopping
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
 from inception_v3.run.trainer_lock import CLAIM_FILE
-from inception_v3.train_and_evaluate import Run
 from tests.support.processes import wait_for
 from tests.support.runs import execute, make_small_config
 from tests.support.tiers import further
@@ -57,7 +54,7 @@ def test_termination__saves_the_last_step_and_training_resumes(
     handler = signal.getsignal(signal.SIGTERM)
     with Termination(ended.append) as termination, pytest.raises(CommandError) as error:
         when(lambda: termination._has_steps_to_lose, terminate)
-        Run(config, Screen(io.StringIO()), termination).execute()
+        execute(config, termination)
     assert not ended
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
     assert (
