@@ -15,7 +15,7 @@ from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import steps_of
-from inception_v3.run.slow_averages import warnings_of
+from inception_v3.run.summary import warnings_of
 from inception_v3.tpu.slices import images_of_hosts
 from tests.data.test_sources import touched
 from tests.data.written_records import written

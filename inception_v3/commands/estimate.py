@@ -12,7 +12,7 @@ from inception_v3.input import infeed
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_fn import network_shapes
 from inception_v3.run.memory import FLOAT_BYTES, SLOTS, sizes_for
-from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics
+from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 from preprocessing.inception_preprocessing import whole_image_box
