@@ -176,14 +176,13 @@ def _sizes_and_classes(command_line: 'CommandLine') -> Dict[str, int]:
             images = made.train_images, made.validation_images
             logger.info('wrote %d training and %d validation images to %s', *images, config.data_dir)
     info = dataset_info.read(config.data_dir) if config.data_dir else None
-    needs_info = command_line.preset == 'own_images' and not (
-        'num_classes' in given and all(_SIZES[split] in given or is_counted(config, split) for split in config.splits)
-    )
-    if needs_info and not info:
-        raise ConfigError(
-            f'--preset=own_images: {config.data_dir or "the data set"} has no dataset.json. Make the data set with '
-            'inception-v3 from-folder, which writes one; or give --train_files, --eval_files and --num_classes.'
-        )
+    if command_line.preset == 'own_images' and not info:
+        are_known = all(_SIZES[split] in given or is_counted(config, split) for split in config.splits)
+        if not are_known or 'num_classes' not in given:
+            raise ConfigError(
+                f'--preset=own_images: {config.data_dir or "the data set"} has no dataset.json. Make the data set with '
+                'inception-v3 from-folder, which writes one; or give --train_files, --eval_files and --num_classes.'
+            )
     if info and 'num_classes' in given and config.num_classes < info.num_classes:
         raise ConfigError(
             f'--num_classes={config.num_classes}: the data set in {config.data_dir} has {info.num_classes} '
