@@ -24,7 +24,8 @@ def run(*tensors: Any, feeds: Sequence[Dict[Any, Any]] = ({},)) -> Tuple[List[An
         session.run(tf.global_variables_initializer())
         for feed in feeds:
             values = session.run(tensors, feed)
-        return (values, *session.run(moving))
+        mean, variance = session.run(moving)
+        return values, mean, variance
 
 
 @pytest.mark.parametrize('update_in_place', [True, False])
