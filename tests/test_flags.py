@@ -145,6 +145,8 @@ def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
     config = parse('--preset=resnet50_imagenet', '--network=revnet56').config
     assert (config.network, config.zero_init_last_scale) == ('revnet56', False)
     assert parse('--preset=digits', '--network=resnet50').config.auxiliary_head == Config().auxiliary_head
+    with pytest.raises(ConfigError, match='--zero_init_last_scale=True: --network=revnet56 has no'):
+        parse('--preset=resnet50_imagenet', '--network=revnet56', '--zero_init_last_scale')
 
 
 @pytest.mark.parametrize('flag', ['master', 'tpu', 'model_dir'])
