@@ -26,7 +26,6 @@ _LONGEST_TEXT = 4096
 _MOST_THREADS = 1024
 # TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
 _MOST_SHUFFLED = 10_000_000
-_LARGEST_OFFSET = 2**31 - 1
 # The beginning of the `--tpu` of an emulated TPU.
 EMULATED = 'emulated:'
 
@@ -372,8 +371,8 @@ class Config:
     label_offset: int = _data(
         0,
         'number to add to each label: 1 for labels from 0 in a data set without a background class',
-        lower=-_LARGEST_OFFSET,
-        upper=_LARGEST_OFFSET,
+        lower=-_LARGEST_INT,
+        upper=_LARGEST_INT,
     )
 
     init_from: str = _weights(

@@ -10,7 +10,7 @@ from data.convert.cifar10 import __main__ as cifar10
 from data.convert.cifar10 import conversion as cifar10_conversion
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.presets import DEFAULT_PRESET, PRESETS
+from inception_v3.presets import PRESETS
 from inception_v3.tpu import topology
 
 # Goyal et al., section 5.1: a rate of 0.1 per 256 images after a warm-up, a weight decay of 1e-4, and momentum; images
@@ -49,10 +49,6 @@ PUBLISHED: Dict[str, Dict[str, Any]] = {
 @pytest.mark.parametrize('preset', PUBLISHED)
 def test_preset__has_the_published_values(preset: str) -> None:
     assert PRESETS[preset].items() >= PUBLISHED[preset].items()
-
-
-def test_preset__default_is_imagenet() -> None:
-    assert DEFAULT_PRESET == 'imagenet' and Config(**PRESETS['imagenet']) == Config()
 
 
 @pytest.mark.parametrize(

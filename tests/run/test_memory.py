@@ -6,7 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
@@ -143,18 +143,12 @@ def test_check_fits__warns_if_the_error_of_the_estimate_may_not_fit(caplog: Any)
         check_fits(config, int(0.79 * need))
 
 
-@pytest.mark.parametrize(
-    ('shape', 'padded'),
-    [
-        # The batch fills 128 lanes; three channels are padded to eight.
-        ((128, 299, 299, 3), 128 * 299 * 299 * 8),
-        # Two images are padded to eight; the channels are in the lanes.
-        ((2, 35, 35, 256), 8 * 35 * 35 * 256),
-        ((16, 8, 8, 100), 16 * 8 * 8 * 128),
-    ],
-)
-def test_core_memory__pads_whole_tiles(shape: Tuple[int, int, int, int], padded: int) -> None:
-    assert _padded(*shape) == padded
+def test_core_memory__pads_whole_tiles() -> None:
+    # The batch fills 128 lanes; three channels are padded to eight.
+    assert _padded(128, 299, 299, 3) == 128 * 299 * 299 * 8
+    # Two images are padded to eight; the channels are in the lanes.
+    assert _padded(2, 35, 35, 256) == 8 * 35 * 35 * 256
+    assert _padded(16, 8, 8, 100) == 16 * 8 * 8 * 128
 
 
 def test_core_memory__stores_what_is_normalized_pooled_or_of_a_reversible_stage(monkeypatch: Any) -> None:

@@ -84,20 +84,13 @@ def test_profile__by_hand(profiled: Profile, tmp_path: pathlib.Path) -> None:
     assert (found.device_ms, found.wait_ms) == (1, 9 / 2)
 
 
-@pytest.mark.parametrize(
-    ('times', 'sentence'),
-    [
-        ((100, 90, 6), 'Host-bound: the device waits for batches 6.0% of the time, and computes 90.0% of it.'),
-        (
-            (100, 90, 4),
-            'Device-bound: the device waits for batches 4.0% of the time, and computes 90.0% of it; in the other 6.0% '
-            'the trace shows neither.',
-        ),
-    ],
-)
-def test_verdict__says_which_side_waits(profiled: Profile, times: Any, sentence: str) -> None:
-    step_ms, device_ms, wait_ms = times
-    assert profiled._replace(step_ms=step_ms, device_ms=device_ms, wait_ms=wait_ms).verdict == sentence
+def test_verdict__says_which_side_waits(profiled: Profile) -> None:
+    host, device = (profiled._replace(step_ms=100, device_ms=90, wait_ms=wait_ms).verdict for wait_ms in (6, 4))
+    assert host == 'Host-bound: the device waits for batches 6.0% of the time, and computes 90.0% of it.'
+    assert device == (
+        'Device-bound: the device waits for batches 4.0% of the time, and computes 90.0% of it; in the other 6.0% the '
+        'trace shows neither.'
+    )
 
 
 def test_page__shows_the_four_views(profiled: Profile, tmp_path: pathlib.Path) -> None:
