@@ -75,12 +75,11 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     from data.sources import source_of
     from inception_v3.data_set import fit_to_data_set
     from inception_v3.estimator import make_estimator
-    from inception_v3.fitting import splits_of
     from inception_v3.run.memory import check_fits
 
     screen.update('reading the data set, or generating it')
     config = command_line.config
-    if config.use_data == 'real' and not source_of(config).is_named(splits_of(config)):
+    if config.use_data == 'real' and not source_of(config).is_named(config.splits):
         config = photographs.made(config)
     config = with_steps(fit_to_data_set(command_line._replace(config=config)), own['steps'])
     check_fits(config)

@@ -1,5 +1,6 @@
 """Batch normalization with local, averaged or synchronized moments over the TPU cores."""
 
+import dataclasses
 from typing import Any, List, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
@@ -76,6 +77,7 @@ def _groups(config: Config) -> List[List[int]]:
     return [list(range(first, first + size)) for first in range(0, config.replicas, size)]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class BatchNorm:
     """Batch normalization with a shift, and with a scale if the network asks for one.
 
@@ -83,7 +85,7 @@ class BatchNorm:
     moves the moving mean and variance towards them by a fraction of 1 - decay (the variance with Bessel's correction).
     Evaluation normalizes with the moving statistics.
 
-    Args:
+    Attributes:
       is_training: normalize with the batch's moments.
       decay: decay per step of the moving statistics.
       update_in_place: update the moving statistics whenever the layer runs; False: add the updates to the collection
@@ -96,23 +98,13 @@ class BatchNorm:
       frozen: layers whose moving mean matches normalize as in evaluation, and leave their moving statistics.
     """
 
-    def __init__(
-        self,
-        is_training: bool,
-        decay: float,
-        update_in_place: bool = True,
-        synchronized_over: Optional[Sequence[Sequence[int]]] = None,
-        averaged_over: Optional[Sequence[Sequence[int]]] = None,
-        layout: Layout = NHWC,
-        frozen: Patterns = NOTHING,
-    ):
-        self._is_training = is_training
-        self._decay = decay
-        self._update_in_place = update_in_place
-        self._synchronized_over = synchronized_over
-        self._averaged_over = averaged_over
-        self._layout = layout
-        self._frozen = frozen
+    is_training: bool
+    decay: float
+    update_in_place: bool = True
+    synchronized_over: Optional[Sequence[Sequence[int]]] = None
+    averaged_over: Optional[Sequence[Sequence[int]]] = None
+    layout: Layout = NHWC
+    frozen: Patterns = NOTHING
 
     def __call__(
         self,
@@ -132,7 +124,7 @@ class BatchNorm:
           epsilon: added to the variance.
           moves_statistics: False: do not update the moving statistics in training, because this is a recomputation.
         """
-        depth = [inputs.shape[self._layout.channels]]
+        depth = [inputs.shape[self.layout.channels]]
         with tf.variable_scope('BatchNorm'):
             # Sums over a batch need float32, even for activations of 16 bits.
             x = inputs if inputs.dtype == tf.float64 else tf.cast(inputs, tf.float32)
@@ -143,13 +135,13 @@ class BatchNorm:
             mean = tf.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), trainable=False)
             variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), trainable=False)
             gamma, beta, shift, spread = (tf.cast(each, x.dtype) for each in (gamma, beta, mean, variance))
-            if not self._is_training or self._frozen.match(f'{tf.get_variable_scope().name}/moving_mean'):
+            if not self.is_training or self.frozen.match(f'{tf.get_variable_scope().name}/moving_mean'):
                 return tf.cast(self._normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
             outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, shift, epsilon)
             if not moves_statistics:
                 return tf.cast(outputs, inputs.dtype)
             updates = [self._move(mean, batch_mean), self._move(variance, batch_variance)]
-            if self._update_in_place:
+            if self.update_in_place:
                 with tf.control_dependencies(updates):
                     outputs = tf.identity(outputs)
             else:
@@ -161,17 +153,17 @@ class BatchNorm:
         self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, moving_mean: tf.Tensor, epsilon: float
     ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Normalizes a batch; returns it with the mean and the unbiased variance for the moving statistics."""
-        if self._synchronized_over or x.dtype == tf.float64:
+        if self.synchronized_over or x.dtype == tf.float64:
             # A shift by the moving mean keeps the variance exact for means far from 0. All cores of a group share it.
             shift = tf.stop_gradient(moving_mean)
-            groups = self._synchronized_over or [[0]]
+            groups = self.synchronized_over or [[0]]
             outputs, mean, variance = _normalize_synchronized(x, gamma, beta, shift, groups, epsilon)
         else:
             outputs, mean, variance = tf.nn.fused_batch_norm(
-                x, gamma, beta, epsilon=epsilon, data_format=self._layout.name
+                x, gamma, beta, epsilon=epsilon, data_format=self.layout.name
             )
-        if self._averaged_over:
-            mean, variance = _mean_over(self._averaged_over, mean, variance)
+        if self.averaged_over:
+            mean, variance = _mean_over(self.averaged_over, mean, variance)
         return outputs, mean, variance
 
     def _normalize_with(
@@ -180,11 +172,11 @@ class BatchNorm:
         if x.dtype == tf.float64:
             # TensorFlow's fused batch normalization supports float32 only.
             return tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
-        options = {'epsilon': epsilon, 'is_training': False, 'data_format': self._layout.name}
+        options = {'epsilon': epsilon, 'is_training': False, 'data_format': self.layout.name}
         return tf.nn.fused_batch_norm(x, gamma, beta, mean, variance, **options)[0]
 
     def _move(self, moving: tf.Variable, current: tf.Tensor) -> tf.Operation:
-        return tf.assign_sub(moving, (1 - self._decay) * (moving - tf.cast(current, moving.dtype)))
+        return tf.assign_sub(moving, (1 - self.decay) * (moving - tf.cast(current, moving.dtype)))
 
 
 def _normalize_synchronized(

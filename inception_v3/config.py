@@ -26,7 +26,6 @@ _LONGEST_TEXT = 4096
 _MOST_THREADS = 1024
 # TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
 _MOST_SHUFFLED = 10_000_000
-_LARGEST_OFFSET = 2**31 - 1
 # The beginning of the `--tpu` of an emulated TPU.
 EMULATED = 'emulated:'
 
@@ -52,21 +51,14 @@ class Setting(NamedTuple):
         """The allowed values in words; empty if every value of the type is allowed."""
         if self.choices:
             return ' or '.join([', '.join(self.choices[:-1]), self.choices[-1]])
-        bounds = []
-        if self.above is not None:
-            bounds.append(f'above {_plain(self.above)}')
-        if self.lower is not None:
-            bounds.append(f'at least {_plain(self.lower)}')
-        if self.upper is not None:
-            bounds.append(f'at most {_plain(self.upper)}')
-        return ' and '.join(bounds)
+        bounds = (('above', self.above), ('at least', self.lower), ('at most', self.upper))
+        return ' and '.join(f'{words} {_plain(bound)}' for words, bound in bounds if bound is not None)
 
     def allows(self, value: Any) -> bool:
         """Whether `value`, of the right type, is among the choices and within the bounds."""
-        if self.choices and value not in self.choices:
-            return False
         return (
-            (self.above is None or value > self.above)
+            (not self.choices or value in self.choices)
+            and (self.above is None or value > self.above)
             and (self.lower is None or value >= self.lower)
             and (self.upper is None or value <= self.upper)
         )
@@ -379,8 +371,8 @@ class Config:
     label_offset: int = _data(
         0,
         'number to add to each label: 1 for labels from 0 in a data set without a background class',
-        lower=-_LARGEST_OFFSET,
-        upper=_LARGEST_OFFSET,
+        lower=-_LARGEST_INT,
+        upper=_LARGEST_INT,
     )
 
     init_from: str = _weights(
@@ -438,6 +430,11 @@ class Config:
     def replicas(self) -> int:
         """Copies of the network that share a batch: one per TPU core, or 1 on a CPU."""
         return self.num_shards if self.use_tpu else 1
+
+    @property
+    def splits(self) -> Tuple[str, ...]:
+        """The splits of the data set that the run reads: `train`, `validation` or both."""
+        return {'train': ('train',), 'eval': ('validation',), 'train_and_eval': ('train', 'validation')}[self.mode]
 
     @property
     def eval_images(self) -> int:

@@ -14,7 +14,6 @@ from console.tensorflow_versions import tf
 from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
-from inception_v3.fitting import splits_of
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.tpu import accelerator, addresses, slices, topology
 
@@ -74,7 +73,7 @@ def make_estimator(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
     accelerator.check(config)
-    places = source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
+    places = source_of(config).places(config.splits) if config.use_data == 'real' else {}
     problems = topology.unreachable_folders(config.tpu, config.master, **places, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))

@@ -6,7 +6,7 @@ import math
 import os
 import textwrap
 import types
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Union, get_type_hints
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, get_type_hints
 
 from absl import flags
 
@@ -48,66 +48,55 @@ OwnFlags = Mapping[str, OwnFlag]
 NO_FLAGS: OwnFlags = types.MappingProxyType({})
 
 
-class ParsedFlags(NamedTuple):
-    """A parsed command line, before its values are checked against each other.
-
-    `fields` are the values of the fields of `Config` that flags set, `own` those of the command's own flags; `help` is
-    the help flag that was given, such as 'helpshort', if any. No preset means imagenet.
-    """
-
-    fields: Dict[str, Any]
-    preset: Optional[str] = None
-    verbose: bool = False
-    help: str = ''
-    own: Mapping[str, Any] = NO_FLAGS
-
-
 class CommandLine(NamedTuple):
-    """A parsed command line with its configuration: the preset, changed by the flags that were given.
+    """A parsed command line: the values of the flags that were given, and what follows from them.
 
-    The fields that were given override the sizes in a data set's description. The other values are as in `ParsedFlags`.
-    With a help flag, the configuration is the default.
+    Attributes:
+      config: the preset, changed by the flags that were given. Of `read`, which checks no values, and with a help flag,
+        the default.
+      fields: the values of the fields of `Config` that flags set; they override the sizes in a data set's description.
+      preset: its name; None for imagenet.
+      verbose: whether to show TensorFlow's own log.
+      help: the help flag that was given, such as 'helpshort', if any.
+      own: the values of the command's own flags.
     """
 
-    config: Config
-    given: FrozenSet[str] = frozenset()
+    config: Config = Config()
+    fields: Mapping[str, Any] = NO_FLAGS
     preset: Optional[str] = None
     verbose: bool = False
     help: str = ''
     own: Mapping[str, Any] = NO_FLAGS
 
+    @property
+    def given(self) -> FrozenSet[str]:
+        """The names of the fields of `Config` that flags set."""
+        return frozenset(self.fields)
 
-class _NumberParser(flags.ArgumentParser):
-    """Parses an int or a float; `Config` checks the bounds."""
 
-    def __init__(self, number_type: type):
-        self.number_type = number_type
-        self.syntactic_help = TYPE_NAMES[number_type]
+class _Parser(flags.ArgumentParser):
+    """Parses a value of a type by a function, with this program's message; `Config` checks the bounds."""
+
+    def __init__(self, value_type: type, convert: Callable[[Any], Any]):
+        self.syntactic_help = TYPE_NAMES[value_type]
+        self._convert = convert
 
     def parse(self, argument: Any) -> Any:
         with contextlib.suppress(TypeError, ValueError):
-            return self.number_type(argument)
+            return self._convert(argument)
         raise ValueError(f'must be {self.syntactic_help}')
-
-
-class _BooleanParser(flags.BooleanParser):
-    def parse(self, argument: Any) -> bool:
-        try:
-            return super().parse(argument)
-        except (TypeError, ValueError):
-            raise ValueError(f'must be {TYPE_NAMES[bool]}')
 
 
 def _define(values: flags.FlagValues, name: str, value_type: type, help: str, short_name: Optional[str] = None) -> None:
     """Defines a flag without a default: `present` tells whether it was given."""
     if value_type is bool:
         flag = flags.BooleanFlag(name, None, help, short_name=short_name)
-        flag.parser = _BooleanParser()
+        flag.parser = _Parser(bool, flag.parser.parse)
         flags.DEFINE_flag(flag, flag_values=values)
     elif value_type is str:
         flags.DEFINE_string(name, None, help, flag_values=values)
     else:
-        flags.DEFINE(_NumberParser(value_type), name, None, help, flag_values=values)
+        flags.DEFINE(_Parser(value_type, value_type), name, None, help, flag_values=values)
 
 
 def _defined(own_flags: OwnFlags) -> flags.FlagValues:
@@ -124,7 +113,7 @@ def _defined(own_flags: OwnFlags) -> flags.FlagValues:
     return values
 
 
-def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
+def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     """Parses a command line, such as `sys.argv`, without checking its values against each other.
 
     `--flagfile=FILE` reads more arguments from a file.
@@ -154,7 +143,7 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> ParsedFlags:
         raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
-    return ParsedFlags(
+    return CommandLine(
         fields={
             field.name: _value(values[field.name]) for field in dataclasses.fields(Config) if values[field.name].present
         },
@@ -172,35 +161,36 @@ def _value(flag: flags.Flag) -> Any:
 
 def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     """Parses a command line, as `read` does, and checks its values, alone and against each other."""
-    given = read(argv, own_flags)
-    config = Config() if given.help else Config(**with_preset(given))
-    if not given.help:
-        rules.check(config, {*given.fields})
-    return CommandLine(config, frozenset(given.fields), *given[1:])
+    line = read(argv, own_flags)
+    if line.help:
+        return line
+    line = line._replace(config=Config(**with_preset(line)))
+    rules.check(line.config, line.given)
+    return line
 
 
-def with_preset(given: ParsedFlags) -> Dict[str, Any]:
+def with_preset(line: CommandLine) -> Dict[str, Any]:
     """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
 
     A preset's options that the chosen network does not take are left out, and its epochs if steps are given. Steps that
     follow from epochs are those for the number of images that is known so far.
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
-    preset = PRESETS[given.preset or DEFAULT_PRESET]
-    network = LIMITS.get(given.fields.get('network', preset.get('network', Config.network)))
+    preset, given = PRESETS[line.preset or DEFAULT_PRESET], line.fields
+    network = LIMITS.get(given.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
     for steps, epochs in EPOCHS.items():
-        if steps in given.fields:
+        if steps in given:
             fields.pop(epochs, None)
-    if {*FILE_FLAGS} & {*given.fields}:
+    if {*FILE_FLAGS} & {*given}:
         # Patterns are not relative to the folder of a preset's data set.
         fields.pop('data_dir', None)
-    fields = {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}
-    return {**fields, **_counted(fields, given.fields)}
+    fields = {**fields, **_own_export_dir(fields, given), **_implied(given), **given}
+    return {**fields, **_counted(fields, given)}
 
 
-def _counted(fields: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, int]:
+def _counted(fields: Dict[str, Any], given: Mapping[str, Any]) -> Dict[str, int]:
     """The steps of the epochs, for as many images as are known before the data set's description is read."""
     numbers = ('num_train_images', 'train_batch_size', *EPOCHS.values())
     values = {name: fields.get(name, getattr(Config, name)) for name in numbers}
@@ -209,14 +199,14 @@ def _counted(fields: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, int]:
     return {name: steps for name, steps in steps_of_epochs(values).items() if name not in given}
 
 
-def _own_export_dir(preset: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:
+def _own_export_dir(preset: Dict[str, Any], given: Mapping[str, Any]) -> Dict[str, Any]:
     """The export_dir of a run whose preset exports but whose model_dir is given: in that folder."""
     if not preset.get('export_dir') or not given.get('model_dir'):
         return {}
     return {'export_dir': os.path.join(given['model_dir'], os.path.basename(preset['export_dir']))}
 
 
-def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
+def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
     """The fields that `tpu`, `master` and `accelerator` imply: `use_tpu`, and `num_shards` for an emulated TPU."""
     implied: Dict[str, Any] = {}
     if given.get('accelerator', 'auto') != 'auto':
@@ -230,9 +220,7 @@ def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
     return implied
 
 
-def help_text(
-    program: str, purpose: str, asked: Union[ParsedFlags, CommandLine], own_flags: OwnFlags = NO_FLAGS
-) -> str:
+def help_text(program: str, purpose: str, asked: CommandLine, own_flags: OwnFlags = NO_FLAGS) -> str:
     """The text that `--help`, `--helpshort` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
         return f'inception-v3 {inception_v3.__version__}'

@@ -128,6 +128,23 @@ _RESNET: Dict[str, Any] = {
     'use_learning_rate_warmup': True,
 }
 
+# For data sets of users, on the CPU.
+_FEW_IMAGES: Dict[str, Any] = {
+    'use_tpu': False,
+    'train_batch_size': 32,
+    'eval_batch_size': 64,
+    # A crop of a twentieth of a photograph often misses its subject, which few images cannot make up for.
+    'crop_area_min': 0.5,
+    # It regularizes long trainings, and a SavedModel has no weights for it.
+    'auxiliary_head': False,
+    'moving_average_decay': 0.99,
+    # It ends at 0 for any number of epochs.
+    'schedule': 'cosine',
+    'train_steps': 1000,
+    'train_steps_per_eval': 250,
+    'save_summary_steps': 10,
+}
+
 PRESETS: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
     'imagenet_large_batch': _imagenet_in_batches_of(4096),
@@ -222,50 +239,27 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
     # For the smallest data sets; `own_images` adapts the values to the number of images.
     'own_images': {
-        'use_tpu': False,
-        'train_batch_size': 32,
-        'eval_batch_size': 64,
+        **_FEW_IMAGES,
         'height': 96,
         'width': 96,
-        # A crop of a twentieth of a photograph often misses its subject, which few images cannot make up for.
-        'crop_area_min': 0.5,
         'depth_multiplier': 0.25,
-        'auxiliary_head': False,
         'batch_norm_decay': 0.975,
-        'moving_average_decay': 0.99,
         'learning_rate': 0.12,
-        # It ends at 0 for any number of epochs.
-        'schedule': 'cosine',
-        'train_steps': 1000,
-        'train_steps_per_eval': 250,
-        'save_summary_steps': 10,
     },
     # The network must be that of the weights: the default, or what other flags say. A classifier that starts from
     # nothing learns at a tenth of the default rate; layers that are trained already change by a tenth of that.
     'finetune': {
-        'use_tpu': False,
-        'train_batch_size': 32,
-        'eval_batch_size': 64,
-        'crop_area_min': 0.5,
-        # It regularizes long trainings, and a SavedModel has no weights for it.
-        'auxiliary_head': False,
+        **_FEW_IMAGES,
         'batch_norm_decay': 0.99,
-        'moving_average_decay': 0.99,
         'optimizer': 'momentum',
-        'schedule': 'cosine',
         'learning_rate': 0.04,
         'head_learning_rate': 0.4,
-        'train_steps': 1000,
-        'train_steps_per_eval': 250,
-        'save_summary_steps': 10,
     },
 }
 
 # Of the preset own_images, for numbers of training images below a limit: the factor on the channels, and the height
 # and width in pixels.
 _SIZES = ((5_000, 0.25, 96), (50_000, 0.5, 160), (float('inf'), 1.0, 224))
-_BATCH = 32
-_EVAL_BATCH = 64
 # Images that training uses: at least this many, however few there are, and each image this many times.
 _IMAGES_SEEN, _EPOCHS = 32_000, 20
 _EVALUATIONS = 4
@@ -287,8 +281,8 @@ def own_images(config: Config, given: FrozenSet[str]) -> Dict[str, Any]:
     settle('height', side)
     settle('width', side)
     # A power of 2, at most the number of images.
-    batch = settle('train_batch_size', min(_BATCH, 1 << max(1, images.bit_length() - 1)))
-    settle('eval_batch_size', min(_EVAL_BATCH, config.eval_images))
+    batch = settle('train_batch_size', min(_FEW_IMAGES['train_batch_size'], 1 << max(1, images.bit_length() - 1)))
+    settle('eval_batch_size', min(_FEW_IMAGES['eval_batch_size'], config.eval_images))
     epochs = config.train_epochs or max(_EPOCHS, _IMAGES_SEEN / images)
     steps = settle('train_steps', steps_of(epochs, images, batch))
     settle('train_steps_per_eval', -(-steps // _EVALUATIONS))

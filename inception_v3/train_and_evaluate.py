@@ -19,7 +19,6 @@ from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import LocalEstimator, make_estimator, refusals_explained
-from inception_v3.fitting import splits_of
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
@@ -79,7 +78,7 @@ class Run:
         # This program's hooks save checkpoints and write summaries, instead of TPUEstimator's.
         self._estimator = make_estimator(config, self._class_names, writes=False)
         self._lock = TrainerLock(self._model_dir, now())
-        self._bad_records = BadRecords(config, splits_of(config))
+        self._bad_records = BadRecords(config, config.splits)
         self._evaluation_summaries = EvaluationSummaries(config, self._class_names)
         self._best: Any = None
         if config.keep_best:
@@ -124,7 +123,7 @@ class Run:
         evaluation, export = None, None
         with contextlib.ExitStack() as protection:
             self._protect(protection)
-            with failures.bad_records_explained(config, splits_of(config), self._screen):
+            with failures.bad_records_explained(config, config.splits, self._screen):
                 if config.mode == 'train':
                     if not self._is_finished():
                         self.train(config.train_steps)

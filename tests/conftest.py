@@ -28,6 +28,7 @@ from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import ONE_LAYER, FinishedRun, make_small_config, one_layer_run
 from tests.support.shared import once
 from tests.support.tiers import OF_TEXT
+from tests.support.tiny_network import TINY
 
 collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
@@ -75,9 +76,12 @@ _TIMEOUTS = {'default': 180, 'program': 400, 'slow': 1800}
 
 
 def _reset_log() -> None:
-    """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file."""
+    """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file.
+
+    The level is that of commands, so that `caplog` has their messages.
+    """
     logger.handlers, logger.propagate = [], True
-    logger.setLevel(logging.NOTSET)
+    logger.setLevel(logging.INFO)
 
 
 def pytest_collection_modifyitems(items: List[Any]) -> None:
@@ -171,6 +175,12 @@ def finished_run(digits_dir: str, tmp_path_factory: Any) -> FinishedRun:
 def one_layer(monkeypatch: Any) -> None:
     """Replaces the network by one layer and the logits, in tests of the program around it."""
     monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+
+
+@pytest.fixture
+def tiny(monkeypatch: Any) -> None:
+    """Replaces the network by one of one convolution, which has an auxiliary head and dropout."""
+    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Tests of batch normalization against its equations."""
 
-from typing import Any, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,17 @@ def variables() -> Any:
     return {v.op.name: v for v in tf.global_variables()}
 
 
+def run(*tensors: Any, feeds: Sequence[Dict[Any, Any]] = ({},)) -> Tuple[List[Any], np.ndarray, np.ndarray]:
+    """The values of tensors in the last of several steps, and the moving mean and variance after it."""
+    moving = [variables()[f'BatchNorm/moving_{name}'] for name in ('mean', 'variance')]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for feed in feeds:
+            values = session.run(tensors, feed)
+        mean, variance = session.run(moving)
+        return values, mean, variance
+
+
 @pytest.mark.parametrize('update_in_place', [True, False])
 def test_training__normalizes_by_the_batch_and_updates_moving_statistics(update_in_place: bool) -> None:
     outputs = BatchNorm(True, DECAY, update_in_place)(tf.constant(INPUTS))
@@ -24,11 +35,7 @@ def test_training__normalizes_by_the_batch_and_updates_moving_statistics(update_
     assert len(collected) == (0 if update_in_place else 2)
     mean, variance = INPUTS.mean((0, 1, 2)), INPUTS.var((0, 1, 2))
     count = INPUTS[..., 0].size
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        values, _ = session.run([outputs, collected])
-        moving_mean = session.run(variables()['BatchNorm/moving_mean'])
-        moving_variance = session.run(variables()['BatchNorm/moving_variance'])
+    (values, _), moving_mean, moving_variance = run(outputs, collected)
     np.testing.assert_allclose(values, (INPUTS - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
     np.testing.assert_allclose(moving_mean, (1 - DECAY) * mean, rtol=1e-5)
     # The moving variance uses the unbiased estimate.
@@ -55,10 +62,7 @@ def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype:
         outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x, tf.constant_initializer(scale), epsilon)
     weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(dtype)
     gamma, beta = (variables()[f'BatchNorm/{name}'] for name in ('gamma', 'beta'))
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        gradients = tf.gradients(tf.reduce_sum(outputs * weights), [x, gamma, beta])
-        values, d_x, d_gamma, d_beta = session.run([outputs, *gradients])
+    (values, d_x, d_gamma, d_beta), *_ = run(outputs, *tf.gradients(tf.reduce_sum(outputs * weights), [x, gamma, beta]))
     assert {each.dtype for each in (values, d_x, d_gamma, d_beta)} == {np.dtype(dtype)}
     inputs = INPUTS.astype(np.float64)
     inverse = 1 / np.sqrt(inputs.var((0, 1, 2)) + epsilon)
@@ -77,10 +81,7 @@ def test_bfloat16__has_float32_moments() -> None:
     inputs = np.concatenate([np.ones([4096], np.float32), [100.0]]).reshape([1, 1, -1, 1])
     outputs = BatchNorm(True, DECAY)(tf.constant(inputs, tf.bfloat16))
     assert outputs.dtype == tf.bfloat16
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        session.run(outputs)
-        moving_mean = session.run(variables()['BatchNorm/moving_mean'])
+    _, moving_mean, _ = run(outputs)
     assert moving_mean[0] == pytest.approx((1 - DECAY) * inputs.mean(), rel=1e-5)
 
 
@@ -103,11 +104,7 @@ def test_moving_statistics__follow_the_recurrence_over_many_steps() -> None:
     row = tf.placeholder(tf.float32, [16])
     # From the second step on, the moments are those of differences from the moving mean.
     outputs = BatchNorm(True, DECAY, synchronized_over=[[0]])(tf.reshape(row, [1, 4, 4, 1]))
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        for values in rows:
-            session.run(outputs, {row: values})
-        result = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
+    _, *result = run(outputs, feeds=[{row: values} for values in rows])
     np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
 
 
@@ -137,20 +134,14 @@ def test_moments__of_a_constant_channel_are_finite(groups: Any) -> None:
     # The square of 1000.1 is rounded to 24 bits, so that the difference of the squares may be below 0.
     inputs = np.full([8, 7, 7, 2], 1000.1, np.float32)
     outputs = BatchNorm(True, 0.0, synchronized_over=groups)(tf.constant(inputs), epsilon=1e-12)
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        values = [session.run(outputs)]
-        values.append(session.run(variables()['BatchNorm/moving_variance']))
-    assert all(np.isfinite(value).all() for value in values)
-    assert (values[1] >= 0).all()
+    (values,), _, moving_variance = run(outputs)
+    assert np.isfinite(values).all() and np.isfinite(moving_variance).all() and (moving_variance >= 0).all()
 
 
 def test_moments__of_a_single_value_have_no_correction() -> None:
     outputs = BatchNorm(True, 0.5, synchronized_over=[[0]])(tf.constant([[[[4.0]]]]))
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        assert session.run(outputs).tolist() == [[[[0.0]]]]
-        moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
+    (values,), *moved = run(outputs)
+    assert values.tolist() == [[[[0.0]]]]
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
 
 

@@ -6,11 +6,10 @@ from typing import Any, Dict
 
 import pytest
 
-from inception_v3.config import Config, ConfigError, differences
+from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.presets import PRESETS
 from inception_v3.rules import check
-from inception_v3.tpu import topology
 
 # The documented flags and their defaults. `docs/flags.md` has those that this project adds, too.
 DOCUMENTED: Dict[str, Any] = {
@@ -34,30 +33,46 @@ def test_defaults__equal_the_documented_ones() -> None:
     assert dataclasses.asdict(Config()).items() >= DOCUMENTED.items()
 
 
+NO_FLOAT32 = 'must be a 32-bit number, 1.2e-38 to 1.7e+38.'
+
+
 @pytest.mark.parametrize(
-    ('field', 'value', 'message'),
+    ('field', 'allowed', 'value', 'message'),
     [
-        ('train_batch_size', 0, '--train_batch_size=0: must be at least 1.'),
-        ('train_batch_size', '8', '--train_batch_size=8: must be a whole number.'),
-        ('train_batch_size', True, '--train_batch_size=True: must be a whole number.'),
-        ('height', 2**31, '--height=2147483648: must be at most 2147483647.'),
-        ('learning_rate', 0.0, '--learning_rate=0.0: must be above 0.'),
-        ('learning_rate', float('nan'), '--learning_rate=nan: must be a number.'),
-        ('learning_rate', 10**400, '--learning_rate=inf: must be a number.'),
-        ('learning_rate', 1e-300, '--learning_rate=1e-300: must be a 32-bit number, 1.2e-38 to 1.7e+38.'),
-        ('crop_area_min', 1.5, '--crop_area_min=1.5: must be above 0 and at most 1.'),
-        ('batch_norm_decay', -0.1, '--batch_norm_decay=-0.1: must be at least 0 and at most 1.'),
-        ('optimizer', 'adam', '--optimizer=adam: must be sgd, momentum or RMS.'),
-        ('optimizer', None, '--optimizer=None: must be a string.'),
-        ('use_tpu', 1, '--use_tpu=1: must be True or False.'),
-        ('data_dir', 'a' * 5000, f'--data_dir={"a" * 40}...{"a" * 40}: must be a string of at most 4,096 characters.'),
-        ('data_dir', 'a\0', r'--data_dir=a\x00: must be a UTF-8 string without control characters.'),
+        ('train_batch_size', 1, 0, '0: must be at least 1.'),
+        ('train_batch_size', 8, '8', '8: must be a whole number.'),
+        ('train_batch_size', 1, True, 'True: must be a whole number.'),
+        ('height', 2**31 - 1, 2**31, '2147483648: must be at most 2147483647.'),
+        ('learning_rate', 1, 0.0, '0.0: must be above 0.'),
+        ('learning_rate', 1, float('nan'), 'nan: must be a number.'),
+        ('learning_rate', 1, 10**400, 'inf: must be a number.'),
+        (
+            'learning_rate',
+            2.0**127,
+            2.0**127 * 1.001,
+            f'{2.0**127 * 1.001}: {NO_FLOAT32}',
+        ),
+        ('learning_rate', 2.0**-126, 2.0**-127, f'{2.0**-127}: {NO_FLOAT32}'),
+        ('crop_area_min', 1, 1.5, '1.5: must be above 0 and at most 1.'),
+        ('moving_average_decay', 1, 1.001, '1.001: must be at least 0 and at most 1.'),
+        ('weight_decay', 0.0, -0.001, '-0.001: must be at least 0 and at most 1.'),
+        ('optimizer', 'sgd', 'adam', 'adam: must be sgd, momentum or RMS.'),
+        ('optimizer', 'RMS', None, 'None: must be a string.'),
+        ('use_tpu', True, 1, '1: must be True or False.'),
+        ('num_classes', 2, 1, '1: must be at least 2.'),
+        ('image_summaries', 99, 100, '100: must be at least 0 and at most 99.'),
+        ('seed', 0, -1, '-1: must be at least 0.'),
+        ('eval_timeout', None, -1, '-1: must be at least 0.'),
+        ('data_dir', 'a' * 4096, 'a' * 4097, f'{"a" * 40}...{"a" * 40}: must be a string of at most 4,096 characters.'),
+        ('data_dir', '\N{ZERO WIDTH JOINER}', 'a\0', r'a\x00: must be a UTF-8 string without control characters.'),
+        ('data_dir', 'é 日本', '\ud800', r'\ud800: must be a UTF-8 string without control characters.'),
     ],
 )
-def test_wrong_value__message_says_what_is_allowed(field: str, value: Any, message: str) -> None:
+def test_wrong_value__message_says_what_is_allowed(field: str, allowed: Any, value: Any, message: str) -> None:
+    assert getattr(Config(**{field: allowed}), field) == allowed
     with pytest.raises(ConfigError) as error:
-        check(Config(**{field: value}))
-    assert str(error.value) == message
+        Config(**{field: value})
+    assert str(error.value) == f'--{field}={message}'
 
 
 def test_wrong_values__are_all_reported_at_once() -> None:
@@ -73,12 +88,6 @@ def test_wrong_values__are_all_reported_at_once() -> None:
 def test_network__accepts_default_and_false_for_options_it_lacks(network: str) -> None:
     check(Config(network=network))
     check(Config(network=network, auxiliary_head=False, zero_init_last_scale=False, rebuild_activations=False))
-
-
-def test_mode_eval__accepts_the_flags_of_a_run_on_more_cores() -> None:
-    config = Config(batch_norm='synchronized', batch_norm_group_size=4, use_tpu=False, mode='eval')
-    check(config)
-    assert config.replicas == topology.hosts_of(config) == 1
 
 
 @pytest.mark.parametrize('preset', sorted(PRESETS))
@@ -103,13 +112,9 @@ def test_json__invalid_text_is_refused(text: str) -> None:
 
 
 def test_json__of_an_earlier_version_is_read_unless_its_pixels_would_differ() -> None:
-    assert Config.from_json('{"draft_decode": false}') == Config()
+    assert Config.from_json('{"draft_decode": false, "step_lines": true}') == Config(log_steps=1)
     with pytest.raises(ConfigError, match=r'draft_decode: .* Use version'):
         Config.from_json('{"draft_decode": true}')
-
-
-def test_differences__have_both_values() -> None:
-    assert differences(Config(), Config(train_steps=5)) == ['train_steps: 213000 -> 5']
 
 
 @pytest.mark.parametrize(
@@ -121,29 +126,3 @@ def test_auxiliary_head__is_omitted_for_small_inputs(size: Any, asked: bool, has
 
 def test_eval_images__are_all_unless_a_number_is_given() -> None:
     assert [Config(eval_total_size=each).eval_images for each in (0, 7)] == [50000, 7]
-
-
-@pytest.mark.parametrize(
-    ('field', 'largest', 'beyond'),
-    [
-        ('train_steps', 2**31 - 1, 2**31),
-        ('learning_rate', 2.0**127, 2.0**127 * 1.001),
-        ('data_dir', 'a' * 4096, 'a' * 4097),
-        ('train_steps', 1, 0),
-        ('learning_rate', 2.0**-126, 2.0**-127),
-        ('weight_decay', 1.0, 1.001),
-        ('weight_decay', 0.0, -0.001),
-        ('image_summaries', 99, 100),
-        ('num_classes', 2, 1),
-        ('eval_timeout', None, -1),
-        ('moving_average_decay', 1, 2),
-        ('seed', 0, -1),
-        ('data_dir', '\N{ZERO WIDTH JOINER}', '\x7f'),
-        ('data_dir', 'é 日本', '\ud800'),
-        ('train_steps', 5, None),
-    ],
-)
-def test_config__accepts_the_last_allowed_value_and_refuses_the_next(field: str, largest: Any, beyond: Any) -> None:
-    assert getattr(Config(**{field: largest}), field) == largest
-    with pytest.raises(ConfigError, match=f'^--{field}='):
-        Config(**{field: beyond})

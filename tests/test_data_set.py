@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import shutil
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -14,7 +15,7 @@ from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import steps_of
-from inception_v3.run.slow_averages import warnings_of
+from inception_v3.run.summary import warnings_of
 from inception_v3.tpu.slices import images_of_hosts
 from tests.data.test_sources import touched
 from tests.data.written_records import written
@@ -37,11 +38,10 @@ def fitted(*arguments: str) -> Config:
 def folder(tmp_path: Any) -> str:
     """A folder with a description, and with files of one training record each."""
     MINE.write(str(tmp_path))
-    write_records(tmp_path, 'train', [b'a'])
-    os.rename(str(tmp_path / 'train-00000-of-00001'), str(tmp_path / 'train-00001-of-00004'))
-    write_records(tmp_path, 'train', [b'a'])
-    os.rename(str(tmp_path / 'train-00000-of-00001'), str(tmp_path / 'train-00002-of-00004'))
-    write_records(tmp_path, 'validation', [b'a'])
+    for split in ('train', 'validation'):
+        write_records(tmp_path, split, [b'a'])
+    (tmp_path / 'train-00000-of-00001').rename(tmp_path / 'train-00001-of-00004')
+    shutil.copy(f'{tmp_path}/train-00001-of-00004', f'{tmp_path}/train-00002-of-00004')
     return str(tmp_path)
 
 
@@ -65,13 +65,9 @@ def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> Non
     assert fitted('--preset=digits', f'--data_dir={folder}').num_classes == 12
 
 
-def test_fit_to_data_set__needs_a_folder_unless_the_images_are_fake(tmp_path: Any) -> None:
-    with pytest.raises(ConfigError, match='--data_dir: name the folder of the record files'):
-        fitted()
-    fake = command_line('--use_data=fake')
-    assert data_set.fit_to_data_set(fake) == fake.config
-    undescribed = command_line(f'--data_dir={tmp_path}')
-    assert data_set.fit_to_data_set(undescribed) == undescribed.config
+def test_fit_to_data_set__keeps_the_settings_of_fake_and_of_undescribed_images(tmp_path: Any) -> None:
+    for flag in ('--use_data=fake', f'--data_dir={tmp_path}'):
+        assert fitted(flag) == command_line(flag).config
 
 
 def test_fit_to_data_set__fine_tuning_needs_weights(folder: str) -> None:
@@ -127,7 +123,6 @@ def test_check_files__each_host_has_records_of_its_own(folder: str) -> None:
 
 
 def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> None:
-    caplog.set_level('INFO')
     for number in range(11):
         open(f'{folder}/train-{number:02d}', 'w').close()
     data_set.check_data(Config(use_tpu=False, data_dir=folder))
@@ -144,13 +139,8 @@ def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> 
 @pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
 def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: int, notes: int, folder: str) -> None:
     # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
-    sizes: Dict[str, Any] = {
-        'num_shards': cores,
-        'train_batch_size': 48,
-        'eval_batch_size': cores,
-        'num_train_images': 1000,
-    }
-    config = Config(data_dir=folder, tpu=f'emulated:{cores}x{hosts}', **sizes)
+    tpu: Dict[str, Any] = {'tpu': f'emulated:{cores}x{hosts}', 'num_shards': cores}
+    config = Config(data_dir=folder, train_batch_size=48, num_train_images=1000, **tpu)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
         found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
@@ -174,7 +164,6 @@ def sizes(config: Config) -> List[int]:
 
 
 def test_sizes__are_counted_in_folders_and_patterns(foreign: str, caplog: Any) -> None:
-    caplog.set_level('INFO')
     assert sizes(fitted(f'--data_dir={foreign}', '--num_classes=4')) == [5, 4, 4]
     assert f'--data_dir={foreign}: counting the records of 2 training files, which --num_train_images=N avoids' in (
         caplog.messages
@@ -221,6 +210,7 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
 @pytest.mark.parametrize(
     ('arguments', 'error', 'message'),
     [
+        ([], ConfigError, '--data_dir: name the folder of the record files'),
         (['--train_files=train/*'], ConfigError, '--data_dir: name the folder .* --train_files and --eval_files'),
         (['--train_files=train/{0..'], ConfigError, '--train_files=train/{0..: an opening brace without a closing'),
         (['--train_files=a', '--train_files=b'], PatternError, '--train_files: given 2 times'),
@@ -235,6 +225,13 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
             ['--data_dir=train', '--preset=own_images'],
             ConfigError,
             r'has no dataset\.json\. Make the data set with inc',
+        ),
+        (['--use_tpu=False', '--train_epochs=inf'], ConfigError, '--train_epochs'),
+        (['--use_tpu=False', '--epochs_per_eval=-1'], ConfigError, '--epochs_per_eval'),
+        (
+            ['--train_steps=9', '--train_epochs=2'],
+            ConfigError,
+            '--train_epochs=2.0: replaces --train_steps.* here --train_steps=9',
         ),
         (['--data_dir=.', '--train_files=empty/*'], DataError, '--train_files=empty/[*]: no records'),
         (['--data_dir=.', '--train_files=void/*'], DataError, '--train_files=void/[*]: no file matches'),
@@ -286,29 +283,11 @@ def test_fit_to_data_set__computes_the_steps(digits_dir: str) -> None:
 
 def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
     # Of ImageNet, in the batches of the preset, before any data set is named: what plan and preflight begin with.
-    config = flags.parse(['main', '--preset=imagenet_large_batch', '--train_epochs=10']).config
+    config = command_line('--preset=imagenet_large_batch', '--train_epochs=10').config
     assert (config.train_steps, config.train_steps_per_eval) == (-(-10 * 1281167 // 4096), 2000)
     # A profile after the preset's 750 steps, within the 2,247 of 50 epochs.
-    config = flags.parse(['main', '--preset=digits', '--train_epochs=50', '--profile_steps=2001,2010']).config
+    config = command_line('--preset=digits', '--train_epochs=50', '--profile_steps=2001,2010').config
     assert config.train_steps == 2247
-
-
-@pytest.mark.parametrize(
-    ('arguments', 'message'),
-    [
-        (['--train_epochs=inf'], '--train_epochs'),
-        (['--epochs_per_eval=-1'], '--epochs_per_eval'),
-        (['--train_steps=9', '--train_epochs=2'], '--train_epochs=2.0: replaces --train_steps.* here --train_steps=9'),
-    ],
-)
-def test_parse__refuses_epochs(arguments: List[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        flags.parse(['main', '--use_tpu=False', *arguments])
-
-
-def test_from_json__reads_the_step_lines_of_earlier_versions() -> None:
-    text: Any = Config().to_json().replace('"log_steps": 0', '"step_lines": true')
-    assert Config.from_json(text) == Config(log_steps=1)
 
 
 # What --preset=own_images derives from the size of a data set.
@@ -324,16 +303,7 @@ def of_images(folder: pathlib.Path, train: int, validation: int, *arguments: str
     [
         # 32,000 images, or 20 epochs of more than 1,600 images. Moving statistics average over 1,280 images.
         (1, {'train_batch_size': 2, 'batch_norm_decay': 0.9984}),
-        (
-            81,
-            {
-                'train_batch_size': 32,
-                'batch_norm_decay': 0.975,
-                'train_steps': 1000,
-                'depth_multiplier': 0.25,
-                'height': 96,
-            },
-        ),
+        (81, {'train_batch_size': 32, 'batch_norm_decay': 0.975, 'train_steps': 1000, 'height': 96}),
         (20, {'train_batch_size': 16, 'train_steps': 2000, 'depth_multiplier': 0.25, 'width': 96}),
         (4999, {'train_batch_size': 32, 'train_steps': 3125, 'depth_multiplier': 0.25, 'width': 96}),
         (5000, {'train_steps': 3125, 'depth_multiplier': 0.5, 'height': 160, 'width': 160}),

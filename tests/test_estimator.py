@@ -12,10 +12,8 @@ from inception_v3.estimator import arguments_of, make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.seeding import session_config
 from inception_v3.tpu import topology
-from tests.support.runs import ONE_LAYER
 
 EMULATED = Config(
     tpu='emulated:4',
@@ -39,12 +37,10 @@ def test_estimator__has_the_batches_cores_and_loops_of_the_flags() -> None:
     assert (run_config.model_dir, run_config.save_checkpoints_secs, run_config.save_summary_steps) == ('m', 99, 11)
     assert (run_config.tpu_config.iterations_per_loop, run_config.tpu_config.num_shards) == (7, 4)
 
-
-def test_estimator__of_a_run_writes_nothing_itself() -> None:
+    # A run's hooks write instead; and a host call writes the summaries.
     run_config = arguments_of(EMULATED, '', writes=False)['config']
     assert (run_config.save_checkpoints_secs, run_config.save_checkpoints_steps) == (None, None)
     assert run_config.save_summary_steps == 0
-    # The host call writes the summaries.
     assert arguments_of(dataclasses.replace(EMULATED, skip_host_call=False), '')['config'].save_summary_steps == 0
 
 
@@ -87,9 +83,10 @@ def test_estimator__connects_to_the_master() -> None:
 
 @pytest.mark.program
 @pytest.mark.both
-def test_guide__its_cycles_train_and_evaluate(digits_dir: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guide__its_cycles_train_and_evaluate(
+    digits_dir: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, one_layer: None
+) -> None:
     """The cycles as the guide prints them: documented names and defaults, and the data set in the working folder."""
-    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
     monkeypatch.chdir(digits_dir)
     model_dir = str(tmp_path)
     inception_classifier = tf.estimator.tpu.TPUEstimator(

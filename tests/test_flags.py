@@ -62,8 +62,6 @@ def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None
     for flag in ('--tpu=node', '--master=grpc://node:8470'):
         found = parse('--preset=digits', flag).config
         assert found.use_tpu and found.num_shards == 8
-        with pytest.raises(ConfigError, match=f'{flag}: has no effect with --use_tpu=False'):
-            parse('--preset=digits', flag, '--use_tpu=False')
     assert not parse('--preset=digits', '--tpu=').config.use_tpu
     emulated = parse('--preset=digits', '--tpu=emulated:4x2')
     assert (emulated.config.use_tpu, emulated.config.num_shards, topology.hosts_of(emulated.config)) == (True, 4, 2)
@@ -89,7 +87,6 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
         (['--preset=foo'], ['preset', 'foo', 'digits', 'imagenet']),
         ([f'--{"x" * 5000}=1'], ['not a flag']),
         (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
-        (['--optimizer=adam'], ['--optimizer=adam', 'sgd, momentum or RMS']),
         (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),
         (['--learning_rate=fast'], ['learning_rate=fast', 'a number']),
         (['--use_tpu=maybe'], ['use_tpu=maybe', 'True or False']),
@@ -101,7 +98,6 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
         (['--train_batch_size=1' + '0' * 99], ['--train_batch_size=1000', 'must be at most 2147483647']),
         (['--data_dir=\udcff'], [r'--data_dir=\udcff: must be a UTF-8 string']),
         (['--optimizer=a\nb'], [r'--optimizer=a\nb: must be sgd']),
-        (['--tpu=emulated:1000000'], ['--tpu=emulated:1000000: must have at most 2,048 cores']),
     ],
 )
 def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: List[str]) -> None:

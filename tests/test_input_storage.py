@@ -28,15 +28,19 @@ def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: 
     return tf.data.make_one_shot_iterator(dataset).get_next()
 
 
+@pytest.fixture
+def one_record_each(monkeypatch: Any) -> None:
+    """Reads of each file its path, as its only record."""
+    read_file = lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)  # noqa: E731
+    monkeypatch.setattr(InputPipeline, '_read_file', read_file)
+
+
 @pytest.mark.parametrize(('hosts', 'files'), [(1, 5), (3, 67), (16, 32)])
 @pytest.mark.parametrize('is_training', [True, False])
 def test_hosts__read_disjoint_and_complete_shares_of_the_files(
-    is_training: bool, hosts: int, files: int, tmp_path: Any, monkeypatch: Any
+    is_training: bool, hosts: int, files: int, tmp_path: Any, one_record_each: None
 ) -> None:
     paths = written(tmp_path, records.TRAIN if is_training else records.VALIDATION, [1] * files)
-    monkeypatch.setattr(
-        InputPipeline, '_read_file', lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)
-    )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     # In training, three passes over the share: the files are shuffled and repeated.
     count = 3 * -(-files // hosts)
@@ -123,11 +127,8 @@ def test_hosts__take_their_share_from_the_context(small_config: Config, photo_di
         pipeline.storage(files, files + 1)
 
 
-def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypatch: Any) -> None:
+def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, one_record_each: None) -> None:
     paths = written(tmp_path, records.TRAIN, [1] * 20)
-    monkeypatch.setattr(
-        InputPipeline, '_read_file', lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)
-    )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     with tf.Session() as session:
         read_in_order = [path.decode() for path in session.run(paths_read(config, True, 0, 1, 40))]

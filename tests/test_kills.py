@@ -16,6 +16,7 @@ from console.tensorflow_versions import tf
 from inception_v3.run.checkpoints import check_undamaged
 from inception_v3.run.history import read_evaluations
 from tests.support import one_layer_program
+from tests.support.checkpoints import saved_variables
 
 KILLS = int(os.environ.get('KILLS', 6))
 # Seconds: the longest time from the first line of the log to a kill, and that of a process that is not killed.
@@ -86,8 +87,8 @@ class Folder:
         return int(checkpoint.rpartition('-')[2])
 
     def values(self) -> Dict[str, bytes]:
-        reader = tf.train.load_checkpoint(str(self.model_dir / f'model.ckpt-{STEPS}'))
-        return {name: reader.get_tensor(name).tobytes() for name in reader.get_variable_to_shape_map()}
+        variables = saved_variables(str(self.model_dir / f'model.ckpt-{STEPS}'))
+        return {name: value.tobytes() for name, value in variables.items()}
 
     def evaluations(self) -> Dict[int, Any]:
         return {e.step: (e.top_1, e.top_5, e.cross_entropy) for e in read_evaluations(str(self.model_dir))}

@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 import pytest
@@ -18,6 +18,14 @@ BATCHES = [256, 1000, 16384]
 
 def first_step(epoch: int, config: Config) -> int:
     return math.ceil(Fraction(epoch * config.num_train_images, config.train_batch_size))
+
+
+def check_rates(steps: Sequence[int], expected: Any, config: Config, **of_tensors: float) -> None:
+    """Checks the rates of numbers, in double precision, and those of a tensor, in float32."""
+    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
+    rates = evaluate(learning_rate(tf.constant(steps, tf.int64), config))
+    np.testing.assert_allclose(rates, expected, **{'rtol': 2e-6, **of_tensors})
+    assert rates.dtype == np.float32
 
 
 def documented(step: int, config: Config) -> float:
@@ -42,11 +50,7 @@ def test_learning_rate__follows_the_documented_formula_in_every_epoch(batch: int
     config = Config(train_batch_size=batch, use_learning_rate_warmup=warmup)
     # A rounding error changes the first or the last step of an epoch.
     steps = [s for epoch in range(201) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
-    expected = [documented(step, config) for step in steps]
-    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
-    rates = evaluate(learning_rate(tf.constant(steps, tf.int64), config))
-    np.testing.assert_allclose(rates, expected, rtol=2e-6)
-    assert rates.dtype == np.float32
+    check_rates(steps, [documented(step, config) for step in steps], config)
 
 
 # Published learning rates by epoch, for a batch of 1,024, to four decimals.
@@ -74,8 +78,7 @@ def test_cap_warmup__has_the_lower_rate_of_warm_up_and_plain_curve(changes: Dict
     rising = np.where(epochs < 2, 0.1 * top, 0.1 * top + (epochs - 1) * 0.9 * top / (warmup + every - 1))
     steps = [first_step(epoch, config) + 1 for epoch in range(20)]
     expected = np.where(epochs < 2 + warmup + every, np.minimum(rising, plain), plain)
-    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
-    np.testing.assert_allclose(evaluate(learning_rate(tf.constant(steps), config)), expected, rtol=2e-6)
+    check_rates(steps, expected, config)
     if not changes:
         # The published rates, except where they overshoot: 0.548 instead of 0.603 in epoch 11.
         np.testing.assert_allclose(expected[:16], [*WARMUP_1024[:11], 0.5482, *WARMUP_1024[12:]], atol=5.1e-5)
@@ -117,9 +120,7 @@ def stepwise(step: int, epochs: List[int], config: Config) -> float:
 def test_schedule_step__resnet50_warms_up_and_decays_in_epochs_30_60_and_80() -> None:
     config = Config(**PRESETS['resnet50_imagenet'])
     steps = [s for epoch in range(91) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
-    expected = [stepwise(step, [30, 60, 80], config) for step in steps]
-    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
-    np.testing.assert_allclose(evaluate(learning_rate(tf.constant(steps, tf.int64), config)), expected, rtol=2e-6)
+    check_rates(steps, [stepwise(step, [30, 60, 80], config) for step in steps], config)
     # At a batch of 1,024: 0.4, divided by 10 in epochs 30, 60 and 80 (Goyal et al., section 5.1).
     rates = [learning_rate(first_step(epoch, config), config) for epoch in (5, 29, 30, 60, 80, 89)]
     np.testing.assert_allclose(rates, [0.4, 0.4, 0.04, 0.004, 0.0004, 0.0004])
@@ -138,9 +139,7 @@ def test_schedule_cosine__ends_at_the_last_step(warmup: bool) -> None:
         else max(base * (1 + math.cos(math.pi * min(1, (step - warm) / (1000 - warm)))) / 2, base * 1e-4)
         for step in steps
     ]
-    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
-    found = evaluate(learning_rate(tf.constant(steps, tf.int64), config))
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-7)
+    check_rates(steps, expected, config, rtol=2e-5, atol=1e-7)
     assert learning_rate(warm, config) == pytest.approx(base)
     assert learning_rate((1000 + warm) // 2, config) == pytest.approx(base / 2)
     assert learning_rate(1000, config) == pytest.approx(base * 1e-4)

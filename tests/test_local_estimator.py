@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 from typing import Any, Counter, Dict, List, Tuple
+from unittest import mock
 
 import pytest
 
@@ -13,18 +14,17 @@ from inception_v3 import estimator as estimator_module
 from inception_v3.estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.history import read_evaluations
+from inception_v3.run.hooks.saving import CheckpointHook
+from inception_v3.run.hooks.watchers import StepHook
 from tests.cycles.test_training import read_events
+from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute, make_small_config
 from tests.test_repeatability import differing
 
 
 def checkpoints_of(model_dir: str) -> Dict[str, Any]:
-    found = {}
-    for path in tf.train.get_checkpoint_state(model_dir).all_model_checkpoint_paths:
-        reader = tf.train.load_checkpoint(path)
-        step = path.rpartition('-')[2]
-        found.update({f'{step} {name}': reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
-    return found
+    paths = tf.train.get_checkpoint_state(model_dir).all_model_checkpoint_paths
+    return {f'{path.rpartition("-")[2]} {name}': v for path in paths for name, v in saved_variables(path).items()}
 
 
 def evaluations_of(model_dir: str) -> List[Any]:
@@ -86,25 +86,12 @@ def counting_model(features: tf.Tensor, labels: tf.Tensor, mode: str, params: An
     return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=value, eval_metrics=(metrics, [features]))
 
 
-class Saving(tf.estimator.SessionRunHook):
-    """Saves at the end of training; records the losses."""
-
-    def __init__(self, path: str):
-        self._path = path
-        self.losses: List[float] = []
-
-    def begin(self) -> None:
-        self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
-        self._saver = tf.train.Saver()
-
-    def before_run(self, run_context: Any) -> Any:
-        return tf.estimator.SessionRunArgs(self._loss)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        self.losses.append(float(run_values.results))
-
-    def end(self, session: Any) -> None:
-        self._saver.save(session, self._path, tf.train.get_global_step())
+def train(estimator: LocalEstimator, until: int, *hooks: Any) -> List[float]:
+    """Trains to a step, and saves it as a run does; returns the losses."""
+    watcher = mock.Mock()
+    saving = CheckpointHook(estimator.model_dir, 0, 1)
+    estimator.train(examples, hooks=[StepHook([watcher]), saving, *hooks], max_steps=until)
+    return [call[0][1].loss for call in watcher.step_done.call_args_list]
 
 
 def examples(params: Any) -> tf.data.Dataset:
@@ -116,20 +103,25 @@ def few_examples(params: Any) -> tf.data.Dataset:
 
 
 @pytest.fixture
-def estimator(tmp_path: Any) -> LocalEstimator:
-    config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path), save_checkpoints_secs=None, save_summary_steps=0)
+def is_off() -> bool:
+    """Whether the sessions of a run leave graphs as they are."""
+    return False
+
+
+@pytest.fixture
+def estimator(is_off: bool, tmp_path: Any) -> LocalEstimator:
+    session_config = tf.ConfigProto()
+    session_config.graph_options.rewrite_options.disable_meta_optimizer = is_off
+    config = tf.estimator.tpu.RunConfig(
+        model_dir=str(tmp_path), save_checkpoints_secs=None, save_summary_steps=0, session_config=session_config
+    )
     return LocalEstimator(
         model_fn=counting_model, config=config, use_tpu=False, train_batch_size=1, eval_batch_size=1, params={}
     )
 
 
 def test_train__goes_on_with_its_input_and_its_weights(estimator: LocalEstimator, tmp_path: Any) -> None:
-    losses = []
-    for until in (3, 5):
-        hook = Saving(str(tmp_path / 'model.ckpt'))
-        estimator.train(examples, hooks=[hook], max_steps=until)
-        losses.append(hook.losses)
-    assert losses == [[1, 2, 3], [4, 5]]
+    assert [train(estimator, until) for until in (3, 5)] == [[1, 2, 3], [4, 5]]
     assert tf.train.load_variable(str(tmp_path / 'model.ckpt-5'), 'total') == 15
 
 
@@ -137,7 +129,7 @@ def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
     estimator: LocalEstimator, tmp_path: Any
 ) -> None:
     for until in (1, 3):
-        estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=until)
+        train(estimator, until)
     found = [
         estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / f'model.ckpt-{step}')) for step in (3, 1, 3)
     ]
@@ -146,7 +138,7 @@ def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
 
 
 def test_evaluate__goes_on_after_a_checkpoint_that_was_removed(estimator: LocalEstimator, tmp_path: Any) -> None:
-    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=1)
+    train(estimator, 1)
     found = []
     # The first evaluation builds the graph, and creates no session.
     for step in (9, 1, 9, 1):
@@ -159,7 +151,9 @@ def test_evaluate__goes_on_after_a_checkpoint_that_was_removed(estimator: LocalE
 
 
 @pytest.mark.parametrize('is_off', [True, False])
-def test_graphs__of_evaluation_are_always_optimized(is_off: bool, tmp_path: Any, monkeypatch: Any) -> None:
+def test_graphs__of_evaluation_are_always_optimized(
+    is_off: bool, estimator: LocalEstimator, tmp_path: Any, monkeypatch: Any
+) -> None:
     optimized = []
     first = session_module.BaseSession.__init__
 
@@ -167,15 +161,8 @@ def test_graphs__of_evaluation_are_always_optimized(is_off: bool, tmp_path: Any,
         optimized.append(not config.graph_options.rewrite_options.disable_meta_optimizer)
         first(session, target, graph, config)
 
-    session_config = tf.ConfigProto()
-    session_config.graph_options.rewrite_options.disable_meta_optimizer = is_off
-    config = tf.estimator.tpu.RunConfig(
-        model_dir=str(tmp_path), save_checkpoints_secs=None, save_summary_steps=0, session_config=session_config
-    )
-    sizes = {'train_batch_size': 1, 'eval_batch_size': 1}
-    estimator = LocalEstimator(model_fn=counting_model, config=config, use_tpu=False, params={}, **sizes)
     monkeypatch.setattr(session_module.BaseSession, '__init__', begin)
-    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=1)
+    train(estimator, 1)
     estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / 'model.ckpt-1'))
     assert optimized == [not is_off, True]
 
@@ -188,7 +175,7 @@ def test_export__closes_the_sessions(estimator: LocalEstimator, tmp_path: Any, m
             sessions.append(session)
 
     sessions: List[tf.Session] = []
-    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt')), Keep()], max_steps=1)
+    train(estimator, 1, Keep())
     estimator.evaluate(few_examples, hooks=[Keep()], checkpoint_path=str(tmp_path / 'model.ckpt-1'))
     assert [session.run(tf.train.get_global_step(session.graph)) for session in sessions] == [1, 1]
     estimator.export_saved_model()
@@ -196,6 +183,4 @@ def test_export__closes_the_sessions(estimator: LocalEstimator, tmp_path: Any, m
         with pytest.raises(RuntimeError, match='closed'):
             session.run(tf.train.get_global_step(session.graph))
     # A new graph restores the newest checkpoint.
-    hook = Saving(str(tmp_path / 'model.ckpt'))
-    estimator.train(examples, hooks=[hook], max_steps=2)
-    assert hook.losses == [1]
+    assert train(estimator, 2) == [1]

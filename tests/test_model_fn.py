@@ -14,11 +14,8 @@ from console.tensorflow_versions import tf
 from inception_v3 import model_fn
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
-from inception_v3.networks.registry import NETWORKS
 from tests.support.graphs import plain_session
-from tests.support.runs import ONE_LAYER
 from tests.support.slim import load, values_by_name
-from tests.support.tiny_network import TINY
 
 MODES = tf.estimator.ModeKeys
 # The smallest height with the auxiliary head. The width differs, so that a wrong order of the axes fails.
@@ -30,12 +27,6 @@ LABELS = RANDOM.randint(0, 11, 4).astype(np.int32)
 
 def build(config: Config, mode: str, images: Any = IMAGES, labels: Any = LABELS) -> Any:
     return model_fn.inception_model_fn(tf.convert_to_tensor(images), labels, mode, {'config': config})
-
-
-@pytest.fixture
-def tiny(monkeypatch: Any) -> None:
-    """Replaces Inception v3 by a network of one convolution."""
-    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
 
 
 @pytest.fixture(scope='module')
@@ -73,10 +64,8 @@ def test_loss__is_the_sum_of_its_three_terms(config: Config, smoothing: float, d
         assert session.run(loss) == pytest.approx(terms[0] + 0.4 * terms[1] + decay * 12.5, rel=1e-6)
 
 
-def test_transpose_enabled__gives_the_same_loss(monkeypatch: Any) -> None:
-    # 3 x 3 windows, which see the order of the axes.
-    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-
+def test_transpose_enabled__gives_the_same_loss(one_layer: None) -> None:
+    # The layer has 3 x 3 windows, which see the order of the axes.
     def loss(config: Config, images: np.ndarray) -> float:
         with tf.Graph().as_default(), plain_session() as session:
             spec = build(config, MODES.EVAL, images)

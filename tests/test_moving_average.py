@@ -58,6 +58,13 @@ def test_moving_average__covers_trainable_and_collected_variables() -> None:
         assert session.run(trainable).tolist() == [3.0, 4.0]
 
 
+@pytest.fixture
+def weight() -> tf.Variable:
+    """One of the two variables of a graph that the checkpoints fit."""
+    tf.get_variable('statistic', [], trainable=False)
+    return tf.get_variable('w', [])
+
+
 def write_checkpoint(path: str, weight: float, average: Any) -> str:
     with tf.Graph().as_default(), tf.Session() as session:
         tf.get_variable('w', initializer=weight)
@@ -69,24 +76,23 @@ def write_checkpoint(path: str, weight: float, average: Any) -> str:
         return tf.train.Saver().save(session, path)
 
 
-def test_load_ema_hook__loads_the_averages_of_the_given_checkpoint(tmp_path: Any) -> None:
+def test_load_ema_hook__loads_the_averages_of_the_given_checkpoint(weight: tf.Variable, tmp_path: Any) -> None:
     older = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
     write_checkpoint(str(tmp_path / 'model.ckpt-2'), 2.0, 20.0)
-    weight = tf.get_variable('w', [])
-    statistic = tf.get_variable('statistic', [], trainable=False)
+    statistic = tf.global_variables()[0]
     with tf.train.SingularMonitoredSession(hooks=[LoadEMAHook(older)]) as session:
         # The weight is loaded from its average, a variable without an average from itself.
         assert session.run([weight, statistic]) == [10.0, 1.0]
 
 
-def test_load_ema_hook__of_a_model_dir_loads_the_newest_checkpoint_of_the_session(tmp_path: Any) -> None:
+def test_load_ema_hook__of_a_model_dir_loads_the_newest_checkpoint_of_the_session(
+    weight: tf.Variable, tmp_path: Any
+) -> None:
     with pytest.raises(CheckpointError, match='neither a checkpoint nor a folder of checkpoints'):
         LoadEMAHook(str(tmp_path)).begin()
     with pytest.raises(CheckpointError, match='mistyped: is neither a checkpoint nor a folder'):
         LoadEMAHook(str(tmp_path / 'mistyped')).begin()
     write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
-    weight = tf.get_variable('w', [])
-    tf.get_variable('statistic', [], trainable=False)
     hook = LoadEMAHook(str(tmp_path))
     hook.begin()
     write_checkpoint(str(tmp_path / 'model.ckpt-2'), 2.0, 20.0)
@@ -95,10 +101,8 @@ def test_load_ema_hook__of_a_model_dir_loads_the_newest_checkpoint_of_the_sessio
         assert session.run(weight) == 20.0
 
 
-def test_load_ema_hook__of_a_second_evaluation_adds_nothing_to_the_graph(tmp_path: Any) -> None:
+def test_load_ema_hook__of_a_second_evaluation_adds_nothing_to_the_graph(weight: tf.Variable, tmp_path: Any) -> None:
     paths = [write_checkpoint(str(tmp_path / f'model.ckpt-{step}'), 1.0, 10.0 * step) for step in (1, 2)]
-    weight = tf.get_variable('w', [])
-    tf.get_variable('statistic', [], trainable=False)
     sizes, values = [], []
     with tf.Session() as session:
         for path in paths:
@@ -113,8 +117,7 @@ def test_load_ema_hook__of_a_second_evaluation_adds_nothing_to_the_graph(tmp_pat
     assert {*tf.get_default_graph().get_all_collection_keys()} == {*tf.train.export_meta_graph().collection_def}
 
 
-def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> None:
+def test_load_ema_hook__refuses_a_checkpoint_without_averages(weight: tf.Variable, tmp_path: Any) -> None:
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, None)
-    tf.get_variable('w', [])
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages .* --moving_average=False'):
         LoadEMAHook(checkpoint).begin()

@@ -2,27 +2,23 @@
 
 import dataclasses
 import functools
-import io
 import os
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import records
 from data.convert import writing
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
-from inception_v3.train_and_evaluate import Run
+from tests.support.checkpoints import saved_variables
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import read
-from tests.support.runs import make_small_config
+from tests.support.runs import execute, make_small_config
 from tests.support.shared import once
-from tests.support.tiny_network import TINY
 
 Values = Dict[str, np.ndarray]
 
@@ -30,9 +26,8 @@ Values = Dict[str, np.ndarray]
 def train(config: Config, *stops: int) -> Values:
     """Trains to each of several steps with a new command; returns the variables of the last checkpoint."""
     for stop in stops:
-        Run(dataclasses.replace(config, train_steps=stop), Screen(io.StringIO())).execute()
-    reader = tf.train.load_checkpoint(config.model_dir)
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+        execute(dataclasses.replace(config, train_steps=stop))
+    return saved_variables(str(config.model_dir))
 
 
 def differing(one: Values, other: Values) -> List[str]:
@@ -93,9 +88,8 @@ def test_seed__repeats_and_resumes_bit_for_bit(photo_config: Config, one_layer: 
     ids=['in cycles', 'on emulated cores'],
 )
 def test_seed__repeats_and_resumes_with_dropout(
-    changes: Dict[str, Any], of_resumed: Dict[str, Any], photo_config: Config, monkeypatch: Any
+    changes: Dict[str, Any], of_resumed: Dict[str, Any], photo_config: Config, tiny: None
 ) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
     # The least size with an auxiliary head.
     config = dataclasses.replace(photo_config, height=107, width=107, **changes)
     check_resumed(config, **of_resumed)

@@ -101,6 +101,12 @@ class Project:
         out, err = process.communicate(timeout=LIMIT)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
+    def refused(self, *command: str, **environment: str) -> str:
+        """The message of a call that must neither run its command nor make an environment."""
+        done = self.call(*command, 'sh', '-c', 'echo ran', **environment)
+        assert (done.returncode, done.stdout, self.log()) == (2, '', [])
+        return done.stderr
+
     def log(self) -> List[str]:
         return text_of(str(self.folder / 'log')).splitlines()
 
@@ -233,10 +239,8 @@ def test_run__machines_without_1_15_take_2_15_and_say_so(project: Project) -> No
 
 @pytest.mark.parametrize('version', ['2.16', ''])
 def test_run__other_versions_are_refused(project: Project, version: str) -> None:
-    done = project.call(f'--tf={version}', 'sh', '-c', 'echo ran')
-    assert (done.returncode, done.stdout, project.log()) == (2, '', [])
     message = 'this program runs on TensorFlow 1.15 (the default), 2.15 and 2.21; on a TPU VM, --tf=image'
-    assert done.stderr == f'run: --tf={version}: {message}\n'
+    assert project.refused(f'--tf={version}') == f'run: --tf={version}: {message}\n'
 
 
 def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project) -> None:
@@ -256,17 +260,13 @@ def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project
 @pytest.mark.parametrize(('tensorflow', 'python'), [('2.16.1', '3.10'), ('2.15.1', '3.9')])
 def test_run__another_image_is_refused(project: Project, tensorflow: str, python: str) -> None:
     project.add(project.bin / 'python3', IMAGE.format(tensorflow=tensorflow, python=python))
-    done = project.call('--tf=image', 'sh', '-c', 'echo ran')
-    assert (done.returncode, done.stdout, project.log()) == (2, '', [])
+    error = project.refused('--tf=image')
     message = f'is Python {python} with TensorFlow {tensorflow}; on a TPU VM, this program needs Python 3.10 or 3.11'
-    assert f'--tf=image: {project.bin}/python3 {message}' in done.stderr
-    assert '--version=tpu-vm-tf-2.15.1-se' in done.stderr
+    assert f'--tf=image: {project.bin}/python3 {message}' in error and '--version=tpu-vm-tf-2.15.1-se' in error
 
 
 def test_run__image_takes_the_named_python_only(project: Project, tmp_path: pathlib.Path) -> None:
-    command = ['--tf=image', 'sh', '-c', 'echo ran']
-    assert 'python3 python3.11 python3.10 cannot import TensorFlow' in project.call(*command).stderr
+    assert 'python3 python3.11 python3.10 cannot import TensorFlow' in project.refused('--tf=image')
     project.add(project.bin / 'python3', IMAGE.format(tensorflow='2.15.1', python='3.11'))
-    done = project.call(*command, PYTHON_IMAGE=str(tmp_path / 'none'))
-    assert (done.returncode, project.log()) == (2, [])
-    assert f'{tmp_path}/none cannot import TensorFlow' in done.stderr
+    error = project.refused('--tf=image', PYTHON_IMAGE=str(tmp_path / 'none'))
+    assert f'{tmp_path}/none cannot import TensorFlow' in error

@@ -10,8 +10,7 @@ from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.threefry import threefry, uniform_rows
-from inception_v3.tpu import topology
-from inception_v3.tpu.emulation import EmulatedCores
+from tests.support.emulation import on_cores
 from tests.support.graphs import evaluate
 
 KEEP = 0.8
@@ -61,21 +60,14 @@ def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'L
     """Applies dropout to ones on emulated cores; returns the concatenated results."""
     with tf.Graph().as_default():
         config = Config(seed=seed, num_shards=cores, tpu=f'emulated:{cores}')
-        emulated = EmulatedCores(topology.emulated(str(config.tpu)))
         with tf.variable_scope('', use_resource=True):
-            global_step = tf.train.create_global_step()
+            tf.add_to_collection(tf.GraphKeys.GLOBAL_STEP, tf.get_variable('global_step', initializer=np.int64(step)))
 
         def core(number: int) -> tf.Tensor:
             with tf.variable_scope(scope):
                 return seeding.dropout_for(config)(tf.ones([images // cores, 1, 1, 500]), KEEP, True)
 
-        with emulated.in_place_of_a_tpu():
-            outputs = emulated.replicate(core)
-        session_config = tf.ConfigProto(device_count={'CPU': cores + 1})
-        with tf.Session(config=session_config) as session:
-            session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-            session.run(global_step.assign(step))
-            return np.concatenate(session.run(outputs))
+        return np.concatenate(on_cores(cores, core)[0])
 
 
 def test_dropout__depends_on_the_position_in_the_global_batch() -> None:

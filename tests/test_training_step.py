@@ -149,8 +149,7 @@ def largest_errors(found: Steps, expected: Steps) -> Dict[Tuple[int, str], float
     return errors
 
 
-def test_training__three_steps_of_one_layer_agree_with_numpy(monkeypatch: Any) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
+def test_training__three_steps_of_one_layer_agree_with_numpy(tiny: None, monkeypatch: Any) -> None:
     # Two programs cannot draw the same dropout.
     monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: keep * inputs if is_training else inputs)
     config = dataclasses.replace(CONFIG, weight_decay=1e-3)
@@ -164,8 +163,7 @@ def test_training__three_steps_of_one_layer_agree_with_numpy(monkeypatch: Any) -
     assert errors[worst] < 3e-4, (worst, errors[worst])
 
 
-def test_bfloat16__trains_close_to_but_not_equal_to_float32(monkeypatch: Any) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
+def test_bfloat16__trains_close_to_but_not_equal_to_float32(tiny: None, monkeypatch: Any) -> None:
     monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
     exact = our_steps(CONFIG)['loss']
     rounded = our_steps(dataclasses.replace(CONFIG, precision='bfloat16'))['loss']

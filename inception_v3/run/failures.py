@@ -18,7 +18,6 @@ from data import remote
 from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.fitting import splits_of
 from inception_v3.learning_rate import learning_rate
 from inception_v3.run import checkpoints
 from inception_v3.run.files import check_writable
@@ -165,7 +164,7 @@ def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Sc
 def check_reachable(config: Config) -> None:
     """Reads a record file of each split, and writes to model_dir; raises CommandError if it cannot."""
     if config.use_data == 'real':
-        for split in splits_of(config):
+        for split in config.splits:
             remote.check_readable(source_of(config).find(split)[0])
     check_writable('model_dir', str(config.model_dir))
 

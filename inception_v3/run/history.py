@@ -36,19 +36,9 @@ STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE = 'starts.jsonl', 'first_steps.json'
 # The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
 FIRST_STEPS = 10
 _DIGITS_SHOWN = 12
-# The fields of a configuration that change the result of an evaluation.
-DECIDING = (
-    'use_data',
-    'data_dir',
-    'data_format',
-    'eval_files',
-    'image_key',
-    'label_key',
-    'label_offset',
+# The fields of a configuration that the probabilities of an evaluated image depend on, besides the weights.
+OF_MODEL = (
     'num_classes',
-    'num_eval_images',
-    'eval_total_size',
-    'max_bad_records',
     'preprocessing',
     'height',
     'width',
@@ -57,6 +47,20 @@ DECIDING = (
     'precision',
     'transfer',
     'moving_average',
+)
+# Those that change the result of an evaluation.
+DECIDING = (
+    *OF_MODEL,
+    'use_data',
+    'data_dir',
+    'data_format',
+    'eval_files',
+    'image_key',
+    'label_key',
+    'label_offset',
+    'num_eval_images',
+    'eval_total_size',
+    'max_bad_records',
 )
 
 

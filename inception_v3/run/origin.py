@@ -20,20 +20,7 @@ from inception_v3.weights.model_dir import absolute, is_complete
 EXTRA = 'assets.extra'
 _FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
-SETTINGS = (
-    'num_classes',
-    'preprocessing',
-    'height',
-    'width',
-    'network',
-    'depth_multiplier',
-    'transfer',
-    'moving_average',
-    'zero_init_last_scale',
-    'auxiliary_head',
-    'batch_norm',
-    'precision',
-)
+SETTINGS = (*history.OF_MODEL, 'zero_init_last_scale', 'auxiliary_head', 'batch_norm')
 # The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
 _AS_VIEWED = 'images_as_viewed'
 

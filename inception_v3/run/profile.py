@@ -2,6 +2,7 @@
 
 import collections
 import json
+import math
 import os
 import pathlib
 import re
@@ -20,6 +21,8 @@ STEP, STORAGE, PREPROCESSING, TRANSFER = 'step', 'storage', 'preprocessing', 'tr
 HOST_PHASES = (STORAGE, PREPROCESSING, TRANSFER)
 # A thread that waits for other threads: a data set that hands on what they have prepared.
 _WAIT = 'wait'
+# Work on a device of its own.
+_DEVICE = 'device'
 
 # NAME:TYPE; a name of C++ has two colons.
 _OPERATION = re.compile(r'(?P<name>[^:]+):(?P<type>\w+)')
@@ -53,14 +56,6 @@ class Event(NamedTuple):
     name: str
     start: float
     end: float
-
-
-class Work(NamedTuple):
-    """The phase of an event, on the host or on a device, and the times in which no event that it contains runs."""
-
-    phase: str
-    on_host: bool
-    spans: List[Span]
 
 
 class Profile(NamedTuple):
@@ -167,12 +162,7 @@ def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: 
     attributes of `Profile` that are not measured in the trace.
     """
     begin, end, steps = bounds[0], bounds[-1], about['last'] - about['first'] + 1
-    works = works_of(events, begin, end)
-    spans: Dict[str, List[Span]] = {
-        phase: [span for work in works if work.phase == phase for span in work.spans] for phase in (STEP, *HOST_PHASES)
-    }
-    # With a device of its own, the host's threads only launch its work.
-    spans[STEP] = [span for work in works if not work.on_host for span in work.spans] or spans[STEP]
+    spans = spans_of(events, begin, end)
     # Something waits for a batch of the pipeline in the calls of its last data set.
     waits = [
         (max(event.start, begin), min(event.end, end))
@@ -194,34 +184,34 @@ def write(folder: str, events: Sequence[Event], bounds: Sequence[float], about: 
     return profile
 
 
-def works_of(events: Iterable[Event], begin: float, end: float) -> List[Work]:
-    """The work between two times, without waiting."""
-    lanes: Dict[Tuple[str, str], List[Event]] = collections.defaultdict(list)
+def spans_of(events: Iterable[Event], begin: float, end: float) -> Dict[str, List[Span]]:
+    """The times of work between two times, by phase: those of an event in which no event that it contains runs."""
+    lanes: Dict[Tuple[str, str], List[Tuple[float, float, str]]] = collections.defaultdict(list)
     for event in events:
-        if event.end > begin and event.start < end and phase_of(event):
-            lanes[event.device, event.thread].append(event)
-    works: List[Work] = []
+        phase = phase_of(event)
+        if event.end > begin and event.start < end and phase:
+            lanes[event.device, event.thread].append((event.start, event.end, _DEVICE if event.device else phase))
+    found: Dict[str, List[Span]] = {phase: [] for phase in (STEP, *HOST_PHASES, _DEVICE, _WAIT)}
     for lane in lanes.values():
-        lane.sort(key=lambda event: (event.start, -event.end))
-        # The events that are running, and the time up to which the innermost one has its pieces.
-        running: List[Tuple[float, Work]] = []
+        lane.sort(key=lambda piece: (piece[0], -piece[1]))
+        # The ends and phases of the events that are running, and the time up to which the innermost one is counted.
+        running: List[Tuple[float, str]] = []
         now = begin
         # The last event ends all others.
-        for event in [*lane, Event('', '', '', float('inf'), float('inf'))]:
+        for start, stop, phase in [*lane, (math.inf, math.inf, _WAIT)]:
             while running:
-                ends, work = running[-1]
-                until = min(ends, event.start, end)
+                until = min(running[-1][0], start, end)
                 if until > now:
-                    work.spans.append((now, until))
+                    found[running[-1][1]].append((now, until))
                     now = until
-                if ends > event.start:
+                if running[-1][0] > start:
                     break
                 running.pop()
-            now = max(begin, event.start)
-            work = Work(phase_of(event) or _WAIT, not event.device, [])
-            running.append((event.end, work))
-            works.append(work)
-    return [work for work in works if work.spans and work.phase != _WAIT]
+            now = max(begin, start)
+            running.append((stop, phase))
+    # With a device of its own, the host's threads only launch its work.
+    of_device, _ = found.pop(_DEVICE), found.pop(_WAIT)
+    return {**found, STEP: of_device or found[STEP]}
 
 
 def phase_of(event: Event) -> str:

@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from typing import Iterator, Optional
+from typing import Callable, Iterator, List, Optional, Tuple
 
 from console.messages import in_rows
 from data.dataset_info import DatasetInfo
@@ -13,11 +13,12 @@ from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.run.files import BEST_FOLDER
 from inception_v3.run.history import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
-from inception_v3.run.slow_averages import TOO_MUCH, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import accelerator, topology
 
 # Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
 _DIGITS_SHOWN = 12
+# More than this share of the initial values in an average is too much, and a suggested decay leaves the other share.
+_TOO_MUCH, _LITTLE = 0.1, 0.01
 
 
 def notes_of(config: Config) -> Iterator[str]:
@@ -30,7 +31,7 @@ def notes_of(config: Config) -> Iterator[str]:
         return
     yield f'batch normalization: {batch_norm.description(config)}'
     # A decay that was chosen has no warning, nor has a run that is too short for the documented one.
-    is_long = initial_share_of_statistics(batch_norm.decay_for(config.replicas), config.train_steps) < TOO_MUCH
+    is_long = initial_share_of_statistics(batch_norm.decay_for(config.replicas), config.train_steps) < _TOO_MUCH
     if is_long and config.batch_norm_decay == Config.batch_norm_decay and batch_norm.decay_warning(config):
         yield f'warning: {batch_norm.decay_warning(config)}'
     yield from warnings_of(config)
@@ -39,6 +40,50 @@ def notes_of(config: Config) -> Iterator[str]:
     smallest = NETWORKS[config.network].auxiliary_head_min_size
     if config.auxiliary_head and smallest and not has_auxiliary_head(config):
         yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
+
+
+def initial_share_of_statistics(decay: float, steps: int) -> float:
+    """The share of the initial values in the moving statistics of batch normalization after a number of steps."""
+    return decay**steps
+
+
+def initial_share_of_averages(decay: float, steps: int) -> float:
+    """The share of the initial weights in the averages of the weights; `moving_average.update_averages` has the decay.
+
+    The decay of step n is (1 + n) / (10 + n) up to that of the flag, so that this share is small after a few steps.
+    """
+    share = 1.0
+    for step in range(1, steps + 1):
+        share *= min(decay, (1 + step) / (10 + step))
+        if share < _LITTLE**2:
+            break
+    return share
+
+
+def warnings_of(config: Config) -> Iterator[str]:
+    """A sentence for each average that holds more than a tenth of its initial values when it is first evaluated."""
+    last = config.train_steps
+    first = min(last, config.train_steps_per_eval) if config.mode == 'train_and_eval' else last
+    averages: List[Tuple[str, str, Callable[[float, int], float]]] = []
+    if not config.init_from:
+        # Otherwise the initial values are those of a trained network.
+        name = 'the moving mean and variance of batch normalization'
+        averages.append(('batch_norm_decay', name, initial_share_of_statistics))
+    if config.moving_average:
+        averages.append(('moving_average_decay', 'the averages of the weights', initial_share_of_averages))
+    for flag, name, share_after in averages:
+        decay = getattr(config, flag)
+        for steps, when in ((last, 'at the end'), (first, 'at the first evaluation')):
+            share = share_after(decay, steps)
+            if share > _TOO_MUCH:
+                advice = 'more steps, or --moving_average=False'
+                if flag == 'batch_norm_decay':
+                    advice = f'--{flag}={_LITTLE ** (1 / steps):g} or less, or more steps'
+                yield (
+                    f'--{flag}={decay:g}: {when}, after {steps:,} steps, {name} would still hold {share:.0%} of their '
+                    f'initial values, so evaluation and export would be wrong. Use {advice}.'
+                )
+                break
 
 
 def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:

@@ -51,6 +51,11 @@ def fixed_topology(topology: Topology) -> Iterator[None]:
 
     The topology is all that TPUEstimator needs to build a TPU's graph.
     """
+    devices = [
+        _DeviceAttributes(f'/job:{_TPU_JOB}/replica:0/task:{host}/device:{kind}:{number}', kind, 0, 0)
+        for host in range(topology.hosts)
+        for kind, number in [('CPU', 0), *(('TPU', core) for core in range(topology.cores_per_host))]
+    ]
 
     def answer(master_address: str, cluster_def: Optional[Any] = None, query_topology: bool = False) -> Any:
         return tpu_system_metadata_type()(
@@ -58,21 +63,11 @@ def fixed_topology(topology: Topology) -> Iterator[None]:
             num_hosts=topology.hosts,
             num_of_cores_per_host=topology.cores_per_host,
             topology=None,
-            devices=_devices(topology),
+            devices=devices,
         )
 
     with mock.patch.object(tpu_system_metadata, '_query_tpu_system_metadata', answer):
         yield
-
-
-def _devices(topology: Topology) -> List[_DeviceAttributes]:
-    devices = []
-    for host in range(topology.hosts):
-        kinds = [('CPU', 0), *(('TPU', core) for core in range(topology.cores_per_host))]
-        for kind, number in kinds:
-            name = f'/job:{_TPU_JOB}/replica:0/task:{host}/device:{kind}:{number}'
-            devices.append(_DeviceAttributes(name, kind, memory_limit_bytes=0, incarnation=0))
-    return devices
 
 
 @ops.RegisterGradient(_STAND_IN_GRADIENT)

@@ -112,11 +112,8 @@ def unreachable_folders(tpu: Optional[str], master: str, **folders: Optional[str
     """
     if not is_remote(tpu) or _LOOPBACK.match(master):
         return []
-    problems = []
-    for flag, folder in folders.items():
-        if folder and not folder.startswith('gs://'):
-            problems.append(
-                f"--{flag}={folder}: a Cloud TPU's hosts can only reach gs:// paths. Use a folder in a bucket, "
-                'gs://BUCKET/FOLDER.'
-            )
-    return problems
+    return [
+        f"--{flag}={folder}: a Cloud TPU's hosts can only reach gs:// paths. Use a folder in a bucket, gs://BUCKET/FOLDER."
+        for flag, folder in folders.items()
+        if folder and not folder.startswith('gs://')
+    ]

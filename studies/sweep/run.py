@@ -22,7 +22,6 @@ from data import remote
 from data.files import text_of
 from data.sources import source_of
 from inception_v3.data_set import fit_to_data_set
-from inception_v3.fitting import splits_of
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import Evaluation
 from studies.files import write_json
@@ -165,7 +164,7 @@ def check(planned: Plan) -> None:
         try:
             config = fit_to_data_set(trial.command_line)
             if config.use_data == 'real':
-                for split in splits_of(config):
+                for split in config.splits:
                     source_of(config).find(split)
         except remote.UnreachableError:
             raise

@@ -57,7 +57,6 @@ def test_bad_records__are_named_at_the_end_if_skipped(
     stale = tmp_path / 'model' / 'bad_records' / 'validation'
     os.makedirs(str(stale))
     (stale / 'validation-00000-of-00001@0').write_text('')
-    caplog.set_level('INFO')
     config = dataclasses.replace(
         copied, data_dir=str(tmp_path / 'bad'), mode='eval', max_bad_records=1, num_eval_images=3, eval_batch_size=2
     )

@@ -21,7 +21,6 @@ from tests.support.runs import evaluated_steps, evaluations, execute, forget
 @pytest.mark.program
 @pytest.mark.both
 def test_evaluation__repeats_with_other_settings(copied: Config, caplog: Any) -> None:
-    caplog.set_level('INFO')
     changed = dataclasses.replace(copied, preprocessing='vgg')
     execute(changed)
     execute(changed)
@@ -57,7 +56,6 @@ def test_evaluation__repeats_with_other_data_in_the_same_folder(copied: Config, 
 
 
 def test_evaluation__reads_a_data_set_of_unexpected_size_whole(copied: Config, caplog: Any) -> None:
-    caplog.set_level('INFO')
     execute(dataclasses.replace(copied, mode='eval', num_eval_images=300))
     assert evaluations(copied)[-1].images == copied.num_eval_images
     assert any('300 images were expected (--num_eval_images)' in record.message for record in caplog.records)

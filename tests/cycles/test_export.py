@@ -20,9 +20,15 @@ from tests.support.runs import FinishedRun, evaluations, execute
 from tests.support.saved_models import classify
 
 
-def test_saved_model__scores_as_the_evaluation_did(finished_run: FinishedRun) -> None:
+@pytest.fixture
+def exported_path(finished_run: FinishedRun) -> str:
+    """The SavedModel of the finished run."""
+    (path,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
+    return path
+
+
+def test_saved_model__scores_as_the_evaluation_did(finished_run: FinishedRun, exported_path: str) -> None:
     config = finished_run.config
-    (exported_path,) = glob.glob(os.path.join(str(config.export_dir), '*'))
     encoded, labels = zip(*validation_set(config))
     outputs = classify(exported_path, list(encoded))
     evaluation = evaluations(config)[-1]
@@ -104,24 +110,17 @@ def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
     assert len(estimator.checkpoints) == 7
 
 
-def test_saved_model__carries_the_names_of_its_classes_and_a_card(finished_run: FinishedRun) -> None:
-    (extra,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*', 'assets.extra'))
-    assert pathlib.Path(extra, 'labels.txt').read_text().split() == ['background', *'0123456789']
-    card = pathlib.Path(extra, 'README.md').read_text()
-    top_1 = f'{evaluations(finished_run.config)[-1].top_1:.2%}'
-    for text in (
-        'exported as SavedModel',
-        'moving averages',
-        'of step 5;',
-        f'top-1 {top_1} of 359',
-        '1,438 training',
-        'EXIF',
-    ):
-        assert text in card
+def test_saved_model__carries_the_names_of_its_classes_and_a_card(
+    finished_run: FinishedRun, exported_path: str
+) -> None:
+    extra = pathlib.Path(exported_path, 'assets.extra')
+    assert (extra / 'labels.txt').read_text().split() == ['background', *'0123456789']
+    card, top_1 = (extra / 'README.md').read_text(), f'{evaluations(finished_run.config)[-1].top_1:.2%}'
+    texts = 'exported as SavedModel', 'moving averages', 'of step 5;', f'top-1 {top_1} of 359', '1,438 training', 'EXIF'
+    assert all(text in card for text in texts)
 
 
-def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp_path: Any) -> None:
-    (exported_path,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
+def test_origin__of_a_runs_export(finished_run: FinishedRun, exported_path: str, copied: Config, tmp_path: Any) -> None:
     found = origin.read(exported_path)
     assert found
     evaluation = evaluations(finished_run.config)[-1]

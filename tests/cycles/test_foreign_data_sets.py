@@ -52,7 +52,6 @@ def test_run__by_relative_patterns(config: Config, tmp_path: pathlib.Path, monke
 @pytest.mark.program
 @pytest.mark.both
 def test_bad_records__of_files_of_equal_names(config: Config, photos: List[Photo], caplog: Any) -> None:
-    caplog.set_level('INFO')
     root = pathlib.Path(config.data_dir)
     bad = photos[0]._replace(encoded=b'no image')
     paths = [write_foreign(root / name / 'same', [photos[0], bad]) for name in ('x', 'y')]

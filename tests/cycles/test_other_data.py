@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
 from data import dataset_info
+from data.dataset_info import DatasetInfo
 from inception_v3.commands.predict import classifier
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
 from inception_v3.run import history, origin
-from inception_v3.train_and_evaluate import most_accurate
+from tests.support.checkpoints import saved_variables
 from tests.support.runs import evaluated_steps, evaluations, execute
 
 BIRDS = 'class 1: 0 -> bird'
@@ -37,10 +37,15 @@ def own(copied: Config, tmp_path: Any) -> Config:
     return config
 
 
-def rename_classes(config: Config) -> str:
-    """Gives the same images other classes: of the first class become birds. Returns the run's fingerprint."""
+def described(config: Config) -> DatasetInfo:
     info = dataset_info.read(config.data_dir)
     assert info is not None
+    return info
+
+
+def rename_classes(config: Config) -> str:
+    """Gives the same images other classes: of the first class become birds. Returns the run's fingerprint."""
+    info = described(config)
     names = ['background', 'bird', *info.class_names[2:]]
     dataclasses.replace(info, name='birds', class_names=names, fingerprint='f' * 64).write(config.data_dir)
     return info.fingerprint
@@ -56,12 +61,9 @@ def rewrite_starts(config: Config, **changes: Any) -> None:
 def replace_weights(config: Config) -> str:
     """Replaces the newest checkpoint by one of the same step, whose weights are all zero. Returns its path."""
     path = os.path.join(str(config.model_dir), 'model.ckpt-5')
-    reader = tf.train.load_checkpoint(path)
-    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    for name in values:
-        if name.startswith('Logits'):
-            values[name] = np.zeros_like(values[name])
-    write_checkpoint(path, values)
+    values = saved_variables(path)
+    zeros = {name: np.zeros_like(value) for name, value in values.items() if name.startswith('Logits')}
+    write_checkpoint(path, {**values, **zeros})
     return path
 
 
@@ -76,7 +78,6 @@ def test_resumption__is_refused_on_a_data_set_of_other_classes(own: Config) -> N
 
 @pytest.mark.program
 def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, caplog: Any) -> None:
-    caplog.set_level('INFO')
     fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
     execute(dataclasses.replace(longer, allow_other_data_set=True))
     assert 'warning: ' in caplog.text
@@ -115,7 +116,6 @@ def test_resumption__without_a_description_compares_the_files(own: Config, caplo
         history.check_data_set(own, None, checkpoint)
     # Nor can a start without samples be compared.
     rewrite_starts(own, description=None, data_set='', fingerprint='', samples=None)
-    caplog.set_level('INFO')
     history.check_data_set(own, None, checkpoint)
     assert 'has no record of its data set, which cannot be compared' in caplog.text
 
@@ -147,8 +147,7 @@ def test_samples__are_those_of_the_content(own: Config, tmp_path: Any) -> None:
 @pytest.mark.program
 def test_evaluation__names_another_validation_set_and_refuses_other_classes(own: Config) -> None:
     following = dataclasses.replace(own, mode='eval')
-    info = dataset_info.read(own.data_dir)
-    assert info is not None
+    info = described(own)
     dataclasses.replace(info, name='more digits', fingerprint='e' * 64).write(own.data_dir)
     execute(following)
     assert evaluations(own)[-1].changed == (
@@ -170,8 +169,7 @@ def test_evaluation__names_another_validation_set_and_refuses_other_classes(own:
 
 
 def test_names__are_those_of_the_run(own: Config) -> None:
-    info = dataset_info.read(own.data_dir)
-    assert info is not None
+    info = described(own)
     rename_classes(own)
     with contextlib.closing(classifier.load(str(own.model_dir))) as model:
         assert model.class_names == info.class_names
@@ -205,9 +203,3 @@ def test_evaluation__belongs_to_the_weights(own: Config) -> None:
     # With equal logits every label is among the likeliest.
     assert old.top_1 != new.top_1 == 1.0 and '100.00%' in summary
     assert origin.origin_of(own, checkpoint).top_1 == 1.0
-    # Scores of an earlier run in the folder, at the same and at later steps, are none of this one.
-    results = pathlib.Path(str(own.model_dir), 'results.jsonl')
-    stale = [old._replace(step=step, top_1=2.0) for step in (4, 9)]
-    kept = new._replace(step=4, top_1=0.5)
-    results.write_text(''.join(f'{json.dumps(each._asdict())}\n' for each in (*stale, kept, new)))
-    assert most_accurate(str(own.model_dir), new) == new

@@ -1,8 +1,8 @@
 """Tests of runs that start with checkpoints in model_dir: resumed, finished, extended, incompatible and damaged."""
 
 import dataclasses
-import glob
 import os
+import pathlib
 from typing import Any, Dict
 
 import numpy as np
@@ -14,18 +14,20 @@ from inception_v3.run.checkpoints import CheckpointError
 from tests.support.runs import all_steps, evaluated_steps, execute, forget
 
 
+def modification_times(config: Config, pattern: str) -> Dict[pathlib.Path, int]:
+    """Those of files in model_dir, without event files."""
+    paths = pathlib.Path(str(config.model_dir)).glob(pattern)
+    return {path: path.stat().st_mtime_ns for path in paths if 'events' not in path.name}
+
+
 def test_cycles__leave_a_finished_run_unchanged(copied: Config) -> None:
-    before = {
-        path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))
-    }
+    before = modification_times(copied, 'model.ckpt-*')
     # As after a kill during a write.
-    left = os.path.join(str(copied.model_dir), 'config.json.unfinished')
-    with open(left, 'w') as file:
-        file.write('{')
+    left = pathlib.Path(str(copied.model_dir), 'config.json.unfinished')
+    left.write_text('{')
     summary = execute(copied)
-    assert not os.path.exists(left)
-    after = {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))}
-    assert after == before
+    assert not left.exists()
+    assert modification_times(copied, 'model.ckpt-*') == before
     assert evaluated_steps(copied) == [2, 4, 5]
     assert '359 images' in summary and 'images/s' not in summary
 
@@ -33,11 +35,9 @@ def test_cycles__leave_a_finished_run_unchanged(copied: Config) -> None:
 def test_cycles__resume_at_the_last_checkpoint(copied: Config) -> None:
     # As after a kill in the second cycle, before step 4: the second line of the results is cut short.
     forget(copied, 4, 5)
-    path = os.path.join(str(copied.model_dir), 'results.jsonl')
-    with open(path) as file:
-        first, second, _ = file.readlines()
-    with open(path, 'w') as file:
-        file.write(first + second[:20])
+    results = pathlib.Path(str(copied.model_dir), 'results.jsonl')
+    first, second, _ = results.read_text().splitlines(True)
+    results.write_text(first + second[:20])
     saved = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-2'))
     execute(copied)
     assert evaluated_steps(copied) == [2, 4, 5]
@@ -51,10 +51,6 @@ def test_cycles__resume_at_the_last_checkpoint(copied: Config) -> None:
     assert resumed.get_tensor(mean_square).min() < 0.9**4
 
 
-def modification_times(config: Config) -> Dict[str, int]:
-    return {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(config.model_dir), '*.*'))}
-
-
 @pytest.mark.parametrize(
     ('changes', 'part'),
     [
@@ -64,16 +60,14 @@ def modification_times(config: Config) -> Dict[str, int]:
     ],
 )
 def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path: Any, changes: Any, part: str) -> None:
-    before = modification_times(copied)
+    before = modification_times(copied, '*.*')
     settings = {'train_steps': 9, 'export_dir': str(tmp_path / 'export'), **changes}
     with pytest.raises(CheckpointError, match=part) as error:
         execute(dataclasses.replace(copied, **settings))
     assert 'model.ckpt-5' in str(error.value) and 'config.json' in str(error.value)
     # The run's files are unchanged, config.json among them, and nothing was exported.
-    after = modification_times(copied)
-    assert {path: after[path] for path in before if 'events' not in path} == {
-        path: before[path] for path in before if 'events' not in path
-    }
+    after = modification_times(copied, '*.*')
+    assert {path: after[path] for path in before} == before
     assert os.listdir(str(tmp_path / 'export')) == []
 
 

@@ -29,9 +29,7 @@ def test_cycles__evaluate_after_each_and_end_at_train_steps(finished_run: Finish
 
 def test_results__are_json_lines_with_the_documented_keys(finished_run: FinishedRun) -> None:
     config = finished_run.config
-    with open(os.path.join(str(config.model_dir), 'results.jsonl')) as file:
-        lines = [json.loads(line) for line in file]
-    for line in lines:
+    for line in map(json.loads, pathlib.Path(str(config.model_dir), 'results.jsonl').read_text().splitlines()):
         assert line['checkpoint'] == f'model.ckpt-{line["step"]}'
         assert line['weights'] == 'average'
         assert line['images'] == IMAGES
@@ -64,12 +62,10 @@ def test_host_call__writes_loss_learning_rate_and_epoch(finished_run: FinishedRu
 
 
 def test_cycles__write_the_graph_once_per_command(finished_run: FinishedRun) -> None:
-    config = finished_run.config
-    folder = pathlib.Path(str(config.model_dir))
-    events = [e for path in folder.glob('events.*') for e in tf.train.summary_iterator(str(path))]
-    graphs = [event.graph_def for event in events if event.graph_def]
-    assert len(graphs) == 1
-    assert b'ApplyRMSProp' in graphs[0]
+    paths = pathlib.Path(str(finished_run.config.model_dir)).glob('events.*')
+    events = [event for path in paths for event in tf.train.summary_iterator(str(path))]
+    (graph,) = [event.graph_def for event in events if event.graph_def]
+    assert b'ApplyRMSProp' in graph
 
 
 def test_run__refuses_an_unwritable_folder_before_training(copied: Config, tmp_path: Any) -> None:

@@ -14,14 +14,12 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.seeding import session_config
 from inception_v3.tpu import accelerator
 from tests.support.graphs import plain_session
-from tests.support.runs import ONE_LAYER, execute
+from tests.support.runs import execute
 from tests.support.slim import load, values_by_name
 from tests.support.tiers import further
+from tests.test_model_fn import CONFIG, IMAGES, build
 
 MODES = tf.estimator.ModeKeys
-CONFIG = Config(use_tpu=False, height=107, width=120, num_classes=11, depth_multiplier=0.01, batch_norm_decay=0.9)
-IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 107, 120, 3]).astype(np.float32)
-LABELS = np.array([1, 2, 3, 4], np.int32)
 GPU = '/device:GPU:0'
 # Operations that have a layout.
 LAID_OUT = {'Conv2D', 'Conv2DBackpropInput', 'Conv2DBackpropFilter', 'MaxPool', 'MaxPoolGrad', 'AvgPool', 'AvgPoolGrad'}
@@ -31,11 +29,6 @@ LAID_OUT = {'Conv2D', 'Conv2DBackpropInput', 'Conv2DBackpropFilter', 'MaxPool', 
 def one_gpu(monkeypatch: Any) -> None:
     """Lets the program believe that TensorFlow sees one GPU. Operations placed on it run on the CPU."""
     monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 1)
-
-
-def build(config: Config, mode: str) -> Any:
-    labels = None if mode == MODES.PREDICT else tf.constant(LABELS)
-    return model_fn.inception_model_fn(tf.constant(IMAGES), labels, mode, {'config': config})
 
 
 def operations(config: Config, mode: str) -> List[tf.Operation]:
@@ -66,8 +59,7 @@ def test_on_gpu__is_a_visible_one_or_the_one_asked_for(
 
 
 @pytest.mark.parametrize('mode', [MODES.TRAIN, MODES.EVAL, MODES.PREDICT])
-def test_placement__requests_the_gpu_but_not_in_exports(monkeypatch: Any, one_gpu: None, mode: str) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+def test_placement__requests_the_gpu_but_not_in_exports(one_layer: None, one_gpu: None, mode: str) -> None:
     expected = {''} if mode == MODES.PREDICT else {GPU}
     assert {each.device for each in convolutions(CONFIG, mode)} == expected
     assert {each.device for each in convolutions(dataclasses.replace(CONFIG, accelerator='cpu'), mode)} == {''}
@@ -77,8 +69,7 @@ def test_placement__requests_the_gpu_but_not_in_exports(monkeypatch: Any, one_gp
 
 
 @pytest.mark.parametrize('precision', ['bfloat16', 'float16'])
-def test_precision__is_that_of_convolutions_on_a_gpu_only(monkeypatch: Any, one_gpu: None, precision: str) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+def test_precision__is_that_of_convolutions_on_a_gpu_only(one_layer: None, one_gpu: None, precision: str) -> None:
     config = dataclasses.replace(CONFIG, precision=precision)
 
     def types(config: Config, mode: str) -> Set[tf.DType]:

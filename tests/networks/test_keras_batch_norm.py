@@ -7,8 +7,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.networks.keras_batch_norm import SynchronizedBatchNormalization
-from inception_v3.tpu import topology
-from inception_v3.tpu.emulation import EmulatedCores
+from tests.support.emulation import on_cores
 
 CORES = 4
 ROWS = (3 * np.random.RandomState(0).standard_normal([32, 5]) + np.repeat(np.arange(CORES), 8)[:, None]).astype('f4')
@@ -43,14 +42,8 @@ def on_one_device(inputs: np.ndarray) -> List[np.ndarray]:
 
 @pytest.mark.parametrize('inputs', [ROWS, IMAGES], ids=['rows', 'images far from 0'])
 def test_cores__compute_what_keras_computes_on_one_device(inputs: np.ndarray) -> None:
-    cores = EmulatedCores(topology.emulated(f'emulated:{CORES}'))
-    with tf.Graph().as_default():
-        shares, factors = (tf.split(tf.constant(values), CORES) for values in (inputs, factors_of(inputs)))
-        with cores.in_place_of_a_tpu():
-            steps = cores.replicate(lambda core: step_of_core(shares[core], factors[core]))
-        with tf.Session(config=tf.ConfigProto(device_count={'CPU': CORES + 1})) as session:
-            session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-            found = session.run(steps)
+    shares, factors = (tf.split(tf.constant(values), CORES) for values in (inputs, factors_of(inputs)))
+    found, _ = on_cores(CORES, lambda core: step_of_core(shares[core], factors[core]))
     outputs, gradient, *statistics = on_one_device(inputs)
     # At 1,000 the means themselves are rounded to 6e-5.
     limit = 1e-5 if inputs is ROWS else 1e-3

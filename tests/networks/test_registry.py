@@ -1,7 +1,7 @@
 """Tests of every registered network within the program: training and prediction with the same model_fn."""
 
 import functools
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
@@ -23,23 +23,21 @@ def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
     return inception_model_fn(tf.constant(images), labels, mode, {'config': config})
 
 
-# Networks with the parts of the registered ones, in fewer blocks: the object, its attribute, and another value.
-SHORT: Dict[str, Tuple[Any, str, Any]] = {
-    'resnet50': (resnet, 'STAGES', (resnet.Stage(1, 64, stride=1), resnet.Stage(2, 128, stride=2))),
-    'revnet56': (NETWORKS, 'revnet56', functools.partial(revnet, REVNET_56._replace(units=(2, 2), depths=(64, 128)))),
-}
+def shorten_resnet50(patch: Any) -> None:
+    patch.setattr(resnet, 'STAGES', (resnet.Stage(1, 64, stride=1), resnet.Stage(2, 128, stride=2)))
+
+
+def shorten_revnet56(patch: Any) -> None:
+    short = functools.partial(revnet, REVNET_56._replace(units=(2, 2), depths=(64, 128)))
+    patch.setitem(NETWORKS, 'revnet56', NETWORKS['revnet56']._replace(build=short))
 
 
 # Other tests train inception_v3 and revnet38. revnet104 and revnet110 have more blocks of the same kinds.
-@pytest.mark.parametrize('name', ['resnet50', further('revnet56')])
+@pytest.mark.parametrize(('name', 'shorten'), [('resnet50', shorten_resnet50), further('revnet56', shorten_revnet56)])
 def test_network__overfits_two_images_and_predicts_with_its_averages(
-    name: str, monkeypatch: Any, tmp_path: Any
+    name: str, shorten: Callable[[Any], None], monkeypatch: Any, tmp_path: Any
 ) -> None:
-    place, attribute, value = SHORT[name]
-    if place is NETWORKS:
-        monkeypatch.setitem(NETWORKS, name, NETWORKS[name]._replace(build=value))
-    else:
-        monkeypatch.setattr(place, attribute, value)
+    shorten(monkeypatch)
     # With two images and a last map of one pixel, batch normalization would leave only the signs.
     options: Dict[str, Any] = {'zero_init_last_scale': True} if name == 'resnet50' else {}
     options.update(optimizer='momentum', learning_rate=0.1, batch_norm_decay=0.5, moving_average_decay=0.5, seed=1)

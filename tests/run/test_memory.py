@@ -6,7 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
@@ -132,7 +132,6 @@ def test_check_fits__checks_both_tasks_of_a_whole_run_and_names_the_flag_of_the_
 def test_check_fits__warns_if_the_error_of_the_estimate_may_not_fit(caplog: Any) -> None:
     config = dataclasses.replace(SMALL, train_batch_size=1000)
     need = training_memory(config).of(1000)
-    caplog.set_level('INFO')
     check_fits(config, int(1.21 * need))
     assert not caplog.text
     check_fits(config, int(1.19 * need))
@@ -144,18 +143,12 @@ def test_check_fits__warns_if_the_error_of_the_estimate_may_not_fit(caplog: Any)
         check_fits(config, int(0.79 * need))
 
 
-@pytest.mark.parametrize(
-    ('shape', 'padded'),
-    [
-        # The batch fills 128 lanes; three channels are padded to eight.
-        ((128, 299, 299, 3), 128 * 299 * 299 * 8),
-        # Two images are padded to eight; the channels are in the lanes.
-        ((2, 35, 35, 256), 8 * 35 * 35 * 256),
-        ((16, 8, 8, 100), 16 * 8 * 8 * 128),
-    ],
-)
-def test_core_memory__pads_whole_tiles(shape: Tuple[int, int, int, int], padded: int) -> None:
-    assert _padded(*shape) == padded
+def test_core_memory__pads_whole_tiles() -> None:
+    # The batch fills 128 lanes; three channels are padded to eight.
+    assert _padded(128, 299, 299, 3) == 128 * 299 * 299 * 8
+    # Two images are padded to eight; the channels are in the lanes.
+    assert _padded(2, 35, 35, 256) == 8 * 35 * 35 * 256
+    assert _padded(16, 8, 8, 100) == 16 * 8 * 8 * 128
 
 
 def test_core_memory__stores_what_is_normalized_pooled_or_of_a_reversible_stage(monkeypatch: Any) -> None:
@@ -254,8 +247,14 @@ def test_check_batch__counts_the_largest_operation_of_an_open_batch() -> None:
 
 # Files like those of Linux.
 MEMORY = 'MemTotal:       8000000 kB\nMemFree:         100 kB\nMemAvailable:    6000 kB\nSwapFree:        500 kB\n'
-V2, V1 = 'sys/fs/cgroup', 'sys/fs/cgroup/memory'
 KIB = 1024
+
+
+def group(own: str, path: str, limit: str, used: str, stat: str = '') -> Dict[str, str]:
+    """The files of a control group, whose path begins with /memory in version 1, and of the process's own group."""
+    names = ('memory.limit_in_bytes', 'memory.usage_in_bytes') if 'memory' in own else ('memory.max', 'memory.current')
+    contents = {**dict(zip(names, (limit, used))), 'memory.stat': stat}
+    return {'proc/self/cgroup': own, **{f'sys/fs/cgroup{path}/{name}': text for name, text in contents.items()}}
 
 
 @pytest.mark.parametrize(
@@ -263,38 +262,21 @@ KIB = 1024
     [
         ({}, 6500 * KIB),
         # Version 2: a limit of the process's own group, of the group around it, and of a container.
-        ({'proc/self/cgroup': '0::/a/b\n', f'{V2}/a/b/memory.max': '3000', f'{V2}/a/b/memory.current': '1000'}, 2000),
-        ({'proc/self/cgroup': '0::/a/b\n', f'{V2}/a/memory.max': '4000', f'{V2}/a/memory.current': '1000'}, 3000),
-        ({'proc/self/cgroup': '0::/../..\n', f'{V2}/memory.max': '5000', f'{V2}/memory.current': '1000'}, 4000),
+        (group('0::/a/b\n', '/a/b', '3000', '1000'), 2000),
+        (group('0::/a/b\n', '/a', '4000', '1000'), 3000),
+        (group('0::/../..\n', '', '5000', '1000'), 4000),
         # Cached files do not count as used.
-        (
-            {
-                'proc/self/cgroup': '0::/\n',
-                f'{V2}/memory.max': '5000',
-                f'{V2}/memory.current': '4500',
-                f'{V2}/memory.stat': 'anon 500\ninactive_file 1700\n',
-            },
-            2200,
-        ),
-        ({'proc/self/cgroup': '0::/\n', f'{V2}/memory.max': 'max', f'{V2}/memory.current': '1000'}, 6500 * KIB),
+        (group('0::/\n', '', '5000', '4500', 'anon 500\ninactive_file 1700\n'), 2200),
+        (group('0::/\n', '', 'max', '1000'), 6500 * KIB),
         # Version 1, whose other controllers have other folders.
         (
-            {
-                'proc/self/cgroup': '5:cpu,cpuacct:/x\n4:memory:/job\n',
-                f'{V1}/job/memory.limit_in_bytes': '7000',
-                f'{V1}/job/memory.usage_in_bytes': '2000',
-                f'{V1}/job/memory.stat': 'inactive_file 1\ntotal_inactive_file 30\n',
-            },
+            group(
+                *('5:cpu,cpuacct:/x\n4:memory:/job\n', '/memory/job', '7000', '2000'),
+                'inactive_file 1\ntotal_inactive_file 30\n',
+            ),
             5030,
         ),
-        (
-            {
-                'proc/self/cgroup': '4:memory:/\n',
-                f'{V1}/memory.limit_in_bytes': '9223372036854771712',
-                f'{V1}/memory.usage_in_bytes': '2000',
-            },
-            6500 * KIB,
-        ),
+        (group('4:memory:/\n', '/memory', '9223372036854771712', '2000'), 6500 * KIB),
     ],
 )
 def test_available_memory__is_the_least_of_machine_and_cgroups(

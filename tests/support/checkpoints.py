@@ -18,7 +18,14 @@ def save_step(model_dir: str, step: int, **more: float) -> None:
         tf.train.Saver().save(session, path, step, write_meta_graph=False)
 
 
-def saved_variables(model_dir: str) -> Dict[str, np.ndarray]:
-    """The variables of the newest checkpoint in a folder, by name."""
-    reader = tf.train.load_checkpoint(model_dir)
+def list_checkpoints(model_dir: str, *steps: int) -> None:
+    """Writes the list of a folder's checkpoints, oldest first."""
+    lines = [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in steps]
+    with open(os.path.join(model_dir, 'checkpoint'), 'w') as file:
+        file.write('\n'.join([f'model_checkpoint_path: "model.ckpt-{steps[-1]}"', *lines]) + '\n')
+
+
+def saved_variables(path: str) -> Dict[str, np.ndarray]:
+    """The variables of a checkpoint, or of the newest one in a folder, by name."""
+    reader = tf.train.load_checkpoint(path)
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

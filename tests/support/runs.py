@@ -14,7 +14,9 @@ from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run.history import Evaluation, read_evaluations
+from inception_v3.run.hooks.stopping import Termination
 from inception_v3.train_and_evaluate import Run
+from tests.support.checkpoints import list_checkpoints
 from tests.support.shared import once
 
 
@@ -51,9 +53,9 @@ def one_layer_network(
 ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
 
 
-def execute(config: Config) -> str:
+def execute(config: Config, *termination: Termination) -> str:
     """Executes a run in this process; returns its summary."""
-    return Run(config, Screen(io.StringIO())).execute()
+    return Run(config, Screen(io.StringIO()), *termination).execute()
 
 
 class FinishedRun(NamedTuple):
@@ -95,10 +97,7 @@ def forget(config: Config, *gone: int) -> None:
     for step in gone:
         for path in glob.glob(os.path.join(str(config.model_dir), f'model.ckpt-{step}.*')):
             os.remove(path)
-    lines = [f'model_checkpoint_path: "model.ckpt-{kept[-1]}"']
-    lines += [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in kept]
-    with open(os.path.join(str(config.model_dir), 'checkpoint'), 'w') as file:
-        file.write('\n'.join(lines) + '\n')
+    list_checkpoints(str(config.model_dir), *kept)
 
 
 def all_steps(config: Config) -> List[int]:

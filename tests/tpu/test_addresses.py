@@ -1,7 +1,6 @@
 """Tests of the TPU of this machine and of TPUs that are looked up: what is refused, and where a graph is placed."""
 
 import dataclasses
-import io
 import pathlib
 import socket
 import sys
@@ -13,7 +12,6 @@ from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.framework import kernels
 
 from console.errors import FIX, RETRY, CommandError, RetryableError
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3 import seeding, train_and_evaluate
 from inception_v3.config import Config
@@ -22,8 +20,7 @@ from inception_v3.tpu import addresses
 from inception_v3.tpu.addresses import check_answers, check_local
 from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
-from inception_v3.train_and_evaluate import Run
-from tests.support.runs import make_small_config
+from tests.support.runs import execute, make_small_config
 
 IS_2 = not tf.__version__.startswith('1.')
 of_2 = pytest.mark.skipif(not IS_2, reason='TensorFlow 1.15 knows no TPU VMs')
@@ -211,7 +208,6 @@ def test_name__that_cannot_be_looked_up_is_refused(monkeypatch: Any, error: Exce
 
 def test_answers__a_run_does_not_wait_for_a_server(digits_dir: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(time, 'sleep', lambda seconds: None)
-    run = Run(make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1), Screen(io.StringIO()))
     make = train_and_evaluate.make_estimator
 
     def elsewhere(*arguments: Any, **named: Any) -> Any:
@@ -221,7 +217,7 @@ def test_answers__a_run_does_not_wait_for_a_server(digits_dir: str, tmp_path: pa
 
     monkeypatch.setattr(train_and_evaluate, 'make_estimator', elsewhere)
     with pytest.raises(RetryableError, match=r'grpc://127.0.0.1:1: no TensorFlow server of a TPU answers'):
-        run.execute()
+        execute(make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1))
 
 
 def test_answers__a_server_that_does_not_listen_is_named(monkeypatch: Any) -> None:

@@ -1,7 +1,6 @@
 """Tests of evaluation on a slice: shares of the hosts, steps, and metrics of every image once."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from typing import Any, Dict, List
@@ -12,6 +11,7 @@ import pytest
 from console.tensorflow_versions import tf
 from data import records
 from data.convert.tar_shards import conversion as tar_shards
+from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
@@ -140,14 +140,10 @@ def test_unequal_hosts__metrics_are_the_means_over_all_images(
 
 def test_hosts__take_the_counts_of_the_description(uneven_dir: str, caplog: Any) -> None:
     config = make_small_config(uneven_dir)
-    caplog.set_level('INFO')
     assert images_of_hosts(config, 2) == [13, 6]
     assert 'counting the records of 2 validation files' in caplog.text
     caplog.clear()
-    description = {'name': 'x', 'source': '', 'train_images': 1, 'validation_images': 20, 'num_classes': 2}
-    description.update(class_names=['a', 'b'], validation_records_per_file=[11, 9])
-    with open(os.path.join(uneven_dir, 'dataset.json'), 'w') as file:
-        json.dump(description, file)
+    DatasetInfo('x', '', 1, 20, 2, ['a', 'b'], '', [11, 9]).write(uneven_dir)
     assert images_of_hosts(config, 2) == [11, 9]
     assert images_of_hosts(dataclasses.replace(config, eval_total_size=7), 2) == [4, 3]
     assert not caplog.text

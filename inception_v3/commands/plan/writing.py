@@ -21,7 +21,7 @@ from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
-from inception_v3.run.slow_averages import initial_share_of_averages, initial_share_of_statistics, warnings_of
+from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import topology
 
 

@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     return program.run(command)
 
 
-def _topology(name: str, line: flags.ParsedFlags) -> Topology:
+def _topology(name: str, line: flags.CommandLine) -> Topology:
     tpu = line.fields.get('tpu')
     if name in CLOUD_TPUS:
         return CLOUD_TPUS[name]

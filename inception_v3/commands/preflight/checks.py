@@ -25,7 +25,6 @@ from inception_v3.commands.preflight import graphs
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
-from inception_v3.fitting import splits_of
 from inception_v3.input.bad_records import checker_of
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
@@ -51,7 +50,7 @@ _NAMED_AT_MOST = 3
 _ANSWER_SECONDS = 60
 
 
-def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen) -> Report:
+def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen) -> Report:
     """Runs every check of a run that needs no TPU."""
     report = Report(f'preflight of a run on {tpu.name}')
     if with_xla:
@@ -61,7 +60,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
     if not config:
         report.warn('Data and graphs were not checked: they need a valid configuration.')
         return report
-    command_line = flags.CommandLine(config, frozenset(line.fields), line.preset)
+    command_line = line._replace(config=config)
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
     config, shards = _data(command_line, unchecked, report)
@@ -89,7 +88,7 @@ def check(tpu: Topology, line: flags.ParsedFlags, with_xla: bool, screen: Screen
         stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
     with _stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
-        for split in splits_of(config):
+        for split in config.splits:
             screen.update(f'building the graph that reads the {split} files')
             graphs.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
         if with_xla:
@@ -121,7 +120,7 @@ def _describe(tpu: Topology, report: Report) -> None:
     report.add('software', where, command=command)
 
 
-def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Optional[Config]:
+def _configuration(tpu: Topology, line: flags.CommandLine, report: Report) -> Optional[Config]:
     """Returns the run's configuration on this TPU. If it is not valid, reports every problem and returns None."""
     fields = {**flags.with_preset(line), 'use_tpu': True, 'num_shards': tpu.cores}
     for name, why in (
@@ -152,12 +151,12 @@ def _configuration(tpu: Topology, line: flags.ParsedFlags, report: Report) -> Op
 
 
 def _places(config: Config) -> Dict[str, str]:
-    return source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
+    return source_of(config).places(config.splits) if config.use_data == 'real' else {}
 
 
 def _are_checked(config: Config, unchecked: Container[str]) -> bool:
     """Whether the records are named, and none of their places is skipped."""
-    return source_of(config).is_named(splits_of(config)) and not any(flag in unchecked for flag in _places(config))
+    return source_of(config).is_named(config.splits) and not any(flag in unchecked for flag in _places(config))
 
 
 def _unchecked_folders(config: Config, report: Report) -> List[str]:
@@ -216,7 +215,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.add('storage', 'the run creates the digits there', data_dir=config.data_dir)
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
-        if not source_of(config).is_named(splits_of(config)):
+        if not source_of(config).is_named(config.splits):
             report.warn(_NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
@@ -241,7 +240,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
 def _count_shards(config: Config, report: Report) -> Dict[str, int]:
     """Reads the first file of each split, and returns the number of files per split that can be listed."""
     counts = {}
-    for split in splits_of(config):
+    for split in config.splits:
         with report.noting_errors():
             paths = source_of(config).find(split)
             counts[split] = len(paths)

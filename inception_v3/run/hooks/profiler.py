@@ -155,7 +155,7 @@ class ProfiledSteps(Watcher):
         if self._calls:
             self._calls.append(done)
             if done.step >= self._last:
-                self._finish()
+                self._end(writes=True)
         elif not self._has_ended:
             self._before.append(done)
             self._start_if_next(done)
@@ -165,17 +165,15 @@ class ProfiledSteps(Watcher):
 
         If none was done, because an evaluation comes before the first, the next session starts the profile again.
         """
-        if len(self._calls) > 1:
-            self._finish()
-        elif self._calls:
-            self._discard()
+        if self._calls:
+            self._end(writes=len(self._calls) > 1)
 
     def abandon(self) -> None:
         """Discards an unfinished profile, after an error of training."""
         if self._calls:
             logger.info('%s: training ended during the profile, which is discarded', self._flag)
+            self._end(writes=False)
             self._has_ended = True
-            self._discard()
 
     def _start_if_next(self, done: Step) -> None:
         if self._has_ended or done.step + self._per_call < self._first:
@@ -203,26 +201,20 @@ class ProfiledSteps(Watcher):
             return None
         return 1000 * (timed[-1].time - timed[0].time) / (timed[-1].step - timed[0].step)
 
-    def _discard(self) -> None:
-        self._calls = []
-        with self._failures_logged():
-            if self._tracing:
-                self._tracing.join(_PATIENCE)
-            else:
-                stop(self._folder, writes=False)
-
-    def _finish(self) -> None:
+    def _end(self, writes: bool) -> None:
+        """Ends the trace, and writes the profile, the only one of the run, or discards it."""
         cpu, calls = time.process_time() - self._cpu, self._calls
-        self._has_ended, self._calls = True, []
+        self._has_ended, self._calls = writes, []
         with self._failures_logged():
             if self._tracing:
                 self._tracing.join(_PATIENCE)
-                trace = newest(self._folder)
+                trace = newest(self._folder) if writes else ''
                 if trace:
                     logger.info('the trace of the TPU is in %s: tensorboard --logdir=%s', trace, self._folder)
             else:
-                stop(self._folder)
-                self._write(calls, cpu)
+                stop(self._folder, writes)
+                if writes:
+                    self._write(calls, cpu)
 
     def _write(self, calls: List[Step], cpu: float) -> None:
         config, steps = self._config, calls[-1].step - calls[0].step

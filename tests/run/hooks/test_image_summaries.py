@@ -1,13 +1,11 @@
 """Tests of the images for TensorBoard: they show the network's input, however it is transferred."""
 
 import dataclasses
-import io
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.records import DataError
 from inception_v3.config import Config
@@ -15,11 +13,10 @@ from inception_v3.input import device_images
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.run.hooks import image_summaries
 from inception_v3.run.hooks.image_summaries import OUTLINE_COLOR
-from inception_v3.train_and_evaluate import Run
-from tests.support.graphs import evaluate
-from tests.support.photos import Photo, encode_jpeg
+from tests.support.graphs import evaluate, plain_session
+from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.records import write_records
-from tests.support.runs import make_small_config
+from tests.support.runs import execute, make_small_config
 from tests.support.tiers import further
 
 NAMES = ['background', *'abcde']
@@ -44,9 +41,7 @@ def drawn_images(config: Config, is_training: bool, step: int = 0) -> Dict[str, 
 
 def network_input(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, np.ndarray]:
     """Returns the network's input in a step: images and labels."""
-    options = tf.ConfigProto()
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
-    with tf.Graph().as_default(), tf.Session(config=options) as session:
+    with tf.Graph().as_default(), plain_session() as session:
         global_step = tf.train.create_global_step()
         dataset = InputPipeline(is_training, config)({'batch_size': 3})
         iterator = tf.data.make_initializable_iterator(dataset)
@@ -83,11 +78,9 @@ def test_draw__shows_the_input_of_the_network(config: Config, changes: Dict[str,
         np.testing.assert_allclose(shown, image, rtol=0, atol=0.5 + 1e-3)
 
 
-def example_of(encoded: bytes, label: int) -> bytes:
-    example = tf.train.Example()
-    example.features.feature['image/encoded'].bytes_list.value.append(encoded)
-    example.features.feature['image/class/label'].int64_list.value.append(label)
-    return example.SerializeToString()
+def record_of(pixels: np.ndarray, label: int = 1) -> bytes:
+    """The record of an image without boxes."""
+    return photo_example(Photo(pixels, encode_jpeg(pixels), label, np.zeros([0, 4]))).SerializeToString()
 
 
 def outlined_box(whole: np.ndarray) -> Tuple[slice, slice]:
@@ -118,7 +111,7 @@ def test_draw__outlines_the_crop_of_training(config: Config, photos: List[Photo]
 
 def test_draw__reduces_large_images_with_their_outline(config: Config, photos: List[Photo], tmp_path: Any) -> None:
     large = np.repeat(np.repeat(photos[1].pixels, 2, 0), 3, 1)
-    write_records(tmp_path, 'validation', [example_of(encode_jpeg(large), 1)])
+    write_records(tmp_path, 'validation', [record_of(large)])
     found = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path)), False)
     # Three images are requested, but the data set has only one record.
     whole, _ = found.values()
@@ -131,7 +124,7 @@ def test_draw__reduces_large_images_with_their_outline(config: Config, photos: L
 
 
 def test_draw__keeps_a_row_of_a_very_wide_image(config: Config, tmp_path: Any) -> None:
-    write_records(tmp_path, 'validation', [example_of(encode_jpeg(np.full([1, 3000, 3], 90, np.uint8)), 1)])
+    write_records(tmp_path, 'validation', [record_of(np.full([1, 3000, 3], 90, np.uint8))])
     whole, _ = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path)), False).values()
     assert whole.shape == (1, 1024, 3)
 
@@ -139,7 +132,7 @@ def test_draw__keeps_a_row_of_a_very_wide_image(config: Config, tmp_path: Any) -
 @pytest.mark.program
 @pytest.mark.both
 def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos: List[Photo], tmp_path: Any) -> None:
-    write_records(tmp_path, 'validation', [b'nonsense', example_of(photos[0].encoded, 2)])
+    write_records(tmp_path, 'validation', [b'nonsense', record_of(photos[0].pixels, 2)])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), seed=None, model_dir=str(tmp_path / 'model'))
     with pytest.raises(tf.errors.InvalidArgumentError):
         drawn_images(bad, False)
@@ -152,7 +145,7 @@ def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos
 def test_draw__leaves_out_bad_records_of_training_with_a_seed(
     config: Config, photos: List[Photo], tmp_path: Any
 ) -> None:
-    examples = [example_of(photos[0].encoded, label) for label in range(1, 4)]
+    examples = [record_of(photos[0].pixels, label) for label in range(1, 4)]
     write_records(tmp_path, 'train', [*examples, b'nonsense'])
     seeded = dataclasses.replace(
         config, data_dir=str(tmp_path), model_dir=str(tmp_path / 'model'), max_bad_records=1, image_summaries=3
@@ -179,4 +172,4 @@ def test_run__names_a_bad_record_that_cannot_be_drawn(config: Config, tmp_path: 
     write_records(tmp_path, 'train', [b'nonsense'])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), mode='train', model_dir=str(tmp_path / 'model'))
     with pytest.raises(DataError, match=r'train-00000-of-00001, record 0: not a tf\.train\.Example'):
-        Run(bad, Screen(io.StringIO())).execute()
+        execute(bad)

@@ -98,7 +98,6 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
 def test_profile__of_resumed_runs_and_loops(
     config: Config, traced: List[Any], caplog: Any, begin: int, steps: Any, per_call: int, profiled: Any, words: str
 ) -> None:
-    caplog.set_level('INFO')
     watcher = ProfiledSteps(config)
     watcher._per_call = per_call
     run_steps(watcher, begin, *steps)
@@ -119,7 +118,6 @@ def test_profile__of_steps_right_after_an_evaluation(config: Config, traced: Lis
 def test_interrupted_profile__is_discarded_after_an_error_and_kept_after_sigterm(
     config: Config, caplog: Any, fails: bool
 ) -> None:
-    caplog.set_level('INFO')
     watcher, folder = ProfiledSteps(config), str(config.model_dir)
     with tf.Graph().as_default(), tf.Session() as session:
         watcher.session_began(session, 3, time.monotonic())
@@ -154,7 +152,6 @@ def test_workers__have_their_profilers_at_port_8466(config: Config) -> None:
 
 
 def test_workers__are_traced_for_as_long_as_the_steps_take(config: Config, traced: List[Any], caplog: Any) -> None:
-    caplog.set_level('INFO')
     watcher = ProfiledSteps(dataclasses.replace(config, profile_steps='5,6'), ['a:8466', 'b:8466'])
     run_steps(watcher, 0, *range(1, 7))
     assert traced == [(['a:8466', 'b:8466'], str(config.model_dir), 2000)]

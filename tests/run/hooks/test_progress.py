@@ -1,14 +1,12 @@
 """Tests of the progress of training and evaluation, on a terminal and in a file."""
 
 import io
-import logging
 import re
 from typing import Any, List, Optional, Sequence, Tuple
 
 import pytest
 
 from console import screen as screen_module
-from console.log import logger
 from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
@@ -50,7 +48,6 @@ def lines_of(
     steps: int = 10,
 ) -> List[str]:
     """Runs a cycle that begins at a time, and reaches a step at each of further times; returns its log."""
-    caplog.set_level(logging.INFO, logger.name)
     caplog.clear()
     progress = TrainingProgress(Screen(io.StringIO()), Throughput(), config_of(steps), step_lines)
     clock[0] = begin
@@ -95,7 +92,6 @@ def test_training_progress__logs_a_rate_and_the_last_step(
 
 
 def test_training_progress__keeps_the_last_line_of_a_cycle_on_a_terminal(caplog: Any) -> None:
-    caplog.set_level(logging.INFO, logger.name)
     progress = TrainingProgress(Screen(Terminal()), Throughput(), config_of(10))
     progress.step_done(None, Step(4, 1.25, 0.0))
     progress.session_ended()

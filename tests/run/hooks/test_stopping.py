@@ -1,7 +1,7 @@
 """Tests of SIGTERM and Ctrl-C with real signals, and of sessions that are interrupted again and again."""
 
 import dataclasses
-import io
+import math
 import os
 import shutil
 import signal
@@ -14,15 +14,13 @@ from typing import Any, Callable, List
 import pytest
 
 from console.errors import CommandError, InterruptedByUserError, TerminatedError
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run.hooks import stopping
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
 from inception_v3.run.trainer_lock import CLAIM_FILE
-from inception_v3.train_and_evaluate import Run
 from tests.support.processes import wait_for
-from tests.support.runs import make_small_config
+from tests.support.runs import execute, make_small_config
 from tests.support.tiers import further
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}
@@ -56,7 +54,7 @@ def test_termination__saves_the_last_step_and_training_resumes(
     handler = signal.getsignal(signal.SIGTERM)
     with Termination(ended.append) as termination, pytest.raises(CommandError) as error:
         when(lambda: termination._has_steps_to_lose, terminate)
-        Run(config, Screen(io.StringIO()), termination).execute()
+        execute(config, termination)
     assert not ended
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
     assert (
@@ -67,7 +65,7 @@ def test_termination__saves_the_last_step_and_training_resumes(
     assert not os.path.exists(os.path.join(str(config.model_dir), CLAIM_FILE))
     assert signal.getsignal(signal.SIGTERM) == handler
     if not changes:
-        Run(dataclasses.replace(config, train_steps=step + 1), Screen(io.StringIO())).execute()
+        execute(dataclasses.replace(config, train_steps=step + 1))
         assert tf.train.latest_checkpoint(config.model_dir).endswith(f'-{step + 1}')
 
 
@@ -154,19 +152,21 @@ def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: A
     listed = f'{config.model_dir}/checkpoint'
     when(lambda: os.path.exists(listed), lambda: shutil.rmtree(str(config.model_dir)))
     with pytest.raises(CommandError, match=r'--model_dir=\S+: the folder has vanished since the run began\.'):
-        Run(config, Screen(io.StringIO())).execute()
+        execute(config)
     assert not os.path.exists(str(config.model_dir))
 
 
 class Interruption(tf.estimator.SessionRunHook):
-    """Interrupts steps, like an unavailable file server."""
+    """Interrupts each of some steps a number of times, like an unavailable file server."""
 
-    def __init__(self, steps: Any):
-        self._steps = steps
+    def __init__(self, steps: Any, times: float = math.inf):
+        self._left = dict.fromkeys(steps, times)
         self.count = 0
 
     def before_run(self, run_context: Any) -> None:
-        if int(run_context.session.run(tf.train.get_global_step())) in self._steps:
+        step = int(run_context.session.run(tf.train.get_global_step()))
+        if self._left.get(step, 0) > 0:
+            self._left[step] -= 1
             self.count += 1
             raise tf.errors.AbortedError(None, None, 'All 10 retry attempts failed.')
 
@@ -213,14 +213,7 @@ def test_recovery_limit_hook__checks_the_files_first(tmp_path: Any) -> None:
 
 
 def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> None:
-    class Transient(Interruption):
-        def before_run(self, run_context: Any) -> None:
-            step = int(run_context.session.run(tf.train.get_global_step()))
-            if self.count < 2 * (step + 1):
-                self.count += 1
-                raise tf.errors.UnavailableError(None, None, 'Socket closed')
-
     # Two interruptions at each of five steps: the limit of three applies to each step alone.
-    transient = Transient([])
+    transient = Interruption(range(5), 2)
     assert train_interrupted(tmp_path, transient) == 5
     assert transient.count == 10

@@ -1,7 +1,6 @@
 """Tests of the watchers of training, of their order among the hooks, and of what divergence leaves."""
 
 import dataclasses
-import io
 import math
 import os
 import pathlib
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from console.errors import CommandError
-from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
@@ -23,7 +21,7 @@ from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
 from inception_v3.run.hooks.watchers import DivergenceWatcher, FirstStepsRecorder, Step, StepHook
 from inception_v3.run.trainer_lock import TrainerLock
-from inception_v3.train_and_evaluate import Run
+from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute, make_small_config
 
 
@@ -167,7 +165,7 @@ def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
 ) -> None:
     config = make_config(digits_dir, tmp_path, learning_rate=1e5)
     with pytest.raises(CommandError, match=r'The loss has exploded .*training stops above 23,979') as error:
-        Run(config, Screen(io.StringIO())).execute()
+        execute(config)
     newest = steps_listed(config)[-1]
     bad = newest + 1
     assert f'in step {bad}, ' in str(error.value)
@@ -187,8 +185,7 @@ def test_checkpoint_hook__never_lists_weights_that_are_not_finite(
     # 4e38 overflows float32.
     config = make_config(digits_dir, tmp_path, learning_rate=1e38, train_batch_size=1024, train_steps=1)
     with pytest.raises(CommandError, match=r'The weights are no longer finite in step 0'):
-        Run(config, Screen(io.StringIO())).execute()
+        execute(config)
     assert steps_listed(config) == [0]
     assert not [name for name in os.listdir(str(config.model_dir)) if name.startswith('model.ckpt-1')]
-    reader = tf.train.load_checkpoint(config.model_dir)
-    assert all(np.isfinite(reader.get_tensor(name)).all() for name in reader.get_variable_to_shape_map())
+    assert all(np.isfinite(value).all() for value in saved_variables(str(config.model_dir)).values())

@@ -43,7 +43,6 @@ def test_keep__replaces_only_by_higher_accuracy(tmp_path: Any) -> None:
     ],
 )
 def test_keep__ignores_evaluations_that_cannot_be_compared(tmp_path: Any, caplog: Any, change: Dict[str, Any]) -> None:
-    caplog.set_level('INFO')
     model_dir = str(tmp_path)
     offer(model_dir, evaluated(1, 0.5))
     offer(model_dir, evaluated(2, 0.9, **change))
@@ -77,7 +76,6 @@ def test_keep__copies_the_configuration_and_leaves_other_files_in_the_folder(tmp
 def test_keep__skips_a_checkpoint_that_the_trainer_removes_and_refuses_half_a_copy(
     tmp_path: Any, monkeypatch: Any, caplog: Any
 ) -> None:
-    caplog.set_level('INFO')
     model_dir, copy = str(tmp_path), tf.io.gfile.copy
     offer(model_dir, evaluated(1, 0.5))
 

@@ -16,7 +16,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.run import failures
 from inception_v3.run.checkpoints import CheckpointError
 from inception_v3.run.failures import DivergedError
-from tests.support.checkpoints import save_step
+from tests.support.checkpoints import list_checkpoints, save_step
 from tests.support.records import write_records
 
 KEPT = 'The checkpoint of step 7 is kept, and the same command resumes from it.'
@@ -35,12 +35,6 @@ def model_dir(tmp_path: Any) -> str:
     save_step(folder, 7)
     list_checkpoints(folder, 3, 7)
     return folder
-
-
-def list_checkpoints(folder: str, *steps: int) -> None:
-    lines = [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in steps]
-    with open(f'{folder}/checkpoint', 'w') as file:
-        file.write('\n'.join([f'model_checkpoint_path: "model.ckpt-{steps[-1]}"', *lines]) + '\n')
 
 
 def test_what_is_kept__names_the_newest_step(model_dir: str, tmp_path: Any) -> None:

@@ -1,6 +1,6 @@
 """Tests of emulated cores: sums over cores, their gradients, and the variables of each core."""
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ from tensorflow.python.tpu.ops import tpu_ops
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.tpu import slices, topology
-from inception_v3.tpu.emulation import EmulatedCores, EmulatedTPUEstimator
+from inception_v3.tpu.emulation import EmulatedTPUEstimator
+from tests.support.emulation import on_cores
 
 CORES = 8
 ALL = [list(range(CORES))]
@@ -21,21 +22,9 @@ INPUTS += np.arange(CORES, dtype=np.float32).reshape([CORES, 1, 1, 1, 1])
 DECAY = 0.9
 
 
-def on_cores(computation: Callable[[int], Any], times: int = 1) -> Tuple[List[Any], Dict[str, np.ndarray]]:
-    """Returns the result of a computation on each core in the last of `times` runs, and the variables afterwards."""
-    cores = EmulatedCores(topology.emulated(f'emulated:{CORES}'))
-    with cores.in_place_of_a_tpu():
-        outputs = cores.replicate(computation)
-    with tf.Session(config=tf.ConfigProto(device_count={'CPU': CORES + 1})) as session:
-        session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-        for _ in range(times):
-            results = session.run(outputs)
-        return results, {v.op.name: session.run(v) for v in tf.global_variables()}
-
-
 @pytest.mark.parametrize('groups', GROUPS)
 def test_cross_replica_sum__is_over_the_cores_of_a_group(groups: List[List[int]]) -> None:
-    results, _ = on_cores(lambda core: tpu_ops.cross_replica_sum(tf.constant([1.0 * core, 10.0**core]), groups))
+    results, _ = on_cores(CORES, lambda core: tpu_ops.cross_replica_sum(tf.constant([1.0 * core, 10.0**core]), groups))
     for group in groups:
         for core in group:
             np.testing.assert_array_equal(results[core], [sum(group), sum(10.0**c for c in group)])
@@ -48,7 +37,7 @@ def test_cross_replica_sum__has_gradients_for_every_core() -> None:
         total = tpu_ops.cross_replica_sum(x)
         return tf.gradients((core + 1.0) * total**2 / 2, x)[0]
 
-    results, _ = on_cores(computation)
+    results, _ = on_cores(CORES, computation)
     np.testing.assert_allclose(results, [36.0 * 14.0] * CORES)
 
 
@@ -59,7 +48,7 @@ def test_variables__start_from_the_first_core_and_only_its_own_are_kept() -> Non
         with tf.control_dependencies([before]), tf.control_dependencies([variable.assign_add(core + 1.0)]):
             return tf.stack([before, variable.read_value()])
 
-    results, variables = on_cores(computation, times=3)
+    results, variables = on_cores(CORES, computation, times=3)
     np.testing.assert_array_equal(results, [[102.0, 103.0 + core] for core in range(CORES)])
     assert variables == {'count': 103.0}
 
@@ -69,7 +58,7 @@ def test_replica_context__tells_each_core_its_own_number() -> None:
         context = tf.distribute.get_replica_context()
         return [tf.convert_to_tensor(context.replica_id_in_sync_group), gen_xla_ops.xla_replica_id()]
 
-    results, _ = on_cores(computation)
+    results, _ = on_cores(CORES, computation)
     assert results == [[core, core] for core in range(CORES)]
 
 
@@ -82,7 +71,7 @@ def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
         with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
             return tf.identity(outputs)
 
-    results, variables = on_cores(computation)
+    results, variables = on_cores(CORES, computation)
     for group in groups:
         mean, variance = INPUTS[group].mean((0, 1, 2, 3)), INPUTS[group].var((0, 1, 2, 3))
         for core in group:
@@ -102,7 +91,7 @@ def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: L
         outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x)
         return tf.gradients(tf.reduce_sum(outputs**2 * weights[core]), x)[0]
 
-    results, _ = on_cores(computation)
+    results, _ = on_cores(CORES, computation)
     for group in groups:
         with tf.Graph().as_default(), tf.Session() as session:
             x = tf.constant(INPUTS[group].reshape([-1, 3, 3, 2]), tf.float64)
@@ -118,7 +107,7 @@ def test_averaged_batch_norm__keeps_the_mean_of_the_cores_statistics() -> None:
     def computation(core: int) -> tf.Tensor:
         return BatchNorm(True, DECAY, averaged_over=ALL)(tf.constant(INPUTS[core]))
 
-    results, variables = on_cores(computation)
+    results, variables = on_cores(CORES, computation)
     for core in range(CORES):
         mean, variance = INPUTS[core].mean((0, 1, 2)), INPUTS[core].var((0, 1, 2))
         np.testing.assert_allclose(results[core], (INPUTS[core] - mean) / np.sqrt(variance + 1e-3), atol=1e-4)
@@ -132,81 +121,81 @@ def test_averaged_batch_norm__keeps_the_mean_of_the_cores_statistics() -> None:
 
 
 def test_local_batch_norm__keeps_the_first_cores_statistics() -> None:
-    _, variables = on_cores(lambda core: BatchNorm(True, DECAY)(tf.constant(INPUTS[core])))
+    _, variables = on_cores(CORES, lambda core: BatchNorm(True, DECAY)(tf.constant(INPUTS[core])))
     np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * INPUTS[0].mean((0, 1, 2)), atol=1e-6)
 
 
-class TestEstimator:
-    """TPUEstimator with a model of one weight, whose values can be computed by hand."""
+ITERATIONS = 3
 
-    ITERATIONS = 3
 
-    def estimator(self, model_dir: str, tpu: str) -> EmulatedTPUEstimator:
-        described = topology.emulated(tpu)
-        api = tf.estimator.tpu
+def estimator_of(model_dir: str, tpu: str) -> EmulatedTPUEstimator:
+    """An estimator of a model of one weight, whose values can be computed by hand."""
+    described = topology.emulated(tpu)
+    api = tf.estimator.tpu
 
-        def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
-            weight = tf.get_variable('weight', initializer=0.0, use_resource=True)
-            seen = tf.get_variable('seen', initializer=0.0, trainable=False, use_resource=True)
-            loss = tf.reduce_mean(features * weight)
-            if mode == tf.estimator.ModeKeys.EVAL:
-                return api.TPUEstimatorSpec(
-                    mode,
-                    loss=loss,
-                    eval_metrics=(lambda x: {'mean': tf.metrics.mean(x), 'first': tf.metrics.mean(x[0])}, [features]),
-                )
-            optimizer = tf.tpu.CrossShardOptimizer(tf.train.GradientDescentOptimizer(1.0))
-            with tf.control_dependencies([seen.assign_add(tf.reduce_sum(features))]):
-                train_op = optimizer.minimize(loss, tf.train.get_global_step())
+    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
+        weight = tf.get_variable('weight', initializer=0.0, use_resource=True)
+        seen = tf.get_variable('seen', initializer=0.0, trainable=False, use_resource=True)
+        loss = tf.reduce_mean(features * weight)
+        if mode == tf.estimator.ModeKeys.EVAL:
+            return api.TPUEstimatorSpec(
+                mode,
+                loss=loss,
+                eval_metrics=(lambda x: {'mean': tf.metrics.mean(x), 'first': tf.metrics.mean(x[0])}, [features]),
+            )
+        optimizer = tf.tpu.CrossShardOptimizer(tf.train.GradientDescentOptimizer(1.0))
+        with tf.control_dependencies([seen.assign_add(tf.reduce_sum(features))]):
+            train_op = optimizer.minimize(loss, tf.train.get_global_step())
 
-            def write(values: tf.Tensor, steps: tf.Tensor) -> Any:
-                return tf.print('outfed', steps[0], values, output_stream=f'file://{model_dir}/outfed')
+        def write(values: tf.Tensor, steps: tf.Tensor) -> Any:
+            return tf.print('outfed', steps[0], values, output_stream=f'file://{model_dir}/outfed')
 
-            step = tf.reshape(tf.cast(tf.train.get_global_step(), tf.int32), [1])
-            return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op, host_call=(write, [features, step]))
+        step = tf.reshape(tf.cast(tf.train.get_global_step(), tf.int32), [1])
+        return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op, host_call=(write, [features, step]))
 
-        config = api.RunConfig(
-            model_dir=model_dir,
-            master='',
-            session_config=tf.ConfigProto(allow_soft_placement=True),
-            tpu_config=api.TPUConfig(
-                iterations_per_loop=self.ITERATIONS,
-                num_shards=described.cores,
-                per_host_input_for_training=api.InputPipelineConfig.PER_HOST_V2,
-            ),
-        )
-        batch = 2 * described.cores
-        estimator = EmulatedTPUEstimator(
-            described, config, model_fn=model_fn, use_tpu=True, train_batch_size=batch, eval_batch_size=batch
-        )
-        slices.evaluate_on_all_hosts(estimator)
-        return estimator
+    config = api.RunConfig(
+        model_dir=model_dir,
+        master='',
+        session_config=tf.ConfigProto(allow_soft_placement=True),
+        tpu_config=api.TPUConfig(
+            iterations_per_loop=ITERATIONS,
+            num_shards=described.cores,
+            per_host_input_for_training=api.InputPipelineConfig.PER_HOST_V2,
+        ),
+    )
+    batch = 2 * described.cores
+    estimator = EmulatedTPUEstimator(
+        described, config, model_fn=model_fn, use_tpu=True, train_batch_size=batch, eval_batch_size=batch
+    )
+    slices.evaluate_on_all_hosts(estimator)
+    return estimator
 
-    @staticmethod
-    def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
-        """Yields batches of the numbers 1, 2, 3 … on the first host, 101, 102, 103 … on the second, and so on."""
-        _, host, _, _ = params['context'].current_input_fn_deployment()
-        numbers = tf.data.Dataset.range(100 * host + 1, 100 * host + 100).map(lambda i: tf.cast(i, tf.float32))
-        batches = numbers.batch(params['batch_size'], drop_remainder=True)
-        return tf.data.Dataset.zip((batches, batches))
 
-    def test_training_and_evaluation(self, tmp_path: Any) -> None:
-        estimator = self.estimator(str(tmp_path), 'emulated:4x2')
-        estimator.train(self.input_fn, max_steps=2 * self.ITERATIONS)
-        # In the first step, host 0 feeds 1, 2 to core 0 and 3, 4 to core 1; in the second, 5, 6 to core 0. Host 1 does
-        # the same with the numbers from 101.
-        steps = range(2 * self.ITERATIONS)
-        fed = np.array([[[100 * h + 4 * s + n + 1 for h in (0, 1) for n in range(4)]] for s in steps], np.float32)
-        assert estimator.get_variable_value('weight') == pytest.approx(-fed.mean((1, 2)).sum())
-        # The sum of the first core over both loops: only its variables are saved.
-        assert estimator.get_variable_value('seen') == fed[:, 0, :2].sum()
-        assert estimator.get_variable_value('global_step') == 2 * self.ITERATIONS
-        lines = (tmp_path / 'outfed').read_text().splitlines()
-        assert len(lines) == 2 * self.ITERATIONS
-        for step, line in enumerate(lines):
-            numbers = [float(x) for x in line.split('[')[1].rstrip(']').split() if x != '...']
-            assert set(numbers) <= set(fed[step, 0]), line
-        metrics = estimator.evaluate(self.input_fn, steps=2)
-        # In two steps, each host feeds its first eight numbers.
-        assert metrics['mean'] == np.mean([[100 * host + np.arange(1, 9)] for host in (0, 1)])
-        assert metrics['first'] == np.mean([1, 5])
+def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
+    """Yields batches of the numbers 1, 2, 3 … on the first host, 101, 102, 103 … on the second, and so on."""
+    _, host, _, _ = params['context'].current_input_fn_deployment()
+    numbers = tf.data.Dataset.range(100 * host + 1, 100 * host + 100).map(lambda i: tf.cast(i, tf.float32))
+    batches = numbers.batch(params['batch_size'], drop_remainder=True)
+    return tf.data.Dataset.zip((batches, batches))
+
+
+def test_estimator__trains_and_evaluates(tmp_path: Any) -> None:
+    estimator = estimator_of(str(tmp_path), 'emulated:4x2')
+    estimator.train(input_fn, max_steps=2 * ITERATIONS)
+    # In the first step, host 0 feeds 1, 2 to core 0 and 3, 4 to core 1; in the second, 5, 6 to core 0. Host 1 does
+    # the same with the numbers from 101.
+    steps = range(2 * ITERATIONS)
+    fed = np.array([[[100 * h + 4 * s + n + 1 for h in (0, 1) for n in range(4)]] for s in steps], np.float32)
+    assert estimator.get_variable_value('weight') == pytest.approx(-fed.mean((1, 2)).sum())
+    # The sum of the first core over both loops: only its variables are saved.
+    assert estimator.get_variable_value('seen') == fed[:, 0, :2].sum()
+    assert estimator.get_variable_value('global_step') == 2 * ITERATIONS
+    lines = (tmp_path / 'outfed').read_text().splitlines()
+    assert len(lines) == 2 * ITERATIONS
+    for step, line in enumerate(lines):
+        numbers = [float(x) for x in line.split('[')[1].rstrip(']').split() if x != '...']
+        assert set(numbers) <= set(fed[step, 0]), line
+    metrics = estimator.evaluate(input_fn, steps=2)
+    # In two steps, each host feeds its first eight numbers.
+    assert metrics['mean'] == np.mean([[100 * host + np.arange(1, 9)] for host in (0, 1)])
+    assert metrics['first'] == np.mean([1, 5])
