@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import json
 import os
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 from console.json_content import fits, from_json
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
+from data.fingerprint import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.records import VALIDATION, DataError
 
@@ -41,6 +42,14 @@ class DatasetInfo:
     fingerprint: str = ''  # The images' fingerprint, of `data.fingerprint`; empty if there is none.
     # The number of records in each validation file, in order; empty if unknown.
     validation_records_per_file: List[int] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, name: str, source: str, classes: Sequence[str], train: SplitFingerprint, validation: SplitFingerprint
+    ) -> 'DatasetInfo':
+        """The description of two splits of images with the labels of these classes, from 1 on."""
+        names = [BACKGROUND, *classes]
+        return cls(name, source, train.images, validation.images, len(names), names, fingerprint(train, validation))
 
     def problem(self) -> Optional[str]:
         """The reason why `read` rejects the description; None if it is valid."""

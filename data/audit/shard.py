@@ -14,7 +14,7 @@ from console.tensorflow_versions import tf
 from data import exif, record_checker, remote, tfrecord_files
 from data.checks import checker
 from data.convert.intake import damage_in
-from data.convert.split import digest
+from data.convert.writing import digest
 from data.fingerprint import SplitFingerprint
 from data.image_header import read_header
 from data.record_checker import BadRecord

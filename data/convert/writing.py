@@ -1,15 +1,16 @@
-"""Writing the files of a new data set: TFRecord files, and tar shards."""
+"""Making a new data set: the division of images into splits, TFRecord files, and tar shards."""
 
+import collections
 import contextlib
-import dataclasses
 import functools
+import hashlib
 import io
 import itertools
 import os
 import shutil
 import tarfile
 import tempfile
-from typing import Callable, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from google.protobuf import json_format
 
@@ -17,7 +18,7 @@ from console.tensorflow_versions import tf
 from data import encoding, remote
 from data.convert.conversion import Progress, StartProgress, watched
 from data.dataset_info import DatasetInfo
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.fingerprint import SplitFingerprint
 from data.records import TRAIN, VALIDATION, DataError, shard_path
 from data.tar.layout import LABEL_EXTENSION
 
@@ -68,22 +69,24 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
 
 def write_data_set(
     data_dir: str,
-    info: DatasetInfo,
+    name: str,
+    source: str,
+    classes: Sequence[str],
     examples: Sequence[Sequence[Callable[[], tf.train.Example]]],
     shards: Sequence[int],
     progress: StartProgress = lambda what, total: lambda done: None,
 ) -> DatasetInfo:
     """Writes record files and their description to a new or empty folder, and returns the description.
 
-    `examples` are functions that make the Examples of each split, and `shards` the largest numbers of its files, of
-    which none is empty. `progress` is as in `conversion`.
+    Name, source and classes are those of `DatasetInfo.of`. `examples` are functions that make the Examples of each
+    split, and `shards` the largest numbers of its files, of which none is empty. `progress` is as in `conversion`.
     """
     with new_data_dir(data_dir) as unfinished:
         written = []
         for split, of_split, most in zip((TRAIN, VALIDATION), examples, shards):
             move = progress(f'writing {split} images', len(of_split))
             written.append(write_shards(unfinished, split, of_split, min(most, len(of_split)), move))
-        return dataclasses.replace(info, fingerprint=fingerprint(*written)).write(unfinished)
+        return DatasetInfo.of(name, source, classes, *written).write(unfinished)
 
 
 def write_shards(
@@ -160,3 +163,28 @@ def add_sample(
             header = tarfile.TarInfo(f'{key}.{each}')
             header.size = len(content)
             archive.addfile(header, io.BytesIO(content))
+
+
+def digest(content: bytes) -> bytes:
+    """The identity of an image: the SHA-256 digest of its content."""
+    return hashlib.sha256(content).digest()
+
+
+def split_by_content(digests: Sequence[bytes], labels: Sequence[int], fraction: float) -> Tuple[List[int], List[int]]:
+    """Divides images, given by digest and label: the indices of the training and of the validation images.
+
+    Equal contents stay together, and each class contributes the same share of its contents, rounded to the nearest
+    whole number, for validation. The order mixes the classes, and depends on the contents alone.
+    """
+    copies: Dict[bytes, List[int]] = collections.defaultdict(list)
+    for index, content in enumerate(digests):
+        copies[content].append(index)
+    of_class: Dict[int, List[bytes]] = collections.defaultdict(list)
+    for content in sorted(copies):
+        of_class[min(labels[index] for index in copies[content])].append(content)
+    validation = {content for contents in of_class.values() for content in contents[: round(fraction * len(contents))]}
+    # Digests are pseudo-random, so that their order mixes the classes.
+    return (
+        [index for content in sorted(set(copies) - validation) for index in copies[content]],
+        [index for content in sorted(validation) for index in copies[content]],
+    )

@@ -16,7 +16,7 @@ from console.errors import TerminatedError
 from console.tensorflow_versions import tf
 from data import encoding, records
 from data.convert import conversion, writing
-from data.convert.split import digest, split_by_content
+from data.convert.writing import digest, split_by_content
 from tests.data.written_records import read
 
 

@@ -21,7 +21,7 @@ from data.convert.conversion import Progress, Say, StartProgress
 from data.convert.writing import add_sample
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.fingerprint import SplitFingerprint
 from data.formats import FORMATS
 from data.records import DataError
 
@@ -144,16 +144,8 @@ def convert(source: Cifar10, data_dir: str, images: Dict[str, int], shards: Dict
                     write_whole(path, content.getvalue(), work_dir)
                 move(end)
             written.append(sum((samples[number].fingerprint for number in numbers.tolist()), SplitFingerprint()))
-        info = DatasetInfo(
-            name='cifar10',
-            source='CIFAR-10 (Krizhevsky, 2009), 50,000 training and 10,000 test images, repeated',
-            train_images=images[records.TRAIN],
-            validation_images=images[records.VALIDATION],
-            num_classes=1 + CLASSES,
-            class_names=['background', *source.class_names],
-            fingerprint=fingerprint(*written),
-        )
-        return info, {}
+        origin = 'CIFAR-10 (Krizhevsky, 2009), 50,000 training and 10,000 test images, repeated'
+        return DatasetInfo.of('cifar10', origin, source.class_names, *written), {}
 
     conversion.run(data_dir, _SETTINGS_NAME, settings, work, say)
 

@@ -16,7 +16,7 @@ from data.convert.conversion import Say
 from data.convert.from_folder import image_sets
 from data.convert.from_folder.image_sets import ImageFile, ImageSet
 from data.convert.intake import Intake
-from data.convert.split import digest, split_by_content
+from data.convert.writing import digest, split_by_content
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.image_files import UnreadableError, listed, show
@@ -92,20 +92,14 @@ def import_folder(
             )
             raise DataError(f'{folder}: no {split} images are left; each split needs some.{"" if is_split else reason}')
 
-    info = DatasetInfo(
-        name=os.fsencode(os.path.basename(os.path.abspath(folder))).decode(errors='replace'),
-        source='a folder of images',
-        train_images=len(splits[TRAIN]),
-        validation_images=len(splits[VALIDATION]),
-        num_classes=len(label_of) + 1,
-        class_names=['background', *label_of],
-    )
     examples = [
         [functools.partial(_example, file, label_of[file.class_name], accepted[file.path], intake) for file in files]
         for files in images
     ]
+    name = os.fsencode(os.path.basename(os.path.abspath(folder))).decode(errors='replace')
+    shards = train_shards, validation_shards
     with conversion.progress() as progress:
-        return writing.write_data_set(data_dir, info, examples, (train_shards, validation_shards), progress)
+        return writing.write_data_set(data_dir, name, 'a folder of images', [*label_of], examples, shards, progress)
 
 
 def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[str]:

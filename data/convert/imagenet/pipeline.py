@@ -11,6 +11,7 @@ The steps of `convert`, in order:
 import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import json
@@ -35,7 +36,7 @@ from data.convert.intake import DAMAGED, ROTATED, damage_in
 from data.dataset_info import DatasetInfo
 from data.encoding import Box
 from data.files import write_whole
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.fingerprint import SplitFingerprint
 from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
 from preprocessing.decoding import decode_image
@@ -443,17 +444,10 @@ def _finish(
     say('bounding boxes: ' + (', '.join(f'{count:,} {what}' for what, count in plan.boxes.items() if count) or 'none'))
     if unreadable:
         say(undecodable + listed(unreadable, conversion.REPORT_NAME))
-    info = DatasetInfo(
-        name='imagenet',
-        source='ImageNet-2012 (ILSVRC2012), classification and localization',
-        train_images=totals[TRAIN].images,
-        validation_images=totals[VALIDATION].images,
-        num_classes=len(plan.class_names),
-        class_names=plan.class_names,
-        fingerprint=fingerprint(totals[TRAIN], totals[VALIDATION]),
-        validation_records_per_file=[reports[shard].fingerprint.images for shard in of_split[VALIDATION]],
-    )
-    return info, {
+    origin = 'ImageNet-2012 (ILSVRC2012), classification and localization'
+    info = DatasetInfo.of('imagenet', origin, plan.class_names[1:], totals[TRAIN], totals[VALIDATION])
+    counts = [reports[shard].fingerprint.images for shard in of_split[VALIDATION]]
+    return dataclasses.replace(info, validation_records_per_file=counts), {
         **{name: getattr(plan, name) for name in ('boxes', 'foreign', 'bad_annotations')},
         'images': {split: total.images for split, total in totals.items()},
         'converted': converted,
