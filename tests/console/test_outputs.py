@@ -10,7 +10,7 @@ import pytest
 
 from console import outputs
 from console.errors import CommandError
-from data import files, json_lines
+from data import files
 
 
 def _device(path: pathlib.Path) -> None:
@@ -59,7 +59,7 @@ def test_special_files__are_refused_and_stay(make: Any, reason: str, tmp_path: p
     for each in (path, link):
         writes: Tuple[Tuple[Any, ...], ...] = (
             (files.write_whole, str(each), 'new'),
-            (json_lines.append_line, str(each), {}),
+            (files.append_line, str(each), {}),
             (outputs.move, str(tmp_path / 'absent'), str(each)),
         )
         for write, *arguments in writes:
