@@ -14,8 +14,8 @@ from console.tensorflow_versions import tf
 from data import dataset_info, encoding, records
 from data.convert.tar_shards import __main__ as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
-from tests.data.test_image_header import with_orientation
 from tests.support.commands import Done, run
+from tests.support.images import with_orientation
 from tests.support.photos import Photo, photo_example
 from tests.support.tar_files import write_tar
 

@@ -22,6 +22,7 @@ from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.data.tar.readers import Reader, both
 from tests.fuzz import child
+from tests.support.images import saved
 
 NUM_CLASSES = 6
 TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
@@ -44,12 +45,8 @@ PAX = (
 
 def real_images() -> List[Tuple[str, bytes]]:
     photo = child.photograph().resize((24, 20))
-    files = []
-    for extension, image_format in (('jpg', 'JPEG'), ('JPEG', 'JPEG'), ('png', 'PNG'), ('ppm', 'PPM')):
-        file = io.BytesIO()
-        photo.save(file, image_format)
-        files.append((extension, file.getvalue()))
-    return files
+    kinds = [('jpg', 'JPEG'), ('JPEG', 'JPEG'), ('png', 'PNG'), ('ppm', 'PPM')]
+    return [(extension, saved(photo, image_format)) for extension, image_format in kinds]
 
 
 def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:

@@ -1,12 +1,9 @@
 """Small data sets of photographs for audits."""
 
 import functools
-import io
 import json
 import pathlib
 from typing import Any, Callable, Dict, List, Sequence
-
-import PIL.Image
 
 from data import records
 from data.audit.report import audit
@@ -14,6 +11,7 @@ from data.convert import writing
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.sources import Source
+from tests.support.images import saved
 from tests.support.photos import Photo, photo_example
 
 Report = Dict[str, Any]
@@ -53,9 +51,7 @@ def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence
 
 def broken_inside(photo: Photo) -> bytes:
     """A PNG with a changed byte in its pixels. TensorFlow decodes most such JPEGs."""
-    file = io.BytesIO()
-    PIL.Image.fromarray(photo.pixels[:64, :64]).save(file, 'PNG')
-    png = bytearray(file.getvalue())
+    png = bytearray(saved(photo.pixels[:64, :64], 'PNG'))
     start = png.index(b'IDAT')
     png[start + int.from_bytes(png[start - 4 : start], 'big') // 2] ^= 1
     return bytes(png)

@@ -16,6 +16,7 @@ from data import records
 from data.convert.imagenet import pipeline
 from tests.data import written_records
 from tests.data.written_records import Stored
+from tests.support.images import saved
 from tests.support.tar_files import tar_of
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
@@ -36,12 +37,9 @@ def piece(number: int, height: int = 60, width: int = 80) -> np.ndarray:
     return np.ascontiguousarray(photo[top : top + height, left : left + width])
 
 
-def encode(pixels: np.ndarray, image_format: str = 'JPEG', mode: str = 'RGB', quality: int = 90) -> bytes:
-    content = io.BytesIO()
-    PIL.Image.fromarray(pixels).convert(mode).save(
-        content, image_format, **({'quality': quality} if image_format == 'JPEG' else {})
-    )
-    return content.getvalue()
+def encode(pixels: np.ndarray, image_format: str = 'JPEG', mode: str = 'RGB') -> bytes:
+    options = {'quality': 90} if image_format == 'JPEG' else {}
+    return saved(PIL.Image.fromarray(pixels).convert(mode), image_format, **options)
 
 
 def with_size(archive: bytes, place: int, size: int) -> bytes:

@@ -31,8 +31,8 @@ from tests.data.convert.imagenet.archives import (
     run_imagenet,
     stored,
 )
-from tests.data.test_image_header import with_orientation
 from tests.support.commands import run
+from tests.support.images import with_orientation
 
 
 def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
