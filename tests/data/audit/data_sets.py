@@ -9,8 +9,9 @@ from data import records
 from data.audit.report import audit
 from data.convert import writing
 from data.dataset_info import DatasetInfo
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.fingerprint import fingerprint
 from data.sources import Source
+from tests.data.written_records import fingerprint_of
 from tests.support.images import saved
 from tests.support.photos import Photo, photo_example
 
@@ -32,19 +33,12 @@ def write(data_dir: Any, split: str, examples: Sequence[Any], shards: int) -> No
     writing.write_shards(str(data_dir), split, makers, shards)
 
 
-def of_photos(photos: Sequence[Photo]) -> SplitFingerprint:
-    split = SplitFingerprint()
-    for photo in photos:
-        split = split.with_image(photo.label, photo.encoded)
-    return split
-
-
 def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence[Photo]) -> pathlib.Path:
     """Writes a data set of photographs with a correct description."""
     data_dir.mkdir(exist_ok=True)
     write(data_dir, records.TRAIN, [photo_example(photo) for photo in train], 3)
     write(data_dir, records.VALIDATION, [photo_example(photo) for photo in validation], 2)
-    taken = fingerprint(of_photos(train), of_photos(validation))
+    taken = fingerprint(fingerprint_of(train), fingerprint_of(validation))
     DatasetInfo('pieces', 'scikit-image', len(train), len(validation), 6, NAMES, taken).write(str(data_dir))
     return data_dir
 

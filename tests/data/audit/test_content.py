@@ -19,7 +19,8 @@ from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from data.tar.shard import SampleChecker
 from data.tf_example import Fields
-from tests.data.audit.data_sets import NAMES, Report, of_photos, places, report_of, write, written
+from tests.data.audit.data_sets import NAMES, Report, places, report_of, write, written
+from tests.data.written_records import fingerprint_of
 from tests.support.bad_records import DAMAGES
 from tests.support.images import saved, with_orientation
 from tests.support.photos import Photo, photo_example, set_boxes
@@ -45,7 +46,7 @@ def test_good_data_set__is_measured_and_can_be_trained_on(
         assert described['fields']['image/encoded'] == described['fields']['image/object/bbox/xmax'] == len(part)
     found = [(c['label'], c['name'], c['train'], c['validation']) for c in good['classes']]
     assert found == [(0, 'background', 0, 0), *((label, NAMES[label], 3, 1) for label in range(1, 6))]
-    taken = fingerprint(of_photos(pieces[:15]), of_photos(pieces[15:]))
+    taken = fingerprint(fingerprint_of(pieces[:15]), fingerprint_of(pieces[15:]))
     assert good['fingerprint'] == {'taken': taken, 'dataset_json': taken, 'agree': True}
 
 
