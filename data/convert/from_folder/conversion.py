@@ -147,13 +147,16 @@ def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
 
 def _check_losses(folder: str, images: Sequence[ImageFile], accepted: Mapping[str, '_Accepted']) -> None:
     """Checks that each class of a split keeps at least half of its files."""
-    lost = [image for image in images if image.path not in accepted]
     counts = collections.Counter(image.class_name for image in images)
-    problems = []
-    for name, count in sorted(collections.Counter(image.class_name for image in lost).items()):
-        if 2 * count > counts[name]:
-            example = next(image.path for image in lost if image.class_name == name)
-            problems.append(f'{show(name)} ({count:,} of {counts[name]:,}, as {show(example)})')
+    lost: Dict[str, List[str]] = collections.defaultdict(list)
+    for image in images:
+        if image.path not in accepted:
+            lost[image.class_name].append(image.path)
+    problems = [
+        f'{show(name)} ({len(paths):,} of {counts[name]:,}, as {show(paths[0])})'
+        for name, paths in sorted(lost.items())
+        if 2 * len(paths) > counts[name]
+    ]
     if problems:
         what = 'classes of which most images are missing or cannot be used'
         raise DataError(f'{show(folder)}: {what}: {listed(problems)}. Convert or repair these files, or remove them.')
