@@ -11,12 +11,11 @@ import numpy as np
 from console import native_messages
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import exif, record_checker, remote, tfrecord_files
+from data import image_header, record_checker, remote, tfrecord_files
 from data.checks import checker
 from data.convert.intake import damage_in
 from data.convert.writing import digest
-from data.fingerprint import SplitFingerprint
-from data.image_header import read_header
+from data.dataset_info import SplitFingerprint
 from data.record_checker import BadRecord
 from data.records import DataError, irregular_kind
 from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
@@ -190,7 +189,7 @@ class ShardAuditor:
                     self._advance(_PROGRESS_EVERY)
                 content.fields.update(entry.fields)
                 content.boxes.update(count_boxes(entry.boxes))
-                header = read_header(entry.encoded) if entry.encoded is not None else None
+                header = image_header.read_header(entry.encoded) if entry.encoded is not None else None
                 for kind, problem in self._problems(entry):
                     content.note(kind, BadRecord(path, position, f'{entry.prefix}{problem}'))
                 if entry.encoded is None:
@@ -212,8 +211,8 @@ class ShardAuditor:
         if entry.encoded is None:
             return
         encoded: bytes = entry.encoded
-        orientation = exif.orientation(encoded)
-        if orientation != exif.UPRIGHT:
+        orientation = image_header.orientation(encoded)
+        if orientation != image_header.UPRIGHT:
             yield 'rotated', f'EXIF orientation {orientation}.'
         problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
         damage = damage_in(messages)

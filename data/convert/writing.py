@@ -17,8 +17,7 @@ from google.protobuf import json_format
 from console.tensorflow_versions import tf
 from data import encoding, remote
 from data.convert.conversion import Progress, StartProgress, watched
-from data.dataset_info import DatasetInfo
-from data.fingerprint import SplitFingerprint
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.records import TRAIN, VALIDATION, DataError, shard_path
 from data.tar.layout import LABEL_EXTENSION
 

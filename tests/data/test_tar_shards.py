@@ -13,7 +13,7 @@ import pytest
 from console.tensorflow_versions import tf
 from data import dataset_info, encoding, records
 from data.convert.tar_shards import __main__ as tar_shards_command
-from data.fingerprint import fingerprint
+from data.dataset_info import fingerprint
 from tests.data.written_records import examples, fingerprint_of, stored
 from tests.support.commands import Done, run
 from tests.support.images import with_orientation

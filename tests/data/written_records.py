@@ -4,8 +4,8 @@ from typing import Any, Iterable, List, NamedTuple, Tuple
 
 from console.tensorflow_versions import tf
 from data import records
+from data.dataset_info import SplitFingerprint
 from data.encoding import Box
-from data.fingerprint import SplitFingerprint
 
 
 def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:

@@ -9,7 +9,7 @@ import PIL.ImageOps
 import pytest
 
 from console.tensorflow_versions import tf
-from data import exif
+from data.image_header import orientation
 from inception_v3.config import Config
 from preprocessing.decoding import MAX_PIXELS, image_shape
 from preprocessing.resizing import resize_for_eval
@@ -89,7 +89,7 @@ def test_exif_orientation__of_usual_and_unusual_files() -> None:
     usual = [(saved(SMALL, 'JPEG', value), value) for value in range(1, 9)]
     files, expected = zip(*usual, *UNUSUAL)
     # The graph, and Python.
-    assert orientations([*files]) == [exif.orientation(file) for file in files] == [*expected]
+    assert orientations([*files]) == [orientation(file) for file in files] == [*expected]
 
 
 def test_exif_orientation__of_damaged_files_is_a_value_and_no_error() -> None:
@@ -103,7 +103,7 @@ def test_exif_orientation__of_damaged_files_is_a_value_and_no_error() -> None:
             content[source.randrange(120)] = source.choice([source.randrange(256), 0, 0xFF])
         damaged.append(bytes(content))
     # Python takes microseconds for a file, and the graph a millisecond.
-    for found in (map(exif.orientation, [*cut, *damaged]), orientations([*cut[:120:5], *damaged[:70]])):
+    for found in (map(orientation, [*cut, *damaged]), orientations([*cut[:120:5], *damaged[:70]])):
         values = {*found}
         assert values <= {*range(1, 9)} and {1, 6} <= values
 

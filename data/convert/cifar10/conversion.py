@@ -19,9 +19,8 @@ from data import records, remote
 from data.convert import archives, conversion
 from data.convert.conversion import Progress, Say, StartProgress
 from data.convert.writing import add_sample
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.files import write_whole
-from data.fingerprint import SplitFingerprint
 from data.formats import FORMATS
 from data.records import DataError
 

@@ -26,17 +26,16 @@ from console.errors import CommandError
 from console.json_content import from_json, record
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import encoding, exif, records, remote
+from data import encoding, image_header, records, remote
 from data.convert import conversion, writing
 from data.convert.archives import read_file
 from data.convert.conversion import Progress, Say, StartProgress, watched
 from data.convert.imagenet import source as imagenet_source
 from data.convert.imagenet.source import AnnotatedBox, Image
 from data.convert.intake import DAMAGED, ROTATED, damage_in
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.encoding import Box
 from data.files import write_whole
-from data.fingerprint import SplitFingerprint
 from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
 from preprocessing.decoding import decode_image
@@ -340,7 +339,7 @@ def _examples(images: List[PlannedImage], report: ShardReport) -> Iterator[tf.tr
             report.converted.setdefault(kind, []).append(image.filename)
         if damage_in(messages):
             report.notes.setdefault(DAMAGED, []).append(image.filename)
-        if exif.orientation(content) != exif.UPRIGHT:
+        if image_header.orientation(content) != image_header.UPRIGHT:
             report.notes.setdefault(ROTATED, []).append(image.filename)
         yield encoding.make_example(encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes)
 

@@ -12,11 +12,11 @@ from google.protobuf import json_format
 from console import native_messages
 from console.messages import counted, printable, shown
 from console.tensorflow_versions import tf
-from data import checks, dataset_info, encoding, exif, ppm, records, remote, tfrecord_files
+from data import checks, dataset_info, encoding, image_header, ppm, records, remote, tfrecord_files
 from data.convert import conversion, writing
 from data.convert.conversion import Say
 from data.convert.intake import DAMAGED, ROTATED, damage_in
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.dataset_info import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
 from data.records import TRAIN, VALIDATION, DataError
@@ -103,7 +103,7 @@ class _Reader:
         damage = damage_in(messages)
         if damage:
             self.notes.setdefault(DAMAGED, []).append(f'{place} ({damage})')
-        if exif.orientation(encoded) != exif.UPRIGHT:
+        if image_header.orientation(encoded) != image_header.UPRIGHT:
             self.notes.setdefault(ROTATED, []).append(place)
 
     def _example(self, shard: Shard, sample: Sample, encoded: bytes, name: str) -> tf.train.Example:

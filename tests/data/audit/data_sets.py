@@ -8,8 +8,7 @@ from typing import Any, Callable, Dict, List, Sequence
 from data import records
 from data.audit.report import audit
 from data.convert import writing
-from data.dataset_info import DatasetInfo
-from data.fingerprint import fingerprint
+from data.dataset_info import DatasetInfo, fingerprint
 from data.sources import Source
 from tests.data.written_records import fingerprint_of
 from tests.support.images import saved

@@ -14,7 +14,7 @@ from data.audit import report as audit_report
 from data.audit import shard
 from data.audit.findings import judge
 from data.audit.shard import ShardAuditor
-from data.fingerprint import fingerprint
+from data.dataset_info import fingerprint
 from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from data.tar.shard import SampleChecker

@@ -13,7 +13,7 @@ import pytest
 
 from data import dataset_info, records
 from data.convert.cifar10 import conversion as cifar10_conversion
-from data.fingerprint import fingerprint
+from data.dataset_info import fingerprint
 from data.formats import FORMATS
 from data.tar.shard import Shard
 from tests.data.convert.cifar10.archives import NAMES, Published, make

@@ -14,7 +14,7 @@ import pytest
 from data import dataset_info, records
 from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import beam
-from data.fingerprint import fingerprint
+from data.dataset_info import fingerprint
 from data.record_checker import RecordChecker
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import (
