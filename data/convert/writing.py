@@ -88,6 +88,11 @@ def write_data_set(
         return DatasetInfo.of(name, source, classes, *written).write(unfinished)
 
 
+def shares(count: int, files: int) -> List[range]:
+    """The positions of the records of each file, in order; their numbers differ by at most one."""
+    return [range(count * file // files, count * (file + 1) // files) for file in range(files)]
+
+
 def write_shards(
     data_dir: str,
     split: str,
@@ -95,15 +100,14 @@ def write_shards(
     shards: int,
     move: Progress = lambda done: None,
 ) -> SplitFingerprint:
-    """Writes the examples of a split to `shards` record files, in order; the numbers of examples differ by at most one.
+    """Writes the examples of a split to `shards` record files, in order, by `shares`.
 
     The examples are made by functions, so that only one is in memory at a time; `move` is called with the number of
     them so far. Returns the fingerprint of those that have an image and a label.
     """
     written, remaining = SplitFingerprint(), watched(examples, move)
-    for shard in range(shards):
-        count = len(examples) * (shard + 1) // shards - len(examples) * shard // shards
-        made = (make() for make in itertools.islice(remaining, count))
+    for shard, share in enumerate(shares(len(examples), shards)):
+        made = (make() for make in itertools.islice(remaining, len(share)))
         written += write_file(shard_path(data_dir, split, shard, shards), made)
     return written
 

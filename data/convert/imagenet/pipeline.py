@@ -220,12 +220,14 @@ def _make_plan(
     sizes: Dict[str, int] = {}
     for split, of_split in images.items():
         # Deterministic, and mixes the classes.
-        of_split.sort(key=_digest)
+        of_split.sort(
+            key=lambda image: writing.digest(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape'))
+        )
         files = min(shards[split], len(of_split))
-        for shard in range(files):
+        for shard, share in enumerate(writing.shares(len(of_split), files)):
             name = os.path.basename(records.shard_path('', split, shard, files))
             planned = []
-            for image in of_split[len(of_split) * shard // files : len(of_split) * (shard + 1) // files]:
+            for image in of_split[share.start : share.stop]:
                 annotated = boxes.pop(os.path.splitext(image.filename)[0], ())
                 cleaned = _clean(annotated, image.synset, box_counts)
                 planned.append(PlannedImage(image, labels[image.synset], names[image.synset], cleaned))
@@ -276,18 +278,12 @@ def _clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> 
     for corners, name in boxes:
         # Some annotations name the class in words. As in the published conversion, only synsets are compared.
         is_of_class = name == synset or len(name) != _SYNSET_LENGTH or not name[1:].isdigit()
-        drawn = np.float32(corners)
-        ordered = np.float32([*np.minimum(drawn[:2], drawn[2:]), *np.maximum(drawn[:2], drawn[2:])])
-        clipped = np.clip(ordered, 0.0, 1.0)
-        is_written = is_of_class and (clipped[:2] != clipped[2:]).all()
+        low, high = np.clip(np.sort(np.float32(corners).reshape([2, 2]), axis=0), 0.0, 1.0).tolist()
+        is_written = is_of_class and low[0] < high[0] and low[1] < high[1]
         counts['written' if is_written else 'left out'] += 1
         if is_written:
-            cleaned.append(Box(*clipped.tolist()))
+            cleaned.append(Box(*low, *high))
     return cleaned
-
-
-def _digest(image: Image) -> bytes:
-    return hashlib.sha256(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape')).digest()
 
 
 def write_shard(shard: str, data_dir: str, work_dir: str) -> None:
