@@ -18,11 +18,6 @@ from tests.support.images import BOXES, CAT, DOCUMENTED_CROP, NO_BOXES, WHOLE, r
 FULL = Settings(20, 20, fast_mode=False, use_fast_color_distort=False)
 
 
-@pytest.fixture(autouse=True)
-def _fixed_draws(_new_graph: None) -> None:
-    tf.set_random_seed(7)
-
-
 CROP = {**DOCUMENTED_CROP, 'max_attempts': 100}
 CHROMA = {'cb_distortion_range': 0.1, 'cr_distortion_range': 0.1}
 MODES = {'fast_mode': True, 'use_fast_color_distort': True, 'brightness_distortion_range': 32 / 255}
