@@ -119,15 +119,6 @@ class FakeGcs:
         sizes = {'size': str(len(content)), 'generation': str(generation)}
         return {'kind': 'storage#object', 'bucket': bucket, 'name': name, 'updated': _TIME, **sizes}
 
-    def delete(self, bucket: str, name: str) -> None:
-        self.find(bucket, name)
-        del self._buckets[bucket][name]
-
-    def copy(self, source: Tuple[str, str], target: Tuple[str, str]) -> Any:
-        """Copies an object in a single request."""
-        copied = self.put(*target, self.find(*source)[0])
-        return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': copied}
-
     def list(self, bucket: str, query: Dict[str, str]) -> Any:
         """A page of the objects whose names start with a prefix. A delimiter after it groups names into folders."""
         prefix, delimiter = query.get('prefix', ''), query.get('delimiter', '')
@@ -148,17 +139,6 @@ class FakeGcs:
         if len(page) < len(names):
             listing['nextPageToken'] = page[-1]
         return listing
-
-    def begin_upload(self, bucket: str, name: str) -> int:
-        """Starts a resumable upload, and returns its ID."""
-        self.contents(bucket)
-        self._uploads.append(_Upload(bucket, name))
-        return len(self._uploads) - 1
-
-    def find_upload(self, upload: str) -> _Upload:
-        if int(upload) >= len(self._uploads):
-            raise NotFound()
-        return self._uploads[int(upload)]
 
     def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> Response:
         """Receives bytes of an upload: those of a range, or all of them. The last byte creates the object."""
@@ -196,7 +176,7 @@ class FakeGcs:
         """The operation of a request, its `BUCKET/OBJECT`, and the upload that it continues, if any."""
         path, query = request.path, request.args
         if 'upload_id' in query:
-            upload = self.find_upload(query['upload_id'])
+            upload = self._uploads[int(query['upload_id'])]
             return WRITE, f'{upload.bucket}/{upload.name}', upload
         if not path.startswith(('/storage/v1/', '/upload/')):
             return READ, path[1:], None
@@ -218,7 +198,8 @@ class FakeGcs:
         if operation == STAT:
             return _json(self.describe(bucket, name))
         if operation == DELETE:
-            self.delete(bucket, name)
+            self.find(bucket, name)
+            del self._buckets[bucket][name]
             return Response(b'', 204)
         if operation == READ:
             found = self.find(bucket, name)[0]
@@ -228,11 +209,13 @@ class FakeGcs:
         if upload:
             return self.continue_upload(upload, request.headers.get('Content-Range', ''), content)
         if '/rewriteTo/' in request.path:
-            return _json(self.copy(_PLACES.findall(request.path)[0], (bucket, name)))
+            copied = self.put(bucket, name, self.find(*_PLACES.findall(request.path)[0])[0])
+            return _json({'kind': 'storage#rewriteResponse', 'done': True, 'resource': copied})
         if request.args['uploadType'] == 'media':
             return _json(self.put(bucket, name, content))
-        session = self.begin_upload(bucket, name)
-        location = f'https://{request.host}/upload/storage/v1/b/{bucket}/o?upload_id={session}'
+        self.contents(bucket)
+        self._uploads.append(_Upload(bucket, name))
+        location = f'https://{request.host}/upload/storage/v1/b/{bucket}/o?upload_id={len(self._uploads) - 1}'
         return _json({}, 200, [('Location', location)])
 
 
