@@ -1,9 +1,8 @@
 """Small data sets of photographs for audits."""
 
-import functools
 import json
 import pathlib
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 from data import records
 from data.audit.report import audit
@@ -28,8 +27,8 @@ def report_of(data_dir: Any, num_classes: Any = None, data_format: str = 'tfreco
 
 
 def write(data_dir: Any, split: str, examples: Sequence[Any], shards: int) -> None:
-    makers: List[Callable[[], Any]] = [functools.partial(lambda example: example, example) for example in examples]
-    writing.write_shards(str(data_dir), split, makers, shards)
+    remaining = iter(examples)
+    writing.write_shards(str(data_dir), split, [lambda: next(remaining)] * len(examples), shards)
 
 
 def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence[Photo]) -> pathlib.Path:
