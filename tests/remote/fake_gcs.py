@@ -228,7 +228,8 @@ class _Handler(WSGIRequestHandler):
 
 class _Server(ThreadedWSGIServer):
     def __init__(self, listener: socket.socket, context: ssl.SSLContext, application: Any):
-        super().__init__(*listener.getsockname(), application, _Handler, fd=listener.fileno())
+        host, port = listener.getsockname()
+        super().__init__(host, port, application, _Handler, fd=listener.fileno())
         self._context = context
 
     def finish_request(self, request: Any, client_address: Any) -> None:
