@@ -184,3 +184,8 @@ def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
         assert lines[1:] == ['finding: 5,000, 2,500/s']
         raise KeyboardInterrupt
     assert len(cleared) == 2
+
+
+def test_watched__counts_the_items_after_others() -> None:
+    moved: List[int] = []
+    assert [*conversion.watched('ab', moved.append, 5)] == ['a', 'b'] and moved == [6, 7]
