@@ -15,9 +15,9 @@ import numpy as np
 
 from console import extras
 from console.tensorflow_versions import tf
-from data import encoding, records
+from data import encoding
 from data.convert import writing
-from data.dataset_info import FILE_NAME, DatasetInfo
+from data.dataset_info import FILE_NAME
 from inception_v3.config import Config
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
@@ -43,18 +43,11 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
     if os.path.exists(os.path.join(data_dir, FILE_NAME)):
         return
     sources = _sources()
-    with writing.new_data_dir(data_dir) as unfinished:
-        for split, first, count in ((records.TRAIN, 0, train), (records.VALIDATION, train, validation)):
-            examples = [functools.partial(_example, sources, first + index) for index in range(count)]
-            writing.write_shards(unfinished, split, examples, shards)
-        DatasetInfo(
-            name='generated photographs',
-            source='random parts of the photographs in scikit-image, made by benchmarks.photographs',
-            train_images=train,
-            validation_images=validation,
-            num_classes=len(sources) + 1,
-            class_names=['background', *(f'photograph {number}' for number in range(1, len(sources) + 1))],
-        ).write(unfinished)
+    origin = 'random parts of the photographs in scikit-image, made by benchmarks.photographs'
+    classes = [f'photograph {number}' for number in range(1, len(sources) + 1)]
+    every = [functools.partial(_example, sources, index) for index in range(train + validation)]
+    examples = every[:train], every[train:]
+    writing.write_data_set(data_dir, 'generated photographs', origin, classes, examples, (shards, shards))
 
 
 def made(config: Config) -> Config:

@@ -1,17 +1,18 @@
 """The parsers of command lines, and types for their arguments."""
 
 import argparse
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional, Sequence
 
 from console import processes
 from console.errors import EXIT_CODES
 from console.messages import shown
+from console.paths import expanded
 
 _KINDS = {int: 'a whole number', float: 'a number'}
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes no abbreviated flags, and its help ends with the exit codes. Parsers of its subcommands are like it."""
+    """Expands `~`, takes no abbreviated flags, and its help ends with the exit codes; so do those of subcommands."""
 
     def __init__(self, **settings: Any):
         super().__init__(
@@ -20,6 +21,10 @@ class _Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             **settings,
         )
+
+    def parse_args(self, args: Optional[Sequence[str]] = None, namespace: Any = None) -> Any:
+        """The values of a command line, by default this process's, as `expanded` makes its words."""
+        return super().parse_args(expanded(args), namespace)
 
 
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Shows progress and log lines: one live line on a terminal, plain lines elsewhere."""
+"""Shows progress and log lines: one live line on a terminal, plain lines elsewhere; and bars of characters."""
 
 import logging
 import os
@@ -15,6 +15,9 @@ _LIVE_INTERVAL = 0.2
 _PLAIN_INTERVAL = 15.0
 
 _ERASE_LINE = '\r\x1b[K'
+# Characters that fill increasing parts of a cell.
+EIGHTHS = '▏▎▍▌▋▊▉█'
+_BAR = 16
 
 
 class Printable:
@@ -135,3 +138,30 @@ def duration(seconds: float) -> str:
     minutes, second = divmod(int(seconds + 0.5), 60)
     hours, minute = divmod(minutes, 60)
     return f'{hours}:{minute:02d}:{second:02d}' if hours else f'{minute}:{second:02d}'
+
+
+def bar(fraction: float, width: int, steps: str = EIGHTHS) -> str:
+    """Draws a bar for a fraction of 1, which has `width` cells; `steps` fill increasing parts of a cell."""
+    whole, rest = divmod(round(fraction * width * len(steps)), len(steps))
+    return steps[-1] * whole + (steps[rest - 1] if rest else '')
+
+
+class Progress:
+    """Shows the number of images done, after each batch."""
+
+    def __init__(self, screen: Screen, images: int, batch_size: int):
+        self._screen = screen
+        self._images = images
+        self._batch_size = batch_size
+        self._done = 0
+        self._start = time.monotonic()
+
+    def add(self) -> None:
+        """Counts an image."""
+        self._done += 1
+        if self._done % self._batch_size:
+            return
+        rate = self._done / (time.monotonic() - self._start)
+        left = duration((self._images - self._done) / rate)
+        done = bar(self._done / self._images, _BAR, '#').ljust(_BAR, '.')
+        self._screen.update(f'{done} {self._done:,} of {self._images:,}, {rate:,.1f} images/s, {left} left')

@@ -4,6 +4,7 @@ By hand, since the package braceexpand does not bound a range.
 A flag's value is checked with these before TensorFlow, which lists files, is loaded.
 """
 
+import itertools
 import re
 from typing import List, Sequence
 
@@ -45,30 +46,28 @@ def expand(patterns: str, flag: str) -> List[str]:
     return expanded
 
 
+def _depths(text: str) -> List[int]:
+    """The number of open braces after each character."""
+    return [*itertools.accumulate({'{': 1, '}': -1}.get(character, 0) for character in text)]
+
+
 def _split(text: str) -> List[str]:
-    parts, depth = [''], 0
-    for character in text:
-        depth += {'{': 1, '}': -1}.get(character, 0)
-        if depth < 0:
-            raise ValueError('a closing brace without an opening one.')
-        if character == ',' and not depth:
-            parts.append('')
-        else:
-            parts[-1] += character
-    if depth:
+    """The parts between the commas outside of braces."""
+    depths = _depths(text)
+    if min(depths, default=0) < 0:
+        raise ValueError('a closing brace without an opening one.')
+    if depths and depths[-1]:
         raise ValueError('an opening brace without a closing one.')
-    return parts
+    commas = [at for at, character in enumerate(text) if character == ',' and not depths[at]]
+    return [text[before + 1 : after] for before, after in zip([-1, *commas], [*commas, len(text)])]
 
 
 def _expanded(part: str) -> List[str]:
-    begin, brace, after = part.partition('{')
+    begin, brace, _ = part.partition('{')
     if not brace:
         return [part]
-    end, depth = 0, 1
-    while depth:
-        depth += {'{': 1, '}': -1}.get(after[end], 0)
-        end += 1
-    content, ends = after[: end - 1], _expanded(after[end:])
+    end = len(begin) + _depths(part[len(begin) :]).index(0)
+    content, ends = part[len(begin) + 1 : end], _expanded(part[end + 1 :])
     match, parts = _RANGE.fullmatch(content), _split(content)
     if not match and len(parts) < 2:
         raise ValueError(f'{{{shown(content)}}} is neither a range, {{000..639}}, nor a list, {{a,b}}.')

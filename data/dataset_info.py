@@ -1,10 +1,14 @@
-"""The description of a data set: `dataset.json`, beside its record files."""
+"""The description of a data set: `dataset.json`, beside its record files, with the fingerprint of its images.
+
+The fingerprint is a hash of images and labels, independent of order, files and format.
+"""
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
-from typing import List, Optional
+from typing import List, NamedTuple, Optional, Sequence
 
 from console.json_content import fits, from_json
 from console.messages import shown
@@ -21,11 +25,34 @@ BACKGROUND = 'background'
 _IMAGES_AT_MOST = 2**31 - 1
 # The longest reason in a message, in characters.
 _LONGEST_REASON = 200
+_MODULUS = 1 << 256
 
 
 def is_background(name_of_label_0: str) -> bool:
     """Whether label 0 is the background, which has no images and is not shown; without a name, it is."""
     return name_of_label_0 in ('', BACKGROUND)
+
+
+class SplitFingerprint(NamedTuple):
+    """The fingerprint of a split, or a part of one. The sum over parts, in any order, is that of the whole."""
+
+    images: int = 0  # The number of images.
+    total: int = 0  # The sum of the images' SHA-256 digests, modulo 2**256.
+
+    def with_image(self, label: int, encoded: bytes) -> 'SplitFingerprint':
+        """The fingerprint after adding an image, given its label and the bytes of its file."""
+        digest = hashlib.sha256(b'%d %s' % (label, encoded)).digest()
+        return self + SplitFingerprint(1, int.from_bytes(digest, 'big'))
+
+    def __add__(self, other: tuple) -> 'SplitFingerprint':
+        images, total = other
+        return SplitFingerprint(self.images + images, (self.total + total) % _MODULUS)
+
+
+def fingerprint(train: SplitFingerprint, validation: SplitFingerprint) -> str:
+    """The fingerprint of a data set, as in `dataset.json`: 64 hexadecimal digits."""
+    text = ' '.join(f'{split.images} {split.total:064x}' for split in (train, validation))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +65,17 @@ class DatasetInfo:
     validation_images: int  # Number of validation images; 0 if there is no validation split.
     num_classes: int  # Number of classes, the background (label 0) included.
     class_names: List[str]  # The names by label; the first is the background's.
-    fingerprint: str = ''  # The images' fingerprint, of `data.fingerprint`; empty if there is none.
+    fingerprint: str = ''  # The images' `fingerprint`; empty if there is none.
     # The number of records in each validation file, in order; empty if unknown.
     validation_records_per_file: List[int] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, name: str, source: str, classes: Sequence[str], train: SplitFingerprint, validation: SplitFingerprint
+    ) -> 'DatasetInfo':
+        """The description of two splits of images with the labels of these classes, from 1 on."""
+        names = [BACKGROUND, *classes]
+        return cls(name, source, train.images, validation.images, len(names), names, fingerprint(train, validation))
 
     def problem(self) -> Optional[str]:
         """The reason why `read` rejects the description; None if it is valid."""

@@ -9,7 +9,6 @@ import sys
 
 from console import extras, program
 from console.command_line import folder, new_parser, number_of
-from console.paths import expanded
 from console.screen import Screen
 
 
@@ -22,7 +21,7 @@ def main() -> int:
     add('--seed', type=number_of(int, 0, 2**63 - 1), default=0, metavar='N', help='seed of the draws (default: 0)')
     about = "height and width of the network's images (default: 299)"
     add('--size', type=number_of(int, 1, 2048), default=299, metavar='PIXELS', help=about)
-    arguments = parser.parse_args(expanded())
+    arguments = parser.parse_args()
 
     def command(screen: Screen) -> None:
         extras.require('studies', 'matplotlib')

@@ -11,7 +11,6 @@ from typing import Optional, Sequence
 
 from console import program
 from console.command_line import folder, new_parser
-from console.paths import expanded
 from console.screen import Screen
 from studies.files import require_packages
 
@@ -24,7 +23,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run; it may be at gs:// or s3://')
     out_help = f'folder for the report, created if missing (default {OUT})'
     parser.add_argument('--out', type=folder, default=OUT, help=out_help)
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     return program.run(lambda screen: _perform(arguments, screen))
 
 

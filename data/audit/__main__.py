@@ -14,7 +14,6 @@ from console import extras, program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
 from console.messages import counted, printable
-from console.paths import expanded
 from console.processes import usable_cores
 from console.screen import Screen
 
@@ -56,7 +55,7 @@ def _arguments() -> argparse.Namespace:
     add('--croissant', action='store_true', help='also write a Croissant description, croissant.json; it has:')
     for flag, (_, text) in _PROPERTIES.items():
         add(f'--{flag}', help=f'with --croissant, the {text}')
-    arguments = parser.parse_args(expanded())
+    arguments = parser.parse_args()
     if any(getattr(arguments, flag) for flag in _PROPERTIES) and not arguments.croissant:
         parser.error(f'{", ".join(f"--{flag}" for flag in _PROPERTIES)}: need --croissant.')
     if not (arguments.data_dir or arguments.train_files or arguments.eval_files):

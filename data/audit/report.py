@@ -14,7 +14,7 @@ from data.audit import shard as shard_audit
 from data.audit.findings import KINDS, judge
 from data.audit.shard import LISTED_AT_MOST, FileContent
 from data.convert.conversion import Progress, StartProgress
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.dataset_info import SplitFingerprint, fingerprint
 from data.sources import Source
 from data.tf_example import Fields
 

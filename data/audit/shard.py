@@ -11,12 +11,11 @@ import numpy as np
 from console import native_messages
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import exif, record_checker, remote, tfrecord_files
+from data import image_header, record_checker, remote, tfrecord_files
 from data.checks import checker
 from data.convert.intake import damage_in
-from data.convert.split import digest
-from data.fingerprint import SplitFingerprint
-from data.image_header import read_header
+from data.convert.writing import digest
+from data.dataset_info import SplitFingerprint
 from data.record_checker import BadRecord
 from data.records import DataError, irregular_kind
 from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
@@ -67,18 +66,15 @@ class FileContent:
 
 
 class Entry(NamedTuple):
-    """A record of a file."""
+    """A record of a file, or a file of a shard that belongs to no record."""
 
-    position: int  # Its position in the file, from 0.
     encoded: Optional[bytes] = None  # The image file's bytes; None if there are none.
     label: Optional[int] = None  # The label with its offset, valid or not; None if there is none.
     # float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; empty if they are invalid.
     boxes: np.ndarray = _NO_BOXES
     fields: Tuple[str, ...] = ()  # The names of its fields.
-    # The reason why it cannot be used, apart from the image and the boxes; None if there is none.
-    problem: Optional[str] = None
-    # The reason why its boxes cannot be used; None if they can, or if `problem` is set.
-    box_problem: Optional[str] = None
+    # The reason why its fields, or else its boxes, cannot be used, with the kind. The image is not checked.
+    problems: Tuple[Tuple[str, str], ...] = ()
     prefix: str = ''  # The beginning of messages about it.
     # The name of a file that belongs to no record, in the place of one; None for a record.
     left_out: Optional[str] = None
@@ -98,39 +94,41 @@ def _readable(path: str) -> Iterator[None]:
 
 def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
     """Yields the records of a TFRecord file, whose images and labels have these keys, and verifies their checksums."""
-    position = -1
+    count = 0
     with _readable(path):
         # On s3://, TensorFlow treats a file as empty if access to it is denied.
         remote.check_readable(path)
         try:
             with remote.explained(path, remote.READ):
-                for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
-                    yield _of_record(position, serialized, num_classes, fields)
+                for serialized in tfrecord_files.serialized_in(path):
+                    count += 1
+                    yield _of_record(serialized, num_classes, fields)
         except tf.errors.DataLossError as error:
-            begin = 'the file is' if position >= 0 else 'not a record file, or'
-            place = 'or truncated from here on' if position >= 0 else 'at its beginning'
-            raise DataError(f'{begin} damaged {place}: {error.message}.')
+            from_here = 'the file is damaged or truncated from here on'
+            problem = from_here if count else 'not a record file, or damaged at its beginning'
+            raise DataError(f'{problem}: {error.message}.')
 
 
-def _of_record(position: int, serialized: bytes, num_classes: int, fields: Fields) -> Entry:
+def _of_record(serialized: bytes, num_classes: int, fields: Fields) -> Entry:
     example = record_checker.parse_example(serialized)
     # Listed first: reading a missing field adds an empty one.
     keys = tuple(example.features.feature) if example else ()
-    entry = Entry(position, fields=keys, problem=record_checker.field_problem(example, num_classes, fields))
+    kind, problem = 'bad_fields', record_checker.field_problem(example, num_classes, fields)
+    if example and not problem:
+        kind, problem = 'bad_boxes', record_checker.box_problem(example)
+    problems = ((kind, problem),) if problem else ()
     if example is None:
-        return entry
+        return Entry(problems=problems)
     feature = example.features.feature
-    encoded = feature[fields.image].bytes_list.value
-    label = feature[fields.label].int64_list.value
-    entry = entry._replace(
+    encoded, label = feature[fields.image].bytes_list.value, feature[fields.label].int64_list.value
+    corners = [feature[f'image/object/bbox/{corner}'].float_list.value for corner in CORNERS]
+    return Entry(
         encoded=encoded[0] if len(encoded) == 1 and encoded[0] else None,
         label=label[0] + fields.label_offset if len(label) == 1 else None,
-        box_problem=None if entry.problem else record_checker.box_problem(example),
+        boxes=_NO_BOXES if problem else np.array(corners, np.float32).T,
+        fields=keys,
+        problems=problems,
     )
-    if entry.problem or entry.box_problem or 'image/object/bbox/ymin' not in keys:
-        return entry
-    corners = [feature[f'image/object/bbox/{corner}'].float_list.value for corner in CORNERS]
-    return entry._replace(boxes=np.array(corners, np.float32).T)
 
 
 def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
@@ -139,29 +137,23 @@ def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> I
         problem = size_problem(path, shard.size)
         if problem:
             raise DataError(problem)
-        position = 0
         for sample in shard.everything(label_of(fields.label)):
             if sample.problem is Problem.LEFT_OUT:
-                yield from (Entry(position, left_out=shown(member.name)) for member in sample.members)
-                continue
-            if sample.problem.is_last:
+                yield from (Entry(left_out=shown(member.name)) for member in sample.members)
+            elif sample.problem.is_last:
                 raise DataError(sample.reason)
-            yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
-            position += 1
+            else:
+                yield _of_sample(shard, sample, num_classes, fields.label_offset)
 
 
-def _of_sample(position: int, shard: Shard, sample: Sample, num_classes: int, offset: int) -> Entry:
+def _of_sample(shard: Shard, sample: Sample, num_classes: int, offset: int) -> Entry:
     extensions = [member.extension for member in sample.members if member.key is not None]
     keys = tuple({_IMAGE if each in IMAGE_EXTENSIONS else shown(each) for each in extensions})
-    problem = sample.reason[len(sample.prefix) :] or None
-    entry = Entry(position, fields=keys, problem=problem, prefix=sample.prefix)
     if not sample.image:
-        return entry
-    return entry._replace(
-        encoded=shard.read(sample.image.start, sample.image.size),
-        label=sample.label + offset,
-        problem=record_checker.label_problem(sample.label + offset, num_classes, offset),
-    )
+        return Entry(fields=keys, problems=(('bad_fields', str(sample.problem)),), prefix=sample.prefix)
+    encoded, label = shard.read(sample.image.start, sample.image.size), sample.label + offset
+    problem = record_checker.label_problem(label, num_classes, offset)
+    return Entry(encoded, label, _NO_BOXES, keys, (('bad_fields', problem),) if problem else (), sample.prefix)
 
 
 # By the values of --data_format.
@@ -188,17 +180,18 @@ class ShardAuditor:
         images: List[tuple] = []
         try:
             for entry in self._entries(path, self._num_classes, self._fields):
+                position = content.records
                 if entry.left_out is not None:
-                    content.note('left_out', BadRecord(path, entry.position, f'{entry.left_out}.'))
+                    content.note('left_out', BadRecord(path, position, f'{entry.left_out}.'))
                     continue
                 content.records += 1
                 if not content.records % _PROGRESS_EVERY:
                     self._advance(_PROGRESS_EVERY)
                 content.fields.update(entry.fields)
                 content.boxes.update(count_boxes(entry.boxes))
-                header = read_header(entry.encoded) if entry.encoded is not None else None
+                header = image_header.read_header(entry.encoded) if entry.encoded is not None else None
                 for kind, problem in self._problems(entry):
-                    content.note(kind, BadRecord(path, entry.position, f'{entry.prefix}{problem}'))
+                    content.note(kind, BadRecord(path, position, f'{entry.prefix}{problem}'))
                 if entry.encoded is None:
                     continue
                 content.formats[header.kind if header else 'unknown'] += 1
@@ -206,7 +199,7 @@ class ShardAuditor:
                     content.fingerprint = content.fingerprint.with_image(entry.label, entry.encoded)
                     key = int.from_bytes(digest(entry.encoded)[:8], 'big')
                     size = (header.width, header.height) if header else (0, 0)
-                    images.append((key, entry.position, entry.label, size, len(entry.encoded)))
+                    images.append((key, position, entry.label, size, len(entry.encoded)))
         except DataError as error:
             content.note('bad_files', BadRecord(path, content.records, str(error)))
         self._advance(content.records % _PROGRESS_EVERY)
@@ -214,15 +207,12 @@ class ShardAuditor:
         return content
 
     def _problems(self, entry: Entry) -> Iterator[Tuple[str, str]]:
-        if entry.problem:
-            yield 'bad_fields', entry.problem
-        if entry.box_problem:
-            yield 'bad_boxes', entry.box_problem
+        yield from entry.problems
         if entry.encoded is None:
             return
         encoded: bytes = entry.encoded
-        orientation = exif.orientation(encoded)
-        if orientation != exif.UPRIGHT:
+        orientation = image_header.orientation(encoded)
+        if orientation != image_header.UPRIGHT:
             yield 'rotated', f'EXIF orientation {orientation}.'
         problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
         damage = damage_in(messages)

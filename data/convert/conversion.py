@@ -149,9 +149,9 @@ def progress() -> Iterator[StartProgress]:
         screen.clear()
 
 
-def watched(items: Iterable[_Item], move: Progress) -> Iterator[_Item]:
-    """Yields the items, and calls `move` with the number of each, from 1."""
-    for number, item in enumerate(items, 1):
+def watched(items: Iterable[_Item], move: Progress, before: int = 0) -> Iterator[_Item]:
+    """Yields the items, and calls `move` with the number of each, from 1, or after others `before`."""
+    for number, item in enumerate(items, before + 1):
         move(number)
         yield item
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 from console import extras, program
 from console.command_line import new_parser
 from console.errors import CommandError
-from console.paths import expanded
 from console.screen import Screen
 
 if TYPE_CHECKING:
@@ -40,8 +39,7 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
     from console.tensorflow_versions import tf
     from data import encoding
     from data.convert import writing
-    from data.convert.split import digest, split_by_content
-    from data.dataset_info import DatasetInfo
+    from data.convert.writing import digest, split_by_content
 
     extras.require('demo', 'sklearn')
     from sklearn.datasets import load_digits
@@ -62,15 +60,9 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
                 raise CommandError(f'{images_per_digit} images: the digit {digit} has {len(own)} for training.')
             first += own[:images_per_digit]
         train = sorted(first, key=train.index)
-    names = [str(digit) for digit in digits]
-    info = DatasetInfo(
-        name='digits' if len(digits) == len(_ALL_DIGITS) else f'digits {" ".join(names)}',
-        source='scikit-learn, sklearn.datasets.load_digits: 1,797 handwritten digits of 8 x 8 pixels',
-        train_images=len(train),
-        validation_images=len(validation),
-        num_classes=len(digits) + 1,
-        class_names=['background', *names],
-    )
+    classes = [str(digit) for digit in digits]
+    name = 'digits' if len(digits) == len(_ALL_DIGITS) else f'digits {" ".join(classes)}'
+    source = 'scikit-learn, sklearn.datasets.load_digits: 1,797 handwritten digits of 8 x 8 pixels'
     with tf.Graph().as_default(), tf.Session() as session:
         image = tf.placeholder(tf.uint8, [None, None, 3])
         encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
@@ -78,11 +70,12 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
         def example(index: int) -> Any:
             rgb = _enlarge(pixels[index])
             label = digits.index(digit_of[index]) + 1
-            encoded, text, (height, width, _) = session.run(encode, {image: rgb}), info.class_names[label], rgb.shape
+            encoded, text, (height, width, _) = session.run(encode, {image: rgb}), classes[label - 1], rgb.shape
             return encoding.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
 
         examples = [[functools.partial(example, index) for index in part] for part in (train, validation)]
-        return writing.write_data_set(data_dir, info, examples, (TRAIN_SHARDS, VALIDATION_SHARDS))
+        shards = TRAIN_SHARDS, VALIDATION_SHARDS
+        return writing.write_data_set(data_dir, name, source, classes, examples, shards)
 
 
 def build_if_missing(
@@ -115,7 +108,7 @@ def main() -> int:
     """Builds the data set in the folder named on the command line."""
     parser = new_parser('digits', __doc__)
     parser.add_argument('data_dir', help='new folder for the data set')
-    arguments = parser.parse_args(expanded())
+    arguments = parser.parse_args()
 
     def command(screen: Screen) -> None:
         from data.convert.conversion import summary

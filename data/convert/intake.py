@@ -15,9 +15,8 @@ import numpy as np
 from console import extras, native_messages
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import exif
 from data.image_files import UnreadableError, size_problem, why_undecodable
-from data.image_header import ImageHeader, read_header
+from data.image_header import UPRIGHT, ImageHeader, orientation, read_header
 from preprocessing.decoding import decode_image, image_shape
 
 # The quality of re-encoded photographs. Above it, files grow and pixels do not get closer: the decoder's integer cosine
@@ -98,9 +97,9 @@ class Intake:
             if pixels[..., -1].min() < _OPAQUE:
                 notes.append(LAID_ON_WHITE)
             pixels = _on_white(pixels)
-        orientation = exif.orientation(encoded)
-        if orientation != exif.UPRIGHT:
-            pixels = exif.upright(pixels, orientation)
+        stored = orientation(encoded)
+        if stored != UPRIGHT:
+            pixels = _upright(pixels, stored)
             notes.append(TURNED)
         if notes:
             encode = self._jpeg if name in ('JPEG', 'WebP') else self._png
@@ -174,3 +173,15 @@ def _on_white(pixels: np.ndarray) -> np.ndarray:
     alpha = pixels[..., 3:].astype(np.uint16)
     colours = pixels[..., :3] * alpha + _WHITE * (_OPAQUE - alpha)
     return ((colours + _OPAQUE // 2) // _OPAQUE).astype(np.uint8)
+
+
+def _upright(pixels: np.ndarray, value: int) -> np.ndarray:
+    """Turns an image [height, width, channels] that is stored with an EXIF orientation of 1 to 8."""
+    if value >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    # The row 0 of the pixels (5 to 8: of the transposed pixels) is at the bottom, the column 0 at the right.
+    if value in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if value in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)

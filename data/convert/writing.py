@@ -1,23 +1,23 @@
-"""Writing the files of a new data set: TFRecord files, and tar shards."""
+"""Making a new data set: the division of images into splits, TFRecord files, and tar shards."""
 
+import collections
 import contextlib
-import dataclasses
 import functools
+import hashlib
 import io
 import itertools
 import os
 import shutil
 import tarfile
 import tempfile
-from typing import Callable, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from google.protobuf import json_format
 
 from console.tensorflow_versions import tf
 from data import encoding, remote
 from data.convert.conversion import Progress, StartProgress, watched
-from data.dataset_info import DatasetInfo
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.records import TRAIN, VALIDATION, DataError, shard_path
 from data.tar.layout import LABEL_EXTENSION
 
@@ -68,22 +68,29 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
 
 def write_data_set(
     data_dir: str,
-    info: DatasetInfo,
+    name: str,
+    source: str,
+    classes: Sequence[str],
     examples: Sequence[Sequence[Callable[[], tf.train.Example]]],
     shards: Sequence[int],
     progress: StartProgress = lambda what, total: lambda done: None,
 ) -> DatasetInfo:
     """Writes record files and their description to a new or empty folder, and returns the description.
 
-    `examples` are functions that make the Examples of each split, and `shards` the largest numbers of its files, of
-    which none is empty. `progress` is as in `conversion`.
+    Name, source and classes are those of `DatasetInfo.of`. `examples` are functions that make the Examples of each
+    split, and `shards` the largest numbers of its files, of which none is empty. `progress` is as in `conversion`.
     """
     with new_data_dir(data_dir) as unfinished:
         written = []
         for split, of_split, most in zip((TRAIN, VALIDATION), examples, shards):
             move = progress(f'writing {split} images', len(of_split))
             written.append(write_shards(unfinished, split, of_split, min(most, len(of_split)), move))
-        return dataclasses.replace(info, fingerprint=fingerprint(*written)).write(unfinished)
+        return DatasetInfo.of(name, source, classes, *written).write(unfinished)
+
+
+def shares(count: int, files: int) -> List[range]:
+    """The positions of the records of each file, in order; their numbers differ by at most one."""
+    return [range(count * file // files, count * (file + 1) // files) for file in range(files)]
 
 
 def write_shards(
@@ -93,15 +100,14 @@ def write_shards(
     shards: int,
     move: Progress = lambda done: None,
 ) -> SplitFingerprint:
-    """Writes the examples of a split to `shards` record files, in order; the numbers of examples differ by at most one.
+    """Writes the examples of a split to `shards` record files, in order, by `shares`.
 
     The examples are made by functions, so that only one is in memory at a time; `move` is called with the number of
     them so far. Returns the fingerprint of those that have an image and a label.
     """
     written, remaining = SplitFingerprint(), watched(examples, move)
-    for shard in range(shards):
-        count = len(examples) * (shard + 1) // shards - len(examples) * shard // shards
-        made = (make() for make in itertools.islice(remaining, count))
+    for shard, share in enumerate(shares(len(examples), shards)):
+        made = (make() for make in itertools.islice(remaining, len(share)))
         written += write_file(shard_path(data_dir, split, shard, shards), made)
     return written
 
@@ -160,3 +166,28 @@ def add_sample(
             header = tarfile.TarInfo(f'{key}.{each}')
             header.size = len(content)
             archive.addfile(header, io.BytesIO(content))
+
+
+def digest(content: bytes) -> bytes:
+    """The identity of an image: the SHA-256 digest of its content."""
+    return hashlib.sha256(content).digest()
+
+
+def split_by_content(digests: Sequence[bytes], labels: Sequence[int], fraction: float) -> Tuple[List[int], List[int]]:
+    """Divides images, given by digest and label: the indices of the training and of the validation images.
+
+    Equal contents stay together, and each class contributes the same share of its contents, rounded to the nearest
+    whole number, for validation. The order mixes the classes, and depends on the contents alone.
+    """
+    copies: Dict[bytes, List[int]] = collections.defaultdict(list)
+    for index, content in enumerate(digests):
+        copies[content].append(index)
+    of_class: Dict[int, List[bytes]] = collections.defaultdict(list)
+    for content in sorted(copies):
+        of_class[min(labels[index] for index in copies[content])].append(content)
+    validation = {content for contents in of_class.values() for content in contents[: round(fraction * len(contents))]}
+    # Digests are pseudo-random, so that their order mixes the classes.
+    return (
+        [index for content in sorted(set(copies) - validation) for index in copies[content]],
+        [index for content in sorted(validation) for index in copies[content]],
+    )

@@ -21,8 +21,7 @@ from console.processes import usable_cores
 from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import DatasetInfo
-from data.files import text_of, write_whole
-from data.json_lines import append_line, read_lines
+from data.files import append_line, read_lines, text_of, write_whole
 from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError, differences

@@ -13,7 +13,6 @@ from typing import Any, Dict, List, Optional, Sequence
 from console import program
 from console.command_line import folder, new_parser
 from console.errors import CommandError
-from console.paths import expanded
 from console.screen import Screen
 from studies.files import Table, prepare, publish, write_json
 
@@ -30,7 +29,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument('--out', type=folder, default=OUT, help=text)
     text = "also measure Keras' own layers on 8 virtual CPU devices, as the document does; needs TensorFlow 2.15"
     parser.add_argument('--keras', action='store_true', help=text)
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     perform = functools.partial(_perform, arguments.out, arguments.keras)
     return program.run(perform, 'interrupted; nothing was written')
 

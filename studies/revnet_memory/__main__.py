@@ -21,7 +21,6 @@ from benchmarks.tables import Spread, spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY
-from console.paths import expanded
 from console.screen import Screen
 from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json
@@ -66,7 +65,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     batch_help = 'images in a step of the published network (default: the most, up to 128, that fit)'
     parser.add_argument('--batch_size', type=number, help=batch_help)
     parser.add_argument('--iterations', type=number, help='iterations of the published network (default 100)')
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     for architecture, defaults in _DEFAULTS.items():
         for name, default in defaults.items():
             if getattr(arguments, name) is None:

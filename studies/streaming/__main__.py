@@ -24,7 +24,6 @@ from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import CommandError
 from console.messages import counted
-from console.paths import expanded
 from console.screen import Screen
 from inception_v3.config import Config
 from studies.files import Table, prepare, publish, write_json
@@ -88,7 +87,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     for name, kind, default, text in flags:
         parser.add_argument(f'--{name}', type=kind, default=default, help=text)
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     if len(arguments.images_per_shard) > 1 and not arguments.shards:
         parser.error('argument --images_per_shard: several numbers need --shards')
     return program.run(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from benchmarks.tables import Spread
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
-from console.paths import expanded
 from console.screen import Screen
 from studies.shipped import EARLIER_RECIPE
 
@@ -36,7 +35,7 @@ def main(
     ):
         default = defaults.get(flag, 1)
         parser.add_argument(f'--{flag}', type=kind, default=default, help=f'{text} (default {default})')
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     return program.run(lambda screen: perform(arguments, screen), 'interrupted; the same command resumes')
 
 

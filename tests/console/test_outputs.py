@@ -4,43 +4,31 @@ import os
 import pathlib
 import socket
 import stat
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
 from console import outputs
 from console.errors import CommandError
-from data import files, json_lines
-
-
-def _device(path: pathlib.Path) -> None:
-    path.symlink_to('/dev/full')
-
-
-def _pipe(path: pathlib.Path) -> None:
-    os.mkfifo(str(path))
+from data import files
 
 
 def _socket(path: pathlib.Path) -> None:
+    # The path of a socket has at most 107 bytes.
+    before = os.getcwd()
+    os.chdir(path.parent)
     with socket.socket(socket.AF_UNIX) as new:
-        # The path of a socket has at most 107 bytes.
-        before = os.getcwd()
-        os.chdir(str(path.parent))
         new.bind(path.name)
-        os.chdir(before)
+    os.chdir(before)
 
 
-def _loop(path: pathlib.Path) -> None:
-    path.symlink_to(path.name)
-
-
-SPECIAL: Tuple[Tuple[Callable[[pathlib.Path], None], str], ...] = (
-    (_device, 'cannot be written: it is a device, a pipe or a socket; only files'),
-    (_pipe, 'cannot be written: it is a device, a pipe or a socket; only files'),
-    (_socket, 'cannot be written: it is a device, a pipe or a socket; only files'),
-    (pathlib.Path.mkdir, 'cannot be written: it is a folder; only files'),
-    (_loop, 'cannot be written: Too many levels of symbolic links'),
-)
+SPECIAL: Dict[str, Tuple[Callable[[pathlib.Path], Any], str]] = {
+    'device': (lambda path: path.symlink_to('/dev/full'), 'it is a device, a pipe or a socket; only files'),
+    'pipe': (os.mkfifo, 'it is a device, a pipe or a socket; only files'),
+    'socket': (_socket, 'it is a device, a pipe or a socket; only files'),
+    'folder': (pathlib.Path.mkdir, 'it is a folder; only files'),
+    'loop': (lambda path: path.symlink_to(path.name), 'Too many levels of symbolic links'),
+}
 
 
 def state(path: pathlib.Path) -> Tuple[int, int]:
@@ -49,9 +37,9 @@ def state(path: pathlib.Path) -> Tuple[int, int]:
     return stat.S_IFMT(found.st_mode), found.st_ino
 
 
-@pytest.mark.parametrize(('make', 'reason'), SPECIAL, ids=[reason for _, reason in SPECIAL])
-def test_special_files__are_refused_and_stay(make: Any, reason: str, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'out'
+@pytest.mark.parametrize('kind', SPECIAL)
+def test_special_files__are_refused_and_stay(kind: str, tmp_path: pathlib.Path) -> None:
+    path, (make, reason) = tmp_path / 'out', SPECIAL[kind]
     make(path)
     link = tmp_path / 'link'
     link.symlink_to('out')
@@ -59,11 +47,11 @@ def test_special_files__are_refused_and_stay(make: Any, reason: str, tmp_path: p
     for each in (path, link):
         writes: Tuple[Tuple[Any, ...], ...] = (
             (files.write_whole, str(each), 'new'),
-            (json_lines.append_line, str(each), {}),
+            (files.append_line, str(each), {}),
             (outputs.move, str(tmp_path / 'absent'), str(each)),
         )
         for write, *arguments in writes:
-            with pytest.raises(CommandError, match=reason):
+            with pytest.raises(CommandError, match=f'cannot be written: {reason}'):
                 write(*arguments)
     assert (state(path), state(link)) == before and sorted(os.listdir(str(tmp_path))) == ['link', 'out']
 

@@ -2,15 +2,15 @@
 
 import io
 import logging
+import types
 from typing import Any, List
 
 import pytest
 
-from console import progress
 from console import screen as screens
 from console.log import logger
 from console.messages import shown
-from console.screen import Screen, duration, set_up_logging
+from console.screen import Progress, Screen, bar, duration, set_up_logging
 
 ERASE = '\r\x1b[K'
 
@@ -132,31 +132,24 @@ def test_duration__has_hours_only_if_needed(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_progress__shown_after_each_batch(monkeypatch: Any) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
-    shown: List[str] = []
-
-    class FakeScreen:
-        def update(self, text: str) -> None:
-            shown.append(text)
-
-    shower = progress.Progress(FakeScreen(), 8, 2)  # type: ignore[arg-type]
+def test_progress__shown_after_each_batch(clock: List[float]) -> None:
+    lines: List[str] = []
+    shower = Progress(types.SimpleNamespace(update=lines.append), 8, 2)  # type: ignore[arg-type]
     for _ in range(5):
-        now[0] += 10
+        clock[0] += 10
         shower.add()
-    assert shown == [
+    assert lines == [
         '####............ 2 of 8, 0.1 images/s, 1:00 left',
         '########........ 4 of 8, 0.1 images/s, 0:40 left',
     ]
 
 
 def test_bar__length_is_proportional() -> None:
-    assert progress.bar(1, 10) == '█' * 10
-    assert progress.bar(0.5, 10) == '█' * 5
-    assert progress.bar(0.54, 10) == '█' * 5 + '▍'
-    assert progress.bar(0, 10) == ''
-    assert progress.bar(0.54, 10, '#') == '#####'
+    assert bar(1, 10) == '█' * 10
+    assert bar(0.5, 10) == '█' * 5
+    assert bar(0.54, 10) == '█' * 5 + '▍'
+    assert bar(0, 10) == ''
+    assert bar(0.54, 10, '#') == '#####'
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from console import json_content
 from console.tensorflow_versions import tf
-from data import files, json_lines, remote
+from data import files, remote
 
 
 def test_write_whole__keeps_the_old_content_until_the_new_is_complete(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
@@ -31,11 +31,11 @@ def test_write_whole__keeps_the_old_content_until_the_new_is_complete(tmp_path: 
 
 def test_append_line__adds_an_object_per_line_after_half_a_line(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.jsonl'
-    json_lines.append_line(str(path), {'a': 1})
-    json_lines.append_line(str(path), {'b': [2, None], 'c': 'x\ny'})
+    files.append_line(str(path), {'a': 1})
+    files.append_line(str(path), {'b': [2, None], 'c': 'x\ny'})
     assert [json.loads(line) for line in path.read_text().splitlines()] == [{'a': 1}, {'b': [2, None], 'c': 'x\ny'}]
     path.write_text('{"a": 1}\n{"a": ')
-    json_lines.append_line(str(path), {'b': 2})
+    files.append_line(str(path), {'b': 2})
     assert path.read_text() == '{"a": 1}\n{"a": \n{"b": 2}\n'
 
 
@@ -52,7 +52,7 @@ def test_append_line__rewrites_a_remote_file(tmp_path: pathlib.Path, monkeypatch
     monkeypatch.setattr(remote, 'is_remote', lambda path: True)
     monkeypatch.setattr(remote, 'read', lambda path: pathlib.Path(path).read_bytes())
     monkeypatch.setattr(tf.io.gfile, 'GFile', open_file)
-    json_lines.append_line(str(path), {'b': 2})
+    files.append_line(str(path), {'b': 2})
     assert modes == ['w'] and path.read_text() == '{"a": 1}\n{"b": 2}\n'
 
 
@@ -60,13 +60,13 @@ def test_read_lines__skips_and_counts_damaged_lines(tmp_path: pathlib.Path, capl
     path = tmp_path / 'a.jsonl'
     path.write_bytes(b'{"a": 1}\n\n{"a": \n[1]\n{"b": 3}\n\xff\xfe\n{"a": "4"}\n' + b'[' * 100_000 + b'\n{"a": 5}')
     with caplog.at_level(logging.INFO):
-        found = json_lines.read_lines(str(path), lambda values: int(values.get('a') or 'none'))
+        found = files.read_lines(str(path), lambda values: int(values.get('a') or 'none'))
     assert found == [1, 4, 5]
     assert f'{path}: skipped 5 of 8 lines, which are damaged' in caplog.text
 
 
 def test_read_lines__of_a_missing_file_is_empty(tmp_path: pathlib.Path, caplog: Any) -> None:
-    assert json_lines.read_lines(str(tmp_path / 'none'), int) == []
+    assert files.read_lines(str(tmp_path / 'none'), int) == []
     assert files.text_of(str(tmp_path / 'none')) == ''
     assert not caplog.records
 

@@ -22,6 +22,7 @@ from inception_v3.config import ConfigError
 from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class
 from tests.data.written_records import stored
 from tests.support.commands import Done, obeyed_permissions, run
+from tests.support.images import saved
 
 
 def run_from_folder(*arguments: Any) -> Done:
@@ -152,9 +153,7 @@ def test_unreadable_images__are_refused_by_name_or_skipped(folder: pathlib.Path)
     assert f' and 2 more (all in {refused}). Repair or remove them, or leave them out with --skip_unr' in message
     assert refused.read_text() == 'path\treason\n' + ''.join(f'{path}\t{reasons[path]}\n' for path in sorted(reasons))
     assert not data_dir.exists()
-    turned = PIL.Image.Exif()
-    turned[0x0112] = 6
-    PIL.Image.fromarray(np.ascontiguousarray(PHOTOS['cat'][:40, :90])).save(folder / 'cat/x.jpg', exif=turned.tobytes())
+    (folder / 'cat' / 'x.jpg').write_bytes(saved(np.ascontiguousarray(PHOTOS['cat'][:40, :90]), 'JPEG', 6))
     data_dir, said = import_folder(folder, skip_unreadable=True)
     assert said.pop(0) == f'1 image turned upright, as the EXIF orientation says: {folder}/cat/x.jpg'
     (found,) = [each for split in SPLITS for each in stored(data_dir, split) if each.filename == 'x.jpg']

@@ -1,41 +1,21 @@
-"""Headers and EXIF orientations of real images of many kinds, against Pillow and TensorFlow; and PPM images."""
+"""Headers of real images of many kinds, against Pillow and TensorFlow; and PPM images."""
 
-import io
-import random
-import struct
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 import PIL.Image
-import PIL.ImageOps
 import pytest
-import skimage.data
 
 from console.tensorflow_versions import tf
-from data import exif, ppm
+from data import ppm
 from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image
+from tests.support import images
 from tests.support.graphs import evaluate
+from tests.support.images import saved, with_segment
 from tests.support.photos import Photo
 
-CAT = PIL.Image.fromarray(skimage.data.chelsea())  # 451 x 300
-
-
-def saved(image: PIL.Image.Image, kind: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def segment(marker: int, content: bytes) -> bytes:
-    return struct.pack('>BBH', 0xFF, marker, 2 + len(content)) + content
-
-
-def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
-    """A JPEG with an additional segment before all others."""
-    return jpeg[:2] + segment(marker, content) + jpeg[2:]
-
-
+CAT = PIL.Image.fromarray(images.CAT)  # 451 x 300
 JPEG = saved(CAT, 'JPEG')
 GREY_16 = PIL.Image.fromarray(np.asarray(CAT.convert('L')).astype(np.uint16) * 257)
 THUMBNAIL = saved(CAT.resize((32, 24)), 'JPEG')
@@ -95,45 +75,6 @@ HEADERS = {
 def test_header__of_unusual_files(name: str) -> None:
     encoded, header = HEADERS[name]
     assert read_header(encoded) == header
-
-
-SMALL = CAT.resize((30, 20))
-SMALL_JPEG = saved(SMALL, 'JPEG')
-ORIENTATION_TAG = 0x0112
-
-
-def rotated(kind: str, value: int) -> bytes:
-    block = PIL.Image.Exif()
-    block[ORIENTATION_TAG] = value
-    return saved(SMALL, kind, exif=block.tobytes())
-
-
-def with_block(block: bytes, jpeg: bytes = SMALL_JPEG) -> bytes:
-    """A JPEG file with an EXIF block."""
-    content = b'Exif\0\0' + block
-    return jpeg[:2] + b'\xff\xe1' + (len(content) + 2).to_bytes(2, 'big') + content + jpeg[2:]
-
-
-def with_orientation(jpeg: bytes, value: int) -> bytes:
-    """A JPEG file with an EXIF orientation."""
-    return with_block(entry(bytes([0, value, 0, 0])), jpeg)
-
-
-def entry(value: bytes, kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1') -> bytes:
-    return b'MM\0*\0\0\0\x08\0\1\x01\x12' + kind + count + value
-
-
-def test_orientation__is_read__and_of_damaged_files_is_a_value_and_no_error() -> None:
-    assert [exif.orientation(rotated('JPEG', value)) for value in range(1, 9)] == [*range(1, 9)]
-    whole = rotated('JPEG', 6)
-    source = random.Random(1)
-    for cut in range(0, min(len(whole), 300)):
-        assert exif.orientation(whole[:cut]) in range(1, 9)
-    for _ in range(500):
-        spoilt = bytearray(whole)
-        for _ in range(3):
-            spoilt[source.randrange(min(len(whole), 150))] = source.randrange(256)
-        assert exif.orientation(bytes(spoilt)) in range(1, 9)
 
 
 @pytest.mark.parametrize('head', [b'P6\n%d %d\n255\n', b'P6 # by me\n# \xc3\xa9\n%d\t%d # wide, high\n 255 '])

@@ -13,7 +13,8 @@ import pytest
 from console.tensorflow_versions import tf
 from data.convert.intake import LAID_ON_WHITE, REDUCED, TURNED, Intake
 from data.image_files import UnreadableError
-from tests.data.test_image_header import CAT, ORIENTATION_TAG, rotated, saved
+from tests.data.test_image_header import CAT
+from tests.support.images import ORIENTATION_TAG, saved
 
 SMALL = CAT.resize((90, 60))
 CONVERTED = 'converted from TIFF'
@@ -40,7 +41,7 @@ def pixels_of(encoded: bytes) -> Any:
         saved(SMALL, 'PNG'),
         saved(SMALL.quantize(9), 'PNG'),
         saved(SMALL.convert('RGBA'), 'PNG'),
-        rotated('JPEG', 1),
+        saved(SMALL, 'JPEG', 1),
     ],
 )
 def test_usual_images_are_kept_byte_for_byte(encoded: bytes, intake: Intake) -> None:
@@ -53,11 +54,11 @@ def test_usual_images_are_kept_byte_for_byte(encoded: bytes, intake: Intake) -> 
 
 @pytest.mark.parametrize('value', range(2, 9))
 def test_images_are_turned_upright(value: int, intake: Intake) -> None:
-    accepted, pixels = intake.accept_and_decode(rotated('JPEG', value))
-    assert accepted.notes == (TURNED,) and accepted == intake.accept(rotated('JPEG', value))
+    accepted, pixels = intake.accept_and_decode(saved(SMALL, 'JPEG', value))
+    assert accepted.notes == (TURNED,) and accepted == intake.accept(saved(SMALL, 'JPEG', value))
     # The pixels are those of the accepted file.
     np.testing.assert_array_equal(pixels, pixels_of(accepted.encoded))
-    as_stored = pixels_of(rotated('JPEG', 1))
+    as_stored = pixels_of(saved(SMALL, 'JPEG', 1))
     image = PIL.Image.fromarray(as_stored.astype(np.uint8))
     image.getexif()[ORIENTATION_TAG] = value
     expected = np.asarray(PIL.ImageOps.exif_transpose(image)).astype(int)
@@ -93,14 +94,9 @@ def test_transparent_images_are_laid_on_white(kind: str, intake: Intake) -> None
     ],
 )
 def test_other_formats_are_converted(kind: str, image: Any, orientation: int, tolerance: int, intake: Intake) -> None:
-    block = PIL.Image.Exif()
-    block[ORIENTATION_TAG] = orientation
-    of_kind: Any = {
-        'TIFF': {'tiffinfo': {ORIENTATION_TAG: orientation}},
-        'WebP': {'lossless': True, 'exif': block.tobytes()},
-    }
-    options = of_kind.get(kind, {})
-    accepted = intake.accept(saved(image, kind.upper(), **options))
+    of_kind: Any = {'TIFF': {'tiffinfo': {ORIENTATION_TAG: orientation}}, 'WebP': {'lossless': True}}
+    encoded = saved(image, kind.upper(), orientation if kind == 'WebP' else 0, **of_kind.get(kind, {}))
+    accepted = intake.accept(encoded)
     assert accepted.notes == (f'converted from {kind}',)
     assert accepted.encoded.startswith(b'\xff\xd8' if kind == 'WebP' else b'\x89PNG')
     expected = image.convert('RGB').transpose(PIL.Image.ROTATE_270) if orientation == 6 else image.convert('RGB')

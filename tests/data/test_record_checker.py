@@ -1,5 +1,6 @@
 """Bad records: descriptions of their problems, and the search for bad records."""
 
+import functools
 import os
 import pathlib
 import re
@@ -97,12 +98,9 @@ def test_problem__of_a_record_that_only_python_can_parse(
 @pytest.fixture
 def spoilt_paths(tmp_path: pathlib.Path, photos: List[Photo]) -> List[str]:
     """Two files of five photographs. The first and the fourth record of the second file are bad."""
-    examples = [lambda p=photo: photo_example(p) for photo in photos]
-    examples += [lambda p=photo: photo_example(p._replace(encoded=p.encoded[:99])) for photo in photos[:1]]
-    examples += [lambda p=photo: photo_example(p) for photo in photos[1:3]]
-    examples += [lambda p=photo: photo_example(p._replace(label=77)) for photo in photos[3:4]]
-    examples += [lambda p=photo: photo_example(p) for photo in photos[4:]]
-    writing.write_shards(str(tmp_path), records.TRAIN, examples, 2)
+    cut, mislabelled = photos[0]._replace(encoded=photos[0].encoded[:99]), photos[3]._replace(label=77)
+    shown = [*photos, cut, *photos[1:3], mislabelled, *photos[4:]]
+    writing.write_shards(str(tmp_path), records.TRAIN, [functools.partial(photo_example, each) for each in shown], 2)
     return records.find_shards(str(tmp_path), records.TRAIN)
 
 

@@ -1,5 +1,6 @@
 """Messages about failures of remote files, for TensorFlow's error messages. `tests/remote` tests real failures."""
 
+import functools
 import os
 import pathlib
 from typing import Any, List
@@ -15,12 +16,13 @@ GS_403 = (
 )
 
 
-def refused(message: str) -> tf.errors.OpError:
-    return tf.errors.PermissionDeniedError(None, None, message)
+def error_of(kind: Any, message: str) -> tf.errors.OpError:
+    return kind(None, None, message)
 
 
-def unknown(message: str) -> tf.errors.OpError:
-    return tf.errors.UnknownError(None, None, message)
+refused = functools.partial(error_of, tf.errors.PermissionDeniedError)
+unknown = functools.partial(error_of, tf.errors.UnknownError)
+not_found = functools.partial(error_of, tf.errors.NotFoundError)
 
 
 @pytest.mark.parametrize(('permission', 'verb'), [('list', 'list'), ('get', 'read'), ('create', 'write')])
@@ -31,13 +33,9 @@ def test_gs_denial__names_account_and_permission(permission: str, verb: str) -> 
     assert 'serviceAccount:robot@p.iam.gserviceaccount.com:roles/storage.objectAdmin gs://b.' in text
     error = refused(GS_403 % ('someone@example.com', permission))
     assert 'user:someone@example.com:' in remote.explain(error, 'gs://other', remote.READ)
-
-
-def test_anonymous_caller__learns_where_credentials_are_missing() -> None:
-    text = remote.explain(refused(GS_403 % ('Anonymous caller', 'get')), 'gs://b', remote.READ)
-    assert text.startswith(
-        'gs://b/d/f: the caller, whose key file GOOGLE_APPLICATION_CREDENTIALS names, may not read it'
-    )
+    text = remote.explain(refused(GS_403 % ('Anonymous caller', permission)), 'gs://b', remote.READ)
+    key_file = 'the caller, whose key file GOOGLE_APPLICATION_CREDENTIALS names,'
+    assert text.startswith(f'gs://b/d/f: {key_file} may not {verb} it')
 
 
 def test_s3_denial__names_the_key_without_its_secret(monkeypatch: Any) -> None:
@@ -51,37 +49,24 @@ def test_s3_denial__names_the_key_without_its_secret(monkeypatch: Any) -> None:
     assert 'hidden' not in text
 
 
-def not_found(message: str) -> tf.errors.OpError:
-    return tf.errors.NotFoundError(None, None, message)
-
-
-UNAVAILABLE = 'All 10 retry attempts failed. The last failure: HTTP response code 503 when reading gs://b/f'
-
-
 @pytest.mark.parametrize(
     ('error', 'place', 'action', 'text'),
     [
         (
-            tf.errors.UnauthenticatedError(None, None, 'HTTP response code 401 when reading gs://b/f'),
-            'gs://b',
-            remote.READ,
-            'may not read it (HTTP status 401)',
+            *(error_of(tf.errors.UnauthenticatedError, 'HTTP response code 401 when reading gs://b/f'), 'gs://b'),
+            *(remote.READ, 'may not read it (HTTP status 401)'),
         ),
         (not_found('404'), 'gs://b/d', remote.LIST, 'gs://b/d: the bucket gs://b does not exist.'),
         (unknown('NoSuchBucket: none'), 's3://b/d', remote.WRITE, 's3://b/d: the bucket s3://b does not exist.'),
         (not_found('path gs://b/d/f was not found.'), 'gs://b/d', remote.READ, 'gs://b/d/f: does not exist.'),
         (
-            unknown("S3 path doesn't contain an object name: s3://b/"),
-            's3://b',
-            remote.LIST,
+            *(unknown("S3 path doesn't contain an object name: s3://b/"), 's3://b', remote.LIST),
             's3://b/: is a bucket. Name a folder in it, such as s3://b/FOLDER.',
         ),
         # Transient failures differ from denials.
         (
-            tf.errors.AbortedError(None, None, UNAVAILABLE),
-            'gs://b',
-            remote.READ,
-            'gs://b/f: cannot be reached after several retries (HTTP status 503).',
+            *(error_of(tf.errors.AbortedError, 'Failed: HTTP response code 503 when reading gs://b/f'), 'gs://b'),
+            *(remote.READ, 'gs://b/f: cannot be reached after several retries (HTTP status 503).'),
         ),
         (unknown('SlowDown: Reduce your rate'), 's3://b', remote.WRITE, 's3://b: cannot be reached'),
     ],
@@ -98,7 +83,7 @@ class Gfile:
 
     def listdir(self, folder: str) -> List[str]:
         if self._denial:
-            raise tf.errors.NotFoundError(None, None, 'not found')
+            raise not_found('')
         return self._names
 
     def glob(self, pattern: str) -> List[str]:
@@ -110,7 +95,7 @@ class Gfile:
         return False
 
     def stat(self, path: str) -> Any:
-        raise tf.errors.NotFoundError(None, None, 'not found')
+        raise not_found('')
 
 
 def test_names_in__finds_a_denied_listing_and_sorts(monkeypatch: Any) -> None:
@@ -137,12 +122,12 @@ def test_missing_file_that_is_listed__may_not_be_read(monkeypatch: Any) -> None:
 
 def test_local_failures__are_not_explained(tmp_path: Any) -> None:
     for model_dir in ('gs://b/model', 's3://b/model', 'runs/model'):
-        for error in (
-            tf.errors.NotFoundError(None, None, '/tmp/x; No such file or directory'),
-            tf.errors.InvalidArgumentError(None, None, 'Incompatible shapes'),
-            tf.errors.UnavailableError(None, None, 'Socket closed'),
+        for kind, message in (
+            (tf.errors.NotFoundError, '/tmp/x; No such file or directory'),
+            (tf.errors.InvalidArgumentError, 'Incompatible shapes'),
+            (tf.errors.UnavailableError, 'Socket closed'),
         ):
-            assert remote.explain_if_remote(error, model_dir) is None
+            assert remote.explain_if_remote(error_of(kind, message), model_dir) is None
     somewhere = 'Error executing an HTTP request: HTTP response code 403\n\t when reading gs://b/d/f\n\t [[{{node x}}]]'
     assert 'gs://b/d/f: ' in str(remote.explain_if_remote(refused(somewhere), 'runs/model'))
     assert 's3://b/model: ' in str(remote.explain_if_remote(unknown('AccessDenied: no'), 's3://b/model'))

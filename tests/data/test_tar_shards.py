@@ -13,10 +13,12 @@ import pytest
 from console.tensorflow_versions import tf
 from data import dataset_info, encoding, records
 from data.convert.tar_shards import __main__ as tar_shards_command
-from data.fingerprint import SplitFingerprint, fingerprint
-from tests.data.test_image_header import with_orientation
+from data.dataset_info import fingerprint
+from tests.data.written_records import examples, fingerprint_of, stored
 from tests.support.commands import Done, run
+from tests.support.images import with_orientation
 from tests.support.photos import Photo, photo_example
+from tests.support.records import write_records
 from tests.support.tar_files import write_tar
 
 
@@ -32,22 +34,12 @@ def write_splits(folder: pathlib.Path, files: List[Tuple[str, bytes]]) -> None:
         write_tar(folder / f'{split}-00000.tar', files)
 
 
-def examples(path: str) -> List[tf.train.Example]:
-    return [tf.train.Example.FromString(serialized) for serialized in tf.io.tf_record_iterator(path)]
-
-
 def test_records_become_tar_shards_and_the_same_records_again(
     few_digits_dir: str, tar_dir: str, tmp_path: pathlib.Path
 ) -> None:
     info, before = dataset_info.read(tar_dir), dataset_info.read(few_digits_dir)
     assert info and before
-    parts = [SplitFingerprint(), SplitFingerprint()]
-    for part, split in enumerate([records.TRAIN, records.VALIDATION]):
-        for path in records.find_shards(few_digits_dir, split):
-            for example in examples(path):
-                feature = example.features.feature
-                encoded = feature['image/encoded'].bytes_list.value[0]
-                parts[part] = parts[part].with_image(feature['image/class/label'].int64_list.value[0], encoded)
+    parts = [fingerprint_of(stored(few_digits_dir, split)) for split in (records.TRAIN, records.VALIDATION)]
     assert info == dataclasses.replace(before, fingerprint=fingerprint(*parts))
 
     done = tar_shards('write', tar_dir, tmp_path / 'again')
@@ -146,10 +138,8 @@ def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
 
 def one_of_each(data_dir: pathlib.Path, photos: List[Photo]) -> pathlib.Path:
     """A data set of record files with one photograph per split."""
-    data_dir.mkdir()
     for split in (records.TRAIN, records.VALIDATION):
-        with tf.io.TFRecordWriter(records.shard_path(str(data_dir), split, 0, 1)) as writer:
-            writer.write(photo_example(photos[0]).SerializeToString())
+        write_records(data_dir, split, [photo_example(photos[0]).SerializeToString()])
     return data_dir
 
 

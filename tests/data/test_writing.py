@@ -16,8 +16,8 @@ from console.errors import TerminatedError
 from console.tensorflow_versions import tf
 from data import encoding, records
 from data.convert import conversion, writing
-from data.convert.split import digest, split_by_content
-from tests.data.written_records import read
+from data.convert.writing import digest, split_by_content
+from tests.data.written_records import examples, read
 
 
 @pytest.mark.parametrize(('count', 'shards'), [(10, 3), (3, 5), (100, 16)])
@@ -26,14 +26,13 @@ def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, c
         return lambda: encoding.make_example(b'', 'JPEG', number, '', 1, 1, '')
 
     moved: List[int] = []
-    examples = [numbered(number) for number in range(count)]
-    writing.write_shards(str(tmp_path), records.TRAIN, examples, shards, moved.append)
+    writing.write_shards(str(tmp_path), records.TRAIN, [*map(numbered, range(count))], shards, moved.append)
     assert moved == [*range(1, count + 1)]
     names = [f'train-{shard:05d}-of-{shards:05d}' for shard in range(shards)]
     assert sorted(os.listdir(tmp_path)) == names
     labels = [
-        [tf.train.Example.FromString(r).features.feature['image/class/label'].int64_list.value[0] for r in read(path)]
-        for path in (str(tmp_path / name) for name in names)
+        [each.features.feature['image/class/label'].int64_list.value[0] for each in examples(f'{tmp_path}/{name}')]
+        for name in names
     ]
     assert [label for share in labels for label in share] == list(range(count))
     sizes = [len(share) for share in labels]
@@ -185,3 +184,8 @@ def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
         assert lines[1:] == ['finding: 5,000, 2,500/s']
         raise KeyboardInterrupt
     assert len(cleared) == 2
+
+
+def test_watched__counts_the_items_after_others() -> None:
+    moved: List[int] = []
+    assert [*conversion.watched('ab', moved.append, 5)] == ['a', 'b'] and moved == [6, 7]

@@ -1,9 +1,10 @@
 """Record files with given numbers of records, and the fields of the records of images."""
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Iterable, List, NamedTuple, Tuple
 
 from console.tensorflow_versions import tf
 from data import records
+from data.dataset_info import SplitFingerprint
 from data.encoding import Box
 
 
@@ -20,6 +21,15 @@ def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:
 
 def read(path: str) -> List[bytes]:
     return list(tf.io.tf_record_iterator(path))
+
+
+def examples(path: str) -> List[tf.train.Example]:
+    return [*map(tf.train.Example.FromString, read(path))]
+
+
+def fingerprint_of(images: Iterable[Any]) -> SplitFingerprint:
+    """The fingerprint of images with the fields `label` and `encoded`."""
+    return sum((SplitFingerprint().with_image(each.label, each.encoded) for each in images), SplitFingerprint())
 
 
 class Stored(NamedTuple):
@@ -40,11 +50,11 @@ class Stored(NamedTuple):
 def stored(data_dir: Any, split: str) -> List[Stored]:
     """The records of a split, in order."""
     paths = records.find_shards(str(data_dir), split)
-    return [_image_of(serialized) for path in paths for serialized in read(path)]
+    return [_image_of(example) for path in paths for example in examples(path)]
 
 
-def _image_of(serialized: bytes) -> Stored:
-    feature = tf.train.Example.FromString(serialized).features.feature
+def _image_of(example: tf.train.Example) -> Stored:
+    feature = example.features.feature
 
     def values(key: str) -> List[Any]:
         each = feature[f'image/{key}']

@@ -1,6 +1,5 @@
 """Damaged TFRecord files: pipelines, checker and audit neither crash nor hang, and agree about each record."""
 
-import io
 import multiprocessing
 import os
 import pathlib
@@ -21,6 +20,7 @@ from data.tf_example import Fields
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.fuzz import child
+from tests.support.images import saved
 from tests.support.records import framed
 
 NUM_CLASSES = 6
@@ -36,7 +36,6 @@ FRACTIONS = (0.0, 1.0, 0.5, -0.5, 1.5, 1e30, 1e-40, float('nan'), float('inf'), 
 def real_images() -> List[bytes]:
     """Small photographs in all common formats and variants, and some in unsupported ones."""
     photo = child.photograph()
-    files = []
     variants: List[Any] = [
         ('RGB', 'JPEG', {}),
         ('RGB', 'JPEG', {'progressive': True}),
@@ -47,11 +46,7 @@ def real_images() -> List[bytes]:
         ('P', 'GIF', {'save_all': True, 'append_images': [photo.convert('P')]}),
         *(('RGB', image_format, {}) for image_format in ('BMP', 'TIFF')),
     ]
-    for mode, image_format, options in variants:
-        file = io.BytesIO()
-        photo.convert(mode).save(file, image_format, **options)
-        files.append(file.getvalue())
-    return files
+    return [saved(photo.convert(mode), image_format, **options) for mode, image_format, options in variants]
 
 
 # Each of these functions draws a change.

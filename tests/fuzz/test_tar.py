@@ -20,13 +20,11 @@ from data.tar.shard import SampleChecker
 from data.tf_example import Fields
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
-from tests.data.tar.readers import Reader, both
+from tests.data.tar.readers import FOLDERS, TAR_FORMATS, Reader, both
 from tests.fuzz import child
+from tests.support.images import saved
 
 NUM_CLASSES = 6
-TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-# Too long for one field of a header, and for two fields.
-FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
 SIZES = [
     *(b'%011o\0' % size for size in (0, 1, 511, 512, 513, 700, 10**6, 8**11 - 1)),
     *(b'777777777777', b'999999999999', b'           7', b'7          8', b'-0000000001\0', b'\0' * 12, b' ' * 12),
@@ -44,12 +42,8 @@ PAX = (
 
 def real_images() -> List[Tuple[str, bytes]]:
     photo = child.photograph().resize((24, 20))
-    files = []
-    for extension, image_format in (('jpg', 'JPEG'), ('JPEG', 'JPEG'), ('png', 'PNG'), ('ppm', 'PPM')):
-        file = io.BytesIO()
-        photo.save(file, image_format)
-        files.append((extension, file.getvalue()))
-    return files
+    kinds = [('jpg', 'JPEG'), ('JPEG', 'JPEG'), ('png', 'PNG'), ('ppm', 'PPM')]
+    return [(extension, saved(photo, image_format)) for extension, image_format in kinds]
 
 
 def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:

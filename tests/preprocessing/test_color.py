@@ -19,12 +19,6 @@ from preprocessing.color import (
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import CAT
 
-
-@pytest.fixture(autouse=True)
-def _fixed_draws(_new_graph: None) -> None:
-    tf.set_random_seed(7)
-
-
 # Fast colour.
 
 LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as in JFIF

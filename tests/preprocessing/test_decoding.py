@@ -12,20 +12,15 @@ from typing import Any, Dict
 import numpy as np
 import PIL.Image
 import pytest
-import skimage.data
 
 from console.tensorflow_versions import tf
 from preprocessing import decoding
 from preprocessing.decoding import MAX_PIXELS, Crop, decode_crop, decode_image, image_shape
+from tests.support import images
 from tests.support.graphs import evaluate
+from tests.support.images import saved
 
-CAT = PIL.Image.fromarray(skimage.data.chelsea())  # 300 x 451
-
-
-def file_of(image: PIL.Image.Image, file_format: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, file_format, **options)
-    return file.getvalue()
+CAT = PIL.Image.fromarray(images.CAT)  # 300 x 451
 
 
 def decode(encoded: bytes) -> np.ndarray:
@@ -43,7 +38,7 @@ def with_alpha(image: PIL.Image.Image) -> PIL.Image.Image:
 
 
 def test_decode_image__decodes_a_jpeg() -> None:
-    encoded = file_of(CAT, 'JPEG', quality=95)
+    encoded = saved(CAT, 'JPEG', quality=95)
     decoded = decode(encoded).astype(int)
     # TensorFlow uses the fast cosine transform, Pillow the accurate one: they differ by a grey level or two.
     by_pillow = np.asarray(PIL.Image.open(io.BytesIO(encoded)), int)
@@ -55,7 +50,7 @@ def test_decode_image__decodes_a_jpeg() -> None:
 @pytest.mark.parametrize('mode', ['L', 'CMYK'])
 def test_decode_image__decodes_grey_and_cmyk_jpegs(mode: str) -> None:
     image = CAT.convert(mode)
-    decoded = decode(file_of(image, 'JPEG', quality=95)).astype(int)
+    decoded = decode(saved(image, 'JPEG', quality=95)).astype(int)
     assert np.abs(decoded - np.asarray(image.convert('RGB'), int)).mean() < 3
     if mode == 'L':
         np.testing.assert_array_equal(decoded, decoded[:, :, :1].repeat(3, axis=2))
@@ -71,35 +66,25 @@ def test_decode_image__decodes_grey_and_cmyk_jpegs(mode: str) -> None:
 )
 def test_decode_image__decodes_a_png_or_gif_exactly(kind: str, image: PIL.Image.Image) -> None:
     # Pillow's conversion also drops transparency instead of blending.
-    np.testing.assert_array_equal(decode(file_of(image, kind)), np.asarray(image.convert('RGB')))
+    np.testing.assert_array_equal(decode(saved(image, kind)), np.asarray(image.convert('RGB')))
 
 
-@pytest.mark.parametrize(
-    'encoded',
-    [
-        b'',
-        b'\xff\xd8\xff',
-        b'GIF',
-        np.random.RandomState(0).bytes(5000),
-        file_of(CAT, 'JPEG')[1:],
-        file_of(CAT, 'BMP'),
-        file_of(CAT, 'WEBP'),
-        file_of(CAT.convert('P'), 'GIF', save_all=True, append_images=[CAT.rotate(90).convert('P')]),
-    ],
-    ids=[
-        'empty',
-        'JPEG signature only',
-        'GIF signature only',
-        'random',
-        'JPEG without first byte',
-        'BMP',
-        'WebP',
-        'animation',
-    ],
-)
-def test_decode_image__refuses_files_that_are_not_images(encoded: bytes) -> None:
+NO_IMAGES = {
+    'empty': b'',
+    'JPEG signature only': b'\xff\xd8\xff',
+    'GIF signature only': b'GIF',
+    'random': np.random.RandomState(0).bytes(5000),
+    'JPEG without first byte': saved(CAT, 'JPEG')[1:],
+    'BMP': saved(CAT, 'BMP'),
+    'WebP': saved(CAT, 'WEBP'),
+    'animation': saved(CAT.convert('P'), 'GIF', save_all=True, append_images=[CAT.rotate(90).convert('P')]),
+}
+
+
+@pytest.mark.parametrize('kind', NO_IMAGES)
+def test_decode_image__refuses_files_that_are_not_images(kind: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
-        decode(encoded)
+        decode(NO_IMAGES[kind])
 
 
 @functools.lru_cache(maxsize=None)
@@ -107,16 +92,16 @@ def kinds() -> Dict[str, bytes]:
     """Returns a file of each kind that is found in data sets."""
     grey, palette = CAT.convert('L'), CAT.convert('P')
     return {
-        'JPEG': file_of(CAT, 'JPEG', quality=92),
-        'JPEG 4:4:4': file_of(CAT, 'JPEG', subsampling=0),
-        'progressive JPEG': file_of(CAT, 'JPEG', progressive=True),
-        'JPEG with restart markers': file_of(CAT, 'JPEG', restart_marker_blocks=7),
-        'grey JPEG': file_of(grey, 'JPEG'),
-        'CMYK JPEG': file_of(CAT.convert('CMYK'), 'JPEG'),
-        'PNG': file_of(CAT, 'PNG'),
-        'PNG with transparency': file_of(with_alpha(CAT), 'PNG'),
-        '16-bit PNG': file_of(PIL.Image.fromarray(np.asarray(grey, np.uint16) * 257), 'PNG'),
-        'GIF': file_of(palette, 'GIF'),
+        'JPEG': saved(CAT, 'JPEG', quality=92),
+        'JPEG 4:4:4': saved(CAT, 'JPEG', subsampling=0),
+        'progressive JPEG': saved(CAT, 'JPEG', progressive=True),
+        'JPEG with restart markers': saved(CAT, 'JPEG', restart_marker_blocks=7),
+        'grey JPEG': saved(grey, 'JPEG'),
+        'CMYK JPEG': saved(CAT.convert('CMYK'), 'JPEG'),
+        'PNG': saved(CAT, 'PNG'),
+        'PNG with transparency': saved(with_alpha(CAT), 'PNG'),
+        '16-bit PNG': saved(PIL.Image.fromarray(np.asarray(grey, np.uint16) * 257), 'PNG'),
+        'GIF': saved(palette, 'GIF'),
     }
 
 
@@ -199,7 +184,7 @@ def test_decode_crop__needs_no_memory_for_the_rest_of_a_huge_image(tmp_path: Any
 @pytest.mark.parametrize('size', [(10_000, 10_001), (65_500, 65_500), (0, 5)])
 def test_decoding__refuses_too_many_pixels_in_the_header_before_allocating_them(read: Any, size: Any) -> None:
     assert MAX_PIXELS == 100_000_000
-    jpeg, png = bytearray(file_of(CAT, 'JPEG')), bytearray(file_of(CAT, 'PNG'))
+    jpeg, png = bytearray(saved(CAT, 'JPEG')), bytearray(saved(CAT, 'PNG'))
     frame = jpeg.index(b'\xff\xc0') + 5
     jpeg[frame : frame + 4] = struct.pack('>HH', *size)
     png[16:24] = struct.pack('>II', *size)
@@ -212,7 +197,7 @@ def test_decoding__refuses_too_many_pixels_in_the_header_before_allocating_them(
     ('progressive', 'before', 'found'), [(False, 0, 1), (True, 0, 1), (True, 15_000, 1), (True, 16_384, 0)]
 )
 def test_jpeg_header_pixels__are_found_in_the_first_16_kib(progressive: bool, before: int, found: int) -> None:
-    jpeg = file_of(CAT, 'JPEG', progressive=progressive)
+    jpeg = saved(CAT, 'JPEG', progressive=progressive)
     comment = b'\xff\xfe' + struct.pack('>H', 2 + before) + bytes(before)
     # Numbers that look like a header of 12 bits, or of a wrong length, are none.
     others = b'\xff\xc0\0\x11\x0c\xff\xff\xff\xff\3' + b'\xff\xc0\0\x12\x08\xff\xff\xff\xff\3'
@@ -225,19 +210,14 @@ def test_image_shape__checks_the_size_of_a_jpeg_before_tensorflow_reads_it(read:
     # For a progressive file, TensorFlow would first allocate the memory.
     monkeypatch.setattr(decoding, '_jpeg_header_pixels', lambda encoded: tf.constant(MAX_PIXELS + 1.0, tf.float64))
     with pytest.raises(tf.errors.InvalidArgumentError, match='an image of more than 100000000 pixels'):
-        evaluate(read(tf.constant(file_of(CAT, 'JPEG', progressive=True))))
-
-
-def test_image_shape__of_a_usual_jpeg_is_read_at_its_place(monkeypatch: Any) -> None:
-    monkeypatch.setattr(decoding, '_shape_of_any', lambda encoded: tf.constant([0, 0, 0]))
-    assert evaluate(image_shape(tf.constant(file_of(CAT, 'JPEG', quality=92)))).tolist() == [300, 451, 3]
+        evaluate(read(tf.constant(saved(CAT, 'JPEG', progressive=True))))
 
 
 @pytest.mark.parametrize(
     ('offset', 'marker'), [(2, b'\xff\xe0'), (2, b'\xff\xfe'), (20, b'\xff\xfe'), (89, b'\xff\xfe')]
 )
 def test_image_shape__is_not_that_of_a_frame_header_inside_another_segment(offset: int, marker: bytes) -> None:
-    jpeg = file_of(CAT, 'JPEG')
+    jpeg = saved(CAT, 'JPEG')
     assert jpeg.index(b'\xff\xc0') == 158, 'a usual file'
     # The segment has all of a usual file's first bytes but its own, and another size.
     content = jpeg[offset + 4 : 163] + struct.pack('>HH', 9, 9) + jpeg[167:180]
@@ -250,14 +230,15 @@ def test_image_shape__reads_at_its_place_only_if_all_bytes_are_usual(monkeypatch
     encoded = tf.placeholder(tf.string, [])
     shape = image_shape(encoded)
     with tf.Session() as session:
+        assert session.run(shape, {encoded: kinds()['JPEG']}).tolist() == [300, 451, 3]
         for offset in decoding._USUAL_BYTES:
-            jpeg = bytearray(file_of(CAT, 'JPEG'))
+            jpeg = bytearray(saved(CAT, 'JPEG'))
             jpeg[offset] ^= 1
             assert session.run(shape, {encoded: bytes(jpeg)}).tolist() == [1, 2, 3], offset
 
 
 def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_them() -> None:
-    gif = bytearray(file_of(CAT, 'GIF'))
+    gif = bytearray(saved(CAT, 'GIF'))
     width, height = gif[6:8], gif[8:10]
     gif[6:10] = struct.pack('<HH', 10_000, 10_001)
     assert width + height in gif[10:], 'the size of the frame'
@@ -282,8 +263,8 @@ def test_image_shape__may_have_a_hundred_million_pixels() -> None:
 def test_image_shape__of_a_group_is_that_of_each_image() -> None:
     sizes = ((200, 100), (7, 9), (300, 451), (100, 120), (33, 44), (2, 3))
     kinds = ('JPEG', 'PNG', 'GIF', 'JPEG', 'JPEG', 'JPEG')
-    files = [file_of(CAT.crop((0, 0, width, height)), kind) for (height, width), kind in zip(sizes, kinds)]
-    files[3] = file_of(CAT.crop((0, 0, 120, 100)), 'JPEG', progressive=True)
+    files = [saved(CAT.crop((0, 0, width, height)), kind) for (height, width), kind in zip(sizes, kinds)]
+    files[3] = saved(CAT.crop((0, 0, 120, 100)), 'JPEG', progressive=True)
     is_usual = [decoding._USUAL_BYTES.items() <= {*enumerate(file)} for file in files]
     assert is_usual == [True, False, False, False, True, True]
     expected = [[height, width, 3] for height, width in sizes]
@@ -300,13 +281,13 @@ def with_bytes(file: bytes, at: int, content: bytes) -> bytes:
     [
         *((b'', ''), (b'not an image', '')),
         # Python would crash on a message that contains the bytes of a PNG without a size.
-        *((b'\x89PNG', ''), (file_of(CAT, 'PNG')[:20], '')),
+        *((b'\x89PNG', ''), (saved(CAT, 'PNG')[:20], '')),
         # TensorFlow reads these sides as -1 and -1, whose product is positive.
-        (with_bytes(file_of(CAT, 'PNG'), 16, b'\xff' * 8), 'an image of no pixels'),
-        (with_bytes(file_of(CAT, 'JPEG'), 163, struct.pack('>HH', 10_001, 10_000)), 'an image of more than'),
+        (with_bytes(saved(CAT, 'PNG'), 16, b'\xff' * 8), 'an image of no pixels'),
+        (with_bytes(saved(CAT, 'JPEG'), 163, struct.pack('>HH', 10_001, 10_000)), 'an image of more than'),
     ],
 )
 def test_image_shape__refuses_a_bad_file_alone_and_in_a_group(bad: bytes, message: str) -> None:
-    for files in (bad, [file_of(CAT, 'JPEG'), bad]):
+    for files in (bad, [saved(CAT, 'JPEG'), bad]):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             evaluate(image_shape(tf.constant(files)))

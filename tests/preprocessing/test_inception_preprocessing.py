@@ -18,37 +18,21 @@ from tests.support.images import BOXES, CAT, DOCUMENTED_CROP, NO_BOXES, WHOLE, r
 FULL = Settings(20, 20, fast_mode=False, use_fast_color_distort=False)
 
 
-@pytest.fixture(autouse=True)
-def _fixed_draws(_new_graph: None) -> None:
-    tf.set_random_seed(7)
+CROP = {**DOCUMENTED_CROP, 'max_attempts': 100}
+CHROMA = {'cb_distortion_range': 0.1, 'cr_distortion_range': 0.1}
+MODES = {'fast_mode': True, 'use_fast_color_distort': True, 'brightness_distortion_range': 32 / 255}
+OTHERS = {'random_flip': True, 'crop_area_min': 0.05, 'crop_aspect_ratio_max': 4 / 3}
 
 
 @pytest.mark.parametrize(
     ('function', 'arguments', 'documented'),
     [
-        (inception.draw_crop, ([300, 400, 3], BOXES), {**DOCUMENTED_CROP, 'max_attempts': 100}),
-        (inception.distorted_bounding_box_crop, (CAT, BOXES), {**DOCUMENTED_CROP, 'max_attempts': 100}),
-        (draw_fast_color, (), {'cb_distortion_range': 0.1, 'cr_distortion_range': 0.1}),
+        (inception.draw_crop, ([300, 400, 3], BOXES), CROP),
+        (inception.distorted_bounding_box_crop, (CAT, BOXES), CROP),
+        (draw_fast_color, (), CHROMA),
         (inception.distort_color, (np.float32(CAT / 255),), {'color_ordering': 0, 'fast_mode': True}),
-        (
-            inception.distort_color_fast,
-            (np.float32(CAT / 255),),
-            {'cb_distortion_range': 0.1, 'cr_distortion_range': 0.1},
-        ),
-        (
-            inception.preprocess_for_train,
-            (CAT, 30, 40, BOXES),
-            {
-                'fast_mode': True,
-                'use_fast_color_distort': True,
-                'cb_distortion_range': 0.1,
-                'cr_distortion_range': 0.1,
-                'brightness_distortion_range': 32 / 255,
-                'random_flip': True,
-                'crop_area_min': 0.05,
-                'crop_aspect_ratio_max': 4 / 3,
-            },
-        ),
+        (inception.distort_color_fast, (np.float32(CAT / 255),), CHROMA),
+        (inception.preprocess_for_train, (CAT, 30, 40, BOXES), {**CHROMA, **MODES, **OTHERS}),
     ],
 )
 def test_defaults__are_the_documented_ranges(

@@ -34,7 +34,6 @@ def test_visible__inverts_finish(kind: str) -> None:
 
 @pytest.mark.parametrize('kind', PREPROCESSINGS)
 def test_draw__flips_half_of_the_images_or_none(kind: str) -> None:
-    tf.set_random_seed(7)
     both = [PREPROCESSINGS[kind](Settings(20, 20, random_flip)) for random_flip in (True, False)]
     drawn = [each.draw(tf.constant([30, 30, 3]), tf.constant(WHOLE), tf.random.uniform).flip for each in both]
     flips = np.array(draw_many((*drawn,), 2000))

@@ -1,25 +1,17 @@
 """Tests of the pictures of photographs under every preprocessing."""
 
-import io
 import pathlib
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from skimage import data
 
 from preprocessing.photo_pictures import DRAWS, Preprocessor
 from preprocessing.show import main
 from tests.support.commands import run
+from tests.support.images import CAT, saved
 
-PHOTO = np.ascontiguousarray(data.chelsea()[:64, :96])
-
-
-def encoded(pixels: np.ndarray, kind: str = 'PNG', mode: str = 'RGB', **options: Any) -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(content, kind, **options)
-    return content.getvalue()
+PHOTO = np.ascontiguousarray(CAT[:64, :96])
 
 
 @pytest.fixture(scope='module')
@@ -28,7 +20,7 @@ def preprocessor() -> Preprocessor:
 
 
 def test_preprocessor__shows_crops_and_colours_of_the_photograph(preprocessor: Preprocessor) -> None:
-    shown = preprocessor.show(encoded(PHOTO[:, :64]))
+    shown = preprocessor.show(saved(PHOTO[:, :64], 'PNG'))
     np.testing.assert_array_equal(shown.photo, PHOTO[:, :64])
     panels = {panel.title: panel for panel in [*shown.kinds, *shown.colors]}
     evaluated = panels['inception, evaluation']
@@ -48,7 +40,7 @@ def test_preprocessor__shows_crops_and_colours_of_the_photograph(preprocessor: P
 
 
 def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> None:
-    photo = encoded(PHOTO)
+    photo = saved(PHOTO, 'PNG')
     draws = preprocessor.show(photo).draws
     assert len({panel.pixels.tobytes() for panel in draws}) == DRAWS == 25
     assert len({panel.crop for panel in draws}) == DRAWS
@@ -62,7 +54,7 @@ def test_show__names_files_and_refuses_bad_ones(
     monkeypatch.setattr('preprocessing.photo_pictures.DRAWS', 2)
     monkeypatch.setattr('preprocessing.photo_pictures._DPI', 20)
     monkeypatch.setattr('preprocessing.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
-    jpeg = encoded(PHOTO, 'JPEG')
+    jpeg = saved(PHOTO, 'JPEG')
     for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)

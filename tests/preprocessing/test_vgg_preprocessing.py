@@ -19,11 +19,6 @@ def kind_for(height: int, width: int, smallest: int, largest: int, random_flip: 
     return vgg.VggPreprocessing(Settings(height, width, random_flip), (smallest, largest))
 
 
-@pytest.fixture(autouse=True)
-def _fixed_draws(_new_graph: None) -> None:
-    tf.set_random_seed(7)
-
-
 @pytest.mark.parametrize(
     ('dtype', 'value', 'is_training'), [(np.uint8, 255, True), (np.int32, 100, False), (np.float32, 0, False)]
 )

@@ -10,9 +10,11 @@ import re
 import socket
 import ssl
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from werkzeug.exceptions import BadRequest, HTTPException, NotFound, RequestedRangeNotSatisfiable
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
+from werkzeug.wrappers import Request, Response
 
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
 
@@ -23,6 +25,8 @@ _PAGE = 1000
 _REASONS = {401: 'authError', 404: 'notFound', 412: 'conditionNotMet', 503: 'backendError'}
 _PERMISSIONS = {BUCKET: 'get', LIST: 'list', STAT: 'get', READ: 'get', WRITE: 'create', DELETE: 'delete'}
 _BYTES = re.compile(r'bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$')
+# A bucket and an object, of a copy also the target's.
+_PLACES = re.compile(r'/b/([^/]+)(?:/o(?:/(.+?))?)?(?=/rewriteTo/|$)')
 _TIME = '2020-01-01T00:00:00.000Z'
 
 
@@ -35,29 +39,15 @@ class _Upload:
     content: bytes = b''
 
 
-class _Response(NamedTuple):
-    status: int
-    content: bytes = b''
-    headers: Iterable[Tuple[str, str]] = ()
+def _json(value: Any, status: int = 200, headers: Iterable[Tuple[str, str]] = ()) -> Response:
+    return Response(json.dumps(value), status, [*headers], content_type='application/json')
 
 
-class _RefusedError(Exception):
-    """A request gets an error status as its response."""
-
-    def __init__(self, status: int):
-        super().__init__(status)
-        self.status = status
-
-
-def _json(value: Any, status: int = 200, headers: Iterable[Tuple[str, str]] = ()) -> _Response:
-    return _Response(status, json.dumps(value).encode(), [('Content-Type', 'application/json'), *headers])
-
-
-def _error(status: int) -> _Response:
+def _error(status: int) -> Response:
     return _json({'error': {'code': status, 'message': _REASONS.get(status, 'invalid')}}, status)
 
 
-def _refusal(status: int, operation: str) -> _Response:
+def _refusal(status: int, operation: str) -> Response:
     """The response for an injected error. With status 403, it names account and permission, as the service does."""
     if status != 403:
         return _error(status)
@@ -67,7 +57,7 @@ def _refusal(status: int, operation: str) -> _Response:
     if operation == READ:
         # Contents are read through the XML API.
         error = f'<Code>AccessDenied</Code><Message>Access denied.</Message><Details>{message}</Details>'
-        return _Response(403, f"<?xml version='1.0' encoding='UTF-8'?><Error>{error}</Error>".encode())
+        return Response(f"<?xml version='1.0' encoding='UTF-8'?><Error>{error}</Error>", 403)
     return _json({'error': {'code': 403, 'message': message, 'errors': [{'reason': 'forbidden'}]}}, 403)
 
 
@@ -89,12 +79,12 @@ class FakeGcs:
         self._buckets: Dict[str, Dict[str, Tuple[bytes, int]]] = {}
         self._uploads: List[_Upload] = []
         self._generation = 0
-        self._server = _Server(listener, context, self)
+        self._listener, self._server = listener, _Server(listener, context, Request.application(self._respond))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()
-        self._server.server_close()
+        self._listener.close()
 
     def create_bucket(self, bucket: str) -> None:
         self._buckets[bucket] = {}
@@ -114,13 +104,13 @@ class FakeGcs:
     def contents(self, bucket: str) -> Dict[str, Tuple[bytes, int]]:
         """The contents and generations of a bucket's objects."""
         if bucket not in self._buckets:
-            raise _RefusedError(404)
+            raise NotFound()
         return self._buckets[bucket]
 
     def find(self, bucket: str, name: str) -> Tuple[bytes, int]:
         found = self.contents(bucket).get(name)
         if not found:
-            raise _RefusedError(404)
+            raise NotFound()
         return found
 
     def describe(self, bucket: str, name: str) -> Any:
@@ -128,15 +118,6 @@ class FakeGcs:
         content, generation = self.find(bucket, name)
         sizes = {'size': str(len(content)), 'generation': str(generation)}
         return {'kind': 'storage#object', 'bucket': bucket, 'name': name, 'updated': _TIME, **sizes}
-
-    def delete(self, bucket: str, name: str) -> None:
-        self.find(bucket, name)
-        del self._buckets[bucket][name]
-
-    def copy(self, source: Tuple[str, str], target: Tuple[str, str]) -> Any:
-        """Copies an object in a single request."""
-        copied = self.put(*target, self.find(*source)[0])
-        return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': copied}
 
     def list(self, bucket: str, query: Dict[str, str]) -> Any:
         """A page of the objects whose names start with a prefix. A delimiter after it groups names into folders."""
@@ -159,163 +140,102 @@ class FakeGcs:
             listing['nextPageToken'] = page[-1]
         return listing
 
-    def begin_upload(self, bucket: str, name: str) -> int:
-        """Starts a resumable upload, and returns its ID."""
-        self.contents(bucket)
-        self._uploads.append(_Upload(bucket, name))
-        return len(self._uploads) - 1
-
-    def find_upload(self, upload: str) -> _Upload:
-        if int(upload) >= len(self._uploads):
-            raise _RefusedError(404)
-        return self._uploads[int(upload)]
-
-    def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> _Response:
+    def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> Response:
         """Receives bytes of an upload: those of a range, or all of them. The last byte creates the object."""
         match = _BYTES.match(content_range or f'bytes 0-0/{len(content)}')
-        if not match:
-            return _error(400)
+        if not match or int(match[1] or 0) > len(upload.content):
+            raise BadRequest()
         start, _, total = match.groups()
         if start is not None:
-            if int(start) > len(upload.content):
-                return _error(400)
             upload.content = upload.content[: int(start)] + content
         if total == '*' or len(upload.content) < int(total):
             received = [('Range', f'bytes=0-{len(upload.content) - 1}')] if upload.content else []
-            return _Response(308, headers=received)
+            return Response(b'', 308, received)
         return _json(self.put(upload.bucket, upload.name, upload.content))
 
+    def _respond(self, request: Request) -> Response:
+        content = request.get_data()
+        with self.lock:
+            operation, path, upload = self._operation(request)
+            refusal = self.faults.status(operation, path)
+            try:
+                if not refusal:
+                    response = self._serve(operation, path, request, upload)
+                else:
+                    if upload and content:
+                        # As if the connection broke half way: the first half of the bytes arrives.
+                        content_range = request.headers.get('Content-Range', '')
+                        self.continue_upload(upload, content_range, content[: len(content) // 2])
+                    response = _refusal(refusal, operation)
+            except HTTPException as error:
+                response = _error(error.code or 500)
+        self.faults.record(operation, path, response.status_code)
+        return response
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+    def _operation(self, request: Request) -> Tuple[str, str, Optional[_Upload]]:
+        """The operation of a request, its `BUCKET/OBJECT`, and the upload that it continues, if any."""
+        path, query = request.path, request.args
+        if 'upload_id' in query:
+            upload = self._uploads[int(query['upload_id'])]
+            return WRITE, f'{upload.bucket}/{upload.name}', upload
+        if not path.startswith(('/storage/v1/', '/upload/')):
+            return READ, path[1:], None
+        *sources, (bucket, name) = _PLACES.findall(path)
+        if sources or path.startswith('/upload/'):
+            return WRITE, f'{bucket}/{name or query["name"]}', None
+        if name:
+            return DELETE if request.method == 'DELETE' else STAT, f'{bucket}/{name}', None
+        return (LIST, f'{bucket}/{query.get("prefix", "")}', None) if path.endswith('/o') else (BUCKET, bucket, None)
 
-    def __init__(self, listener: socket.socket, context: ssl.SSLContext, gcs: FakeGcs):
-        super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listener
-        self.context = context
-        self.gcs = gcs
+    def _serve(self, operation: str, path: str, request: Request, upload: Optional[_Upload]) -> Response:
+        bucket, _, name = path.partition('/')
+        content = request.get_data()
+        if operation == BUCKET:
+            self.contents(bucket)
+            return _json({'kind': 'storage#bucket', 'name': bucket, 'location': 'US'})
+        if operation == LIST:
+            return _json(self.list(bucket, request.args.to_dict()))
+        if operation == STAT:
+            return _json(self.describe(bucket, name))
+        if operation == DELETE:
+            self.find(bucket, name)
+            del self._buckets[bucket][name]
+            return Response(b'', 204)
+        if operation == READ:
+            found = self.find(bucket, name)[0]
+            if request.range and not found:
+                raise RequestedRangeNotSatisfiable()
+            return Response(found).make_conditional(request, accept_ranges=True, complete_length=len(found))
+        if upload:
+            return self.continue_upload(upload, request.headers.get('Content-Range', ''), content)
+        if '/rewriteTo/' in request.path:
+            copied = self.put(bucket, name, self.find(*_PLACES.findall(request.path)[0])[0])
+            return _json({'kind': 'storage#rewriteResponse', 'done': True, 'resource': copied})
+        if request.args['uploadType'] == 'media':
+            return _json(self.put(bucket, name, content))
+        self.contents(bucket)
+        self._uploads.append(_Upload(bucket, name))
+        location = f'https://{request.host}/upload/storage/v1/b/{bucket}/o?upload_id={len(self._uploads) - 1}'
+        return _json({}, 200, [('Location', location)])
+
+
+class _Handler(WSGIRequestHandler):
+    disable_nagle_algorithm = True
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Prints nothing: `Faults` keeps the log."""
+
+
+class _Server(ThreadedWSGIServer):
+    def __init__(self, listener: socket.socket, context: ssl.SSLContext, application: Any):
+        host, port = listener.getsockname()
+        super().__init__(host, port, application, _Handler, fd=listener.fileno())
+        self._context = context
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         # The TLS handshake runs in the connection's own thread, so that a slow client does not block other clients.
-        with self.context.wrap_socket(request, server_side=True) as encrypted:
+        with self._context.wrap_socket(request, server_side=True) as encrypted:
             super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores broken connections, because tests kill clients."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = 'HTTP/1.1'
-    # Output is buffered: otherwise the body of a response would wait for the TCP acknowledgement of its headers.
-    wbufsize = -1
-    disable_nagle_algorithm = True
-    server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Prints nothing: `Faults` keeps the log."""
-
-    def handle_expect_100(self) -> bool:
-        is_allowed = super().handle_expect_100()
-        # The client holds its content back until it receives this, or for a second.
-        self.wfile.flush()
-        return is_allowed
-
-    def do_GET(self) -> None:
-        content = self._body()
-        url = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(url.query).items()}
-        gcs = self.server.gcs
-        with gcs.lock:
-            operation, path, upload = self._operation(url.path, query)
-            refusal = gcs.faults.status(operation, path)
-            try:
-                if refusal:
-                    if upload and content:
-                        # As if the connection broke half way: the first half of the bytes arrives.
-                        gcs.continue_upload(upload, self._content_range(), content[: len(content) // 2])
-                    response = _refusal(refusal, operation)
-                else:
-                    response = self._serve(operation, path, query, upload, content)
-            except _RefusedError as error:
-                response = _error(error.status)
-        gcs.faults.record(operation, path, response.status)
-        self.send_response(response.status)
-        for name, value in response.headers:
-            self.send_header(name, value)
-        if response.status != 204:
-            self.send_header('Content-Length', str(len(response.content)))
-        self.end_headers()
-        self.wfile.write(response.content)
-
-    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
-
-    def _operation(self, path: str, query: Dict[str, str]) -> Tuple[str, str, Optional[_Upload]]:
-        """The operation of a request, its `BUCKET/OBJECT`, and the upload that it continues, if any."""
-        parts = path.split('/')
-        if parts[1] == 'upload':
-            if 'upload_id' in query:
-                upload = self.server.gcs.find_upload(query['upload_id'])
-                return WRITE, f'{upload.bucket}/{upload.name}', upload
-            return WRITE, f'{parts[5]}/{query["name"]}', None
-        if parts[1:3] != ['storage', 'v1']:
-            return READ, unquote(path[1:]), None
-        bucket, rest = parts[4], parts[5:]
-        if not rest:
-            return BUCKET, bucket, None
-        if rest == ['o']:
-            return LIST, f'{bucket}/{query.get("prefix", "")}', None
-        if 'rewriteTo' in rest:
-            return WRITE, f'{rest[4]}/{unquote(rest[6])}', None
-        return DELETE if self.command == 'DELETE' else STAT, f'{bucket}/{unquote(rest[1])}', None
-
-    def _serve(
-        self, operation: str, path: str, query: Dict[str, str], upload: Optional[_Upload], content: bytes
-    ) -> _Response:
-        gcs = self.server.gcs
-        bucket, _, name = path.partition('/')
-        if operation == BUCKET:
-            gcs.contents(bucket)
-            return _json({'kind': 'storage#bucket', 'name': bucket, 'location': 'US'})
-        if operation == LIST:
-            return _json(gcs.list(bucket, query))
-        if operation == STAT:
-            return _json(gcs.describe(bucket, name))
-        if operation == DELETE:
-            gcs.delete(bucket, name)
-            return _Response(204)
-        if operation == READ:
-            return self._part(gcs.find(bucket, name)[0])
-        if upload:
-            return gcs.continue_upload(upload, self._content_range(), content)
-        if '/rewriteTo/' in self.path:
-            source: List[str] = urlsplit(self.path).path.split('/')
-            return _json(gcs.copy((source[4], unquote(source[6])), (bucket, name)))
-        if query['uploadType'] == 'media':
-            return _json(gcs.put(bucket, name, content))
-        session = gcs.begin_upload(bucket, name)
-        host = self.headers['Host']
-        return _json({}, 200, [('Location', f'https://{host}/upload/storage/v1/b/{bucket}/o?upload_id={session}')])
-
-    def _content_range(self) -> str:
-        return self.headers.get('Content-Range', '')
-
-    def _part(self, content: bytes) -> _Response:
-        match = re.match(r'bytes=(\d+)-(\d*)$', self.headers.get('Range', ''))
-        if not match:
-            return _Response(200, content)
-        start, end = int(match[1]), min(int(match[2] or len(content)), len(content) - 1)
-        if start >= len(content):
-            return _error(416)
-        return _Response(206, content[start : end + 1], [('Content-Range', f'bytes {start}-{end}/{len(content)}')])
-
-    def _body(self) -> bytes:
-        if self.headers.get('Transfer-Encoding') != 'chunked':
-            return self.rfile.read(int(self.headers.get('Content-Length', 0)))
-        content = b''
-        while True:
-            size = int(self.rfile.readline().split(b';')[0], 16)
-            content += self.rfile.read(size)
-            self.rfile.readline()
-            if not size:
-                return content

@@ -4,15 +4,13 @@ It reads a JSON list per line from standard input, a module and its arguments, a
 code, standard output and standard error.
 """
 
-import contextlib
-import io
 import json
 import runpy
 import subprocess
 import sys
 from typing import Any, Dict, List
-from unittest import mock
 
+from tests.support import commands
 from tests.support.commands import Done
 
 
@@ -42,18 +40,12 @@ class Resident:
 
 
 def _run(module: str, arguments: List[str]) -> Done:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(sys, 'argv', [module, *arguments]))
-        stack.enter_context(contextlib.redirect_stdout(out))
-        stack.enter_context(contextlib.redirect_stderr(err))
-        stack.enter_context(tf.Graph().as_default())
-        try:
-            runpy.run_module(module, run_name='__main__', alter_sys=True)
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-    return Done(code, out.getvalue(), err.getvalue())
+    def main() -> int:
+        runpy.run_module(module, run_name='__main__', alter_sys=True)
+        return 0
+
+    with tf.Graph().as_default():
+        return commands.run(main, *arguments)
 
 
 if __name__ == '__main__':

@@ -44,6 +44,10 @@ class Store:
             self._server.put(self.bucket, f'{name}/{path.name}', path.read_bytes())
         return f'{self.url}/{name}'
 
+    def flags(self, folder: str, *settings: str) -> List[str]:
+        """The flags of a small run on a copy of a local data set, with its model in the store."""
+        return [*SMALL, *settings, f'--data_dir={self.upload(folder, "data")}', f'--model_dir={self.url}/model']
+
     def put(self, name: str, content: bytes) -> None:
         """Creates or replaces an object."""
         self._server.put(self.bucket, name, content)

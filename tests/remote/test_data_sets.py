@@ -21,16 +21,13 @@ def tar_dir(photo_dir: str, tmp_path_factory: Any) -> str:
     return target
 
 
-def flags(store: Store, tar_dir: str) -> List[str]:
-    data_dir = store.upload(tar_dir, 'data')
-    # At the default rate, a few steps lead to probabilities of 0 in float32 and an infinite cross-entropy.
-    settings = ['--data_format=tar', '--num_classes=6', '--learning_rate=0.0001', '--batch_norm_decay=0.1']
-    return [*SMALL, *settings, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
+# At the default rate, a few steps lead to probabilities of 0 in float32 and an infinite cross-entropy.
+OF_TAR = ['--data_format=tar', '--num_classes=6', '--learning_rate=0.0001', '--batch_norm_decay=0.1']
 
 
 @pytest.mark.program
 def test_denied_first_shard__is_named(store: Store, tar_dir: str) -> None:
-    arguments = flags(store, tar_dir)
+    arguments = store.flags(tar_dir, *OF_TAR)
     store.faults.add(403, '/data/train-00000', [READ])
     message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/data/train-00000-of-00002.tar' in message and store.who in message
@@ -39,7 +36,7 @@ def test_denied_first_shard__is_named(store: Store, tar_dir: str) -> None:
 @pytest.mark.slow
 def test_shard_denied_during_a_run__is_not_treated_as_a_shorter_shard(s3: Store, tar_dir: str) -> None:
     # --max_bad_records must not hide the error.
-    store, arguments = s3, [*flags(s3, tar_dir), '--max_bad_records=4']
+    store, arguments = s3, s3.flags(tar_dir, *OF_TAR, '--max_bad_records=4')
     store.faults.add(403, '/data/validation-00001', [READ])
     message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/data/validation-00001-of-00002.tar' in message and store.who in message

@@ -1,17 +1,12 @@
 """Tests of the messages for denied access, missing folders and unavailable stores."""
 
 import concurrent.futures
-from typing import List, Sequence
+from typing import Sequence
 
 import pytest
 
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE
-from tests.remote.store import SMALL, Store, complaint
-
-
-def flags(store: Store, photo_dir: str) -> List[str]:
-    data_dir = store.upload(photo_dir, 'data')
-    return [*SMALL, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
+from tests.remote.store import Store, complaint
 
 
 @pytest.mark.program
@@ -31,7 +26,7 @@ def flags(store: Store, photo_dir: str) -> List[str]:
 def test_denied_access__names_account_operation_and_path(
     store: Store, photo_dir: str, pattern: str, operations: Sequence[str], parts: Sequence[str]
 ) -> None:
-    arguments = [*flags(store, photo_dir), f'--export_dir={store.url}/export']
+    arguments = [*store.flags(photo_dir), f'--export_dir={store.url}/export']
     store.put('model/checkpoint', b'model_checkpoint_path: "model.ckpt-2"\n')
     store.faults.add(403, pattern, operations)
     message = complaint(store.quick_main(*arguments))
@@ -46,13 +41,13 @@ def test_denied_access__names_account_operation_and_path(
 @pytest.mark.parametrize('flag', ['data_dir', 'model_dir', 'export_dir'])
 def test_missing_bucket__is_named(store: Store, photo_dir: str, flag: str) -> None:
     missing = f'{store.scheme}://no-such-bucket'
-    message = complaint(store.quick_main(*flags(store, photo_dir), f'--{flag}={missing}/there'))
+    message = complaint(store.quick_main(*store.flags(photo_dir), f'--{flag}={missing}/there'))
     assert f'{missing}/there: the bucket {missing} does not exist.' in message
 
 
 @pytest.mark.program
 def test_missing_folder__is_not_reported_as_denied_access(store: Store, photo_dir: str) -> None:
-    message = complaint(store.quick_main(*flags(store, photo_dir), f'--data_dir={store.url}/elsewhere'))
+    message = complaint(store.quick_main(*store.flags(photo_dir), f'--data_dir={store.url}/elsewhere'))
     assert f'--data_dir={store.url}/elsewhere: no such folder' in message
 
 
@@ -67,7 +62,7 @@ def test_listing__needs_no_permission_to_describe_the_bucket(gs: Store) -> None:
 @pytest.mark.slow
 def test_failing_store__ends_the_command_after_retries(gs: Store, s3: Store, photo_dir: str) -> None:
     stores = gs, s3
-    given = [flags(store, photo_dir) for store in stores]
+    given = [store.flags(photo_dir) for store in stores]
     for store in stores:
         store.faults.add(503, '/data/')
     # The retries wait for more than a minute, so both stores fail at the same time.
@@ -84,7 +79,7 @@ def test_failing_store__ends_the_command_after_retries(gs: Store, s3: Store, pho
 @pytest.mark.slow
 def test_denied_access_during_a_run__names_the_file_and_the_kept_checkpoint(store: Store, photo_dir: str) -> None:
     # The first file is checked before training; the second is read only in the evaluation.
-    arguments = flags(store, photo_dir)
+    arguments = store.flags(photo_dir)
     store.faults.add(403, '/data/validation-00001', [READ])
     message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/data/validation-00001-of-00002' in message and store.who in message
@@ -93,7 +88,7 @@ def test_denied_access_during_a_run__names_the_file_and_the_kept_checkpoint(stor
 
 @pytest.mark.slow
 def test_denied_write_of_a_checkpoint__keeps_the_previous_checkpoint(store: Store, photo_dir: str) -> None:
-    arguments = flags(store, photo_dir)
+    arguments = store.flags(photo_dir)
     store.faults.add(403, 'model.ckpt-4', [WRITE])
     message = complaint(store.quick_main(*arguments))
     assert 'may not write it' in message and store.who in message and f'{store.url}/model' in message

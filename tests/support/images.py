@@ -1,6 +1,10 @@
-"""Real images, bounding boxes, and bilinear resizing in NumPy as a reference for TensorFlow."""
+"""Real images and their files, bounding boxes, and bilinear resizing in NumPy as a reference for TensorFlow."""
+
+import io
+from typing import Any
 
 import numpy as np
+import PIL.Image
 import skimage.data
 
 CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
@@ -10,6 +14,30 @@ WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
 BOXES = np.array([[[0.05, 0.1, 0.25, 0.3], [0.7, 0.6, 1.0, 0.9]]], np.float32)
 # The documented ranges of random crops.
 DOCUMENTED_CROP = {'min_object_covered': 0.1, 'aspect_ratio_range': (3 / 4, 4 / 3), 'area_range': (0.05, 1.0)}
+
+ORIENTATION_TAG = 0x0112
+
+
+def saved(image: Any, kind: str, orientation: int = 0, **options: Any) -> bytes:
+    """The file of an image of Pillow, or of its pixels, in one of Pillow's formats; perhaps with EXIF orientation."""
+    file = io.BytesIO()
+    if orientation:
+        block = PIL.Image.Exif()
+        block[ORIENTATION_TAG] = orientation
+        options['exif'] = block.tobytes()
+    (PIL.Image.fromarray(image) if isinstance(image, np.ndarray) else image).save(file, kind, **options)
+    return file.getvalue()
+
+
+def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
+    """A JPEG file with an additional segment before all others."""
+    return jpeg[:2] + bytes([0xFF, marker]) + (2 + len(content)).to_bytes(2, 'big') + content + jpeg[2:]
+
+
+def with_orientation(jpeg: bytes, value: int) -> bytes:
+    """The same JPEG file with an EXIF orientation."""
+    entry = b'\1\x12\0\3\0\0\0\1' + bytes([0, value, 0, 0])
+    return with_segment(jpeg, 0xE1, b'Exif\0\0MM\0*\0\0\0\x08\0\1' + entry)
 
 
 def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -5,8 +5,7 @@ import os
 from typing import Any, Mapping, Optional, Sequence
 
 from console.tensorflow_versions import tf
-from data.files import write_whole
-from data.json_lines import append_line
+from data.files import append_line, write_whole
 from inception_v3.config import Config
 from inception_v3.run import history
 from inception_v3.run.files import CONFIG_FILE

@@ -23,7 +23,6 @@ import sys
 
 from console import program
 from console.command_line import new_parser, number_of
-from console.paths import expanded
 from console.screen import Screen
 
 IMAGES = {'train': 1280000, 'validation': 50000}
@@ -40,7 +39,7 @@ def main() -> int:
         add(f'--{split}_images', type=positive, default=number, help=f'{split} images (default {number:,})')
     for split, number in SHARDS.items():
         add(f'--{split}_shards', type=positive, default=number, help=f'{split} shards (default {number})')
-    arguments = parser.parse_args(expanded())
+    arguments = parser.parse_args()
     images, shards = (
         {split: getattr(arguments, f'{split}_{what}') for split in IMAGES} for what in ('images', 'shards')
     )

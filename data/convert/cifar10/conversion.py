@@ -18,10 +18,9 @@ from console.tensorflow_versions import tf
 from data import records, remote
 from data.convert import archives, conversion
 from data.convert.conversion import Progress, Say, StartProgress
-from data.convert.writing import add_sample
-from data.dataset_info import DatasetInfo
+from data.convert.writing import add_sample, shares
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.files import write_whole
-from data.fingerprint import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.records import DataError
 
@@ -133,27 +132,18 @@ def convert(source: Cifar10, data_dir: str, images: Dict[str, int], shards: Dict
             move = progress(f'encoding {split} images', min(count, len(source.splits[split].labels)))
             samples = _samples(source.splits[split], numbers, move)
             move = progress(f'writing {split} images', count)
-            for shard, path in enumerate(paths):
-                first, end = count * shard // len(paths), count * (shard + 1) // len(paths)
-                if missing[shard]:
+            for path, is_missing, share in zip(paths, missing, shares(count, len(paths))):
+                if is_missing:
                     content = io.BytesIO()
                     with tarfile.open(fileobj=content, mode='w', format=tarfile.USTAR_FORMAT) as archive:
-                        for number in range(first, end):
+                        for number in share:
                             sample = samples[numbers[number]]
                             add_sample(archive, f'{number:08d}', sample.label, 'png', sample.encoded)
                     write_whole(path, content.getvalue(), work_dir)
-                move(end)
+                move(share.stop)
             written.append(sum((samples[number].fingerprint for number in numbers.tolist()), SplitFingerprint()))
-        info = DatasetInfo(
-            name='cifar10',
-            source='CIFAR-10 (Krizhevsky, 2009), 50,000 training and 10,000 test images, repeated',
-            train_images=images[records.TRAIN],
-            validation_images=images[records.VALIDATION],
-            num_classes=1 + CLASSES,
-            class_names=['background', *source.class_names],
-            fingerprint=fingerprint(*written),
-        )
-        return info, {}
+        origin = 'CIFAR-10 (Krizhevsky, 2009), 50,000 training and 10,000 test images, repeated'
+        return DatasetInfo.of('cifar10', origin, source.class_names, *written), {}
 
     conversion.run(data_dir, _SETTINGS_NAME, settings, work, say)
 

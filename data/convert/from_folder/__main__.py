@@ -15,7 +15,6 @@ import sys
 
 from console import native_messages, program
 from console.command_line import new_parser, number_of
-from console.paths import expanded
 from console.screen import Screen
 
 
@@ -38,7 +37,7 @@ def _arguments() -> argparse.Namespace:
     add('--train_shards', type=positive, default=16, help='number of training files (default 16)')
     add('--validation_shards', type=positive, default=4, help='number of validation files (default 4)')
     add('--skip_unreadable', action='store_true', help='leave out images that cannot be used, instead of stopping')
-    arguments = parser.parse_args(expanded())
+    arguments = parser.parse_args()
     if arguments.validation_fraction is None:
         arguments.validation_fraction = 0.1 if arguments.validation_folder is None else 0.0
     elif arguments.validation_folder is not None:

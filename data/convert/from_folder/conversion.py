@@ -16,7 +16,7 @@ from data.convert.conversion import Say
 from data.convert.from_folder import image_sets
 from data.convert.from_folder.image_sets import ImageFile, ImageSet
 from data.convert.intake import Intake
-from data.convert.split import digest, split_by_content
+from data.convert.writing import digest, split_by_content
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.image_files import UnreadableError, listed, show
@@ -92,20 +92,14 @@ def import_folder(
             )
             raise DataError(f'{folder}: no {split} images are left; each split needs some.{"" if is_split else reason}')
 
-    info = DatasetInfo(
-        name=os.fsencode(os.path.basename(os.path.abspath(folder))).decode(errors='replace'),
-        source='a folder of images',
-        train_images=len(splits[TRAIN]),
-        validation_images=len(splits[VALIDATION]),
-        num_classes=len(label_of) + 1,
-        class_names=['background', *label_of],
-    )
     examples = [
         [functools.partial(_example, file, label_of[file.class_name], accepted[file.path], intake) for file in files]
         for files in images
     ]
+    name = os.fsencode(os.path.basename(os.path.abspath(folder))).decode(errors='replace')
+    shards = train_shards, validation_shards
     with conversion.progress() as progress:
-        return writing.write_data_set(data_dir, info, examples, (train_shards, validation_shards), progress)
+        return writing.write_data_set(data_dir, name, 'a folder of images', [*label_of], examples, shards, progress)
 
 
 def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[str]:
@@ -153,13 +147,16 @@ def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
 
 def _check_losses(folder: str, images: Sequence[ImageFile], accepted: Mapping[str, '_Accepted']) -> None:
     """Checks that each class of a split keeps at least half of its files."""
-    lost = [image for image in images if image.path not in accepted]
     counts = collections.Counter(image.class_name for image in images)
-    problems = []
-    for name, count in sorted(collections.Counter(image.class_name for image in lost).items()):
-        if 2 * count > counts[name]:
-            example = next(image.path for image in lost if image.class_name == name)
-            problems.append(f'{show(name)} ({count:,} of {counts[name]:,}, as {show(example)})')
+    lost: Dict[str, List[str]] = collections.defaultdict(list)
+    for image in images:
+        if image.path not in accepted:
+            lost[image.class_name].append(image.path)
+    problems = [
+        f'{show(name)} ({len(paths):,} of {counts[name]:,}, as {show(paths[0])})'
+        for name, paths in sorted(lost.items())
+        if 2 * len(paths) > counts[name]
+    ]
     if problems:
         what = 'classes of which most images are missing or cannot be used'
         raise DataError(f'{show(folder)}: {what}: {listed(problems)}. Convert or repair these files, or remove them.')

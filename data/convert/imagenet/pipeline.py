@@ -11,6 +11,7 @@ The steps of `convert`, in order:
 import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import json
@@ -25,17 +26,16 @@ from console.errors import CommandError
 from console.json_content import from_json, record
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import encoding, exif, records, remote
+from data import encoding, image_header, records, remote
 from data.convert import conversion, writing
 from data.convert.archives import read_file
 from data.convert.conversion import Progress, Say, StartProgress, watched
 from data.convert.imagenet import source as imagenet_source
 from data.convert.imagenet.source import AnnotatedBox, Image
 from data.convert.intake import DAMAGED, ROTATED, damage_in
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.encoding import Box
 from data.files import write_whole
-from data.fingerprint import SplitFingerprint, fingerprint
 from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
 from preprocessing.decoding import decode_image
@@ -220,12 +220,14 @@ def _make_plan(
     sizes: Dict[str, int] = {}
     for split, of_split in images.items():
         # Deterministic, and mixes the classes.
-        of_split.sort(key=_digest)
+        of_split.sort(
+            key=lambda image: writing.digest(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape'))
+        )
         files = min(shards[split], len(of_split))
-        for shard in range(files):
+        for shard, share in enumerate(writing.shares(len(of_split), files)):
             name = os.path.basename(records.shard_path('', split, shard, files))
             planned = []
-            for image in of_split[len(of_split) * shard // files : len(of_split) * (shard + 1) // files]:
+            for image in of_split[share.start : share.stop]:
                 annotated = boxes.pop(os.path.splitext(image.filename)[0], ())
                 cleaned = _clean(annotated, image.synset, box_counts)
                 planned.append(PlannedImage(image, labels[image.synset], names[image.synset], cleaned))
@@ -276,18 +278,12 @@ def _clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> 
     for corners, name in boxes:
         # Some annotations name the class in words. As in the published conversion, only synsets are compared.
         is_of_class = name == synset or len(name) != _SYNSET_LENGTH or not name[1:].isdigit()
-        drawn = np.float32(corners)
-        ordered = np.float32([*np.minimum(drawn[:2], drawn[2:]), *np.maximum(drawn[:2], drawn[2:])])
-        clipped = np.clip(ordered, 0.0, 1.0)
-        is_written = is_of_class and (clipped[:2] != clipped[2:]).all()
+        low, high = np.clip(np.sort(np.float32(corners).reshape([2, 2]), axis=0), 0.0, 1.0).tolist()
+        is_written = is_of_class and low[0] < high[0] and low[1] < high[1]
         counts['written' if is_written else 'left out'] += 1
         if is_written:
-            cleaned.append(Box(*clipped.tolist()))
+            cleaned.append(Box(*low, *high))
     return cleaned
-
-
-def _digest(image: Image) -> bytes:
-    return hashlib.sha256(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape')).digest()
 
 
 def write_shard(shard: str, data_dir: str, work_dir: str) -> None:
@@ -339,7 +335,7 @@ def _examples(images: List[PlannedImage], report: ShardReport) -> Iterator[tf.tr
             report.converted.setdefault(kind, []).append(image.filename)
         if damage_in(messages):
             report.notes.setdefault(DAMAGED, []).append(image.filename)
-        if exif.orientation(content) != exif.UPRIGHT:
+        if image_header.orientation(content) != image_header.UPRIGHT:
             report.notes.setdefault(ROTATED, []).append(image.filename)
         yield encoding.make_example(encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes)
 
@@ -443,17 +439,10 @@ def _finish(
     say('bounding boxes: ' + (', '.join(f'{count:,} {what}' for what, count in plan.boxes.items() if count) or 'none'))
     if unreadable:
         say(undecodable + listed(unreadable, conversion.REPORT_NAME))
-    info = DatasetInfo(
-        name='imagenet',
-        source='ImageNet-2012 (ILSVRC2012), classification and localization',
-        train_images=totals[TRAIN].images,
-        validation_images=totals[VALIDATION].images,
-        num_classes=len(plan.class_names),
-        class_names=plan.class_names,
-        fingerprint=fingerprint(totals[TRAIN], totals[VALIDATION]),
-        validation_records_per_file=[reports[shard].fingerprint.images for shard in of_split[VALIDATION]],
-    )
-    return info, {
+    origin = 'ImageNet-2012 (ILSVRC2012), classification and localization'
+    info = DatasetInfo.of('imagenet', origin, plan.class_names[1:], totals[TRAIN], totals[VALIDATION])
+    counts = [reports[shard].fingerprint.images for shard in of_split[VALIDATION]]
+    return dataclasses.replace(info, validation_records_per_file=counts), {
         **{name: getattr(plan, name) for name in ('boxes', 'foreign', 'bad_annotations')},
         'images': {split: total.images for split, total in totals.items()},
         'converted': converted,

@@ -10,7 +10,6 @@ import sys
 from console import native_messages, program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
-from console.paths import expanded
 from console.screen import Screen
 
 
@@ -25,7 +24,7 @@ def main() -> int:
     write.add_argument('--max_bad_records', type=number_of(int, 0), default=0, help=text)
     listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if a sample cannot be used')
     listing.add_argument('shards', nargs='+', metavar='SHARD')
-    arguments = parser.parse_args(expanded())
+    arguments = parser.parse_args()
 
     def command(screen: Screen) -> int:
         from data.convert.tar_shards import conversion

@@ -12,11 +12,11 @@ from google.protobuf import json_format
 from console import native_messages
 from console.messages import counted, printable, shown
 from console.tensorflow_versions import tf
-from data import checks, dataset_info, encoding, exif, ppm, records, remote, tfrecord_files
+from data import checks, dataset_info, encoding, image_header, ppm, records, remote, tfrecord_files
 from data.convert import conversion, writing
 from data.convert.conversion import Say
 from data.convert.intake import DAMAGED, ROTATED, damage_in
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.dataset_info import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
 from data.records import TRAIN, VALIDATION, DataError
@@ -47,13 +47,8 @@ class _Reader:
         for each in (self._session, self._of_records, self._of_tar):
             each.close()
 
-    def examples(self, path: str, of_tar: bool, move: conversion.Progress, done: int) -> Iterator[tf.train.Example]:
-        """Yields the Examples of a file's usable images, and shows the number of images, `done` before the file."""
-        for number, example in enumerate((self._of_shard if of_tar else self._of_record_file)(path), done + 1):
-            move(number)
-            yield example
-
-    def _of_record_file(self, path: str) -> Iterator[tf.train.Example]:
+    def of_record_file(self, path: str) -> Iterator[tf.train.Example]:
+        """Yields the Examples of a record file with usable images."""
         try:
             for position, serialized in enumerate(tfrecord_files.serialized_in(path)):
                 problem, messages = native_messages.during(functools.partial(self._of_records.problem, serialized))
@@ -71,7 +66,8 @@ class _Reader:
         except tf.errors.DataLossError as error:
             raise DataError(f'{path}: damaged or truncated: {error.message}.')
 
-    def _of_shard(self, path: str) -> Iterator[tf.train.Example]:
+    def of_shard(self, path: str) -> Iterator[tf.train.Example]:
+        """Yields the Examples of a shard's usable samples."""
         for position, record in enumerate(self._of_tar.records(path)):
             problem, messages = native_messages.during(functools.partial(self._of_tar.problem, record))
             shard, sample = record
@@ -107,7 +103,7 @@ class _Reader:
         damage = damage_in(messages)
         if damage:
             self.notes.setdefault(DAMAGED, []).append(f'{place} ({damage})')
-        if exif.orientation(encoded) != exif.UPRIGHT:
+        if image_header.orientation(encoded) != image_header.UPRIGHT:
             self.notes.setdefault(ROTATED, []).append(place)
 
     def _example(self, shard: Shard, sample: Sample, encoded: bytes, name: str) -> tf.train.Example:
@@ -149,15 +145,15 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
     with writing.new_data_dir(target) as unfinished, contextlib.closing(
         _Reader(info.num_classes if info else _ANY_CLASSES, max_bad_records, say)
     ) as reader:
+        read = reader.of_record_file if to_tar else reader.of_shard
         for split, of_split in paths.items():
             total = SplitFingerprint()
             with conversion.progress() as progress:
                 move = progress(f'converting {split} images', expected.get(split))
                 for shard, path in enumerate(of_split):
                     new = of_target.shard_path(unfinished, split, shard, len(of_split))
-                    total += writing.write_file(
-                        new, reader.examples(path, not to_tar, move, total.images), total.images
-                    )
+                    examples = conversion.watched(read(path), move, total.images)
+                    total += writing.write_file(new, examples, total.images)
             totals[split] = total
             kind = 'tar file' if to_tar else 'TFRecord file'
             say(f'{counted(total.images, f"{split} image")} in {counted(len(of_split), kind)}')

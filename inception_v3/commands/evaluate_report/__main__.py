@@ -38,7 +38,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add('--data_format', choices=('tar', 'tfrecord'), help="format of the records (default: the run's)")
     about = "images per batch (default: the run's, at most 64)"
     add('--batch_size', type=number_of(int, 1), metavar='N', help=about)
-    return parser.parse_args(expanded(argv))
+    return parser.parse_args(argv)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -13,7 +13,6 @@ from typing import List, Optional, Sequence
 
 from console import program
 from console.command_line import folder, new_parser, number_of
-from console.paths import expanded
 from console.screen import Screen
 
 FOLDER = 'exports'
@@ -41,7 +40,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     add('--verify', action='store_true', help='classify all validation images with each export')
     about = 'training images that give the ranges for int8 (default: 200)'
     add('--calibration_images', type=number_of(int, 1), default=200, metavar='N', help=about)
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
 
     def command(screen: Screen) -> int:
         from inception_v3.commands.export import exports

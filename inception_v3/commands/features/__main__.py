@@ -18,7 +18,6 @@ from typing import Optional, Sequence
 from console import native_messages, program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
-from console.paths import expanded
 from console.screen import Screen
 from inception_v3.commands.features import POOL
 
@@ -38,7 +37,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add('--layer', default=POOL, metavar='NAME', help=about)
     add('--out', default='features.npz', metavar='FILE', help='file to write (default: features.npz)')
     add('--batch_size', type=number_of(int, 1), default=32, metavar='N', help='images per batch (default: 32)')
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     if not arguments.out.endswith('.npz'):
         parser.error(f'--out={arguments.out}: must end in .npz.')
     return arguments

@@ -6,8 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 import numpy as np
 
 from console.errors import CommandError
-from console.progress import Progress
-from console.screen import Screen
+from console.screen import Progress, Screen
 from console.tensorflow_versions import tf
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, listed, show

@@ -18,7 +18,6 @@ from console import native_messages, program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX, CommandError
 from console.messages import shown
-from console.paths import expanded
 from console.screen import Screen
 from inception_v3.commands.features import FILES_OF_2015
 
@@ -46,7 +45,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         bounds = number_of(int, least, (1 << 32) - 1)
         add(f'--{name}', type=bounds, default=default, metavar='N', help=f'{text} (default: {default})')
     add('--json', action='store_true', help='print a JSON object per score, one per line')
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     is_chosen = arguments.scores is not None
     chosen = [name.strip() for name in arguments.scores.split(',')] if is_chosen else [*_NAMES]
     unknown = [name for name in chosen if name not in _NAMES]

@@ -11,7 +11,6 @@ from typing import Optional, Sequence
 from console import native_messages, program
 from console.command_line import new_parser, number_of
 from console.errors import FIX
-from console.paths import expanded
 from console.screen import Screen
 
 
@@ -26,7 +25,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     add('--json', action='store_true', help='print a JSON object per image, one per line')
     add('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
     add('--batch_size', type=count, default=32, metavar='N', help='images per batch (default: 32)')
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     if arguments.html is not None and not os.path.basename(arguments.html):
         parser.error(f'--html={arguments.html}: must be the path of a file.')
 

@@ -15,8 +15,7 @@ import numpy as np
 from console import html, outputs, processes
 from console.errors import DONE, FIX
 from console.messages import shown
-from console.progress import EIGHTHS, Progress, bar
-from console.screen import Screen
+from console.screen import EIGHTHS, Progress, Screen, bar
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, show
 from inception_v3.commands import drawing, image_batches

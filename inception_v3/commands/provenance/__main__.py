@@ -12,7 +12,6 @@ from console import program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.messages import counted
-from console.paths import expanded
 from console.screen import Screen
 
 
@@ -27,7 +26,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     crate = 'copy the run, with its newest and best checkpoint, into a new folder for an archive: an RO-Crate'
     task.add_argument('--crate', metavar='DIR', help=crate)
     parser.add_argument('--license', help='with --crate, the licence: a URL, or an SPDX identifier such as CC-BY-4.0')
-    arguments = parser.parse_args(expanded(argv))
+    arguments = parser.parse_args(argv)
     if bool(arguments.crate) != bool(arguments.license):
         parser.error('--crate and --license: need each other; an RO-Crate must have a licence.')
 

@@ -14,14 +14,13 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, CommandError
-from console.paths import expanded
 from console.screen import Screen
 from inception_v3.commands.weights.choices import ADD, DROP, KEEP, PIXELS, TARGETS
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Imports, exports or compares as a command line asks, and returns the exit code."""
-    arguments = _parser().parse_args(expanded(argv))
+    arguments = _parser().parse_args(argv)
 
     def command(screen: Screen) -> int:
         screen.update(f'{arguments.task}: reading weights')

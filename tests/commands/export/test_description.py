@@ -17,8 +17,8 @@ from inception_v3.config import Config
 from inception_v3.input import infeed
 from preprocessing.resizing import resize_for_eval
 from preprocessing.viewing import resize_as_viewed
-from tests.preprocessing.test_viewing import saved, with_gradient
-from tests.support.images import CAT
+from tests.preprocessing.test_viewing import with_gradient
+from tests.support.images import CAT, saved
 
 
 def evaluated(pixels: np.ndarray, config: Config) -> np.ndarray:

@@ -7,12 +7,12 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
 from data import records
 from data.convert.tar_shards import conversion as tar_shards
 from tests.data.audit.data_sets import Report, broken_inside, ppm_of, report_of, written
 from tests.support.bad_records import DAMAGES
 from tests.support.photos import Photo, encode_jpeg, photo_example
+from tests.support.records import write_records
 from tests.support.tar_files import write_tar
 
 
@@ -43,16 +43,12 @@ def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> 
     data_dir = written(tmp_path_factory.mktemp('bad') / 'data', pieces[:10], pieces[15:])
     for path in records.find_shards(str(data_dir), records.TRAIN):
         os.remove(path)
-    with tf.io.TFRecordWriter(records.shard_path(str(data_dir), records.TRAIN, 0, 1)) as writer:
-        for photo in pieces[:10]:
-            writer.write(photo_example(photo).SerializeToString())
-        for spoil, _ in DAMAGES.values():
-            example = photo_example(photos[1])
-            spoil(example)
-            writer.write(example.SerializeToString())
-        writer.write(b'\xff\xff no protocol buffer')
-        inside = photos[2]._replace(encoded=broken_inside(photos[2]))
-        writer.write(photo_example(inside).SerializeToString())
+    examples = [photo_example(photo) for photo in [*pieces[:10], *[photos[1]] * len(DAMAGES)]]
+    for example, (spoil, _) in zip(examples[10:], DAMAGES.values()):
+        spoil(example)
+    inside = photo_example(photos[2]._replace(encoded=broken_inside(photos[2]))).SerializeToString()
+    contents = [example.SerializeToString() for example in examples]
+    write_records(data_dir, records.TRAIN, [*contents, b'\xff\xff no protocol buffer', inside])
     return data_dir
 
 

@@ -1,19 +1,16 @@
 """Small data sets of photographs for audits."""
 
-import functools
-import io
 import json
 import pathlib
-from typing import Any, Callable, Dict, List, Sequence
-
-import PIL.Image
+from typing import Any, Dict, List, Sequence
 
 from data import records
 from data.audit.report import audit
 from data.convert import writing
-from data.dataset_info import DatasetInfo
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.dataset_info import DatasetInfo, fingerprint
 from data.sources import Source
+from tests.data.written_records import fingerprint_of
+from tests.support.images import saved
 from tests.support.photos import Photo, photo_example
 
 Report = Dict[str, Any]
@@ -30,15 +27,8 @@ def report_of(data_dir: Any, num_classes: Any = None, data_format: str = 'tfreco
 
 
 def write(data_dir: Any, split: str, examples: Sequence[Any], shards: int) -> None:
-    makers: List[Callable[[], Any]] = [functools.partial(lambda example: example, example) for example in examples]
-    writing.write_shards(str(data_dir), split, makers, shards)
-
-
-def of_photos(photos: Sequence[Photo]) -> SplitFingerprint:
-    split = SplitFingerprint()
-    for photo in photos:
-        split = split.with_image(photo.label, photo.encoded)
-    return split
+    remaining = iter(examples)
+    writing.write_shards(str(data_dir), split, [lambda: next(remaining)] * len(examples), shards)
 
 
 def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence[Photo]) -> pathlib.Path:
@@ -46,16 +36,14 @@ def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence
     data_dir.mkdir(exist_ok=True)
     write(data_dir, records.TRAIN, [photo_example(photo) for photo in train], 3)
     write(data_dir, records.VALIDATION, [photo_example(photo) for photo in validation], 2)
-    taken = fingerprint(of_photos(train), of_photos(validation))
+    taken = fingerprint(fingerprint_of(train), fingerprint_of(validation))
     DatasetInfo('pieces', 'scikit-image', len(train), len(validation), 6, NAMES, taken).write(str(data_dir))
     return data_dir
 
 
 def broken_inside(photo: Photo) -> bytes:
     """A PNG with a changed byte in its pixels. TensorFlow decodes most such JPEGs."""
-    file = io.BytesIO()
-    PIL.Image.fromarray(photo.pixels[:64, :64]).save(file, 'PNG')
-    png = bytearray(file.getvalue())
+    png = bytearray(saved(photo.pixels[:64, :64], 'PNG'))
     start = png.index(b'IDAT')
     png[start + int.from_bytes(png[start - 4 : start], 'big') // 2] ^= 1
     return bytes(png)

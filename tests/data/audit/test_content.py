@@ -1,6 +1,5 @@
 """The audit of records and tar shards: content, duplicates, boxes, and every kind of bad record at its position."""
 
-import io
 import multiprocessing
 import os
 import pathlib
@@ -15,13 +14,15 @@ from data.audit import report as audit_report
 from data.audit import shard
 from data.audit.findings import judge
 from data.audit.shard import ShardAuditor
-from data.fingerprint import fingerprint
+from data.dataset_info import fingerprint
 from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from data.tar.shard import SampleChecker
 from data.tf_example import Fields
-from tests.data.audit.data_sets import NAMES, Report, of_photos, places, report_of, write, written
+from tests.data.audit.data_sets import NAMES, Report, places, report_of, write, written
+from tests.data.written_records import fingerprint_of
 from tests.support.bad_records import DAMAGES
+from tests.support.images import saved, with_orientation
 from tests.support.photos import Photo, photo_example, set_boxes
 
 
@@ -45,7 +46,7 @@ def test_good_data_set__is_measured_and_can_be_trained_on(
         assert described['fields']['image/encoded'] == described['fields']['image/object/bbox/xmax'] == len(part)
     found = [(c['label'], c['name'], c['train'], c['validation']) for c in good['classes']]
     assert found == [(0, 'background', 0, 0), *((label, NAMES[label], 3, 1) for label in range(1, 6))]
-    taken = fingerprint(of_photos(pieces[:15]), of_photos(pieces[15:]))
+    taken = fingerprint(fingerprint_of(pieces[:15]), fingerprint_of(pieces[15:]))
     assert good['fingerprint'] == {'taken': taken, 'dataset_json': taken, 'agree': True}
 
 
@@ -159,13 +160,9 @@ def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Pa
 
 
 def test_formats_and_fields__are_reported(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
-    def saved(kind: str, mode: str) -> bytes:
-        file = io.BytesIO()
-        PIL.Image.fromarray(pieces[0].pixels).convert(mode).save(file, kind)
-        return file.getvalue()
-
+    photo = PIL.Image.fromarray(pieces[0].pixels)
     kinds = [('PNG', 'RGB'), ('JPEG', 'CMYK'), ('GIF', 'P'), ('BMP', 'RGB'), ('WEBP', 'RGB')]
-    images = [*(pieces[0]._replace(encoded=saved(kind, mode)) for kind, mode in kinds), pieces[1]]
+    images = [*(pieces[0]._replace(encoded=saved(photo.convert(mode), kind)) for kind, mode in kinds), pieces[1]]
     examples = [photo_example(photo) for photo in images]
     del examples[5].features.feature['image/filename']
     data_dir = written(tmp_path, images, pieces[15:])
@@ -179,11 +176,7 @@ def test_formats_and_fields__are_reported(pieces: List[Photo], tmp_path: pathlib
 
 
 def test_damaged_and_rotated_images_are_counted_as_warnings(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
-    block = PIL.Image.Exif()
-    block[0x0112] = 6
-    file = io.BytesIO()
-    PIL.Image.fromarray(pieces[1].pixels).save(file, 'JPEG', quality=90, exif=block.tobytes())
-    rotated = pieces[1]._replace(encoded=file.getvalue())
+    rotated = pieces[1]._replace(encoded=with_orientation(pieces[1].encoded, 6))
     whole = pieces[0].encoded
     # The end of the scan is missing, and the end marker is there.
     damaged = pieces[0]._replace(encoded=whole[: len(whole) * 3 // 4] + b'\xff\xd9')

@@ -50,10 +50,10 @@ def test_compressed_file__has_the_same_entries(
     path = records.find_shards(str(good_dir), records.TRAIN)[0]
     content = pathlib.Path(path).read_bytes()
     (tmp_path / 'file').write_bytes(compress(content))
-    plain, other = ([entry[:3] for entry in shard.of_records(each, 6)] for each in (path, f'{tmp_path}/file'))
+    plain, other = ([entry[:2] for entry in shard.of_records(each, 6)] for each in (path, f'{tmp_path}/file'))
     assert plain == other and len(plain) == 5
     shifted = [entry.label for entry in shard.of_records(path, 7, Fields(label_offset=1))]
-    assert shifted == [(entry[2] or 0) + 1 for entry in plain]
+    assert shifted == [(label or 0) + 1 for _, label in plain]
     (tmp_path / 'file').write_bytes(compress(content) + compress(content))
     with pytest.raises(records.DataError, match='damaged or truncated from here on'):
         [*shard.of_records(f'{tmp_path}/file', 6)]

@@ -10,6 +10,10 @@ from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tar.shard import Shard
 
+TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+# Too long for one field of a header, and for two fields.
+FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
+
 
 class Reader:
     """The input pipeline's reader, built once: it reads the same path again and again.

@@ -86,7 +86,7 @@ def test_check_keys__names_the_problem(
     with refused if problem else contextlib.nullcontext():
         shard.check_keys(path, fields)
     (entry, *_) = [each for each in of_tar(path, 11, fields) if each.left_out is None]
-    assert re.match(problem.partition(': ')[2], entry.problem or '')
+    assert re.match(problem.partition(': ')[2], dict(entry.problems).get('bad_fields', ''))
     notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
     notes = [f'{path}: left out 1 file of no sample, such as '] if '' in files else notes
     assert caplog.messages == (notes if {'', 'README'} & {*files} else [])
@@ -99,7 +99,7 @@ def test_sizes_in_pax_headers_alone__are_refused(tmp_path: pathlib.Path) -> None
     with pytest.raises(records.DataError, match='no image: '):
         shard.check_keys(path, Fields())
     found = of_tar(path, 11)
-    assert 'no image' in (next(found).problem or '')
+    assert 'no image' in dict(next(found).problems)['bad_fields']
     with pytest.raises(records.DataError, match='or sizes in pax headers alone'):
         next(found)
 
@@ -122,11 +122,11 @@ def test_shards_of_two_gibibytes_are_refused_where_they_are_loaded_whole(
     with monkeypatch.context() as patched:
         patched.setattr(shard, 'is_read_whole', lambda path: True)
         os.truncate(path, (1 << 31) - 1)
-        assert next(of_tar(path, 11)).problem is None
+        assert next(of_tar(path, 11)).problems == ()
         checks.check_not_empty('tar', [small, path])
     os.truncate(path, 1 << 31)
     checks.check_not_empty('tar', [small, path])
-    assert next(of_tar(path, 11)).problem is None
+    assert next(of_tar(path, 11)).problems == ()
     monkeypatch.setattr(shard, 'is_read_whole', lambda path: True)
     with pytest.raises(records.DataError, match=f'{path}: {message}'):
         checks.check_not_empty('tar', [small, path])

@@ -17,19 +17,16 @@ from data import remote
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem
 from data.tar.shard import Shard
-from tests.data.tar.readers import END, Reader, bad, both, fine, header, member
+from tests.data.tar.readers import END, FOLDERS, TAR_FORMATS, Reader, bad, both, fine, header, member
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo
 from tests.support.tar_files import Files, tar_of, write_tar
 
 SIZE = b'%011o\0' % 700
-FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-# Too long for one field of a header, and for two fields.
-FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
 LETTERS = [f'{letter * 90}/{"c" * 90}' for letter in 'ab']
 
 
-@pytest.mark.parametrize('tar_format', FORMATS)
+@pytest.mark.parametrize('tar_format', TAR_FORMATS)
 def test_samples__in_all_formats_of_names(reader: Reader, tar_format: int) -> None:
     folders = FOLDERS[: 2 if tar_format == tarfile.USTAR_FORMAT else 3]
     images = [bytes([i]) * (600 * i + 1) for i in range(9)]
@@ -217,7 +214,7 @@ def test_files_of_no_sample__are_left_out(reader: Reader) -> None:
     assert sorted(left_out) == sorted([name.encode() for name, _ in others] * 3)
 
 
-@pytest.mark.parametrize('tar_format', FORMATS)
+@pytest.mark.parametrize('tar_format', TAR_FORMATS)
 def test_hard_links__have_no_content(reader: Reader, tar_format: int) -> None:
     folder = '' if tar_format == tarfile.USTAR_FORMAT else 'd' * 120 + '/'
     link = b'-> ' + f'{folder}1.jpg'.encode()

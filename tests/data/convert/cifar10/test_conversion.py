@@ -5,7 +5,7 @@ import filecmp
 import io
 import os
 import pathlib
-from typing import Any, List, Tuple
+from typing import Any, List, NamedTuple
 
 import numpy as np
 import PIL.Image
@@ -13,21 +13,29 @@ import pytest
 
 from data import dataset_info, records
 from data.convert.cifar10 import conversion as cifar10_conversion
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.dataset_info import fingerprint
 from data.formats import FORMATS
 from data.tar.shard import Shard
 from tests.data.convert.cifar10.archives import NAMES, Published, make
+from tests.data.written_records import fingerprint_of
 from tests.support.commands import largest_file
 
 
-def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, bytes]]:
-    """The labels and images of a split, in order."""
+class Image(NamedTuple):
+    """A sample."""
+
+    label: int
+    encoded: bytes
+
+
+def in_shards(data_dir: pathlib.Path, split: str) -> List[Image]:
+    """The samples of a split, in order."""
     found = []
     for path in FORMATS['tar'].find_shards(str(data_dir), split):
         with Shard(path) as shard:
             for sample in shard.samples():
                 assert sample.image and not sample.problem
-                found.append((sample.label, shard.read(sample.image.start, sample.image.size)))
+                found.append(Image(sample.label, shard.read(sample.image.start, sample.image.size)))
     return found
 
 
@@ -63,9 +71,8 @@ def test_shards__sizes_and_description(shards: pathlib.Path) -> None:
     info = dataset_info.read(str(shards))
     assert info and (info.name, info.train_images, info.validation_images) == ('cifar10', 750, 90)
     assert (info.num_classes, info.class_names) == (11, ['background', *NAMES])
-    parts = (in_shards(shards, split) for split in (records.TRAIN, records.VALIDATION))
-    images = ([SplitFingerprint().with_image(*image) for image in part] for part in parts)
-    assert info.fingerprint == fingerprint(*(sum(part, SplitFingerprint()) for part in images))
+    parts = (fingerprint_of(in_shards(shards, split)) for split in (records.TRAIN, records.VALIDATION))
+    assert info.fingerprint == fingerprint(*parts)
 
 
 def test_repeated__published_numbers_are_balanced() -> None:

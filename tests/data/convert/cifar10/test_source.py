@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import pathlib
 import shutil
-from typing import Callable, List
+from typing import Any, List
 
 import numpy as np
 import pytest
@@ -35,69 +35,43 @@ def test_read__each_form_bit_for_bit(form: str, published: Published, tmp_path: 
     assert found.digest == hashed.hexdigest()
 
 
-def cut(name: str, size: int) -> Callable[[pathlib.Path], None]:
-    def change(path: pathlib.Path) -> None:
-        file = path / name if name else path
-        file.write_bytes(file.read_bytes()[:size])
-
-    return change
-
-
-def replace_at(name: str, position: int, value: int) -> Callable[[pathlib.Path], None]:
-    def change(path: pathlib.Path) -> None:
-        file = path / name
-        content = bytearray(file.read_bytes())
-        content[position] = value
-        file.write_bytes(bytes(content))
-
-    return change
-
-
-def remove(*names: str) -> Callable[[pathlib.Path], None]:
-    def change(path: pathlib.Path) -> None:
-        for name in names:
-            (path / name).unlink()
-
-    return change
-
-
 @pytest.mark.parametrize(
-    ('form', 'change', 'parts'),
+    ('form', 'names', 'change', 'parts'),
     [
-        ('archive', cut('', 100000), ['damaged', 'Download it again']),
+        ('archive', [''], lambda content: content[:100000], ['damaged', 'Download it again']),
         (
-            'folder',
-            cut('data_batch_3.bin', 3073 * (BATCH - 1)),
+            *('folder', ['data_batch_3.bin'], lambda content: content[: 3073 * (BATCH - 1)]),
             ['data_batch_3.bin: 181,307 bytes; 60 images have 184,380'],
         ),
         (
-            'folder',
-            replace_at('data_batch_2.bin', 3073 * 7, 10),
+            *('folder', ['data_batch_2.bin'], lambda content: content[: 3073 * 7] + b'\x0a' + content[3073 * 7 + 1 :]),
             ['data_batch_2.bin: 1 of 60 labels are not in 0 to 9 (first: image 7)'],
         ),
-        ('folder', remove('data_batch_4.bin', 'batches.meta.txt'), ['batches.meta.txt, data_batch_4.bin missing']),
-        ('folder', cut('batches.meta.txt', 20), ['batches.meta.txt: does not hold the names of 10 classes']),
-        ('folder', shutil.rmtree, ['no such file or folder']),
         (
-            'folder',
-            remove(*cifar10_conversion._FILES),
-            ['not CIFAR-10'],
+            *('folder', ['data_batch_4.bin', 'batches.meta.txt'], None),
+            ['batches.meta.txt, data_batch_4.bin missing'],
         ),
+        (
+            *('folder', ['batches.meta.txt'], lambda content: content[:20]),
+            ['batches.meta.txt: does not hold the names of 10 classes'],
+        ),
+        ('folder', cifar10_conversion._FILES, None, ['not CIFAR-10']),
     ],
 )
 def test_damaged_source__gives_one_message(
-    form: str,
-    change: Callable[[pathlib.Path], None],
-    parts: List[str],
-    published: Published,
-    tmp_path: pathlib.Path,
+    form: str, names: List[str], change: Any, parts: List[str], published: Published, tmp_path: pathlib.Path
 ) -> None:
     original = getattr(published, form)
     source = tmp_path / original.name
     (shutil.copytree if original.is_dir() else shutil.copy)(str(original), str(source))  # type: ignore[operator]
-    change(source)
-    code, err = make(source, tmp_path / 'data')
-    assert code == 2 and err.count('\n') == 1, err
-    for part in [f'error: {source}', *parts]:
-        assert part in err
-    assert not (tmp_path / 'data').exists()
+    for path in (source / name for name in names):
+        if change:
+            path.write_bytes(change(path.read_bytes()))
+        else:
+            path.unlink()
+    for given, expected in ((source, parts), (tmp_path / 'nowhere', ['no such file or folder'])):
+        code, err = make(given, tmp_path / 'data')
+        assert code == 2 and err.count('\n') == 1, err
+        for part in [f'error: {given}', *expected]:
+            assert part in err
+        assert not (tmp_path / 'data').exists()

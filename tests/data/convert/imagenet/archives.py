@@ -16,6 +16,7 @@ from data import records
 from data.convert.imagenet import pipeline
 from tests.data import written_records
 from tests.data.written_records import Stored
+from tests.support.images import saved
 from tests.support.tar_files import tar_of
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
@@ -26,6 +27,9 @@ WORDS = ['tabby, tabby cat', 'tench, Tinca tinca', 'space shuttle', 'espresso', 
 CLASSES = SYNSETS[:4]
 LABELS = {'n01440764': 1, 'n02123045': 2, 'n04266014': 3, 'n07920052': 4}
 TEXTS = dict(zip(SYNSETS, WORDS))
+# The archives, by the flags that name them.
+TRAIN, VALIDATION, KIT = 'ILSVRC2012_img_train.tar', 'ILSVRC2012_img_val.tar', 'ILSVRC2012_devkit_t12.tar.gz'
+PARTS = {'train': TRAIN, 'validation': VALIDATION, 'validation_labels': KIT}
 
 
 def piece(number: int, height: int = 60, width: int = 80) -> np.ndarray:
@@ -36,12 +40,9 @@ def piece(number: int, height: int = 60, width: int = 80) -> np.ndarray:
     return np.ascontiguousarray(photo[top : top + height, left : left + width])
 
 
-def encode(pixels: np.ndarray, image_format: str = 'JPEG', mode: str = 'RGB', quality: int = 90) -> bytes:
-    content = io.BytesIO()
-    PIL.Image.fromarray(pixels).convert(mode).save(
-        content, image_format, **({'quality': quality} if image_format == 'JPEG' else {})
-    )
-    return content.getvalue()
+def encode(pixels: np.ndarray, image_format: str = 'JPEG', mode: str = 'RGB') -> bytes:
+    options = {'quality': 90} if image_format == 'JPEG' else {}
+    return saved(PIL.Image.fromarray(pixels).convert(mode), image_format, **options)
 
 
 def with_size(archive: bytes, place: int, size: int) -> bytes:
@@ -89,6 +90,11 @@ class Archives(NamedTuple):
         """All images by name."""
         return dict([*self.validation, *(image for images in self.train.values() for image in images)])
 
+    @property
+    def counts(self) -> Dict[str, int]:
+        """The numbers of images by split."""
+        return {records.TRAIN: sum(map(len, self.train.values())), records.VALIDATION: len(self.validation)}
+
     def synset(self, filename: str) -> str:
         if filename.startswith('ILSVRC2012_val_'):
             return self.validation_synsets[int(filename[15:23]) - 1]
@@ -96,24 +102,19 @@ class Archives(NamedTuple):
 
     def arguments(self) -> List[str]:
         """The command's arguments for these archives."""
-        return [
-            f'--train={self.folder / "ILSVRC2012_img_train.tar"}',
-            f'--validation={self.folder / "ILSVRC2012_img_val.tar"}',
-            f'--validation_labels={self.folder / "ILSVRC2012_devkit_t12.tar.gz"}',
-            f'--train_images={sum(map(len, self.train.values()))}',
-            f'--validation_images={len(self.validation)}',
-        ]
+        counts = [f'--{split}_images={count}' for split, count in self.counts.items()]
+        return [*(f'--{part}={self.folder / name}' for part, name in PARTS.items()), *counts]
 
     def write(self) -> 'Archives':
         """Writes the archives, except the annotations."""
         self.folder.mkdir(parents=True, exist_ok=True)
         classes = [(f'{synset}.tar', tar_of(images)) for synset, images in self.train.items()]
-        (self.folder / 'ILSVRC2012_img_train.tar').write_bytes(tar_of(classes))
-        (self.folder / 'ILSVRC2012_img_val.tar').write_bytes(tar_of(self.validation))
+        (self.folder / TRAIN).write_bytes(tar_of(classes))
+        (self.folder / VALIDATION).write_bytes(tar_of(self.validation))
         numbers = ''.join(f'{SYNSETS.index(synset) + 1}\n' for synset in self.validation_synsets)
         kit = [('data/ILSVRC2012_validation_ground_truth.txt', numbers.encode()), ('data/meta.mat', meta_mat())]
         files = [(f'ILSVRC2012_devkit_t12/{name}', content) for name, content in kit]
-        (self.folder / 'ILSVRC2012_devkit_t12.tar.gz').write_bytes(tar_of(files, mode='w:gz'))
+        (self.folder / KIT).write_bytes(tar_of(files, mode='w:gz'))
         return self
 
     def extract(self, folder: pathlib.Path) -> None:
@@ -176,16 +177,11 @@ def convert(
     **source: Any,
 ) -> List[str]:
     """Converts archives without Beam, and returns the messages."""
-    places: Dict[str, Any] = {
-        'train': 'ILSVRC2012_img_train.tar',
-        'validation': 'ILSVRC2012_img_val.tar',
-        'validation_labels': 'ILSVRC2012_devkit_t12.tar.gz',
-        **source,
-    }
+    places: Dict[str, Any] = {**PARTS, **source}
     paths = {name: str(archives.folder / place) if isinstance(place, str) else place for name, place in places.items()}
-    counts = {records.TRAIN: sum(map(len, archives.train.values())), records.VALIDATION: len(archives.validation)}
     said: List[str] = []
-    pipeline.convert(pipeline.Source(**paths), str(data_dir), shards or SHARDS, expected or counts, run, said.append)
+    given = pipeline.Source(**paths), str(data_dir), shards or SHARDS, expected or archives.counts
+    pipeline.convert(*given, run, said.append)
     return said
 
 

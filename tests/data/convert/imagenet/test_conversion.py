@@ -1,6 +1,5 @@
 """The conversion of ImageNet: images, labels, order and description of the record files; and the command."""
 
-import hashlib
 import io
 import os
 import pathlib
@@ -12,11 +11,10 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from console.tensorflow_versions import tf
 from data import dataset_info, records
 from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import beam
-from data.fingerprint import SplitFingerprint, fingerprint
+from data.dataset_info import fingerprint
 from data.record_checker import RecordChecker
 from tests.data.convert.imagenet import archives as imagenet_archives
 from tests.data.convert.imagenet.archives import (
@@ -31,8 +29,9 @@ from tests.data.convert.imagenet.archives import (
     run_imagenet,
     stored,
 )
-from tests.data.test_image_header import with_orientation
+from tests.data.written_records import examples, fingerprint_of
 from tests.support.commands import run
+from tests.support.images import with_orientation
 
 
 def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
@@ -62,11 +61,6 @@ def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_pat
         assert np.abs(np.array(made, np.float32) - before).mean() < 3
     grey = archives.train['n02123045'][2][0]
     assert PIL.Image.open(io.BytesIO(found['train'][grey].encoded)).mode == 'L'
-    sums = []
-    for split in SPLITS:
-        images = found[split].values()
-        hashes = [hashlib.sha256(b'%d %s' % (image.label, image.encoded)).hexdigest() for image in images]
-        sums.append(SplitFingerprint(len(images), sum(int(each, 16) for each in hashes) % 2**256))
     assert dataset_info.read(str(tmp_path / 'out')) == dataset_info.DatasetInfo(
         name='imagenet',
         source='ImageNet-2012 (ILSVRC2012), classification and localization',
@@ -74,7 +68,7 @@ def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_pat
         validation_images=8,
         num_classes=5,
         class_names=['background', 'tench, Tinca tinca', 'tabby, tabby cat', 'space shuttle', 'espresso'],
-        fingerprint=fingerprint(*sums),
+        fingerprint=fingerprint(*(fingerprint_of(found[split].values()) for split in SPLITS)),
         validation_records_per_file=[4, 4],
     )
     assert {*os.listdir(tmp_path / 'out')} == {'conversion.json', 'dataset.json', *files_of(tmp_path / 'out')}
@@ -102,8 +96,7 @@ def test_shards__even_mixed_and_independent_of_order(archives: Archives, tmp_pat
     convert(large, tmp_path / 'out', shards={records.TRAIN: 7, records.VALIDATION: 100})
     counts = []
     for path in records.find_shards(str(tmp_path / 'out'), records.TRAIN):
-        examples = [tf.train.Example.FromString(s) for s in tf.io.tf_record_iterator(path)]
-        labels = [example.features.feature['image/class/label'].int64_list.value[0] for example in examples]
+        labels = [example.features.feature['image/class/label'].int64_list.value[0] for example in examples(path)]
         assert {*labels} == {1, 2, 3, 4}
         assert labels != sorted(labels)
         counts.append(len(labels))

@@ -16,11 +16,20 @@ from data.convert.imagenet import __main__ as imagenet
 from data.convert.imagenet import source as imagenet_source
 from data.records import DataError
 from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.archives import LABELS, Archives, annotation, convert, refusal, stored
+from tests.data.convert.imagenet.archives import (
+    KIT,
+    LABELS,
+    TRAIN,
+    VALIDATION,
+    Archives,
+    annotation,
+    convert,
+    refusal,
+    stored,
+)
 from tests.support.commands import run
 from tests.support.tar_files import tar_of
 
-TRAIN, VALIDATION, KIT = 'ILSVRC2012_img_train.tar', 'ILSVRC2012_img_val.tar', 'ILSVRC2012_devkit_t12.tar.gz'
 GROUND_TRUTH, META = 'data/ILSVRC2012_validation_ground_truth.txt', 'data/meta.mat'
 # The header of MATLAB's files of version 7.3, which are HDF5.
 META_7_3 = b'MATLAB 7.3 MAT-file'.ljust(124) + b'\x00\x02IM'
