@@ -171,6 +171,15 @@ def test_class_of_which_most_images_are_unreadable__is_refused(folder: pathlib.P
     assert f'cannot be used: raw (2 of 3, as {folder}/raw/1.jpg). ' in refusal(folder, skip_unreadable=True)
 
 
+def test_class_of_which_most_images_of_a_split_are_unreadable__is_refused(tmp_path: pathlib.Path) -> None:
+    for photo in ('cat', 'coffee'):
+        save_class(tmp_path / 'photos' / 'train', photo, range(4))
+        save_class(tmp_path / 'photos' / 'val', photo, range(4, 5))
+    for number in range(2):
+        (tmp_path / 'photos' / 'val' / 'cat' / f'{number}.jpg').touch()
+    assert 'cannot be used: cat (2 of 3, as ' in refusal(tmp_path / 'photos', skip_unreadable=True)
+
+
 def test_missing_images__are_refused(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     for fraction, split in ((0.01, 'validation'), (0.99, 'train')):
         assert f'{folder}: no {split} images are left' in refusal(folder, validation_fraction=fraction)

@@ -1,12 +1,16 @@
 """Tests of the command on a run: rows, layers, the .npz file, and images that cannot be read."""
 
+import contextlib
+import io
 import os
 from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
 
-from console.errors import DONE, FIX
+from console.errors import DONE, FIX, CommandError
+from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3.commands.features import __main__ as features
 from inception_v3.commands.features import extraction
 from inception_v3.commands.predict import classifier
@@ -67,6 +71,17 @@ def test_model__may_be_a_checkpoint(finished_run: FinishedRun) -> None:
     extractor = extraction.of_run(checkpoint, 'pool')
     extractor.close()
     assert extractor.name == checkpoint
+
+
+def test_features_that_are_not_finite__are_refused(finished_run: FinishedRun, images: str) -> None:
+    extractor = extraction.of_run(str(finished_run.config.model_dir), 'pool')
+    found = extraction.find([f'{images}/0.jpg', f'{images}/2.jpg'])
+    variable = extractor.session.graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)[0]
+    values = extractor.session.run(variable)
+    values.flat[0] = np.nan
+    variable.load(values, extractor.session)
+    with contextlib.closing(extractor), pytest.raises(CommandError, match='features are not finite'):
+        extraction.extract(extractor, found, 2, Screen(io.StringIO()))
 
 
 def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_path: Any) -> None:
