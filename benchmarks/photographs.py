@@ -36,7 +36,7 @@ _LANDSCAPE = 0.75
 
 
 def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_IMAGES, shards: int = _SHARDS) -> None:
-    """Writes a data set of so many training and validation images in so many files of each, unless it exists.
+    """Writes a data set of so many training and validation images in at most so many files of each, unless it exists.
 
     Raises DataError if scikit-image is not installed, or the folder holds other files or cannot be created.
     """

@@ -61,7 +61,7 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
     return None
 
 
-def jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:
+def _jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:
     """Yields the marker, the start and the end of the segments of a JPEG file, up to the first scan, without its end.
 
     A truncated file is an IndexError or a struct.error.
@@ -82,7 +82,7 @@ def jpeg_segments(encoded: bytes) -> Iterator[Tuple[int, int, int]]:
 
 
 def _jpeg(encoded: bytes) -> Optional[ImageHeader]:
-    frames = ((marker, start) for marker, start, _ in jpeg_segments(encoded) if marker in _FRAMES)
+    frames = ((marker, start) for marker, start, _ in _jpeg_segments(encoded) if marker in _FRAMES)
     marker, start = next(frames, (0, 0))
     if not marker:
         return None
@@ -104,7 +104,7 @@ def orientation(encoded: bytes) -> int:
     if not encoded.startswith(b'\xff\xd8'):
         return UPRIGHT
     try:
-        app1 = (encoded[start:end] for marker, start, end in jpeg_segments(encoded) if marker == _APP1)
+        app1 = (encoded[start:end] for marker, start, end in _jpeg_segments(encoded) if marker == _APP1)
         found = _orientation_in(next((each[len(_EXIF) + 1 :] for each in app1 if each.startswith(_EXIF)), b''))
     except (IndexError, struct.error):
         return UPRIGHT

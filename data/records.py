@@ -31,6 +31,11 @@ def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
     return os.path.join(data_dir, f'{split}-{shard:05d}-of-{shards:05d}')
 
 
+def shares(count: int, files: int) -> List[range]:
+    """The positions of the records of each file, in order; their numbers differ by at most one."""
+    return [range(count * file // files, count * (file + 1) // files) for file in range(files)]
+
+
 def find_shards(data_dir: str, split: str, is_tar: bool = False) -> List[str]:
     """The paths of the record files or tar shards of a split, in order; DataError for none, or of several data sets."""
     pattern, example = r'-\d+(-of-\d+)$', shard_path('', split, 0, DOCUMENTED_SHARDS[split])

@@ -48,7 +48,8 @@ def dockerfile(hardware: str = HARDWARE) -> List[Tuple[str, str]]:
     text = re.sub(r'\$\{(\w+)\}', lambda match: values[match.group(1)], text)
     stages: Dict[str, List[Tuple[str, str]]] = {}
     stage = ''
-    for name, arguments in re.findall(r'^([A-Z]+) (.*)$', text, re.MULTILINE):
+    for name, arguments in re.findall(r'^[ \t]*([A-Za-z]+)[ \t]+(.*)$', text, re.MULTILINE):
+        name = name.upper()
         if name == 'FROM':
             base, _, stage = arguments.partition(' AS ')
             # A stage may continue another one; the last stage, which has no name, is the image.

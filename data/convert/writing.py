@@ -18,7 +18,7 @@ from console.tensorflow_versions import tf
 from data import encoding, remote
 from data.convert.conversion import Progress, StartProgress, watched
 from data.dataset_info import DatasetInfo, SplitFingerprint
-from data.records import TRAIN, VALIDATION, DataError, shard_path
+from data.records import TRAIN, VALIDATION, DataError, shard_path, shares
 from data.tar.layout import LABEL_EXTENSION
 
 # The extension of the file with a record's fields other than image and label, for the conversion back.
@@ -86,11 +86,6 @@ def write_data_set(
             move = progress(f'writing {split} images', len(of_split))
             written.append(write_shards(unfinished, split, of_split, min(most, len(of_split)), move))
         return DatasetInfo.of(name, source, classes, *written).write(unfinished)
-
-
-def shares(count: int, files: int) -> List[range]:
-    """The positions of the records of each file, in order; their numbers differ by at most one."""
-    return [range(count * file // files, count * (file + 1) // files) for file in range(files)]
 
 
 def write_shards(
@@ -169,7 +164,7 @@ def add_sample(
 
 
 def digest(content: bytes) -> bytes:
-    """The identity of an image: the SHA-256 digest of its content."""
+    """The SHA-256 digest of a content: of an image file, its identity."""
     return hashlib.sha256(content).digest()
 
 

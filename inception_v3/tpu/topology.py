@@ -8,7 +8,7 @@ from inception_v3.config import EMULATED, Config
 # The value of `--tpu` that stands for the TPU of this machine, a TPU VM.
 LOCAL = 'local'
 
-_GIB = 1 << 30
+GIB = 1 << 30
 # Of v2 and v3. The guide to Inception v3 says so, too. It also says that a v2-256 communicates with 16 hosts; its 256
 # cores are those of 32.
 CORES_PER_HOST = 8
@@ -40,7 +40,7 @@ class Topology(NamedTuple):
 
 
 # Memory of a core: https://cloud.google.com/tpu/docs/system-architecture.
-_MEMORY = {'v2': 8 * _GIB, 'v3': 16 * _GIB}
+_MEMORY = {'v2': 8 * GIB, 'v3': 16 * GIB}
 # Types: https://cloud.google.com/tpu/docs/regions-zones, read on 2026-11-23. A machine has 4 chips.
 CLOUD_TPUS: Dict[str, Topology] = {
     f'{generation}-{cores}': Topology(f'{generation}-{cores}', cores, cores // CORES_PER_HOST, _MEMORY[generation])

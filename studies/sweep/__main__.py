@@ -23,14 +23,13 @@ from typing import Optional, Sequence, Tuple
 from console import program as console_program
 from console.command_line import folder, new_parser, number_of
 from console.errors import DONE
-from console.paths import expanded
 from console.screen import Screen
 from studies.files import require_packages
 
 
 def main(argv: Sequence[str], program: Optional[Tuple[str, ...]] = None) -> int:
     """Runs a command line and returns its exit code; trials are those of `program`, by default that of a run."""
-    words = expanded(argv[1:])
+    words = [*argv[1:]]
     end = words.index('--') if '--' in words else len(words)
     arguments = _parser().parse_args(words[:end])
 
@@ -82,7 +81,7 @@ def _perform(
         if given.help or given.verbose or given.preset:
             raise StudyError('after --: only flags of a run are allowed; the study names the preset.')
         study = study.with_flags(given.fields)
-        planned = run.plan(study, arguments.out, arguments.filter, arguments.limit, program or trials.PROGRAM)
+        planned = run.plan(study, arguments.out, arguments.filter, arguments.limit, program)
     except StudyError as error:
         raise StudyError(f'{arguments.study}: {error}')
     if arguments.detect:

@@ -30,7 +30,7 @@ from studies.report.runs import Case, Comparison, Run, read_run
 from studies.report.statistics import FEWEST_RUNS, POWER
 from studies.study import Study, StudyError
 from studies.sweep import trials
-from studies.sweep.trials import PROGRAM, Outcome, Place, Process, RunningTrial, State, Trial
+from studies.sweep.trials import Outcome, Place, Process, RunningTrial, State, Trial
 
 # Seconds between checks of the running trials, and between reads of their files.
 _POLL_INTERVAL, _READ_INTERVAL = 0.2, 1.0
@@ -54,14 +54,16 @@ def plan(
     out: Optional[str] = None,
     pattern: Optional[str] = None,
     limit: Optional[int] = None,
-    program: Tuple[str, ...] = PROGRAM,
+    program: Optional[Tuple[str, ...]] = None,
 ) -> Plan:
-    """Plans the trials of a program whose names match a pattern; with a limit, the first that are not done.
+    """Plans the trials whose names match a pattern; with a limit, the first that are not done.
+
+    They are those of a program, by default that of a run.
 
     Raises StudyError for flags that the program refuses, and for a pattern without a match.
     """
     out = os.path.join('runs', 'studies', study.name) if out is None else out
-    all_trials = trials.trials_of(study, out, program)
+    all_trials = trials.trials_of(study, out, program or trials.PROGRAM)
     selected = [trial for trial in all_trials if pattern is None or fnmatch.fnmatchcase(trial.name, pattern)]
     if not selected:
         names = ', '.join(trial.name for trial in all_trials[:_MOST_NAMES])

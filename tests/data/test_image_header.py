@@ -12,7 +12,7 @@ from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image
 from tests.support import images
 from tests.support.graphs import evaluate
-from tests.support.images import saved, with_segment
+from tests.support.images import saved, with_bytes, with_segment
 from tests.support.photos import Photo
 
 CAT = PIL.Image.fromarray(images.CAT)  # 451 x 300
@@ -46,10 +46,6 @@ def test_header__agrees_with_the_decoder(name: str) -> None:
 
 
 PNG = IMAGES['PNG'][0]
-
-
-def with_bytes(encoded: bytes, at: int, content: bytes) -> bytes:
-    return encoded[:at] + content + encoded[at + len(content) :]
 
 
 FRAME, TABLE = JPEG.index(b'\xff\xc0'), JPEG.index(b'\xff\xdb')

@@ -63,6 +63,7 @@ def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.P
     pixels = photos[3].pixels
     ppm = b'P6 %d %d 255\n' % pixels.shape[1::-1] + pixels.tobytes()
     files = [('1.jpg', photos[0].encoded), ('1.cls', b'1'), ('1.json', b'[]'), ('2.ppm', ppm), ('2.cls', b'2')]
+    files.append(('2.json', b'[' * 100_000))
     write_splits(tmp_path / 'tar', files)
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,6 @@ def config(height: int = 32, width: int = 32, **changes: Any) -> Config:
 
 @pytest.mark.parametrize('padding', [4, 2, 0])
 def test_training_image__is_padded_cropped_and_flipped(padding: int) -> None:
-    tf.set_random_seed(5)
     # The documented padding is 4.
     preprocessing = preprocessing_for(config(**({} if padding == 4 else {'crop_padding': padding})))
     shape = tf.constant(PHOTO.shape)
@@ -39,7 +38,6 @@ def test_training_image__is_padded_cropped_and_flipped(padding: int) -> None:
 
 
 def test_draw_distortion__is_uniform_over_9_rows_and_9_columns() -> None:
-    tf.set_random_seed(5)
     counts = np.zeros([9, 9])
     for drawn in draw_many(cifar.CifarPreprocessing(Settings(32, 32, random_flip=False)).draw(None, None), 2000):
         counts[drawn.top, drawn.left] += 1

@@ -18,7 +18,7 @@ from preprocessing import decoding
 from preprocessing.decoding import MAX_PIXELS, Crop, decode_crop, decode_image, image_shape
 from tests.support import images
 from tests.support.graphs import evaluate
-from tests.support.images import saved
+from tests.support.images import saved, with_bytes
 
 CAT = PIL.Image.fromarray(images.CAT)  # 300 x 451
 
@@ -270,10 +270,6 @@ def test_image_shape__of_a_group_is_that_of_each_image() -> None:
     expected = [[height, width, 3] for height, width in sizes]
     for chosen in (slice(None), slice(1, 4), slice(4, 6), slice(0, 1)):
         assert evaluate(image_shape(tf.constant(files[chosen]))).tolist() == expected[chosen]
-
-
-def with_bytes(file: bytes, at: int, content: bytes) -> bytes:
-    return file[:at] + content + file[at + len(content) :]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,6 @@ def test_draw__flips_half_of_the_images_or_none(kind: str) -> None:
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str)
 def test_finished__equals_finish(changes: Any) -> None:
-    tf.set_random_seed(3)
     height, width, _ = CAT.shape
     preprocessing = preprocessing_for(Config(height=height, width=width, **changes))
     image = tf.constant(CAT, tf.float32)
@@ -57,7 +56,6 @@ def test_finished__equals_finish(changes: Any) -> None:
 
 @pytest.mark.parametrize('kind', PREPROCESSINGS)
 def test_of_image__gives_the_bits_of_the_pipeline(kind: str, photos: List[Photo]) -> None:
-    tf.set_random_seed(3)
     config = Config(preprocessing=kind, height=75, width=80, num_classes=6)
     preprocessing = preprocessing_for(config)
     encoded = tf.constant(photos[0].encoded)

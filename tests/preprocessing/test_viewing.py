@@ -15,7 +15,7 @@ from preprocessing.decoding import MAX_PIXELS, image_shape
 from preprocessing.resizing import resize_for_eval
 from preprocessing.viewing import decode_as_viewed, exif_orientation, resize_as_viewed
 from tests.support.graphs import evaluate
-from tests.support.images import CAT, ORIENTATION_TAG, saved
+from tests.support.images import CAT, ORIENTATION_TAG, saved, with_segment
 
 SMALL = PIL.Image.fromarray(CAT).resize((30, 20))
 
@@ -32,8 +32,7 @@ JPEG = saved(SMALL, 'JPEG')
 
 def in_jpeg(block: bytes, name: bytes = b'Exif\0\0', before: bytes = b'') -> bytes:
     """A JPEG file with an EXIF block, after other bytes."""
-    content = name + block
-    return JPEG[:2] + before + b'\xff\xe1' + (len(content) + 2).to_bytes(2, 'big') + content + JPEG[2:]
+    return JPEG[:2] + before + with_segment(JPEG, 0xE1, name + block)[2:]
 
 
 def big(value: bytes = b'\0\6\0\0', kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1', tag: bytes = b'\1\x12') -> bytes:

@@ -152,11 +152,12 @@ class World:
 
     @property
     def course(self) -> str:
-        """The names of the commands that ran, in order, with those of queued resources marked."""
+        """The names of the commands that ran, in order, with those of queued resources marked; others whole."""
 
         def name_of(call: Sequence[str]) -> str:
             words = [('sleep', 'pause'), ('main', 'train'), ('cat', 'checkpoint'), *((each, each) for each in NAMES)]
-            found = next(name for word, name in words if any(part.endswith(word) for part in call[:6]))
+            names = (name for word, name in words if any(part.endswith(word) for part in call[:6]))
+            found = next(names, ' '.join(call))
             return f'queue_{found}' if 'queued-resources' in call else found
 
         return ' '.join(map(name_of, self.log()))

@@ -34,6 +34,11 @@ def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
     return jpeg[:2] + bytes([0xFF, marker]) + (2 + len(content)).to_bytes(2, 'big') + content + jpeg[2:]
 
 
+def with_bytes(file: bytes, at: int, content: bytes) -> bytes:
+    """A file with other bytes at a position."""
+    return file[:at] + content + file[at + len(content) :]
+
+
 def with_orientation(jpeg: bytes, value: int) -> bytes:
     """The same JPEG file with an EXIF orientation."""
     entry = b'\1\x12\0\3\0\0\0\1' + bytes([0, value, 0, 0])

@@ -18,7 +18,7 @@ from console.tensorflow_versions import tf
 from data import records, remote
 from data.convert import archives, conversion
 from data.convert.conversion import Progress, Say, StartProgress
-from data.convert.writing import add_sample, shares
+from data.convert.writing import add_sample
 from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.files import write_whole
 from data.formats import FORMATS
@@ -132,7 +132,7 @@ def convert(source: Cifar10, data_dir: str, images: Dict[str, int], shards: Dict
             move = progress(f'encoding {split} images', min(count, len(source.splits[split].labels)))
             samples = _samples(source.splits[split], numbers, move)
             move = progress(f'writing {split} images', count)
-            for path, is_missing, share in zip(paths, missing, shares(count, len(paths))):
+            for path, is_missing, share in zip(paths, missing, records.shares(count, len(paths))):
                 if is_missing:
                     content = io.BytesIO()
                     with tarfile.open(fileobj=content, mode='w', format=tarfile.USTAR_FORMAT) as archive:

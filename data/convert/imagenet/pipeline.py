@@ -224,7 +224,7 @@ def _make_plan(
             key=lambda image: writing.digest(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape'))
         )
         files = min(shards[split], len(of_split))
-        for shard, share in enumerate(writing.shares(len(of_split), files)):
+        for shard, share in enumerate(records.shares(len(of_split), files)):
             name = os.path.basename(records.shard_path('', split, shard, files))
             planned = []
             for image in of_split[share.start : share.stop]:

@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from google.protobuf import json_format
 
 from console import native_messages
+from console.json_content import from_json
 from console.messages import counted, printable, shown
 from console.tensorflow_versions import tf
 from data import checks, dataset_info, encoding, image_header, ppm, records, remote, tfrecord_files
@@ -112,7 +112,7 @@ class _Reader:
             if member.extension == writing.FIELDS_EXTENSION:
                 # A file with this extension from another program may have any content.
                 with contextlib.suppress(ValueError, json_format.ParseError):
-                    fields = json.loads(shard.read(member.start, member.size).decode())
+                    fields = from_json(shard.read(member.start, member.size), lambda values: values)
                     if isinstance(fields, dict) and [*fields] == ['features']:
                         example = json_format.ParseDict(fields, tf.train.Example())
                         example.features.feature[writing.ENCODED].bytes_list.value[:] = [encoded]

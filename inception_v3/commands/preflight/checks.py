@@ -32,7 +32,6 @@ from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
 
-_GIB = 1 << 30
 _NOT_GIVEN = '--{}: not given, so it was not checked. The run needs it.'
 _NOT_CHECKED = (
     'the TPU VM: its existence, type, software version, and the quota, capacity and price in its zone',
@@ -99,7 +98,7 @@ def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen
 
 def _describe(tpu: Topology, report: Report) -> None:
     """Reports the cores and hosts, what one can rent today, and how the run is started there."""
-    memory = f'{tpu.memory // _GIB} GiB each' if tpu.memory else "emulated, sharing this machine's memory"
+    memory = f'{tpu.memory // topology.GIB} GiB each' if tpu.memory else "emulated, sharing this machine's memory"
     report.add('cluster', topology=tpu.name)
     report.add('cluster', memory, cores=tpu.cores)
     report.add('cluster', f'each with {tpu.cores_per_host} cores', hosts=tpu.hosts)
@@ -276,7 +275,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
                 if sum(counted):
                     return counted
     total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
-    return slices.shares_of([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
+    return slices.shares_of([*map(len, records.shares(total, files))], hosts)
 
 
 @contextlib.contextmanager

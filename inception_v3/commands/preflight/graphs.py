@@ -28,9 +28,8 @@ from inception_v3.run.checkpoints import check_fits
 from inception_v3.tpu import slices
 from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.supported import Flaw, line_of, python_flaws, unsupported
-from inception_v3.tpu.topology import Topology
+from inception_v3.tpu.topology import GIB, Topology
 
-_GIB = 1 << 30
 # Attributes that mark every operation in the cores' computation, and those of them that XLA runs on the host.
 _ON_CORE = '_tpu_replicate'
 _OUTSIDE = '_xla_outside_compilation'
@@ -67,7 +66,7 @@ def check(
     else:
         add_evaluation_steps(evaluated, batch, report)
     if files is not None:
-        check_files(section, split, config, files, tpu.hosts, report)
+        check_shares(section, split, config, files, tpu.hosts, report)
     try:
         graph = build(built, tpu, is_training)
     except Exception as error:
@@ -108,7 +107,7 @@ def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> N
         )
 
 
-def check_files(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
+def check_shares(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
     """Checks that every host has files, or records, and as many as the others."""
     if split == records.TRAIN and config.seed is not None:
         lanes = order.lanes_for(config.train_batch_size, hosts, config.num_train_images)
@@ -144,7 +143,7 @@ def check_memory(section: str, batch: int, tpu: Topology, memory: CoreMemory, re
     if memory.total > tpu.memory:
         flag = f'--{"train" if section == "training" else "eval"}_batch_size'
         report.error(
-            f'{flag}={batch}: {section} takes an estimated {memory.total / _GIB:.1f} of the {tpu.memory // _GIB} GiB '
+            f'{flag}={batch}: {section} takes an estimated {memory.total / GIB:.1f} of the {tpu.memory // GIB} GiB '
             f'of a core, {memory.total / tpu.memory:.0%}. To use less memory, decrease {flag}, use more cores, or set '
             '--precision=bfloat16.'
         )

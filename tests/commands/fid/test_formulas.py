@@ -35,6 +35,14 @@ def test_scores__are_those_of_torch_fidelity_and_pytorch_fid(samples: Tuple[np.n
     assert score == pytest.approx(Spread(2.789586558736032, 0.31538229989682537), rel=1e-9)
 
 
+def test_scores_of_too_few_images__are_refused(samples: Tuple[np.ndarray, ...]) -> None:
+    one, other, logits = samples
+    with pytest.raises(ScoreError, match='64 images are fewer than --kid_subset_size=65'):
+        formulas.kernel_distance(other, one, 1, 65, 0)
+    with pytest.raises(ScoreError, match='9 images are fewer than --splits=10'):
+        formulas.inception_score(logits[:9], 10, 0)
+
+
 def test_statistics_of__are_numpys_in_float64(samples: Tuple[np.ndarray, ...]) -> None:
     # Chunks of more than one, and a mean that float32 could not hold beside the deviations.
     features = (np.repeat(samples[0], 40, axis=0) + 1000).astype(np.float32)

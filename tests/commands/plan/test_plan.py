@@ -133,7 +133,8 @@ def test_plan__tells_of_the_weights_to_begin_from(
     finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, capsys: Any
 ) -> None:
     begin = ['--use_data=fake', '--height=75', '--width=75', f'--init_from={finished_run.config.model_dir}']
-    assert run(tmp_path, *begin, '--num_classes=7', '--preprocessing=vgg') == 0
+    short = ['--train_steps=2', '--batch_norm_decay=0.9']
+    assert run(tmp_path, *begin, '--num_classes=7', '--preprocessing=vgg', *short) == 0
     out, err = capsys.readouterr()
     rows = dict(line.split('  ', 1) for line in out.splitlines())
     assert 'model.ckpt-5 (checkpoint, step 5): averages of the weights' in rows['begins from']
@@ -141,6 +142,8 @@ def test_plan__tells_of_the_weights_to_begin_from(
     assert rows['loaded'].split() == f'4 variables of the network with {16 * 27 + 3 * 16} values'.split()
     assert 'Logits/biases ([11] in the source, [7] here)' in rows['left new']
     assert 'preprocessing: inception -> vgg' in err
+    # 2/11 * 3/12, and 0.9 ** 2.
+    assert '; 5% of the initial' in rows['averages'] and '; 81% of the initial' in rows['batch normalization']
     assert run(tmp_path, *begin[:-1], f'--init_from={finished_run.config.model_dir}', '--network=resnet50') == 2
     assert 'does not fit this run: ' in capsys.readouterr().err
 

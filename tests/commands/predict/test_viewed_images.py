@@ -92,7 +92,7 @@ def test_served_images__are_classified_as_by_predict(finished_run: FinishedRun, 
 
 
 def test_saved_models_of_earlier_versions__get_images_that_predict_has_turned(
-    finished_run: FinishedRun, folder: Any, tmp_path: Any, monkeypatch: Any, capfd: Any
+    finished_run: FinishedRun, folder: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(saved_model, 'resize_as_viewed', resize_for_eval)
     assert export.main([str(finished_run.config.model_dir), '--format=saved_model', f'--out={tmp_path}']) == 0

@@ -141,7 +141,7 @@ def test_files__must_be_enough_for_the_hosts(
     split: str, files: int, values: List[int], errors: str, warnings: str
 ) -> None:
     report = Report('files')
-    graphs.check_files('section', split, Config(data_dir='gs://b/d'), files, 4, report)
+    graphs.check_shares('section', split, Config(data_dir='gs://b/d'), files, 4, report)
     assert report.sections['section']['files_per_host'] == (values, f'of {files}')
     assert len(report.errors) == bool(errors) and len(report.warnings) == bool(warnings)
     assert errors in ''.join(report.errors) and warnings in ''.join(report.warnings)

@@ -86,7 +86,8 @@ def test_check_keys__names_the_problem(
     with refused if problem else contextlib.nullcontext():
         shard.check_keys(path, fields)
     (entry, *_) = [each for each in of_tar(path, 11, fields) if each.left_out is None]
-    assert re.match(problem.partition(': ')[2], dict(entry.problems).get('bad_fields', ''))
+    found = dict(entry.problems).get('bad_fields', '')
+    assert re.match(problem.partition(': ')[2], found) and bool(found) == bool(problem)
     notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
     notes = [f'{path}: left out 1 file of no sample, such as '] if '' in files else notes
     assert caplog.messages == (notes if {'', 'README'} & {*files} else [])

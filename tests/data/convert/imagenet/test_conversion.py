@@ -151,9 +151,12 @@ def test_the_command_converts_the_archives_on_beam(archives: Archives, tmp_path:
     [
         (['--processes=3'], 'DirectRunner', ['--direct_running_mode=multi_processing', '--direct_num_workers=3']),
         (
-            ['--', '--job_name=x'],
+            ['--', '--temp_location=~/x'],
             'DirectRunner',
-            ['--job_name=x', '--direct_running_mode=multi_processing', f'--direct_num_workers={CORES}'],
+            [
+                *(f'--temp_location={os.path.expanduser("~/x")}', '--direct_running_mode=multi_processing'),
+                f'--direct_num_workers={CORES}',
+            ],
         ),
         (
             ['--runner=PortableRunner', '--', '--job_endpoint=host:1', '--for_the_cluster=x'],
