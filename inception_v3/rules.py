@@ -307,7 +307,7 @@ def _without_effect(config: Config, given: AbstractSet[str]) -> Iterator[str]:
                     )
     if 'network' in given:
         for name in sorted({*OPTIONS} & given - LIMITS[config.network].options):
-            # False changes no network; `_network_options` refuses other values than the default.
+            # False changes no network; `_network` refuses other values than the default.
             if getattr(config, name) is not False:
                 yield (
                     f'{_flag(name, config)}: has no effect with --network={config.network}, which has no '

@@ -105,7 +105,6 @@ def test_json__with_a_wrong_or_a_missing_field_is_ignored_or_one_message(name: s
     'wrong', [{'renewed': None}, {'renewed': 'now'}, {'process': '1/../self'}, {'birth': 5}, {'host': ['a']}]
 )
 def test_damaged_claim__is_named_and_replaced(wrong: Any, tmp_path: Any, caplog: Any) -> None:
-    caplog.set_level('INFO', 'inception_v3')
     claim = {'host': 'far', 'process': 1, 'since': 's', 'machine': 'm', 'birth': None, 'renewed': time.time(), **wrong}
     (tmp_path / 'trainer.json').write_text(json.dumps(claim))
     assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))

@@ -226,6 +226,7 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
             ConfigError,
             r'has no dataset\.json\. Make the data set with inc',
         ),
+        (['--data_dir=empty', '--preset=own_images', '--num_classes=3'], ConfigError, r'has no dataset\.json'),
         (['--use_tpu=False', '--train_epochs=inf'], ConfigError, '--train_epochs'),
         (['--use_tpu=False', '--epochs_per_eval=-1'], ConfigError, '--epochs_per_eval'),
         (

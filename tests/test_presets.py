@@ -67,6 +67,8 @@ def test_preset_imagenet__of_many_cores_keeps_epochs_and_memory(
     config = Config(**PRESETS[preset])
     assert (config.train_batch_size, config.num_shards, config.use_learning_rate_warmup) == (batch, cores, True)
     assert config.batch_norm_decay == decay == pytest.approx(0.9997**cores, abs=5e-5)
+    # To the last step, of the default's 213,000 of 1,024 images.
+    assert config.train_steps == 213000 * 1024 // batch
 
 
 @pytest.mark.parametrize(

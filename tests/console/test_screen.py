@@ -110,6 +110,8 @@ def test_set_up_logging__shows_the_log_of_tensorflow_only_if_verbose(verbose: bo
     stream = io.StringIO()
     screen = Screen(stream)
     tensorflow = logging.getLogger('tensorflow')
+    # Not that of the tests.
+    logger.setLevel(logging.NOTSET)
     try:
         set_up_logging(screen, verbose)
         assert screen.verbose is verbose

@@ -130,7 +130,6 @@ def test_counts__are_kept_in_the_folder_of_each_file(tmp_path: pathlib.Path) -> 
     'content', ['', '{', '[]', '{"train-00000-of-00001": 3}', '{"train-00000-of-00001": {}}', *WRONG]
 )
 def test_damaged_counts__are_replaced(content: str, tmp_path: pathlib.Path, caplog: Any) -> None:
-    caplog.set_level('INFO')
     paths = written(tmp_path, records.TRAIN, [4])
     path = tmp_path / '.records.json'
     path.write_text(content)
@@ -140,7 +139,6 @@ def test_damaged_counts__are_replaced(content: str, tmp_path: pathlib.Path, capl
 
 
 def test_counts__that_cannot_be_read_or_written(tmp_path: pathlib.Path, caplog: Any) -> None:
-    caplog.set_level('INFO')
     paths = written(tmp_path, records.TRAIN, [4])
     (tmp_path / '.records.json').mkdir()
     assert [each.records for each in record_counts.count(paths, tfrecord_files.count_records)] == [4]

@@ -8,19 +8,18 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
 from examples import guide
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.presets import PRESETS
 from inception_v3.run.history import read_evaluations
+from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute
 from tests.support.tiny_network import TINY
 
 
 def values_of(model_dir: str, step: int) -> Dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(os.path.join(model_dir, f'model.ckpt-{step}'))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    return saved_variables(os.path.join(model_dir, f'model.ckpt-{step}'))
 
 
 def check_equal(config: Config, folder: Any) -> None:

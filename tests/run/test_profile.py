@@ -35,10 +35,10 @@ EVENTS = [
     # The reader of records, in the iterator that hands them on, in the thread that waits for them.
     event(f'{PIPELINE}::Shuffle::ParallelInterleave[3]', 0, 9, READING),
     event(READER, 2, 4, READING),
-    # It has no time of its own, because it contains the next two.
-    event('ReadFile:ReadFile', 4, 8, WORKER),
     event('preprocessing/DecodeJpeg:DecodeJpeg', 4, 7, WORKER),
     event('preprocessing/cond/then/Resize:ResizeBilinear', 7, 8, WORKER),
+    # It has no time of its own, because it contains the two above, the first of which begins with it.
+    event('ReadFile:ReadFile', 4, 8, WORKER),
     event('ReadFile:ReadFile', 8, 9.5, WORKER),
     event('input/InfeedQueue/enqueue:InfeedEnqueueTuple', 8, 8.5, 'tf_Compute/6'),
     event('MakeIterator::TFRecordDataset', 0, 20, READING),

@@ -17,17 +17,13 @@ from inception_v3.tpu.emulation import EmulatedCores
 from inception_v3.weights.selection import HEAD, NOTHING, Patterns, scopes_of
 from inception_v3.weights.sources import AVERAGE
 from tests.support.graphs import plain_session
-from tests.support.tiny_network import TINY
 
 CONFIG = Config(use_tpu=False, height=107, width=107, num_classes=4, seed=1, batch_norm_decay=0.5)
 TRAIN = tf.estimator.ModeKeys.TRAIN
 STEPS = 50
 Values = Dict[str, np.ndarray]
 
-
-@pytest.fixture(autouse=True)
-def _tiny(monkeypatch: Any) -> None:
-    monkeypatch.setitem(NETWORKS, 'inception_v3', TINY)
+pytestmark = pytest.mark.usefixtures('tiny')
 
 
 def step(config: Config, images: int = 2) -> Any:

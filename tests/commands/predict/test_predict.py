@@ -328,7 +328,6 @@ def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(
 
 
 def test_load__newest_saved_model_of_an_export_dir(finished_run: FinishedRun, tmp_path: Any, caplog: Any) -> None:
-    caplog.set_level('INFO', 'inception_v3')
     (exported,) = os.listdir(str(finished_run.config.export_dir))
     for name in ('9', '10'):
         shutil.copytree(os.path.join(str(finished_run.config.export_dir), exported), str(tmp_path / name))

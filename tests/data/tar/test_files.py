@@ -78,7 +78,6 @@ def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
 def test_check_keys__names_the_problem(
     files: List[str], label_key: str, problem: str, tmp_path: pathlib.Path, caplog: Any
 ) -> None:
-    caplog.set_level('INFO')
     path = write_tar(tmp_path / 'train-00000.tar', [(name, b'1') for name in files])
     checks.check_not_empty('tar', [path])
     fields = Fields(label=label_key)

@@ -156,3 +156,8 @@ def test_workers__are_traced_for_as_long_as_the_steps_take(config: Config, trace
     run_steps(watcher, 0, *range(1, 7))
     assert traced == [(['a:8466', 'b:8466'], str(config.model_dir), 2000)]
     assert 'the trace of the TPU is in last: ' in caplog.text
+    caplog.clear()
+    failed = ProfiledSteps(dataclasses.replace(config, profile_steps='5,6'), ['a:8466', 'b:8466'])
+    failed.session_began(None, 4, 0.0)
+    failed.abandon()
+    assert 'the trace of the TPU' not in caplog.text

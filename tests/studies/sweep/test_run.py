@@ -80,7 +80,6 @@ def performed(all_progress: List[Progress], place: TwoSlots, signals: int = 0) -
 
 
 def test_perform__runs_trials_in_order_in_all_slots_and_reports(all_progress: List[Progress], caplog: Any) -> None:
-    caplog.set_level('INFO', 'inception_v3')
     place = TwoSlots({2: 1})
     reports = performed(all_progress, place)
     assert (place.started, place.most) == ([1, 2, 3, 4, 5], 2)
