@@ -114,6 +114,7 @@ def _alone_in(work_dir: str) -> Iterator[None]:
     if remote.is_remote(work_dir):
         yield
         return
+    # Not with filelock: converting needs no further package.
     with open(outputs.replaceable(os.path.join(work_dir, 'lock')), 'w') as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

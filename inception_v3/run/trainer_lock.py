@@ -114,6 +114,7 @@ class TrainerLock(tf.estimator.SessionRunHook):
         self.release()
 
     def _lock_folder(self) -> None:
+        # Not with filelock, which locks a file of its own, and which a run would need besides TensorFlow.
         self._descriptor = os.open(self._model_dir, os.O_RDONLY)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -128,6 +128,7 @@ def run(planned: Plan, screen: Screen, workers: int = 1, ray: Optional[str] = No
 
 def lock(folder: int, out: str) -> None:
     """Locks the sweep's folder, given by a file descriptor, against other sweeps, until the descriptor is closed."""
+    # Not with filelock, which locks a file of its own.
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
