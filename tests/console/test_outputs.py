@@ -22,8 +22,16 @@ def _socket(path: pathlib.Path) -> None:
     os.chdir(before)
 
 
+def _device(path: pathlib.Path) -> None:
+    # Of its own where this user may make one: a fault in the program must not replace the machine's.
+    try:
+        os.mknod(str(path), stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    except PermissionError:
+        path.symlink_to('/dev/full')
+
+
 SPECIAL: Dict[str, Tuple[Callable[[pathlib.Path], Any], str]] = {
-    'device': (lambda path: path.symlink_to('/dev/full'), 'it is a device, a pipe or a socket; only files'),
+    'device': (_device, 'it is a device, a pipe or a socket; only files'),
     'pipe': (os.mkfifo, 'it is a device, a pipe or a socket; only files'),
     'socket': (_socket, 'it is a device, a pipe or a socket; only files'),
     'folder': (pathlib.Path.mkdir, 'it is a folder; only files'),
