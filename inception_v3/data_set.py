@@ -14,14 +14,12 @@ from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import FILE_FLAGS, source_of
 from inception_v3.config import Config, ConfigError
-from inception_v3.epochs import steps_of_epochs
+from inception_v3.fitting import SIZES, fit
 from inception_v3.tpu import topology
 
 if TYPE_CHECKING:
     from inception_v3.flags import CommandLine
 
-# The flag of the number of images of each split.
-_SIZES = {records.TRAIN: 'num_train_images', records.VALIDATION: 'num_eval_images'}
 # Enough of a split to notice other images at the cost of a few requests.
 _SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
 
@@ -130,39 +128,17 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
 
 
 def fit_to_data_set(command_line: 'CommandLine') -> Config:
-    """The configuration of a command line, with the sizes and the classes of its data set.
+    """The configuration of a command line, with the sizes and the classes of its data set's description.
 
-    The digits preset makes its data set first, unless `--data_dir` names another. With `--train_epochs` and
-    `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset own_images follow from
-    them.
+    The digits preset makes its data set first, unless `--data_dir` names another.
 
     Raises:
-      ConfigError: no data set is named, it lacks the description, or flags contradict the description, each other, or
-        the preset.
+      ConfigError: no data set is named, it lacks the description, or flags contradict the description.
       DataError: the description or the files cannot be read, or the digits cannot be made.
-      RemoteError: the files cannot be read.
     """
-    # A run takes its configuration as it is, and needs neither.
-    from inception_v3 import presets, rules
-
-    config, given = command_line.config, command_line.given
-    if config.use_data == 'real':
-        config = dataclasses.replace(config, **_sizes_and_classes(command_line))
-        if command_line.preset == 'own_images':
-            config = dataclasses.replace(config, **presets.own_images(config, given))
-    config = dataclasses.replace(config, **steps_of_epochs(vars(config)))
-    rules.check(config, given)
-    problems = [*rules.problems_with_data_set(config, given)]
-    if command_line.preset == 'finetune' and not config.init_from and config.mode != 'eval':
-        problems.append('--preset=finetune: needs --init_from, the weights to begin from.')
-    if problems:
-        raise ConfigError('\n'.join(problems))
-    return config
-
-
-def _sizes_and_classes(command_line: 'CommandLine') -> Dict[str, int]:
-    """The numbers of images and classes of a data set, by field; makes the digits if the run does."""
-    config, given = command_line.config, command_line.given
+    config = command_line.config
+    if config.use_data == 'fake':
+        return fit(command_line, None, {})
     if not source_of(config).is_named(config.splits):
         raise ConfigError(
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
@@ -175,61 +151,33 @@ def _sizes_and_classes(command_line: 'CommandLine') -> Dict[str, int]:
         if made:
             images = made.train_images, made.validation_images
             logger.info('wrote %d training and %d validation images to %s', *images, config.data_dir)
-    info = dataset_info.read(config.data_dir) if config.data_dir else None
-    if command_line.preset == 'own_images' and not info:
-        are_known = all(_SIZES[split] in given or is_counted(config, split) for split in config.splits)
-        if not are_known or 'num_classes' not in given:
-            raise ConfigError(
-                f'--preset=own_images: {config.data_dir or "the data set"} has no dataset.json. Make the data set with '
-                'inception-v3 from-folder, which writes one; or give --train_files, --eval_files and --num_classes.'
-            )
-    if info and 'num_classes' in given and config.num_classes < info.num_classes:
-        raise ConfigError(
-            f'--num_classes={config.num_classes}: the data set in {config.data_dir} has {info.num_classes} '
-            'classes, including the background. Give at least that many, or leave the flag out.'
-        )
-    sizes = {name: _images(command_line, split, info) for split, name in _SIZES.items()}
-    return {**sizes, 'num_classes': config.num_classes if 'num_classes' in given or not info else info.num_classes}
+    description = dataset_info.read(config.data_dir) if config.data_dir else None
+    return fit(command_line, description, counted(command_line, description))
 
 
-def _images(command_line: 'CommandLine', split: str, info: Optional[DatasetInfo]) -> int:
-    """The number of images of a split: that of the description, or the given one, or the number of records.
+def counted(command_line: 'CommandLine', description: Optional[DatasetInfo]) -> Dict[str, int]:
+    """The numbers of records of the splits whose size neither a flag nor the description gives, by split.
 
     Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's.
+
+    Raises:
+      DataError, RemoteError: the files cannot be found, or their records not counted.
     """
-    config, source, name = command_line.config, source_of(command_line.config), _SIZES[split]
-    kind, is_given = 'training' if split == records.TRAIN else split, name in command_line.given
-    number: int = getattr(config, name)
-    if info is None or source.patterns(split):
-        is_known = is_given or split not in config.splits or not is_counted(config, split)
-        return number if is_known else _counted(config, split, kind)
-    described = info.train_images if split == records.TRAIN else info.validation_images
-    if not described:
-        if split in config.splits:
-            raise ConfigError(
-                f'--mode={config.mode}: the data set in {config.data_dir} has no {kind} images, as its dataset.json '
-                f'says. Name others with --{FILE_FLAGS[split]}, or only train, with --mode=train.'
-            )
-        return number
-    if is_given and number != described:
-        instead = '' if split == records.TRAIN else '; --eval_total_size evaluates fewer of them'
-        raise ConfigError(
-            f'--{name}={number}: the data set in {config.data_dir} has {described:,} {kind} images, '
-            f'as its dataset.json says. Leave the flag out{instead}.'
-        )
-    return described
-
-
-def _counted(config: Config, split: str, kind: str) -> int:
-    paths, flag = source_of(config).find(split), source_of(config).flag(split)
-    logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, _SIZES[split])
-    # Reading a named pipe would block.
-    checks.check_are_files(paths)
-    count = sum(each.records for each in source_of(config).contents(paths))
-    logger.info('%s: %s records', flag, f'{count:,}')
-    if not count:
-        raise DataError(f'{flag}: no records.')
-    return count
+    config, counts = command_line.config, {}
+    for split in config.splits:
+        name, kind = SIZES[split]
+        is_described = description is not None and not source_of(config).patterns(split)
+        if is_described or name in command_line.given or not is_counted(config, split):
+            continue
+        paths, flag = source_of(config).find(split), source_of(config).flag(split)
+        logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
+        # Reading a named pipe would block.
+        checks.check_are_files(paths)
+        counts[split] = sum(each.records for each in source_of(config).contents(paths))
+        logger.info('%s: %s records', flag, f'{counts[split]:,}')
+        if not counts[split]:
+            raise DataError(f'{flag}: no records.')
+    return counts
 
 
 def is_counted(config: Config, split: str) -> bool:

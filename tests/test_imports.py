@@ -28,6 +28,7 @@ LAYERS = (
     ('train_and_evaluate',),
     ('run',),
     ('data_set', 'estimator'),
+    ('fitting',),
     ('flags', 'input_pipeline', 'model_fn'),
     ('batch_norm', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
     ('host_call', 'learning_rate', 'metrics', 'presets', 'tpu', 'weights'),
