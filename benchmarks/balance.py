@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from benchmarks import command, measurement, tables
 from benchmarks.input import Pipeline, rows_of, variant_of
 from benchmarks.measurement import PHASES, Measurement
-from console.messages import shown
+from compat.messages import shown
 from console.processes import usable_cores
 from console.screen import Screen
 from inception_v3.config import ConfigError

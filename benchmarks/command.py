@@ -5,8 +5,8 @@ import os
 import pathlib
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from compat.errors import EXIT_CODES
 from console import program
-from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
@@ -101,7 +101,7 @@ def make_tar_shards(config: Config, folder: str, progress: Callable[[str], None]
 
 def write_files(data_dir: str, folder: str) -> List[Tuple[str, int]]:
     """Writes the training images of records as files: FOLDER/LABEL/NAME.jpg; returns their paths there, and labels."""
-    from console.tensorflow_versions import tf
+    from compat import tf
     from data import records, tfrecord_files
 
     unfinished = pathlib.Path(f'{folder}.unfinished')

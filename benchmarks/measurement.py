@@ -13,8 +13,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, Hashable, List, NamedTuple, Optional, Sequence, TypeVar
 
+from compat.errors import DONE, RETRY, RetryableError
 from console import processes
-from console.errors import DONE, RETRY, RetryableError
 from console.screen import Screen
 from inception_v3.config import Config
 

@@ -13,8 +13,8 @@ from typing import List, Tuple
 
 import numpy as np
 
+from compat import tf
 from console import extras
-from console.tensorflow_versions import tf
 from data import encoding
 from data.convert import writing
 from data.dataset_info import FILE_NAME

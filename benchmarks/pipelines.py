@@ -17,8 +17,8 @@ from absl import app
 from benchmarks import measurement
 from benchmarks.measurement import Measurement, Run
 from benchmarks.peers import meter
-from console.errors import DONE, RETRY
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import DONE, RETRY
 from data import records
 from data.sources import source_of
 from inception_v3.config import PADDING_LABEL, Config

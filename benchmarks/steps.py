@@ -15,7 +15,7 @@ from tensorflow.python.client import device_lib
 from benchmarks import tables
 from benchmarks.measurement import cpu_seconds
 from benchmarks.training import REAL, Training, warm_up_calls
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 from inception_v3 import seeding
 from inception_v3.config import Config

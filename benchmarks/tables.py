@@ -4,7 +4,7 @@ import platform
 import statistics
 from typing import NamedTuple, Sequence
 
-from console.messages import printable
+from compat.messages import printable
 from console.processes import usable_cores
 
 

@@ -1,3 +1,3 @@
-"""Screen, messages and errors of all commands, and the settings that TensorFlow reads when it is loaded."""
+"""Screen, pages, outputs and exit codes of all commands."""
 
-from console import tensorflow_settings  # noqa: F401  Must precede the import of TensorFlow.
+from compat import settings  # noqa: F401  Must precede the import of TensorFlow.

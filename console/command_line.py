@@ -3,9 +3,9 @@
 import argparse
 from typing import Any, Callable, List, Optional, Sequence
 
+from compat.errors import EXIT_CODES
+from compat.messages import shown
 from console import processes
-from console.errors import EXIT_CODES
-from console.messages import shown
 from console.paths import expanded
 
 _KINDS = {int: 'a whole number', float: 'a number'}

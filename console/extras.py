@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from console.errors import CommandError
+from compat.errors import CommandError
 
 
 def command(extra: str) -> str:

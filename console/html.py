@@ -6,7 +6,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from console.messages import printable
+from compat.messages import printable
 
 # Blue and vermilion of Okabe and Ito, which colour-blind readers can tell apart; lighter variants in dark mode.
 _STYLE = """

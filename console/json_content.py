@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any, Callable, Tuple, Type, TypeVar, Union, get_type_hints
 
-from console.messages import shown
+from compat.messages import shown
 
 _Record = TypeVar('_Record')
 # The errors of parsing content that was not written by this program, and of using it.

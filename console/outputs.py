@@ -6,9 +6,9 @@ import stat
 import uuid
 from typing import Iterable, Iterator, Union
 
-from console.errors import CommandError
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError
+from compat.messages import shown
 
 # Bytes of the longest path on Linux.
 _LONGEST_PATH = 4096

@@ -5,7 +5,7 @@ import shlex
 import sys
 from typing import List
 
-from console.messages import shown
+from compat.messages import shown
 
 # The longest command line on a page; it may name thousands of files.
 _LONGEST = 600

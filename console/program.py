@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 from absl import app
 
-from console.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
+from compat.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
 from console.screen import Printable, Screen, failure, raw, set_up_logging
 
 # A command: shows its progress on the screen, raises its errors, and returns its exit code; None means 0.
@@ -19,7 +19,7 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
 
     Messages go to standard error and begin with `error: `. Errors of TensorFlow and of the system are shown in one
     line, or with a traceback if the command has called `set_up_logging(screen, verbose=True)`. Any other exception is
-    a defect of this program and is not caught. Returns the exit code, as `console.errors` lists them.
+    a defect of this program and is not caught. Returns the exit code, as `compat.errors` lists them.
     """
     screen = Screen(sys.stderr)
     set_up_logging(screen, verbose=False)

@@ -7,8 +7,8 @@ import time
 import warnings
 from typing import Any, Optional, TextIO
 
-from console.log import logger, show
-from console.messages import printable
+from compat.log import logger, show
+from compat.messages import printable
 
 # Seconds between updates of the live line, and between plain lines.
 _LIVE_INTERVAL = 0.2

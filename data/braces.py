@@ -8,8 +8,8 @@ import itertools
 import re
 from typing import List, Sequence
 
-from console.errors import CommandError
-from console.messages import shown
+from compat.errors import CommandError
+from compat.messages import shown
 
 # More files than any data set has; a mistyped range would fill the memory.
 _FILES_AT_MOST = 1_000_000

@@ -8,7 +8,7 @@ import os
 import re
 from typing import List, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import record_checker, record_counts, records, remote, tfrecord, tfrecord_files
 from data.record_checker import RecordChecker
 from data.records import DataError

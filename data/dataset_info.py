@@ -10,9 +10,9 @@ import json
 import os
 from typing import List, NamedTuple, Optional, Sequence
 
+from compat import tf
+from compat.messages import shown
 from console.json_content import fits, from_json
-from console.messages import shown
-from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from data.formats import FORMATS

@@ -3,7 +3,7 @@
 import os
 from typing import Any, NamedTuple, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 # The first bytes of images that are not JPEG, whatever their file name.
 _FORMATS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}

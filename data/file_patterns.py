@@ -11,8 +11,8 @@ import os
 import re
 from typing import Iterator, List
 
-from console.messages import first_few, shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import first_few, shown
 from data import remote
 from data.braces import PatternError, expand
 from data.records import DataError

@@ -5,10 +5,10 @@ import hashlib
 import json
 from typing import Any, Callable, Dict, List, TypeVar, Union
 
+from compat import tf
+from compat.log import logger
 from console import outputs
 from console.json_content import from_json
-from console.log import logger
-from console.tensorflow_versions import tf
 from data import remote
 
 _Record = TypeVar('_Record')

@@ -3,7 +3,7 @@
 import functools
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records, tf_example, tfrecord
 from data.tf_example import Fields
 

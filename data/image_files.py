@@ -4,7 +4,7 @@ import os
 import stat
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from console.messages import FEW, first_few, shown
+from compat.messages import FEW, first_few, shown
 from data import remote
 from data.image_header import SIGNATURES, read_header
 from preprocessing.decoding import MAX_PIXELS

@@ -15,7 +15,7 @@ from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.record_counts import FileRecords
 from data.records import DataError
 

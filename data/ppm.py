@@ -1,6 +1,6 @@
 """Converts binary PPM images, which TensorFlow cannot decode, to PNG images."""
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 _MAGIC = 'P6'
 # Width, height and 255, each after white space or comments, and one white-space character.

@@ -8,8 +8,8 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
 import numpy as np
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from data import tf_example, tfrecord_files
 from data.records import DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields

@@ -3,10 +3,10 @@
 import json
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
+from compat import tf
+from compat.errors import CommandError
+from compat.log import logger
 from console import json_content
-from console.errors import CommandError
-from console.log import logger
-from console.tensorflow_versions import tf
 from data import records, remote
 
 FILE_NAME = '.records.json'

@@ -8,8 +8,8 @@ import os
 import re
 from typing import Callable, List, Optional, Sequence
 
-from console.errors import CommandError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError
 from data import remote
 
 TRAIN = 'train'

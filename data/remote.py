@@ -12,8 +12,8 @@ import pathlib
 import re
 from typing import Iterator, List, Optional, Type
 
-from console.errors import CommandError, RetryableError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError, RetryableError
 
 # The input pipeline's message about a file whose end it could not read.
 ENDED_EARLY = 'could not be read beyond byte'

@@ -13,8 +13,8 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from data import braces, file_patterns, record_counts, remote
 from data.formats import FORMATS, Format
 from data.records import TRAIN, VALIDATION, DataError

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 # The sides of a bounding box, in the order that training uses.
 CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')

@@ -8,7 +8,7 @@ import functools
 import zlib
 from typing import Callable, Sequence, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.

@@ -5,7 +5,7 @@ import itertools
 import os
 from typing import BinaryIO, Iterable, Iterator, List, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 from data.records import DataError, count_each
 from data.tfrecord import FRAME_BYTES, LENGTH_BYTES, OTHER_END, SIZE_MODULUS, compression_of, content_bytes, has_length

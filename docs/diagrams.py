@@ -7,7 +7,7 @@ import pathlib
 from typing import Dict, List, Tuple
 
 from benchmarks.balance import balance
-from console.tensorflow_versions import tf
+from compat import tf
 from docs.network_diagrams import STYLE, document
 from inception_v3.config import Config
 from inception_v3.input_pipeline import _GROUP_RECORDS, BATCHES_AHEAD

@@ -7,7 +7,7 @@ import itertools
 import pathlib
 from typing import Dict, List, NamedTuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS

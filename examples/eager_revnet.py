@@ -14,10 +14,10 @@ import os
 import sys
 from typing import Any, Callable, Optional, Sequence, Tuple
 
+from compat import tf
+from compat.errors import CommandError
 from console import program
 from console.command_line import new_parser, number_of
-from console.errors import CommandError
-from console.tensorflow_versions import tf
 from data import dataset_info, records, tf_example
 from data.convert import digits
 from inception_v3.batch_norm import BatchNorm

@@ -12,7 +12,7 @@ import functools
 import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import order, records, tf_example
 from data.sources import source_of
 from inception_v3 import metrics, seeding

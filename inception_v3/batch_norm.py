@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, List, Optional, Sequence, Tuple
 
-from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.tpu.ops import tpu_ops
 
 from inception_v3.config import Config

@@ -12,9 +12,9 @@ import math
 import unicodedata
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
-from console.errors import CommandError
+from compat.errors import CommandError
+from compat.messages import shown
 from console.json_content import from_json
-from console.messages import shown
 
 TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a string'}
 

@@ -6,9 +6,9 @@ import hashlib
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence
 
-from console.log import logger
-from console.messages import listed
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
+from compat.messages import listed
 from data import checks, dataset_info, order, records, remote
 from data.dataset_info import DatasetInfo
 from data.records import DataError

@@ -9,8 +9,8 @@ import contextlib
 import os
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError

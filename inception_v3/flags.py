@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Op
 from absl import flags
 
 import inception_v3
+from compat.messages import shown
 from console import processes
-from console.messages import shown
 from console.paths import expanded
 from data.braces import check_given_once
 from inception_v3 import rules

@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, List, Tuple
 
-from console.tensorflow_versions import tf, tf2
+from compat import tf, tf2
 from inception_v3.config import Config
 
 LOSS = 'loss'

@@ -7,8 +7,9 @@ operations.
 import functools
 from typing import Any, Dict, Optional, Sequence, Tuple
 
+from compat import tf
+from compat.tensorflow import switch_autotuning_off, threads_of
 from console.processes import usable_cores
-from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
 from inception_v3.config import Config

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Callable, NamedTuple
 
-from console.tensorflow_versions import tf, tf2
+from compat import tf, tf2
 from inception_v3.config import Config
 
 # `--learning_rate` is for batches of this size; the rate is proportional to the batch size:

@@ -11,7 +11,7 @@ counted. The state is in the checkpoint, but a checkpoint without it, of another
 
 from typing import Any, NamedTuple, Optional
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 FIRST_SCALE = 2.0**15
 GREATEST_SCALE = 2.0**24

@@ -12,8 +12,8 @@ if __name__ == '__main__':
     # In place of the working directory, where a user may have a data.py.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
+from compat.errors import EXIT_CODES
 from console import program
-from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
 from inception_v3 import flags
 

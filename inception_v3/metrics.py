@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Sequence, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import PADDING_LABEL
 
 Metric = Tuple[tf.Tensor, tf.Operation]

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import loss_scale, metrics, moving_average, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config

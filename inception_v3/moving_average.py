@@ -3,11 +3,11 @@
 import collections
 from typing import Any, Optional
 
-from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.framework import ops
 from tensorflow.python.training import slot_creator
 
-from console.errors import CheckpointError
+from compat.errors import CheckpointError
 from inception_v3.config import Config
 from inception_v3.weights.selection import FROZEN
 

@@ -2,7 +2,7 @@
 
 from typing import Any, List, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.weights.selection import is_head
 

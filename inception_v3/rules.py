@@ -10,7 +10,7 @@ import os
 import re
 from typing import AbstractSet, Callable, Iterator, Tuple
 
-from console.messages import shown
+from compat.messages import shown
 from data.braces import PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import Config, ConfigError

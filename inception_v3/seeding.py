@@ -3,7 +3,7 @@
 import zlib
 from typing import Any, Callable
 
-from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from inception_v3.config import Config

@@ -10,10 +10,10 @@ import re
 import time
 from typing import Any, Dict, List, Optional
 
-from console.errors import CommandError, RetryableError
-from console.log import logger
+from compat import tf
+from compat.errors import CommandError, RetryableError
+from compat.log import logger
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data.records import VALIDATION, DataError
 from data.sources import source_of
 from inception_v3.config import Config

@@ -10,8 +10,8 @@ import runpy
 import sys
 from typing import Dict, Optional, Sequence, Tuple
 
-from console.errors import DONE, EXIT_CODES, FIX, CommandError
-from console.messages import shown
+from compat.errors import DONE, EXIT_CODES, FIX, CommandError
+from compat.messages import shown
 
 PROGRAM = 'inception-v3'
 # By group and name: the module that `python -m` runs, and a line for `--help`.

@@ -5,7 +5,7 @@ He et al., "Deep Residual Learning for Image Recognition", section 4.2.
 
 from typing import Any, NamedTuple, Optional
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.decoding import Crop
 from preprocessing.geometry import BILINEAR, apply_resize
 from preprocessing.stateless import Uniform

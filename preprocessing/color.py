@@ -6,7 +6,7 @@ Drawing and applying are separate: a function draws the few numbers of a distort
 import functools
 from typing import NamedTuple, Union
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.stateless import Uniform
 
 BRIGHTNESS_MAX_DELTA = 32 / 255

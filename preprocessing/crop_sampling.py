@@ -7,7 +7,7 @@ from typing import Tuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.decoding import Crop
 from preprocessing.stateless import Uniform
 

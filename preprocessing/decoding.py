@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 # The marker that ends a JPEG file (ITU-T T.81, table B.1).
 _END_OF_IMAGE = b'\xff\xd9'

@@ -3,7 +3,7 @@
 The host takes it for one image, or the device for a batch of images that were sent as bytes.
 """
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.color import add_to_channels, apply_color, scale_to_network
 
 # The largest value of a pixel.

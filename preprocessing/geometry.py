@@ -3,7 +3,8 @@
 import functools
 from typing import Callable, Union
 
-from console.tensorflow_versions import CASTS_IN_VECTORS, tf
+from compat import tf
+from compat.tensorflow import CASTS_IN_VECTORS
 
 RESIZE_METHODS = (
     tf.image.ResizeMethod.BILINEAR,

@@ -6,7 +6,7 @@ functions with the documented names are made of its steps.
 
 from typing import NamedTuple, Optional, Tuple, Union
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.color import (
     BRIGHTNESS_MAX_DELTA,
     FULL_ORDERINGS,

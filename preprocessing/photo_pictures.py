@@ -5,11 +5,11 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from compat import tf
+from compat.errors import CommandError
+from compat.messages import printable, shown
 from console import outputs
-from console.errors import CommandError
-from console.messages import printable, shown
 from console.screen import Screen, failure
-from console.tensorflow_versions import tf
 from preprocessing.color import FULL_ORDERINGS
 from preprocessing.decoding import decode_crop, decode_image, image_shape
 from preprocessing.inception_preprocessing import whole_image_box

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.decoding import apply_crop, decode_crop, image_shape
 from preprocessing.preprocessings import preprocessing_for
 

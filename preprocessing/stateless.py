@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 # A function that draws uniform numbers in [minval, maxval), with the arguments of
 # `tf.random.uniform(shape, minval, maxval, dtype)`. For a group of images, the result is [images, *shape].

@@ -7,7 +7,7 @@ call nothing else, and the functions with the documented names are made of them.
 import abc
 from typing import Any, NamedTuple, Optional
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.color import BRIGHTNESS_MAX_DELTA
 from preprocessing.decoding import apply_crop
 from preprocessing.finishing import WHITE, apply_flip, scaled

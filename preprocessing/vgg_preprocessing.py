@@ -5,7 +5,7 @@ Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Re
 
 from typing import Any, NamedTuple, Optional, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.decoding import Crop
 from preprocessing.finishing import CHANNEL_MEANS
 from preprocessing.geometry import sample

@@ -8,7 +8,7 @@ from typing import Any, Tuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.decoding import image_shape, is_png
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import decode_and_resize, resize_decoded

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence
 
 from benchmarks.tables import Spread
-from console.errors import DONE
+from compat.errors import DONE
 from console.screen import Screen
 from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json

@@ -6,8 +6,8 @@ import textwrap
 from typing import Any, NamedTuple, Sequence
 
 from benchmarks import tables as columns
+from compat.messages import in_markdown
 from console import extras
-from console.messages import in_markdown
 
 # A note longer than this goes on in the next line on the screen.
 _WIDTH = 120

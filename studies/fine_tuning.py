@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence
 
-from console.errors import DONE
+from compat.errors import DONE
 from console.screen import Screen
 from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json

@@ -26,8 +26,8 @@ import re
 import traceback
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from console.errors import CommandError
-from console.messages import shown
+from compat.errors import CommandError
+from compat.messages import shown
 from inception_v3.config import Config
 from inception_v3.presets import PRESETS
 from studies import shipped

@@ -1,1 +1,1 @@
-from console import tensorflow_settings  # noqa: F401  Before any test loads TensorFlow.
+from compat import settings  # noqa: F401  Before any test loads TensorFlow.

@@ -11,8 +11,8 @@ import pytest
 import skimage.data
 from tensorflow.python.util import deprecation
 
-from console.log import logger
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
 from data import records
 from data.convert import digits, writing
 from data.dataset_info import DatasetInfo

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm, batch_norm_for, description
 from inception_v3.config import Config
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
-from console.errors import CommandError
+from compat.errors import CommandError
 from data import dataset_info, record_counts
 from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline

@@ -14,8 +14,8 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import yaml
 
-from console import tensorflow_names
-from console.errors import RESUME
+from compat import names
+from compat.errors import RESUME
 from inception_v3 import flags
 from inception_v3.tpu import topology
 
@@ -24,7 +24,7 @@ USER, HOME = 10001, '/home/trainer'
 # What a build with --build-arg=HARDWARE takes: the Python of its base image, and the lock of its packages.
 BASES = {'cpu': ((3, 7), 'requirements.lock'), 'tpu': ((3, 10), 'deploy/requirements-tpu.lock')}
 # The image with the TensorFlow that these tests run on.
-HARDWARE = 'tpu' if tensorflow_names.knows_tpu_vms() else 'cpu'
+HARDWARE = 'tpu' if names.knows_tpu_vms() else 'cpu'
 
 
 def manifest() -> Any:

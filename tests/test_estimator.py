@@ -5,7 +5,7 @@ from typing import Any, Dict
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.records import DataError
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of, make_estimator

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input.fake_data import fake_images
 from tests.support.pipelines import Batch, read

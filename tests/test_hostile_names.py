@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from compat.log import logger
+from compat.messages import in_code, in_markdown, in_rows, printable, shown
 from console import html, program
-from console.log import logger
-from console.messages import in_code, in_markdown, in_rows, printable, shown
 from console.screen import Screen, set_up_logging
 from data import dataset_info
 from data.audit import __main__ as audit

@@ -146,7 +146,7 @@ def test_every_module_of_the_program_has_a_place(graph: Graph) -> None:
 def test_packages_themselves_import_only_the_settings_of_tensorflow() -> None:
     names = [name for row in PACKAGES for package in row for name in (ROOT / package).rglob('__init__.py')]
     found = {target for path in names for target in imported(parsed(path))}
-    assert found <= {'console', 'console.tensorflow_settings', 'os', 'sys'}
+    assert found <= {'console', 'compat.settings', 'os', 'sys'}
 
 
 def test_packages_import_only_packages_below_them(graph: Graph) -> None:
@@ -189,7 +189,7 @@ def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
     candidates = [path for path in paths if spelled.search(path.read_text())]
     users = {str(path.relative_to(ROOT)) for path in candidates if taken & {*imported(parsed(path))}}
     # The second module stands alone, for programs of others.
-    assert users == {'console/tensorflow_versions.py', 'console/tensorflow_standins.py'}
+    assert users == {'compat/tensorflow.py', 'compat/tensorflow_standins.py'}
 
 
 def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import skimage.data
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
 from inception_v3.input_pipeline import InputPipeline

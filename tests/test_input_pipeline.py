@@ -8,7 +8,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from inception_v3.config import Config
 from inception_v3.input import record_preprocessing, usable_records

@@ -11,7 +11,8 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from console.tensorflow_versions import tf, threads_of
+from compat import tf
+from compat.tensorflow import threads_of
 from data import order, records
 from data.formats import FORMATS
 from inception_v3.config import Config
@@ -254,7 +255,7 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
 # Opens and closes sessions while the threads of the storage phase run.
 _CLOSE_WHILE_READING = """
 import sys
-from console.tensorflow_versions import tf, threads_of
+from compat.tensorflow import tf, threads_of
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
@@ -282,7 +283,7 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 
 _MEMORY_OF_SHARDS = """
 import sys
-from console.tensorflow_versions import tf
+from compat.tensorflow import tf
 from benchmarks.measurement import peak_bytes
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline

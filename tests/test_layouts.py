@@ -6,7 +6,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.presets import PRESETS

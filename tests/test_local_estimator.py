@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.client import session as session_module
 
 from inception_v3 import estimator as estimator_module

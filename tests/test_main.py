@@ -10,7 +10,7 @@ from typing import Any, List, Tuple
 
 import pytest
 
-from console.log import logger
+from compat.log import logger
 from inception_v3 import data_set, main, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.run.hooks.stopping import Termination

@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.metrics import PADDING_LABEL, evaluation_metrics, names_of, print_predictions
 from tests.support.graphs import evaluate
 

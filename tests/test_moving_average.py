@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import moving_average
 from inception_v3.config import Config
 from inception_v3.moving_average import LoadEMAHook

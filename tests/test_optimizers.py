@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tensorflow.python.tpu import tpu_function
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.optimizers import make_optimizer
 from tests.support.graphs import evaluate

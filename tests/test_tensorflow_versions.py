@@ -16,7 +16,7 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records, tfrecord_files
 from inception_v3.commands.predict.classifier import of_saved_model
 from inception_v3.config import Config

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import model_fn
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config

@@ -7,7 +7,7 @@ from typing import Any, List, Set, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from inception_v3.config import Config
 from inception_v3.input import usable_records

@@ -102,7 +102,7 @@ def python_of(name: str) -> str:
     The environments are in uv's cache. Raises MeasurementError with the reason if there is none.
     """
     if name in OURS:
-        from console.tensorflow_versions import tf
+        from compat import tf
 
         version = name.rpartition('_')[2]
         if tf.__version__.startswith(version):

@@ -10,10 +10,10 @@ import json
 import sys
 from typing import Any, Dict, Iterator, List, Tuple
 
+from compat.errors import DONE, FIX
+from compat.messages import counted, printable
 from console import extras, program
 from console.command_line import new_parser, number_of
-from console.errors import DONE, FIX
-from console.messages import counted, printable
 from console.processes import usable_cores
 from console.screen import Screen
 

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from console.errors import CommandError
+from compat.errors import CommandError
 from console.processes import usable_cores
 from data import dataset_info, files, records, remote
 from data.sources import Source

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from console.messages import FEW, first_few
+from compat.messages import FEW, first_few
 from data.dataset_info import FILE_NAME
 from data.record_checker import BadRecord
 from data.records import TRAIN, VALIDATION

@@ -8,9 +8,8 @@ from typing import Any, Callable, Counter, Dict, Iterator, List, NamedTuple, Opt
 
 import numpy as np
 
-from console import native_messages
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import native_messages, tf
+from compat.messages import shown
 from data import image_header, record_checker, remote, tfrecord_files
 from data.checks import checker
 from data.convert.intake import damage_in

@@ -5,8 +5,8 @@ import io
 import tarfile
 from typing import Any, BinaryIO, Callable, Iterator, Tuple
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from data import remote
 from data.records import DataError
 

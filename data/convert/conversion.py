@@ -9,12 +9,12 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar
 
+from compat import tf
+from compat.errors import TerminatedError
+from compat.messages import counted
 from console import outputs
-from console.errors import TerminatedError
 from console.json_content import from_json
-from console.messages import counted
 from console.screen import Screen, duration
-from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole

@@ -9,9 +9,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
+from compat.errors import CommandError
 from console import extras, program
 from console.command_line import new_parser
-from console.errors import CommandError
 from console.screen import Screen
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
     Training images are the first of each digit that the whole data set has, so that a smaller number gives a part of a
     larger one. All validation images of the digits are written.
     """
-    from console.tensorflow_versions import tf
+    from compat import tf
     from data import encoding
     from data.convert import writing
     from data.convert.writing import digest, split_by_content

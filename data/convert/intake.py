@@ -12,9 +12,9 @@ from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from console import extras, native_messages
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import native_messages, tf
+from compat.messages import shown
+from console import extras
 from data.image_files import UnreadableError, size_problem, why_undecodable
 from data.image_header import UPRIGHT, ImageHeader, orientation, read_header
 from preprocessing.decoding import decode_image, image_shape

@@ -14,7 +14,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 
 from google.protobuf import json_format
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import encoding, remote
 from data.convert.conversion import Progress, StartProgress, watched
 from data.dataset_info import DatasetInfo, SplitFingerprint

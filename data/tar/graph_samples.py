@@ -10,7 +10,8 @@ headers are the blocks that are reached by following these positions from the fi
 import functools
 from typing import NamedTuple, Tuple, Union
 
-from console.tensorflow_versions import either, tf
+from compat import tf
+from compat.tensorflow import either
 from data.tar import layout
 from data.tar.layout import BLOCK, Label, Problem
 

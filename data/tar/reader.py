@@ -9,7 +9,8 @@ A shard is read piece by piece. A piece and what is left of the pieces before it
 import functools
 from typing import Callable, Tuple
 
-from console.tensorflow_versions import mapped_by_the_requesting_thread, tf
+from compat import tf
+from compat.tensorflow import mapped_by_the_requesting_thread
 from data import ppm, remote
 from data.tar import graph_samples
 from data.tar.graph_samples import Samples, all_of, select

@@ -7,9 +7,9 @@ than the input pipeline.
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from console.log import logger
-from console.messages import FEW, counted, shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
+from compat.messages import FEW, counted, shown
 from data import ppm, remote
 from data.record_checker import RecordChecker, label_problem
 from data.records import DataError

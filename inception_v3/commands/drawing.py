@@ -6,8 +6,8 @@ from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
+from compat import tf
 from console import html
-from console.tensorflow_versions import tf
 
 DOTS_PER_INCH = 150
 _PAGE_PIXELS_PER_INCH = 96

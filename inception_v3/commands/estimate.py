@@ -5,7 +5,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.input import infeed

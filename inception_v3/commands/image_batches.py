@@ -9,9 +9,9 @@ from typing import Any, Callable, Deque, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
+from compat import tf
 from console.processes import usable_cores
 from console.screen import failure
-from console.tensorflow_versions import tf
 from data import image_files
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, why_undecodable

@@ -5,8 +5,8 @@ import os
 import re
 from typing import Iterator, List, Sequence
 
-from console.log import logger
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
 from data import checks, record_checker, records, remote
 from data.sources import common_folder, source_of
 from inception_v3.config import Config

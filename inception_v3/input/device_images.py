@@ -2,7 +2,7 @@
 
 from typing import Dict, Union
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from preprocessing import finishing
 

@@ -2,7 +2,7 @@
 
 from typing import Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import order
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed

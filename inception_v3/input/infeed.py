@@ -7,7 +7,7 @@ them. With the full colour distortion, the host does all but the scaling.
 
 from typing import Any
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input.device_images import DISTORTION, IMAGES, WORD_BYTES, Features
 from preprocessing.preprocessings import preprocessing_for

@@ -3,7 +3,7 @@
 import functools
 from typing import Callable, NamedTuple, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import order
 from data.sources import source_of
 from inception_v3.config import Config

@@ -2,7 +2,7 @@
 
 from typing import Tuple, Union
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import PADDING_LABEL
 
 # A label, int32, or (label, path, position of the record in its file).

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple, Optional, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed

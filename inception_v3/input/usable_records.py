@@ -9,7 +9,7 @@ as several images, and only one data set is processed at a time. Therefore a dat
 
 from typing import Any, Callable, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.input.ordered_records import GROUP_RECORDS
 from inception_v3.input.padding import zeros_like
 

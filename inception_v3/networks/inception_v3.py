@@ -7,7 +7,7 @@ checkpoints.
 
 from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import layers
 
 DROPOUT_KEEP = 0.8

@@ -3,7 +3,7 @@
 import contextlib
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import layers, reversible
 from inception_v3.networks.revnet import Architecture, Builder, revnet
 

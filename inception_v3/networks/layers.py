@@ -3,7 +3,7 @@
 import functools
 from typing import Any, Callable, NamedTuple, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 # The normalization and the convolution that a network is given. `batch_norm.BatchNorm.__call__` has the arguments of
 # the normalization, `conv2d` those of the convolution.

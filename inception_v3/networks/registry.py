@@ -3,7 +3,7 @@
 import functools
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import reversible
 from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, inception_v3
 from inception_v3.networks.limits import LIMITS

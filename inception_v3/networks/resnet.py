@@ -7,7 +7,7 @@ section 5.1, so that no pixel is skipped.
 
 from typing import NamedTuple, Optional, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import layers
 
 # The last convolution of a block has this many times the channels of the others.

@@ -7,8 +7,8 @@ The code runs in graphs, in functions of graphs, and eagerly.
 import contextlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from console.tensorflow_names import stop_recording  # isort: skip  Before TensorFlow is loaded.
-from console.tensorflow_versions import tf  # isort: skip
+from compat.names import stop_recording  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip
 from tensorflow.python.eager import tape as tapes
 
 # Arguments: a tensor, and whether this is the recomputation of an earlier call. The result has the tensor's shape. The

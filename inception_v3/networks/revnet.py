@@ -7,7 +7,7 @@ and appendix A.
 import functools
 from typing import Callable, NamedTuple, Optional, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import layers, reversible
 
 # The last convolution of a bottleneck has this many times the channels of the others.

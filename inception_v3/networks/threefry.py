@@ -7,7 +7,7 @@ images, and they do not depend on the number of cores.
 
 from typing import List, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 _BITS = 32
 _PARITY = 0x1BD11BDA

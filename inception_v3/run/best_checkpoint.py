@@ -19,8 +19,8 @@ import os
 import re
 from typing import NamedTuple, Optional
 
-from console.log import logger
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
 from data import remote
 from data.files import write_whole
 from inception_v3.run.checkpoints import CheckpointError, is_complete, latest_checkpoint

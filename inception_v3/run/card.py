@@ -3,7 +3,7 @@
 import math
 from typing import Iterator, Sequence, Tuple
 
-from console.messages import in_code, in_markdown, printable
+from compat.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
 from inception_v3.config import Config
 from inception_v3.run.history import TrainedData, not_default

@@ -7,12 +7,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 
+from compat import tf
+from compat.errors import CheckpointError
+from compat.log import logger
+from compat.messages import listed
+from compat.names import checkpoint_errors
 from console import outputs
-from console.errors import CheckpointError
-from console.log import logger
-from console.messages import listed
-from console.tensorflow_names import checkpoint_errors
-from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3 import loss_scale, moving_average

@@ -9,11 +9,11 @@ from typing import Iterator, List, Optional, Sequence
 
 from absl import app
 
-from console.errors import CommandError
-from console.log import logger
-from console.messages import printable
+from compat import tf
+from compat.errors import CommandError
+from compat.log import logger
+from compat.messages import printable
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data import remote
 from data.records import DataError
 from data.sources import source_of

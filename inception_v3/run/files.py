@@ -3,7 +3,7 @@
 import datetime
 import os
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 from inception_v3.config import ConfigError
 from inception_v3.weights.model_dir import CONFIG_FILE, read_config, recorded_config  # noqa: F401

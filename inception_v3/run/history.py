@@ -14,11 +14,11 @@ import os
 import platform
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from compat import tf
+from compat.log import logger
+from compat.messages import shown
 from console.json_content import from_json, record
-from console.log import logger
-from console.messages import shown
 from console.processes import usable_cores
-from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, text_of, write_whole

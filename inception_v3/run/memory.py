@@ -4,8 +4,9 @@ import functools
 import pathlib
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from console.log import logger
-from console.tensorflow_versions import IS_REFERENCE, tf
+from compat import tf
+from compat.log import logger
+from compat.tensorflow import IS_REFERENCE
 from inception_v3.config import Config, ConfigError
 from inception_v3.input.ordered_records import group_for
 from inception_v3.model_fn import network_options

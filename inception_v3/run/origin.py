@@ -5,8 +5,8 @@ import json
 import os
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
+from compat import tf
 from console.json_content import from_json, record
-from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of, write_whole
 from inception_v3.config import Config

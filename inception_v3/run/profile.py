@@ -8,9 +8,9 @@ import pathlib
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from console.errors import CommandError
+from compat.errors import CommandError
+from compat.messages import shown
 from console.json_content import from_json, record
-from console.messages import shown
 from data import files
 
 JSON_FILE, PAGE_FILE = 'profile.json', 'profile.html'

@@ -5,9 +5,9 @@ import hashlib
 import os
 from typing import Sequence
 
-from console.log import logger
-from console.tensorflow_names import make_servable_by_both
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
+from compat.names import make_servable_by_both
 from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input import infeed

@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional
 import numpy as np
 
 import inception_v3
-from console.tensorflow_versions import tf
+from compat import tf
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The packages that a run executes.

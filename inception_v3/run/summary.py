@@ -4,7 +4,7 @@ import datetime
 import os
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from console.messages import in_rows
+from compat.messages import in_rows
 from data.dataset_info import DatasetInfo
 from data.sources import source_of
 from inception_v3 import batch_norm

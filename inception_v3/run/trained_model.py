@@ -4,7 +4,7 @@ import dataclasses
 import os
 from typing import NamedTuple, Optional
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.moving_average import averaging_saver
 from inception_v3.run import checkpoints

@@ -16,11 +16,11 @@ import threading
 import time
 from typing import Any, NamedTuple, Optional
 
-from console.errors import RetryableError
+from compat import tf
+from compat.errors import RetryableError
+from compat.log import logger
+from compat.messages import shown
 from console.json_content import from_json, record
-from console.log import logger
-from console.messages import shown
-from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 

@@ -3,7 +3,7 @@
 import contextlib
 from typing import Any, ContextManager
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks import layers
 

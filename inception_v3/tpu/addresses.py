@@ -7,11 +7,11 @@ import time
 import urllib.parse
 from typing import Any, List, Optional
 
-from console.tensorflow_names import knows_tpu_vms  # isort: skip  Before TensorFlow is loaded.
-from console.tensorflow_versions import tf  # isort: skip
+from compat.names import knows_tpu_vms  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip
 from tensorflow.python.framework import kernels
 
-from console.errors import CommandError, RetryableError
+from compat.errors import CommandError, RetryableError
 from inception_v3.tpu import topology
 
 # One for each chip of v2 and v3.

@@ -11,8 +11,8 @@ import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from unittest import mock
 
-from console.tensorflow_names import tpu_system_metadata_type  # isort: skip  Before TensorFlow is loaded.
-from console.tensorflow_versions import tf, tf2  # isort: skip
+from compat.names import tpu_system_metadata_type  # isort: skip  Before TensorFlow is loaded.
+from compat import tf, tf2  # isort: skip
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.framework import ops, tensor_util
@@ -21,8 +21,8 @@ from tensorflow.python.tpu import tpu, tpu_feed, tpu_function, tpu_system_metada
 from tensorflow.python.tpu.ops import tpu_ops
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
-from console.errors import CommandError
-from console.messages import counted
+from compat.errors import CommandError
+from compat.messages import counted
 from inception_v3.tpu.supported import infeed_flaws, python_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology
 

@@ -2,11 +2,11 @@
 
 from typing import List, Sequence
 
-from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow_estimator.python.estimator import model_fn as modes
 from tensorflow_estimator.python.estimator.tpu import tpu_context
 
-from console.log import logger
+from compat.log import logger
 from data import dataset_info
 from data.records import VALIDATION
 from data.sources import source_of

@@ -7,15 +7,15 @@ import re
 import sysconfig
 from typing import Any, Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.compiler.xla import xla
 from tensorflow.python.framework import kernels
 from tensorflow.python.tpu.ops import tpu_ops
 
 import inception_v3
-from console import native_messages
-from console.errors import CommandError
-from console.messages import listed
+from compat import native_messages
+from compat.errors import CommandError
+from compat.messages import listed
 
 # XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
 _KERNELS = 'XLA_CPU_JIT'

@@ -5,9 +5,9 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 
 import numpy as np
 
-from console.log import logger
-from console.messages import listed, shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
+from compat.messages import listed, shown
 from data.files import write_whole
 from inception_v3.config import Config, differences
 from inception_v3.weights.model_dir import absolute

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 
-from console.errors import CheckpointError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CheckpointError
 from data import remote
 from data.files import text_of
 from inception_v3.config import Config, ConfigError

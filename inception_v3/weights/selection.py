@@ -3,8 +3,8 @@
 import fnmatch
 from typing import Any, Callable, Iterable, List
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from inception_v3.config import Config, ConfigError
 
 # The classifiers of all networks. Their shapes follow from the number of classes.

@@ -9,10 +9,10 @@ from typing import Callable, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 
-from console.errors import CheckpointError, CommandError
-from console.messages import shown
-from console.tensorflow_names import checkpoint_errors
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CheckpointError, CommandError
+from compat.messages import shown
+from compat.names import checkpoint_errors
 from data import remote
 from inception_v3.config import Config
 from inception_v3.weights import model_dir

@@ -10,9 +10,9 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
+from compat.errors import CommandError
 from console import program
 from console.command_line import folder, new_parser
-from console.errors import CommandError
 from console.screen import Screen
 from studies.files import Table, prepare, publish, write_json
 
@@ -35,7 +35,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(out: str, keras: bool, screen: Screen) -> None:
-    from console.tensorflow_versions import tf
+    from compat import tf
 
     if keras and tf.__version__ < '2':
         raise CommandError(

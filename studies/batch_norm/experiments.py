@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Sequence,
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.tpu import topology

@@ -4,7 +4,7 @@ from typing import Any, Dict
 
 import numpy as np
 
-from console.tensorflow_versions import tf2  # isort: skip  Before TensorFlow is loaded.
+from compat import tf2  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.eager import context
 
 from studies.batch_norm.experiments import CHANNELS, REPLICAS, Statistics, Trained, differences, largest_difference

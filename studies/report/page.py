@@ -12,9 +12,9 @@ from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
 from benchmarks.tables import Spread
+from compat import tf
+from compat.messages import printable
 from console.html import template
-from console.messages import printable
-from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from studies.drawing import sign_of

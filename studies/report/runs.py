@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 from inception_v3.commands.evaluate_report import predictions
 from inception_v3.commands.evaluate_report.predictions import Predictions

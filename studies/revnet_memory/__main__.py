@@ -18,9 +18,9 @@ from typing import Any, Dict, List, Optional, Sequence
 from benchmarks import tables
 from benchmarks.measurement import MeasurementError
 from benchmarks.tables import Spread, spread
+from compat.errors import DONE, RETRY
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
-from console.errors import DONE, RETRY
 from console.screen import Screen
 from studies.drawing import Panel, chart
 from studies.files import Table, prepare, publish, write_json

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from benchmarks.measurement import be_killed_first, reason_of
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline

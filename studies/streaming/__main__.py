@@ -20,10 +20,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from benchmarks import tables
 from benchmarks.measurement import interleave
 from benchmarks.tables import Spread, spread
+from compat.errors import CommandError
+from compat.messages import counted
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
-from console.errors import CommandError
-from console.messages import counted
 from console.screen import Screen
 from inception_v3.config import Config
 from studies.files import Table, prepare, publish, write_json

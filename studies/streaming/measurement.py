@@ -10,8 +10,8 @@ import os
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from benchmarks.measurement import answer_of
+from compat.messages import counted
 from console import processes
-from console.messages import counted
 from studies.streaming import object_store
 
 # The layouts, which are also the names of their folders.

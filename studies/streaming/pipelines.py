@@ -15,8 +15,8 @@ from absl import app
 
 from benchmarks import command
 from benchmarks.measurement import cpu_seconds, reason_of
+from compat import tf
 from console.processes import usable_cores
-from console.tensorflow_versions import tf
 from data import records, tfrecord_files
 from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config

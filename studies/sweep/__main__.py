@@ -20,9 +20,9 @@ import argparse
 import sys
 from typing import Optional, Sequence, Tuple
 
+from compat.errors import DONE
 from console import program as console_program
 from console.command_line import folder, new_parser, number_of
-from console.errors import DONE
 from console.screen import Screen
 from studies.files import require_packages
 

@@ -14,8 +14,8 @@ import ray
 from ray.exceptions import RayError, TaskCancelledError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from console.errors import RESUME, RETRY, RetryableError
-from console.messages import shown
+from compat.errors import RESUME, RETRY, RetryableError
+from compat.messages import shown
 from inception_v3.run import trainer_lock
 from studies.study import StudyError
 from studies.sweep import trials

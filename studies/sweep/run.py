@@ -11,13 +11,13 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 
 from absl import app
 
+from compat import tf
+from compat.errors import DONE, RETRY, TerminatedError
+from compat.log import logger
+from compat.messages import shown
 from console import extras
-from console.errors import DONE, RETRY, TerminatedError
 from console.json_content import from_json
-from console.log import logger
-from console.messages import shown
 from console.screen import Screen, duration
-from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of
 from data.sources import source_of

@@ -15,10 +15,10 @@ import subprocess
 import time
 from typing import Callable, Iterable, List, NamedTuple, Optional, Tuple
 
+from compat.errors import INTERRUPTED, RESUME, RETRY
+from compat.messages import shown
 from console import outputs, processes
-from console.errors import INTERRUPTED, RESUME, RETRY
 from console.json_content import from_json, record
-from console.messages import shown
 from data.files import text_of, write_whole
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, differences

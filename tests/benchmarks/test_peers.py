@@ -15,7 +15,7 @@ from benchmarks.peers import __main__ as peers
 from benchmarks.peers import meter
 from benchmarks.peers.__main__ import KINDS, LIBRARIES
 from benchmarks.peers.meter import Task
-from console.tensorflow_versions import tf
+from compat import tf
 
 TASK = Task('', '', [75, 75], [0.2, 0.5], [0.75, 4 / 3], [0.1, 0.2, 0.3], True, 4, 8, 2)
 # A script of a library.

@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 
 from benchmarks import photographs
-from console.tensorflow_versions import tf
+from compat import tf
 from data import dataset_info, records
 
 

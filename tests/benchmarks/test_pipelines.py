@@ -11,7 +11,7 @@ import scipy.stats
 
 from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
 from benchmarks.pipelines import build
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from data.convert import writing
 from inception_v3.config import Config

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import steps, training
 from benchmarks.training import REAL, REPEATED, Training
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.support.graphs import draw_many

@@ -4,8 +4,8 @@ from typing import Any, List
 
 import pytest
 
+from compat.errors import EXIT_CODES
 from console.command_line import folder, new_parser, number_of, numbers_of
-from console.errors import EXIT_CODES
 
 
 def parsed(*argv: str) -> Any:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from compat.errors import CommandError
 from console import extras
-from console.errors import CommandError
 
 
 def test_require__names_missing_packages_and_the_command_that_installs_them() -> None:

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
+from compat.errors import CommandError
 from console import outputs
-from console.errors import CommandError
 from data import files
 
 

@@ -10,10 +10,10 @@ from typing import Any, Callable, Optional
 import pytest
 from absl import app
 
+from compat import tf
+from compat.errors import CommandError, RetryableError, TerminatedError
 from console import processes, program
-from console.errors import CommandError, RetryableError, TerminatedError
 from console.screen import Screen, set_up_logging
-from console.tensorflow_versions import tf
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import ConfigError

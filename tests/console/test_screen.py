@@ -7,9 +7,9 @@ from typing import Any, List
 
 import pytest
 
+from compat.log import logger
+from compat.messages import shown
 from console import screen as screens
-from console.log import logger
-from console.messages import shown
 from console.screen import Progress, Screen, bar, duration, set_up_logging
 
 ERASE = '\r\x1b[K'

@@ -6,7 +6,7 @@ from typing import Any, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import record_counts, records
 from data.record_counts import FileRecords
 from data.records import DataError

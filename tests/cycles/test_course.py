@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tensorflow.python.training import monitored_session
 
-from console.errors import RetryableError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import RetryableError
 from inception_v3.config import Config
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.run import checkpoints, trainer_lock

@@ -7,9 +7,9 @@ from unittest import mock
 
 import pytest
 
-from console.errors import CommandError, RetryableError
+from compat import tf
+from compat.errors import CommandError, RetryableError
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data.records import DataError
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import dataset_info
 from inception_v3.config import Config, ConfigError
 from inception_v3.run.checkpoints import CheckpointError

@@ -9,7 +9,7 @@ from typing import Any, List, Sequence
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config
 from inception_v3.run import origin, saved_model

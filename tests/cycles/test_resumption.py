@@ -8,7 +8,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.run.checkpoints import CheckpointError
 from tests.support.runs import all_steps, evaluated_steps, execute, forget

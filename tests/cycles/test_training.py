@@ -9,7 +9,7 @@ from typing import Any, Dict
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.run.checkpoints import step_of
 from tests.support.runs import FinishedRun, all_steps, evaluated_steps, execute

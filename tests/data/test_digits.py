@@ -11,7 +11,7 @@ import PIL.Image
 import pytest
 from sklearn.datasets import load_digits
 
-from console.errors import CommandError
+from compat.errors import CommandError
 from data import dataset_info, records
 from data.audit.report import audit
 from data.convert import digits

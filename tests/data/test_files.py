@@ -7,8 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import pytest
 
+from compat import tf
 from console import json_content
-from console.tensorflow_versions import tf
 from data import files, remote
 
 

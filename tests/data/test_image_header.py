@@ -6,7 +6,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import ppm
 from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image

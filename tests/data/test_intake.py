@@ -10,7 +10,7 @@ import PIL.Image
 import PIL.ImageOps
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.convert.intake import LAID_ON_WHITE, REDUCED, TURNED, Intake
 from data.image_files import UnreadableError
 from tests.data.test_image_header import CAT

@@ -6,7 +6,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import order
 from data.record_counts import FileRecords
 from data.records import DataError

@@ -8,7 +8,7 @@ from typing import Any, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import checks, record_checker, records, tf_example
 from data.convert import writing
 from data.record_checker import RecordChecker

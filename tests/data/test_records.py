@@ -7,7 +7,7 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import checks, record_counts, records, tfrecord_files
 from data.sources import Source
 from tests.data.written_records import written

@@ -7,7 +7,7 @@ from typing import Any, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 
 GS_403 = (

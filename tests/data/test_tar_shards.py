@@ -10,7 +10,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import dataset_info, encoding, records
 from data.convert.tar_shards import __main__ as tar_shards_command
 from data.dataset_info import fingerprint

@@ -5,7 +5,7 @@ from typing import List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import encoding, tf_example
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes

@@ -10,7 +10,7 @@ from typing import Any, Callable, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import checks, records, remote, tfrecord, tfrecord_files
 from data.convert import writing
 from tests.data.written_records import written

@@ -12,8 +12,8 @@ from typing import Any, Callable, List, Set, Tuple
 
 import pytest
 
-from console.errors import TerminatedError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import TerminatedError
 from data import encoding, records
 from data.convert import conversion, writing
 from data.convert.writing import digest, split_by_content

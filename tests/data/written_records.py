@@ -2,7 +2,7 @@
 
 from typing import Any, Iterable, List, NamedTuple, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from data.dataset_info import SplitFingerprint
 from data.encoding import Box

@@ -7,7 +7,7 @@ from typing import Dict
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from examples import eager_revnet
 from examples.eager_revnet import Trainer
 

@@ -10,7 +10,7 @@ from typing import Any, Iterator
 import PIL.Image
 
 from benchmarks.measurement import peak_bytes
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.support.images import CAT
 

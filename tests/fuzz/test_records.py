@@ -12,7 +12,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import checks, encoding, record_checker, records, tf_example, tfrecord
 from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker

@@ -11,7 +11,7 @@ from typing import Callable, List, Tuple
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import checks, records
 from data.audit.shard import ShardAuditor
 from data.tar import reader as tar_reader

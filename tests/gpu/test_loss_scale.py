@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import loss_scale
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn

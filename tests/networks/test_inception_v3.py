@@ -8,7 +8,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers
 from inception_v3.networks.inception_v3 import inception_v3

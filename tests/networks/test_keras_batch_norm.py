@@ -5,7 +5,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks.keras_batch_norm import SynchronizedBatchNormalization
 from tests.support.emulation import on_cores
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks.keras_revnet import Residual, RevNet
 from inception_v3.networks.revnet import REVNET_38

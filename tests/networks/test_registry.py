@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn, network_options
 from inception_v3.networks import resnet

@@ -7,7 +7,7 @@ from typing import Any, Dict, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import resnet
 from inception_v3.networks.layers import conv2d

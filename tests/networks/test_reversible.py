@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Set
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import reversible
 from inception_v3.networks.reversible import Block
 from tests.support.graphs import plain_session

@@ -12,7 +12,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator

@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 
 @pytest.fixture(autouse=True)

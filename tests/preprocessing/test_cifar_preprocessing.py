@@ -5,7 +5,7 @@ from typing import Any, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from preprocessing import cifar_preprocessing as cifar
 from preprocessing.preprocessings import preprocessing_for

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.stateless import StatelessUniform
 from tests.support.graphs import evaluate

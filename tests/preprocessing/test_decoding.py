@@ -13,7 +13,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing import decoding
 from preprocessing.decoding import MAX_PIXELS, Crop, decode_crop, decode_image, image_shape
 from tests.support import images
@@ -143,7 +143,7 @@ def test_decoding__refuses_a_truncated_file() -> None:
 MEASURE = """
 import sys
 from benchmarks.measurement import peak_bytes
-from console.tensorflow_versions import tf
+from compat.tensorflow import tf
 from preprocessing.decoding import Crop, decode_crop, image_shape
 def part(encoded):
     return decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([4000, 6000, 900, 1200]))))

@@ -5,7 +5,7 @@ from typing import List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing import geometry
 from tests.support.graphs import evaluate
 from tests.support.images import CAT, resize_bilinear

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.inception_preprocessing import InceptionPreprocessing
 from preprocessing.steps import Settings

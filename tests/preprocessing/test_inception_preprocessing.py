@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.color import draw_fast_color
 from preprocessing.inception_preprocessing import BILINEAR, InceptionPreprocessing

@@ -6,7 +6,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing, distort
 from preprocessing import finishing

@@ -5,7 +5,7 @@ from typing import Any, Callable, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import StatelessUniform, UnseededUniform

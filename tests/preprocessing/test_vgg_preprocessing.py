@@ -5,7 +5,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from preprocessing import vgg_preprocessing as vgg
 from preprocessing.steps import Settings
 from tests.support.graphs import draw_many, evaluate, in_new_graph

@@ -8,7 +8,7 @@ import PIL.Image
 import PIL.ImageOps
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.image_header import orientation
 from inception_v3.config import Config
 from preprocessing.decoding import MAX_PIXELS, image_shape

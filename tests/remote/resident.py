@@ -49,8 +49,8 @@ def _run(module: str, arguments: List[str]) -> Done:
 
 
 if __name__ == '__main__':
-    import console.tensorflow_settings  # isort: skip  # noqa: F401
-    from console.tensorflow_versions import tf
+    import compat.settings  # isort: skip  # noqa: F401
+    from compat import tf
 
     for line in sys.stdin:
         name, *given = json.loads(line)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from tests.remote.faults import LIST, READ, STAT, WRITE
 from tests.remote.store import Store

@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.run import history, origin, source

@@ -10,7 +10,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from console.tensorflow_versions import IS_REFERENCE, tf
+from compat import tf
+from compat.tensorflow import IS_REFERENCE
 from inception_v3.commands.estimate import _padded, core_memory
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import pytest
 
-from console.errors import CommandError
+from compat.errors import CommandError
 from inception_v3.run import profile
 from inception_v3.run.profile import Event, Profile
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Dict, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from tests.support.photos import CORNERS, set_boxes
 
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 from inception_v3.run import best_checkpoint
 from inception_v3.run.checkpoints import step_of

@@ -5,7 +5,7 @@ from typing import Dict
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 
 def save_step(model_dir: str, step: int, **more: float) -> None:

@@ -4,7 +4,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation import EmulatedCores
 

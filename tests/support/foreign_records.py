@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from tests.support.photos import Photo
 from tests.support.tar_files import write_tar
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, List
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 # Data sets whose operations have another type in TensorFlow 2.15.
 _TYPES_IN_1_15 = {

@@ -4,7 +4,7 @@ from typing import List, NamedTuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import encoding
 
 

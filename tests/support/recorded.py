@@ -4,7 +4,7 @@ import dataclasses
 import os
 from typing import Any, Mapping, Optional, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.files import append_line, write_whole
 from inception_v3.config import Config
 from inception_v3.run import history

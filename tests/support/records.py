@@ -4,7 +4,7 @@ import os
 import struct
 from typing import Any, Iterator, List, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from inception_v3.config import Config
 

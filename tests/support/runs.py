@@ -8,8 +8,8 @@ import pathlib
 from typing import Any, List, NamedTuple
 from unittest import mock
 
+from compat import tf
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS

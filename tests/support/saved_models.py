@@ -4,7 +4,7 @@ from typing import Dict, List
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 
 def classify(saved_model: str, encoded: List[bytes]) -> Dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import layers
 from tests.support.weights import value_of
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Tuple
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 

@@ -11,8 +11,8 @@ import pytest
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.framework import kernels
 
-from console.errors import FIX, RETRY, CommandError, RetryableError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import FIX, RETRY, CommandError, RetryableError
 from inception_v3 import seeding, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator

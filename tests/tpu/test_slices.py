@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from data.convert.tar_shards import conversion as tar_shards
 from data.dataset_info import DatasetInfo

@@ -5,7 +5,7 @@ from typing import Dict, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands.weights import architecture
 from inception_v3.commands.weights.architecture import Entry, variables_of

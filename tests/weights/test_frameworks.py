@@ -10,7 +10,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.weights import comparison, foreign, keras_files, writing
 from inception_v3.commands.weights.architecture import inception
 from inception_v3.commands.weights.comparison import BLOCKS, FEATURES, LOGITS, rows_of

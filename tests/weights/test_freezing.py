@@ -7,7 +7,7 @@ from typing import Any, Dict, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS

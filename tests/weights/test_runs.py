@@ -7,7 +7,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from console.errors import FIX
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import FIX
 from inception_v3.run import history
 from inception_v3.run.checkpoints import CheckpointError
 from inception_v3.weights import sources

@@ -13,8 +13,8 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
+from compat import tf
 from console.processes import usable_cores
-from console.tensorflow_versions import tf
 from data import records, remote
 from data.convert import archives, conversion
 from data.convert.conversion import Progress, Say, StartProgress

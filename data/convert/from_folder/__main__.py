@@ -13,7 +13,8 @@ left out or refused are listed with the reasons in DATA_DIR.refused.tsv.
 import argparse
 import sys
 
-from console import native_messages, program
+from compat import native_messages
+from console import program
 from console.command_line import new_parser, number_of
 from console.screen import Screen
 

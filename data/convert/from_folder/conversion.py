@@ -6,10 +6,10 @@ import functools
 import os
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from compat import tf
+from compat.messages import counted
 from console import outputs
-from console.messages import counted
 from console.screen import failure
-from console.tensorflow_versions import tf
 from data import encoding, image_files
 from data.convert import conversion, writing
 from data.convert.conversion import Say

@@ -18,7 +18,7 @@ import os
 import unicodedata
 from typing import Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
-from console.messages import counted, shown
+from compat.messages import counted, shown
 from data import image_files
 from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError

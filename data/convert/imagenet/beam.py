@@ -14,8 +14,8 @@ import tempfile
 import threading
 from typing import Callable, Sequence
 
+from compat.errors import CommandError, RetryableError
 from console import extras, processes
-from console.errors import CommandError, RetryableError
 
 DIRECT_RUNNER = 'DirectRunner'
 # An exit code that Python does not use.
@@ -59,7 +59,7 @@ def run(
             **os.environ,
             # Beam does not delete its temporary folders.
             'TMPDIR': temporary,
-            # Beam's processes show these warnings before `console.tensorflow_settings` can silence them.
+            # Beam's processes show these warnings before `compat.settings` can silence them.
             'PYTHONWARNINGS': 'ignore:Python 3.7 is no longer supported',
         }
         process = subprocess.Popen(

@@ -21,11 +21,11 @@ from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, Named
 
 import numpy as np
 
-from console import native_messages, outputs
-from console.errors import CommandError
+from compat import native_messages, tf
+from compat.errors import CommandError
+from compat.messages import shown
+from console import outputs
 from console.json_content import from_json, record
-from console.messages import shown
-from console.tensorflow_versions import tf
 from data import encoding, image_header, records, remote
 from data.convert import conversion, writing
 from data.convert.archives import read_file

@@ -13,9 +13,9 @@ from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
+from compat import tf
+from compat.messages import shown
 from console import extras
-from console.messages import shown
-from console.tensorflow_versions import tf
 from data import remote
 from data.convert import archives
 from data.convert.archives import read_file

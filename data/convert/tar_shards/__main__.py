@@ -7,9 +7,10 @@ inception-v3 tar-shards list SHARD ...        each sample of the shards: positio
 import functools
 import sys
 
-from console import native_messages, program
+from compat import native_messages
+from compat.errors import DONE, FIX
+from console import program
 from console.command_line import new_parser, number_of
-from console.errors import DONE, FIX
 from console.screen import Screen
 
 

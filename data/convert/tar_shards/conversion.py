@@ -8,10 +8,9 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 from google.protobuf import json_format
 
-from console import native_messages
+from compat import native_messages, tf
+from compat.messages import counted, printable, shown
 from console.json_content import from_json
-from console.messages import counted, printable, shown
-from console.tensorflow_versions import tf
 from data import checks, dataset_info, encoding, image_header, ppm, records, remote, tfrecord_files
 from data.convert import conversion, writing
 from data.convert.conversion import Say

@@ -8,10 +8,10 @@ import tempfile
 import time
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
-from console.errors import CommandError
-from console.messages import in_rows
+from compat import tf
+from compat.errors import CommandError
+from compat.messages import in_rows
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data import record_checker, records
 from data.dataset_info import DatasetInfo
 from data.files import write_whole

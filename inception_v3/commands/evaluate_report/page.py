@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import StrMethodFormatter
 
+from compat.messages import shown
 from console import html, processes
-from console.messages import shown
 from data.dataset_info import is_background
 from inception_v3.commands import drawing
 from inception_v3.commands.evaluate_report import JSON_FILE

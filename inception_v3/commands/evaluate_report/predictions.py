@@ -9,8 +9,8 @@ from typing import Any, Dict, NamedTuple, Sequence, Tuple
 
 from scipy import stats
 
+from compat.messages import shown
 from console.json_content import from_json, record
-from console.messages import shown
 from data import remote
 from inception_v3.commands.evaluate_report import FOLDER, JSON_FILE
 from inception_v3.config import ConfigError

@@ -11,9 +11,9 @@ from typing import Dict, Iterable, List, NamedTuple
 
 import numpy as np
 
+from compat.errors import DONE, RETRY, CommandError
+from compat.log import logger
 from console import extras
-from console.errors import DONE, RETRY, CommandError
-from console.log import logger
 from console.screen import Screen
 from data import records, remote
 from data.files import write_whole

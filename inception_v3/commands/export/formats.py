@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from console.errors import CommandError
-from console.messages import listed, shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError
+from compat.messages import listed, shown
 from inception_v3.commands.export.network import INPUT, LOGITS, PROBABILITIES, Batch, FrozenNetwork, build
 from inception_v3.estimator import make_estimator
 from inception_v3.model_fn import EXPORT_SIGNATURE

@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.input.record_preprocessing import RecordPreprocessing

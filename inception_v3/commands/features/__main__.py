@@ -15,9 +15,10 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from console import native_messages, program
+from compat import native_messages
+from compat.errors import DONE, FIX
+from console import program
 from console.command_line import new_parser, number_of
-from console.errors import DONE, FIX
 from console.screen import Screen
 from inception_v3.commands.features import POOL
 

@@ -5,9 +5,9 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
-from console.errors import CommandError
+from compat import tf
+from compat.errors import CommandError
 from console.screen import Progress, Screen
-from console.tensorflow_versions import tf
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, listed, show
 from inception_v3.batch_norm import BatchNorm

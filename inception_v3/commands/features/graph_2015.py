@@ -7,7 +7,7 @@ of `networks.registry`; its layers have the names of TF-Slim, which are later th
 
 from typing import Dict, List, Mapping, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.features import FILES_OF_2015
 from inception_v3.commands.weights import state_dicts
 from inception_v3.commands.weights.architecture import (

@@ -14,10 +14,11 @@ import json
 import sys
 from typing import Any, Dict, Optional, Sequence
 
-from console import native_messages, program
+from compat import native_messages
+from compat.errors import DONE, FIX, CommandError
+from compat.messages import shown
+from console import program
 from console.command_line import new_parser, number_of
-from console.errors import DONE, FIX, CommandError
-from console.messages import shown
 from console.screen import Screen
 from inception_v3.commands.features import FILES_OF_2015
 

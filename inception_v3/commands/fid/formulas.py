@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from console.messages import counted
+from compat.messages import counted
 
 # Features are converted to float64 in chunks of this many images.
 _CHUNK = 1024

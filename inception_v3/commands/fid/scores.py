@@ -7,8 +7,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from console.errors import CommandError
-from console.messages import counted, shown
+from compat.errors import CommandError
+from compat.messages import counted, shown
 from console.screen import Screen
 from inception_v3.commands.features import POOL, extraction
 from inception_v3.commands.features.extraction import FEATURES, LOGITS

@@ -3,8 +3,8 @@
 import sys
 from typing import Sequence
 
+from compat.errors import EXIT_CODES
 from console import program
-from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
 from inception_v3 import flags
 from inception_v3.commands.plan import PAGE_FILE, PICTURE_FILE

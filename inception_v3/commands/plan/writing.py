@@ -7,10 +7,10 @@ from typing import Any, Callable, List, Tuple
 
 import numpy as np
 
+from compat import tf
+from compat.log import logger
+from compat.messages import in_rows
 from console import extras, html, processes
-from console.log import logger
-from console.messages import in_rows
-from console.tensorflow_versions import tf
 from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.commands import drawing

@@ -8,9 +8,10 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from console import native_messages, program
+from compat import native_messages
+from compat.errors import FIX
+from console import program
 from console.command_line import new_parser, number_of
-from console.errors import FIX
 from console.screen import Screen
 
 

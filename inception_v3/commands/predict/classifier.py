@@ -6,9 +6,9 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from console.log import logger
+from compat import tf
+from compat.log import logger
 from console.screen import failure
-from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import is_background
 from inception_v3.commands.image_batches import run_decoding

@@ -12,9 +12,9 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from compat.errors import DONE, FIX
+from compat.messages import shown
 from console import html, outputs, processes
-from console.errors import DONE, FIX
-from console.messages import shown
 from console.screen import EIGHTHS, Progress, Screen, bar
 from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, show

@@ -3,8 +3,8 @@
 import sys
 from typing import Sequence
 
+from compat.errors import DONE, EXIT_CODES, FIX
 from console import program
-from console.errors import DONE, EXIT_CODES, FIX
 from console.screen import Screen, set_up_logging
 from inception_v3 import flags
 from inception_v3.config import ConfigError

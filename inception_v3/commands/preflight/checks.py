@@ -11,8 +11,8 @@ from typing import Container, Dict, Iterator, List, Mapping, Optional, Set, Tupl
 
 from absl import app
 
+from compat import tf
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data import record_counts, records, remote
 from data.convert import digits
 from data.dataset_info import FILE_NAME

@@ -15,7 +15,7 @@ from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, Optio
 import numpy as np
 from tensorflow.python.compiler.xla import xla
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import order, records
 from data.sources import source_of
 from inception_v3.commands.estimate import CoreMemory, core_memory

@@ -6,8 +6,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 from absl import app
 
-from console.messages import counted, in_rows
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import counted, in_rows
 
 _MIB = 1 << 20
 

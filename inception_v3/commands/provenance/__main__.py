@@ -8,10 +8,10 @@ import argparse
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
+from compat.errors import DONE, FIX
+from compat.messages import counted
 from console import program
 from console.command_line import new_parser
-from console.errors import DONE, FIX
-from console.messages import counted
 from console.screen import Screen
 
 

@@ -13,9 +13,9 @@ import shlex
 import shutil
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from compat import tf
+from compat.errors import CommandError
 from console import extras
-from console.errors import CommandError
-from console.tensorflow_versions import tf
 from data import dataset_info, files, remote
 from inception_v3.commands.provenance.record import RunRecord
 from inception_v3.run import history

@@ -5,8 +5,8 @@ import os
 import re
 from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from console.messages import in_rows, printable
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import in_rows, printable
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.run import history

@@ -7,8 +7,8 @@ import sys
 import tempfile
 from typing import List, Sequence, Tuple
 
+from compat.errors import CommandError
 from console import processes, program
-from console.errors import CommandError
 from console.screen import Screen, set_up_logging
 from data import remote
 from inception_v3.config import Config

@@ -11,9 +11,10 @@ import argparse
 import sys
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from console import native_messages, program
+from compat import native_messages
+from compat.errors import DONE, CommandError
+from console import program
 from console.command_line import new_parser
-from console.errors import DONE, CommandError
 from console.screen import Screen
 from inception_v3.commands.weights.choices import ADD, DROP, KEEP, PIXELS, TARGETS
 

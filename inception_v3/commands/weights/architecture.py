@@ -8,7 +8,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from console.messages import listed
+from compat.messages import listed
 from inception_v3.networks import inception_v3, resnet
 from inception_v3.networks.inception_v3 import AveragePool, Conv, Fork, MaxPool
 from inception_v3.networks.layers import scaled_depth

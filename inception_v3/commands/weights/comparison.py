@@ -4,8 +4,8 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 import numpy as np
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from data import image_files
 from data.image_files import UnreadableError
 from inception_v3.batch_norm import BatchNorm

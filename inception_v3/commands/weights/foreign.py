@@ -3,8 +3,8 @@
 import re
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from console.messages import listed, shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import listed, shown
 from data import remote
 from inception_v3.commands.weights import keras_files, state_dicts
 from inception_v3.commands.weights.architecture import (

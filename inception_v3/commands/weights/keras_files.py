@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import h5py
 import numpy as np
 
-from console.messages import shown
+from compat.messages import shown
 from inception_v3.batch_norm import EPSILON
 from inception_v3.commands.weights.architecture import Layer, Values, variables_of
 from inception_v3.weights.sources import WeightsError, archive_of, check_memory, member

@@ -7,8 +7,8 @@ from typing import List
 
 import numpy as np
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from data import dataset_info, remote
 from data.files import write_whole
 from inception_v3.commands.weights import keras_files, state_dicts

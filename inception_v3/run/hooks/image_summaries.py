@@ -5,8 +5,8 @@ import dataclasses
 import struct
 from typing import NamedTuple, Optional, Sequence
 
-from console.messages import shown
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.messages import shown
 from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.input import device_images

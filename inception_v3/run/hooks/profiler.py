@@ -10,9 +10,10 @@ import threading
 import time
 from typing import Any, Iterator, List, Optional, Sequence
 
-from console.log import logger
+from compat import tf
+from compat.log import logger
+from compat.tensorflow import IS_REFERENCE
 from console.screen import failure
-from console.tensorflow_versions import IS_REFERENCE, tf
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.run import profile

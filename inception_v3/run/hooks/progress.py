@@ -5,10 +5,10 @@ import math
 import time
 from typing import Any, Optional
 
-from console.log import logger
-from console.messages import counted
+from compat import tf
+from compat.log import logger
+from compat.messages import counted
 from console.screen import Screen, duration
-from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.run.hooks.watchers import Step, Watcher
 from inception_v3.tpu import accelerator

@@ -2,7 +2,7 @@
 
 import math
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.run import checkpoints
 from inception_v3.run.failures import DivergedError
 

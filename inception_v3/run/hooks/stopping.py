@@ -18,9 +18,9 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 from tensorflow.python.training import monitored_session
 from tensorflow_estimator.python.estimator.tpu import error_handling
 
-from console.errors import CommandError, InterruptedByUserError, RetryableError, TerminatedError
-from console.log import logger
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError, InterruptedByUserError, RetryableError, TerminatedError
+from compat.log import logger
 
 # The name of a signal, its error, and the seconds in which a second one counts as the same request: a script may
 # forward a signal that its whole process group has received. A person presses Ctrl-C again to end the run at once.

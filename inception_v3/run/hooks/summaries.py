@@ -6,7 +6,7 @@ import os
 import types
 from typing import Dict, Iterator, List, Optional, Sequence
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 from inception_v3.config import Config
 from inception_v3.host_call import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS

@@ -4,8 +4,8 @@ import math
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from console.log import logger
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.log import logger
 from data.dataset_info import DatasetInfo
 from inception_v3 import loss_scale
 from inception_v3.config import Config

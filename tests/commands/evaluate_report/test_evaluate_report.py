@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import dataset_info, records, tfrecord_files
 from inception_v3.commands.evaluate_report import __main__ as evaluate_report
 from inception_v3.commands.evaluate_report import evaluation as evaluating

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from console.errors import CommandError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError
 from inception_v3.commands.export import __main__ as command
 from inception_v3.commands.export.exports import Agreement
 from inception_v3.commands.export.formats import FORMATS

@@ -9,7 +9,7 @@ import PIL.Image
 import PIL.ImageOps
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.export import prepare as prepare_module
 from inception_v3.commands.export.network import describe
 from inception_v3.commands.export.prepare import prepare

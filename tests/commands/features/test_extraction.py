@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from console.errors import CommandError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.commands.features import extraction
 from inception_v3.commands.features.extraction import Endpoints

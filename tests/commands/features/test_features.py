@@ -8,9 +8,9 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from console.errors import DONE, FIX, CommandError
+from compat import tf
+from compat.errors import DONE, FIX, CommandError
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from inception_v3.commands.features import __main__ as features
 from inception_v3.commands.features import extraction
 from inception_v3.commands.predict import classifier

@@ -5,7 +5,7 @@ from typing import Any, Dict, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.features import extraction, graph_2015
 from inception_v3.commands.weights import state_dicts
 from inception_v3.commands.weights.architecture import inception

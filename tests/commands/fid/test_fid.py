@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from console.errors import DONE, FIX
+from compat.errors import DONE, FIX
 from inception_v3.commands.features import __main__ as features
 from inception_v3.commands.features import graph_2015
 from inception_v3.commands.fid import __main__ as scores

@@ -8,7 +8,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.estimate import Estimate
 from inception_v3.commands.plan.__main__ import main
 from inception_v3.config import Config

@@ -9,7 +9,7 @@ import pytest
 import skimage.data
 from PIL import Image
 
-from console.tensorflow_versions import tf
+from compat import tf
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun
 from tests.support.shared import once

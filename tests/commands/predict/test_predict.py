@@ -18,9 +18,9 @@ import PIL.Image
 import pytest
 import skimage.data
 
+from compat import tf
 from console import program
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data import image_files
 from data.image_files import ImageFiles
 from inception_v3.commands import drawing

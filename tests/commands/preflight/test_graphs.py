@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import input_pipeline, model_fn
 from inception_v3.commands.estimate import CoreMemory
 from inception_v3.commands.preflight import graphs

@@ -9,7 +9,7 @@ from typing import Any, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.commands.estimate import core_memory
 from inception_v3.commands.preflight.report import Report
 from inception_v3.config import Config

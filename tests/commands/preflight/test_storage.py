@@ -8,7 +8,7 @@ from typing import Any, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records
 from inception_v3.commands.preflight import checks
 from tests.support.photos import Photo, photo_example

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import model_fn
 from inception_v3.commands.preflight import graphs
 from inception_v3.config import Config

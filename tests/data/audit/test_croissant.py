@@ -8,7 +8,7 @@ from typing import Any, Dict
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import dataset_info, records
 from data.audit import __main__ as audit
 from data.audit import croissant

@@ -5,7 +5,7 @@ import pathlib
 import tarfile
 from typing import List
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tar.shard import Shard

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import webdataset
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data import remote
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem
@@ -282,7 +282,7 @@ def test_memory__of_a_shard_of_small_images(tmp_path: pathlib.Path) -> None:
     path = write_tar(tmp_path / 'a.tar', files)
     assert os.path.getsize(path) > 30_000_000
     program = (
-        'import sys\nfrom console.tensorflow_versions import tf\n'
+        'import sys\nfrom compat.tensorflow import tf\n'
         'from benchmarks.measurement import peak_bytes\n'
         'from data.tar import reader as tar_reader\n'
         'read = tar_reader.reader("", 1 << 23)(sys.argv[1], int(sys.argv[2]))\n'

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.records import DataError
 from inception_v3.config import Config
 from inception_v3.input import device_images

@@ -8,7 +8,7 @@ from typing import Any, List, Optional
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.run import profile

@@ -13,8 +13,8 @@ from typing import Any, Callable, List
 
 import pytest
 
-from console.errors import CommandError, InterruptedByUserError, TerminatedError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError, InterruptedByUserError, TerminatedError
 from inception_v3.config import Config
 from inception_v3.run.hooks import stopping
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery

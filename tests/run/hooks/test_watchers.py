@@ -10,8 +10,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from console.errors import CommandError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.run import checkpoints, history

@@ -8,7 +8,7 @@ from typing import Any, Dict
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.run import best_checkpoint
 from inception_v3.run.checkpoints import CheckpointError
 from tests.support.best_checkpoints import OPERATIONS, FileOperations, check_killed, evaluated, kept, names, offer

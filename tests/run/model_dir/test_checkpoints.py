@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.run import checkpoints
 from inception_v3.run.checkpoints import (
     CheckpointError,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.run import history, trained_model
 from inception_v3.run.checkpoints import CheckpointError

@@ -13,8 +13,8 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from console.errors import RetryableError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import RetryableError
 from inception_v3.run import trainer_lock
 from inception_v3.run.trainer_lock import CLAIM_FILE, STALE_AFTER, TrainerLock
 from tests.support.processes import wait_for

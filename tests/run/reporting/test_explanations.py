@@ -7,9 +7,9 @@ from unittest import mock
 
 import pytest
 
-from console.errors import CommandError
+from compat import tf
+from compat.errors import CommandError
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import Config, ConfigError

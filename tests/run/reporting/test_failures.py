@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import ConfigError
 from inception_v3.estimator import refusals_explained
 from inception_v3.run.checkpoints import check_undamaged

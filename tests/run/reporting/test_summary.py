@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.moving_average import update_averages

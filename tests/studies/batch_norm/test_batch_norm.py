@@ -10,7 +10,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from studies.batch_norm import __main__ as batch_norm
 from studies.batch_norm import experiments
 from studies.batch_norm.experiments import (

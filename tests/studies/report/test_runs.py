@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.config import Config
 from studies.report.runs import Case, Comparison, Run, read_run
 from tests.support import recorded

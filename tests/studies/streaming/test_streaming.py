@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from benchmarks.measurement import MeasurementError
-from console.tensorflow_versions import tf
+from compat import tf
 from data import records, tfrecord_files
 from studies.streaming import __main__ as streaming
 from studies.streaming import measurement, pipelines

@@ -7,7 +7,7 @@ import pytest
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.tpu.ops import tpu_ops
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation import EmulatedTPUEstimator

@@ -7,7 +7,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
+from compat import tf
 from inception_v3 import main
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline

@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 import pytest
 
-from console.errors import CommandError
-from console.tensorflow_versions import tf
+from compat import tf
+from compat.errors import CommandError
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation import EmulatedTPUEstimator
 

@@ -11,8 +11,9 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from console.errors import CommandError
-from console.tensorflow_versions import complete, tf, tf2
+from compat import tf, tf2
+from compat.errors import CommandError
+from compat.tensorflow import complete
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 API = tf.estimator

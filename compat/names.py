@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any, ContextManager, Iterator
 
-from console.tensorflow_versions import tf
+from compat import tf
 
 
 def tpu_system_metadata_type() -> Any:

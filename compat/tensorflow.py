@@ -10,7 +10,7 @@ import sys
 from typing import Any, Callable
 
 # The settings come before TensorFlow is loaded.
-from console import log, native_messages, tensorflow_settings  # noqa: F401
+from compat import log, native_messages, settings  # noqa: F401
 
 with native_messages.captured():  # 2.21 announces itself on standard error.
     import tensorflow.compat.v1 as tf
@@ -31,7 +31,7 @@ def complete(version: str) -> None:
     Raises:
       CommandError: a package of Estimator is missing; the message has the command that installs it.
     """
-    from console import errors, tensorflow_standins
+    from compat import errors, tensorflow_standins
 
     newest = tensorflow_standins.NEWEST
     if [int(number) for number in version.split('.')[:2]] > [int(number) for number in newest.split('.')]:

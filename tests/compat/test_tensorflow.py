@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
-from console.tensorflow_names import make_servable_by_both
-from console.tensorflow_versions import complete, either, tf
+from compat import tf
+from compat.names import make_servable_by_both
+from compat.tensorflow import complete, either
 from tests.support.graphs import evaluate
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console import native_messages
+from compat import native_messages
 
 
 def write(text: bytes) -> int:

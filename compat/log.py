@@ -16,7 +16,7 @@ def show(handler: logging.Handler, verbose: bool) -> None:
         each.propagate = False
     logger.setLevel(logging.INFO)
     _shown['level'] = logging.INFO if verbose else logging.CRITICAL
-    if 'console.tensorflow_versions' in sys.modules:
+    if 'compat.tensorflow' in sys.modules:
         settle_tensorflow()
 
 
