@@ -427,7 +427,7 @@ class Run:
         if config.mode != 'eval':
             self._prepare_folder()
             if config.export_dir:
-                from inception_v3.run.saved_model import remove_unfinished_export
+                from inception_v3.run.export.saved_model import remove_unfinished_export
 
                 remove_unfinished_export(config)
         if self._best:
@@ -464,7 +464,7 @@ class Run:
             self._begin_hooks = [beginning.BeginHook(config, source, has_checkpoint)]
 
     def _export(self) -> str:
-        from inception_v3.run.saved_model import export_saved_model
+        from inception_v3.run.export.saved_model import export_saved_model
 
         checkpoint = checkpoints.newest_checkpoint(self._model_dir)
         if self._config.moving_average:

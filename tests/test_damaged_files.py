@@ -15,7 +15,8 @@ from data.convert import conversion
 from data.convert.imagenet import pipeline as imagenet_pipeline
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
-from inception_v3.run import history, origin, profile, trainer_lock
+from inception_v3.run import history, profile, trainer_lock
+from inception_v3.run.export import origin
 from inception_v3.run.files import read_config
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.evaluations import DIGITS, EVALUATION

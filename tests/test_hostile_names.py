@@ -28,7 +28,7 @@ from inception_v3.commands.plan import __main__ as plan
 from inception_v3.commands.predict import __main__ as predict
 from inception_v3.commands.preflight import __main__ as preflight
 from inception_v3.commands.provenance import __main__ as provenance
-from inception_v3.run import card
+from inception_v3.run.export import card
 from inception_v3.run.summary import introduction_of, summary_of
 from preprocessing import show
 from studies import compare

@@ -16,7 +16,7 @@ from console import outputs
 from data import remote
 from data.files import write_whole
 from inception_v3 import loss_scale, moving_average
-from inception_v3.weights.model_dir import LIST_FILE, data_files, is_complete, latest_checkpoint, list_of_checkpoints
+from inception_v3.model_dir import LIST_FILE, data_files, is_complete, latest_checkpoint, list_of_checkpoints
 
 # TensorFlow's names.
 PREFIX = 'model.ckpt'

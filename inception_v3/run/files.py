@@ -6,7 +6,7 @@ import os
 from compat import tf
 from data import remote
 from inception_v3.config import ConfigError
-from inception_v3.weights.model_dir import CONFIG_FILE, read_config, recorded_config  # noqa: F401
+from inception_v3.model_dir import CONFIG_FILE, read_config, recorded_config  # noqa: F401
 
 BEST_FOLDER = 'best'
 

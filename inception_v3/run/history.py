@@ -26,10 +26,10 @@ from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.data_set import description_of, samples_of
+from inception_v3.model_dir import digest_of_values as digest_of_values
 from inception_v3.run import source
 from inception_v3.run.checkpoints import latest_checkpoint, step_of
 from inception_v3.run.files import CONFIG_FILE, now, read_config, recorded_config
-from inception_v3.weights.model_dir import digest_of_values as digest_of_values
 
 STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE = 'starts.jsonl', 'first_steps.json', 'results.jsonl'
 # The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.

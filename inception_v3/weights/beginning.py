@@ -10,7 +10,7 @@ from compat.log import logger
 from compat.messages import listed, shown
 from data.files import write_whole
 from inception_v3.config import Config, differences
-from inception_v3.weights.model_dir import absolute
+from inception_v3.model_dir import absolute
 from inception_v3.weights.selection import HEAD, Patterns
 from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 

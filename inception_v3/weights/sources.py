@@ -14,8 +14,8 @@ from compat.errors import CheckpointError, CommandError
 from compat.messages import shown
 from compat.names import checkpoint_errors
 from data import remote
+from inception_v3 import model_dir
 from inception_v3.config import Config
-from inception_v3.weights import model_dir
 
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = (

@@ -12,8 +12,8 @@ import pytest
 from compat import tf
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config
-from inception_v3.run import origin, saved_model
 from inception_v3.run.checkpoints import CheckpointError
+from inception_v3.run.export import origin, saved_model
 from tests.support.checkpoints import save_step, saved_variables
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun, evaluations, execute

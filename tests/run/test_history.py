@@ -14,7 +14,8 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.input import infeed
-from inception_v3.run import history, origin, source
+from inception_v3.run import history, source
+from inception_v3.run.export import origin
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, append_evaluation, changed_since_training, read_evaluations
 from inception_v3.run.hooks.watchers import StartRecorder

@@ -17,7 +17,7 @@ from inception_v3.commands import drawing
 from inception_v3.commands.evaluate_report import JSON_FILE
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
 from inception_v3.commands.evaluate_report.predictions import Pairs
-from inception_v3.run.card import wilson_interval
+from inception_v3.run.export.card import wilson_interval
 from inception_v3.run.history import Evaluation, shows_top_5
 
 _PAIRS_SHOWN = 20

@@ -21,7 +21,8 @@ from inception_v3.commands.export import prepare
 from inception_v3.commands.export.formats import FORMATS, of_variables
 from inception_v3.commands.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
 from inception_v3.config import ConfigError
-from inception_v3.run import card, history, origin, trained_model
+from inception_v3.run import history, trained_model
+from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.files import check_writable
 

@@ -13,7 +13,7 @@ from compat.messages import listed, shown
 from inception_v3.commands.export.network import INPUT, LOGITS, PROBABILITIES, Batch, FrozenNetwork, build
 from inception_v3.estimator import make_estimator
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from inception_v3.run.saved_model import INPUT_FILES, export_saved_model
+from inception_v3.run.export.saved_model import INPUT_FILES, export_saved_model
 from inception_v3.weights import sources
 
 # ONNX's set of operations; runtimes since 2021 have it.

@@ -15,12 +15,12 @@ from inception_v3.commands import image_batches
 from inception_v3.commands.features import POOL, graph_2015
 from inception_v3.commands.image_batches import report
 from inception_v3.input import infeed
+from inception_v3.model_dir import digest_of_values, is_complete
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history, trained_model
 from inception_v3.run.memory import bytes_per_image, check_batch
-from inception_v3.weights.model_dir import digest_of_values, is_complete
 from inception_v3.weights.selection import HEAD, Patterns
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_for_eval

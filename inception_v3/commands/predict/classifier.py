@@ -14,13 +14,14 @@ from data.dataset_info import is_background
 from inception_v3.commands.image_batches import run_decoding
 from inception_v3.config import ConfigError
 from inception_v3.input import infeed
+from inception_v3.model_dir import LIST_FILE
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from inception_v3.run import history, origin, trained_model
+from inception_v3.run import history, trained_model
+from inception_v3.run.export import origin
+from inception_v3.run.export.origin import Origin
 from inception_v3.run.files import CONFIG_FILE
 from inception_v3.run.memory import bytes_per_image, check_fits
-from inception_v3.run.origin import Origin
 from inception_v3.run.trained_model import TrainedModel
-from inception_v3.weights.model_dir import LIST_FILE
 from preprocessing.resizing import resize_decoded
 from preprocessing.viewing import resize_as_viewed
 

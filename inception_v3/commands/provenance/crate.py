@@ -18,11 +18,11 @@ from compat.errors import CommandError
 from console import extras
 from data import dataset_info, files, remote
 from inception_v3.commands.provenance.record import RunRecord
+from inception_v3.model_dir import LIST_FILE, latest_checkpoint
 from inception_v3.run import history
 from inception_v3.run.checkpoints import step_of
 from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE
 from inception_v3.run.history import Start
-from inception_v3.weights.model_dir import LIST_FILE, latest_checkpoint
 
 _VERSION = '1.1'
 _PROFILE = 'https://w3id.org/ro/wfrun/process/0.5'

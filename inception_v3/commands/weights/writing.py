@@ -17,9 +17,9 @@ from inception_v3.commands.weights.changes import change_images, without
 from inception_v3.commands.weights.choices import TARGETS
 from inception_v3.commands.weights.foreign import Weights
 from inception_v3.config import Config
+from inception_v3.model_dir import LIST_FILE, latest_checkpoint
 from inception_v3.run import history
 from inception_v3.run.checkpoints import PREFIX
-from inception_v3.weights.model_dir import LIST_FILE, latest_checkpoint
 from inception_v3.weights.selection import HEAD
 from inception_v3.weights.sources import AVERAGE, WeightsError
 

@@ -24,7 +24,7 @@ from inception_v3.commands.export.network import FrozenNetwork
 from inception_v3.commands.predict.classifier import of_checkpoint
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
-from inception_v3.run.card import labels, wilson_interval
+from inception_v3.run.export.card import labels, wilson_interval
 from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import ONE_LAYER, FinishedRun, evaluations

@@ -13,7 +13,7 @@ import pytest
 from data.image_files import ImageFiles
 from inception_v3.commands.export import __main__ as export
 from inception_v3.commands.predict import classifier, prediction
-from inception_v3.run import saved_model
+from inception_v3.run.export import saved_model
 from preprocessing.resizing import resize_for_eval
 from tests.preprocessing.test_viewing import JFIF, LITTLE, UNUSUAL, big, in_jpeg, with_gradient
 from tests.support.images import CAT, saved

@@ -12,7 +12,8 @@ from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from inception_v3.run import card, history, origin
+from inception_v3.run import history
+from inception_v3.run.export import card, origin
 from preprocessing.viewing import resize_as_viewed
 
 # For readers of model cards.

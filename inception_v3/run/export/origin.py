@@ -10,11 +10,11 @@ from console.json_content import from_json, record
 from data import remote
 from data.files import text_of, write_whole
 from inception_v3.config import Config
+from inception_v3.model_dir import absolute, is_complete
 from inception_v3.run import history
 from inception_v3.run.best_checkpoint import EVALUATION_FILE
 from inception_v3.run.checkpoints import step_of
 from inception_v3.run.history import evaluations_in, read_evaluations
-from inception_v3.weights.model_dir import absolute, is_complete
 
 # The folder of a SavedModel for files that TensorFlow does not read.
 EXTRA = 'assets.extra'
