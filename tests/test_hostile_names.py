@@ -22,18 +22,18 @@ from console.screen import Screen, set_up_logging
 from data import dataset_info
 from data.audit import __main__ as audit
 from data.convert.tar_shards import __main__ as tar_shards
-from inception_v3.commands.evaluate_report import __main__ as evaluate_report
-from inception_v3.commands.export import __main__ as export
-from inception_v3.commands.plan import __main__ as plan
-from inception_v3.commands.predict import __main__ as predict
-from inception_v3.commands.preflight import __main__ as preflight
-from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.run.export import card
 from inception_v3.run.summary import introduction_of, summary_of
-from preprocessing import show
 from studies import compare
 from tests.support import commands
 from tests.support.runs import FinishedRun
+from tools import show
+from tools.evaluate_report import __main__ as evaluate_report
+from tools.export import __main__ as export
+from tools.plan import __main__ as plan
+from tools.predict import __main__ as predict
+from tools.preflight import __main__ as preflight
+from tools.provenance import __main__ as provenance
 
 ESCAPE = 'red\x1b[31m\x1b]0;title\x07'
 NAMES = (

@@ -18,13 +18,13 @@ import pytest
 
 from compat import tf
 from data import records, tfrecord_files
-from inception_v3.commands.predict.classifier import of_saved_model
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
 from tests.support.project import ROOT
 from tests.support.runs import ONE_LAYER, execute, make_small_config
+from tools.predict.classifier import of_saved_model
 
 pytestmark = pytest.mark.program
 # Of the batches that are compared: whether they are for training, and settings.

@@ -12,13 +12,13 @@ import numpy as np
 
 from compat import tf
 from data import remote
-from inception_v3.commands.evaluate_report import predictions
-from inception_v3.commands.evaluate_report.predictions import Predictions
 from inception_v3.config import Config, ConfigError
 from inception_v3.run import history
 from inception_v3.run.files import CONFIG_FILE, read_config, recorded_config
 from inception_v3.run.history import Evaluation, Start, read_unchanged, shows_top_5
 from studies.report.statistics import Estimate, Summary, share
+from tools.evaluate_report import predictions
+from tools.evaluate_report.predictions import Predictions
 
 # Maximum number of points in a run's loss curve: more would overlap in the figure, and make the page large.
 LOSS_POINTS = 300

@@ -5,14 +5,14 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from inception_v3.commands.evaluate_report import predictions
-from inception_v3.commands.evaluate_report.predictions import Pairs
 from inception_v3.config import ConfigError
 from inception_v3.run.files import now
 from studies.files import Table
 from studies.report import statistics
 from studies.report.runs import LOSS_POINTS, THROUGHPUT, Case, Comparison, Metric, Run
 from studies.report.statistics import FEWEST_RUNS, Estimate, summarize
+from tools.evaluate_report import predictions
+from tools.evaluate_report.predictions import Pairs
 
 
 def status(comparison: Comparison) -> str:

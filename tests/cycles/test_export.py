@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from compat import tf
-from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config
 from inception_v3.run.checkpoints import CheckpointError
 from inception_v3.run.export import origin, saved_model
@@ -18,6 +17,7 @@ from tests.support.checkpoints import save_step, saved_variables
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun, evaluations, execute
 from tests.support.saved_models import classify
+from tools.weights.writing import write_checkpoint
 
 
 @pytest.fixture

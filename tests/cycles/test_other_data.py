@@ -13,14 +13,14 @@ import pytest
 
 from data import dataset_info
 from data.dataset_info import DatasetInfo
-from inception_v3.commands.predict import classifier
-from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
 from inception_v3.run import history
 from inception_v3.run.export import origin
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import evaluated_steps, evaluations, execute
+from tools.predict import classifier
+from tools.weights.writing import write_checkpoint
 
 BIRDS = 'class 1: 0 -> bird'
 # The same in Markdown.

@@ -40,7 +40,7 @@ def test_site__has_every_page_in_its_navigation() -> None:
 
 def test_site__has_every_module_of_the_packages() -> None:
     modules = {module for room in site_hooks.rooms().values() for module in room}
-    assert {'inception_v3.model_fn', 'inception_v3.commands.preflight.__main__', 'compat.errors'} <= modules
+    assert {'inception_v3.model_fn', 'tools.preflight.__main__', 'compat.errors'} <= modules
 
 
 def test_security__names_packages_as_they_are_locked() -> None:

@@ -19,7 +19,7 @@ INTERNAL = {
     'data.convert.imagenet.beam',
     'examples.eager_revnet',
     'examples.guide',
-    'inception_v3.commands.provenance.verification',
+    'tools.provenance.verification',
     'inception_v3_tpu',
     'studies.revnet_memory.training',
     'studies.streaming.pipelines',

@@ -109,7 +109,7 @@ def test_emulated_cores__train_alike_with_rebuilt_and_kept_activations(tmp_path:
 # Losses, and bytes of temporary buffers, with rebuilt and with kept activations.
 COMPILING = r"""
 import functools, glob, os, re, sys
-from inception_v3.commands.preflight import graphs
+from tools.preflight import graphs
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet

@@ -43,8 +43,8 @@ def test_audit__gives_the_local_report_and_names_a_denied_file(
 
 _CLASSIFY_AND_REPORT = """
 import sys
-from inception_v3.commands.evaluate_report import __main__ as evaluate_report
-from inception_v3.commands.predict import __main__ as predict
+from tools.evaluate_report import __main__ as evaluate_report
+from tools.predict import __main__ as predict
 from inception_v3.networks.registry import NETWORKS
 from tests.support.runs import ONE_LAYER
 NETWORKS['inception_v3'] = ONE_LAYER

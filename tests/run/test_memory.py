@@ -12,7 +12,6 @@ import pytest
 
 from compat import tf
 from compat.tensorflow import IS_REFERENCE
-from inception_v3.commands.estimate import _padded, core_memory
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
@@ -29,6 +28,7 @@ from inception_v3.run.memory import (
     sizes_for,
     training_memory,
 )
+from tools.estimate import _padded, core_memory
 
 GIB = 1 << 30
 DIGITS = Config(**{**PRESETS['digits'], 'model_dir': 'unused', 'use_data': 'fake'})

@@ -9,9 +9,9 @@ from inception_v3.run.history import append_evaluation
 from studies import compare
 from studies.report import page, runs, tables
 from studies.report.runs import Comparison
-from tests.commands.evaluate_report.test_predictions import IMAGES
-from tests.commands.evaluate_report.test_predictions import write as write_predictions
 from tests.support import recorded
+from tests.tools.evaluate_report.test_predictions import IMAGES
+from tests.tools.evaluate_report.test_predictions import write as write_predictions
 
 SMALL = Config(use_tpu=False, train_steps=300)
 

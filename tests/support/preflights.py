@@ -4,8 +4,8 @@ import json
 import sys
 from typing import Any, Dict, List, NamedTuple
 
-from inception_v3.commands.preflight import __main__ as preflight
 from tests.support import commands
+from tools.preflight import __main__ as preflight
 
 # The smallest images of Inception v3: most tests do not depend on their size.
 SMALL = ['--height=75', '--width=75']

@@ -11,7 +11,7 @@ from typing import Any, Mapping
 
 import numpy as np
 
-from inception_v3.commands.weights import state_dicts
+from tools.weights import state_dicts
 
 
 def _text(value: str) -> bytes:

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 import h5py
 import numpy as np
 
-from inception_v3.commands.weights import architecture, keras_files
-from inception_v3.commands.weights.architecture import Architecture, variables_of
-from inception_v3.commands.weights.foreign import OURS, Weights
+from tools.weights import architecture, keras_files
+from tools.weights.architecture import Architecture, variables_of
+from tools.weights.foreign import OURS, Weights
 
 # Layers have 16 to 44 channels.
 NARROW = 0.1

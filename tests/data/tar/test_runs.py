@@ -13,7 +13,7 @@ from data import records
 from data.formats import FORMATS
 from data.tar.shard import Shard
 from inception_v3 import main
-from inception_v3.commands.preflight import __main__ as preflight
+from tools.preflight import __main__ as preflight
 
 SMALL = [
     *('--use_tpu=False', '--data_format=tar', '--height=75', '--width=75', '--depth_multiplier=0.01'),

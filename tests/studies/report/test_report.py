@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from inception_v3.commands.evaluate_report.predictions import Prediction, Predictions
 from studies.report import page, tables
 from studies.report.runs import Case, Comparison, Run
 from tests.support import recorded
+from tools.evaluate_report.predictions import Prediction, Predictions
 
 
 def comparison_of(*cases: Case, **changes: Any) -> Comparison:

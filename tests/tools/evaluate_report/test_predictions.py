@@ -1,0 +1,79 @@
+"""Comparisons on the same images, against published values and a simulation; files of predictions."""
+
+import json
+import os
+from typing import Any, List, Sequence
+
+import numpy as np
+import pytest
+
+from inception_v3.config import ConfigError
+from tests.support import recorded
+from tools.evaluate_report import predictions
+from tools.evaluate_report.predictions import Pairs, Prediction
+
+IMAGES = [Prediction(f'/data/b, "{file}".tfrecord', number, 3, 3) for file in 'yx' for number in range(2)]
+
+
+def write(folder: Any, images: Sequence[Prediction], **changes: Any) -> str:
+    evaluation = recorded.evaluation(5, 0.5, images=len(images), **changes)
+    os.makedirs(str(folder / 'evaluation_report'))
+    (folder / 'evaluation_report' / 'report.json').write_text(json.dumps({'evaluation': evaluation._asdict()}))
+    (folder / 'evaluation_report' / 'predictions.csv').write_bytes(predictions.content(images))
+    return str(folder)
+
+
+def test_pairs__test_and_interval_have_published_values() -> None:
+    # The example of `ci.prop.ps` in statpsych, the package of one of the authors.
+    value, *ends = Pairs(48, 26, 4).difference
+    assert value == 22 / 48 and ends == pytest.approx([0.2548067, 0.6251933], abs=1e-7)
+    # The binomial distribution: at most one of eight, at either end.
+    assert Pairs(21, 1, 7).p_value == Pairs(9000, 7, 1).p_value == pytest.approx(2 * (1 + 8) / 2**8)
+    assert Pairs(21, 0, 0).p_value == 1 and Pairs(21, 0, 0).difference[0] == 0
+    assert str(Pairs(21, 1, 7)).startswith("not told apart (p = 0.07, McNemar's exact test): top-1 -28.57 points")
+    assert str(Pairs(21, 0, 7)).startswith('told apart (p = 0.016')
+
+
+@pytest.mark.parametrize(('images', 'ours', 'theirs'), [(359, 0.03, 0.02), (359, 0.01, 0.005), (2000, 0.05, 0.05)])
+def test_pairs__interval_contains_the_true_difference(images: int, ours: float, theirs: float) -> None:
+    drawn = np.random.RandomState(0).multinomial(images, [ours, theirs, 1 - ours - theirs], 4000).tolist()
+    intervals = np.array([Pairs(images, one, other).difference for one, other, _ in drawn])
+    # With five images that differ, more often.
+    assert 0.94 <= np.mean((intervals[:, 1] <= ours - theirs) & (ours - theirs <= intervals[:, 2])) <= 0.985
+
+
+def test_read__gives_what_was_written_and_pairs_by_image(tmp_path: Any) -> None:
+    images = [*IMAGES[:2], Prediction('/data/\udcff', 0, 1, 2)]
+    theirs = predictions.read(write(tmp_path, images, changed=('a: 1 -> 2',)))
+    assert (theirs.images, theirs.evaluation.changed) == (images, ('a: 1 -> 2',))
+    assert predictions.read(str(tmp_path / 'evaluation_report')).images == images
+    # In another order and another folder: the first is wrong here, the last is right; one is wrong in two ways.
+    other = [IMAGES[0]._replace(predicted=1), IMAGES[1], images[2]._replace(predicted=1)]
+    moved = [each._replace(file=each.file.replace('/data', '/moved')) for each in other[::-1]]
+    assert predictions.pairs(moved, theirs) == Pairs(3, 1, 1)
+    wrong = [*images[:2], images[2]._replace(predicted=5)]
+    assert predictions.pairs(wrong, theirs) == Pairs(3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ('images', 'place'),
+    [
+        ([IMAGES[0], *IMAGES[2:]], 'record 1 of b, "y"'),
+        ([*IMAGES[:3], IMAGES[3]._replace(label=4)], 'record 1 of b, "x".tfrecord, la'),
+    ],
+)
+def test_pairs__refuses_other_images(tmp_path: Any, images: List[Prediction], place: str) -> None:
+    theirs = predictions.read(write(tmp_path, IMAGES))
+    with pytest.raises(ConfigError, match=f'is of other images: 4, here {len(images)}; the first .* {place}'):
+        predictions.pairs(images, theirs)
+
+
+def test_read__refuses_missing_and_damaged_reports(tmp_path: Any) -> None:
+    with pytest.raises(ConfigError, match=r'none: has no evaluation report with predictions.csv. Write it .*/none$'):
+        predictions.read(str(tmp_path / 'none'))
+    folder = write(tmp_path, IMAGES)
+    file = tmp_path / 'evaluation_report' / 'predictions.csv'
+    for content in ('file,record\n', '\n'.join(['file,record,label,predicted', *['a,b,c,d'] * 4]), '', 'a\n'):
+        file.write_text(content)
+        with pytest.raises(ConfigError, match='is damaged'):
+            predictions.read(folder)

@@ -1,0 +1,210 @@
+"""Tests of `inception-v3 export`: every format in its own runtime, and what stands beside it."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import runpy
+import sys
+import types
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from compat import tf
+from compat.errors import CommandError
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.run import trained_model
+from inception_v3.run.export.card import labels, wilson_interval
+from tests.support import commands
+from tests.support.records import validation_set
+from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
+from tests.support.tiers import further
+from tools.export import __main__ as command
+from tools.export.exports import Agreement
+from tools.export.formats import FORMATS
+from tools.export.network import FrozenNetwork
+from tools.predict.classifier import of_checkpoint
+
+AVERAGE = '/ExponentialMovingAverage'
+CLASSES = ['background', *'0123456789']
+
+
+def exported(run: FinishedRun, out: pathlib.Path, *formats: str) -> pathlib.Path:
+    """Makes verified exports in a folder, with what the command prints in `printed.txt`."""
+    words = [f'--format={",".join(formats)}', f'--out={out}', '--verify', '--calibration_images=20']
+    # The network of the run.
+    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
+        code, printed, err = commands.run(command.main, run.config.model_dir, *words)
+    assert code == 0, err
+    assert sorted(os.listdir(str(out))) == sorted(formats)
+    (out / 'printed.txt').write_text(printed)
+    return out
+
+
+def check(out: pathlib.Path, run: FinishedRun, name: str) -> None:
+    """Checks that an export classifies as the run was evaluated, and what stands beside it."""
+    top_1 = evaluations(run.config)[-1].top_1
+    line = next(line for line in (out / 'printed.txt').read_text().splitlines() if line.startswith(f'{name}: '))
+    assert 'of 359 validation images' in line and line.endswith(f'; of the checkpoint, top-1 {top_1:.2%}')
+    # The logits of this run are at most 5, of which this is rounding in float32 whatever the processor.
+    assert float(line.split(';')[1].split()[-1]) <= {'saved_model': 0, 'npz': 0, 'tflite_int8': 0.5}.get(name, 5e-5)
+    assert name == 'tflite_int8' or f'{name}: in its own runtime, top-1 {top_1:.2%} of' in line
+    folder = out / name
+    files = {FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json', 'prepare.py'}
+    assert {*os.listdir(str(folder))} == files
+    assert (folder / 'labels.txt').read_text().splitlines() == CLASSES
+    card = (folder / 'README.md').read_text()
+    low, high = stats.binomtest(round(top_1 * 359), 359).proportion_ci(method='wilson')
+    assert f'95 % interval {low:.2%} to {high:.2%}' in card or name == 'tflite_int8'
+    for text in ('step 5;', 'moving averages', '1,438 training and 359 validation', '--learning_rate=0.3', 'EXIF'):
+        assert text in card
+    assert '--model_dir' not in card
+
+
+@pytest.fixture(scope='module')
+def made(finished_run: FinishedRun, tmp_path_factory: Any) -> pathlib.Path:
+    return exported(finished_run, tmp_path_factory.mktemp('exports'), 'saved_model', 'onnx', 'npz')
+
+
+@pytest.mark.parametrize('name', ['saved_model', 'onnx', 'npz'])
+def test_exports__classify_as_the_run_was_evaluated(made: pathlib.Path, finished_run: FinishedRun, name: str) -> None:
+    check(made, finished_run, name)
+
+
+# TensorFlow 1.15 converts to each in a process of its own.
+@pytest.mark.program
+@pytest.mark.both
+def test_tflite__classifies_as_the_run_was_evaluated(finished_run: FinishedRun, tmp_path: pathlib.Path) -> None:
+    exported(finished_run, tmp_path, 'tflite', 'tflite_int8')
+    for name in ('tflite', 'tflite_int8'):
+        check(tmp_path, finished_run, name)
+    interpreter = tf.lite.Interpreter(model_path=str(tmp_path / 'tflite_int8' / 'model_int8.tflite'))
+    types = {tensor['dtype'] for tensor in interpreter.get_tensor_details() if len(tensor['shape']) == 4}
+    assert np.int8 in types and interpreter.get_input_details()[0]['dtype'] == np.float32
+
+
+def test_onnx__classifies_an_image_that_numpy_has_prepared(
+    made: pathlib.Path, finished_run: FinishedRun, one_layer: None
+) -> None:
+    onnxruntime = pytest.importorskip('onnxruntime')
+    folder = made / 'onnx'
+    content = json.loads((folder / 'preprocessing.json').read_text())
+    session = onnxruntime.InferenceSession(str(folder / 'model.onnx'), providers=['CPUExecutionProvider'])
+    (source,) = session.get_inputs()
+    assert (source.name, source.shape) == (content['input']['name'], content['input']['shape'])
+    assert {each.name: each.shape for each in session.get_outputs()} == content['outputs']
+    encoded = [image for image, _ in validation_set(finished_run.config)][:64]
+    with tf.Graph().as_default(), tf.Session() as run:
+        file = tf.placeholder(tf.string, [])
+        decoded = tf.image.decode_image(file, channels=3)
+        # The copy beside the export, by itself.
+        prepare = runpy.run_path(str(folder / 'prepare.py'))['prepare']
+        images = np.stack([prepare(run.run(decoded, {file: image}), content['steps']) for image in encoded])
+    probabilities = session.run(['probabilities'], {source.name: images})[0]
+    network = trained_model.find(str(finished_run.config.model_dir))
+    with contextlib.closing(of_checkpoint(network)) as classifier:
+        expected = classifier.classify([classifier.prepare(image, None) for image in encoded])
+    np.testing.assert_allclose(probabilities, np.stack([np.asarray(each) for each in expected]), atol=1e-5)
+
+
+def test_npz__has_averages_under_the_names_of_the_weights(made: pathlib.Path, finished_run: FinishedRun) -> None:
+    arrays = np.load(str(made / 'npz' / 'weights.npz'))
+    trained = tf.train.load_checkpoint(str(finished_run.config.model_dir))
+    assert {'Layer/weights', 'Logits/weights', 'Layer/BatchNorm/moving_mean'} <= {*arrays.files}
+    for name in arrays.files:
+        stored = name + AVERAGE if trained.has_tensor(name + AVERAGE) else name
+        np.testing.assert_array_equal(arrays[name], trained.get_tensor(stored))
+    assert (arrays['Logits/weights'] != trained.get_tensor('Logits/weights')).any()
+
+
+def test_card__interval_agrees_with_scipy_and_labels_are_a_line_per_class() -> None:
+    for right, images in ((0, 10), (10, 10), (354, 359), (1, 3)):
+        interval = stats.binomtest(right, images).proportion_ci(method='wilson')
+        assert wilson_interval(right, images) == pytest.approx((interval.low, interval.high), abs=1e-6)
+    assert labels(['background', 'two\nlines'], 3) == 'background\ntwo lines\n\n'
+
+
+@pytest.mark.parametrize(
+    ('name', 'right', 'is_kept'),
+    [
+        *(('onnx', 280, True), ('onnx', 279, False), ('onnx', 281, False)),
+        *(('tflite_int8', 277, True), ('tflite_int8', 276, False), ('tflite_int8', 290, True)),
+    ],
+)
+def test_agreement__allows_int8_one_point(name: str, right: int, is_kept: bool) -> None:
+    assert Agreement(name, 300, right, 280, 0.0).is_kept is is_kept
+
+
+def test_worse_export__is_reported_and_exit_code_1(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_class(path: str, network: FrozenNetwork) -> Any:
+        return lambda batch: np.full([len(batch.labels), 11], np.nan, np.float32)
+
+    monkeypatch.setitem(FORMATS, 'npz', FORMATS['npz']._replace(open=one_class))
+    words = [str(finished_run.config.model_dir), '--format=npz', f'--out={tmp_path}', '--verify']
+    code, out, err = commands.run(command.main, *words)
+    assert code == 1 and 'npz: has not the accuracy of its checkpoint' in err
+    assert 'npz: in its own runtime, top-1 0.00% of 359' in out and 'differenc' in out and 'nan' in out
+    # The export stays, for a look at it; its card says how good it is.
+    assert 'top-1 0.00%' in (tmp_path / 'npz' / 'README.md').read_text()
+
+
+def refused(*words: str) -> str:
+    """The message of a command that is refused."""
+    code, _, err = commands.run(command.main, *words)
+    assert code == 2
+    return err
+
+
+def test_refusals__leave_nothing(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*unused: Any) -> None:
+        raise CommandError('TensorFlow Lite has no operation')
+
+    monkeypatch.setitem(FORMATS, 'tflite', FORMATS['tflite']._replace(write=fail))
+    monkeypatch.setitem(sys.modules, 'tf2onnx', None)
+    model_dir, out = str(finished_run.config.model_dir), f'--out={tmp_path}/new'
+    (tmp_path / 'old' / 'npz').mkdir(parents=True)
+    for words, part in (
+        ([model_dir, '--format=npz,tflite', out], 'TensorFlow Lite has no operation'),
+        ([model_dir, '--format=onnx', out], "tf2onnx: not installed: pip install 'inception-v3-tpu[export]'"),
+        ([model_dir, '--format=tflite,npz', f'--out={tmp_path}/old'], f'{tmp_path}/old/npz: exists already'),
+        ([model_dir, '--format=npz', '--out=gs://bucket/x'], '--out=gs://bucket/x: must be a local folder'),
+        ([str(tmp_path), '--format=npz', out], f'{tmp_path}: contains no checkpoint'),
+    ):
+        assert part in refused(*words)
+    assert not [*tmp_path.glob('new/*')] and os.listdir(str(tmp_path / 'old')) == ['npz']
+    assert f'keras: the formats are {", ".join(FORMATS)}' in refused('run', '--format=onnx,keras')
+
+
+def test_run_on_made_up_images__cannot_be_verified(
+    finished_run: FinishedRun, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = trained_model.find(str(finished_run.config.model_dir))
+    fake = model._replace(config=dataclasses.replace(model.config, use_data='fake'))
+    monkeypatch.setattr(trained_model, 'find', lambda *unused: fake)
+    for words in (['--format=npz', '--verify'], ['--format=tflite_int8']):
+        assert 'made-up images' in refused(str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
+
+
+@pytest.mark.parametrize('name', ['onnx', further('tflite'), further('tflite_int8')])
+def test_operation_that_a_format_lacks__is_named(name: str, tmp_path: pathlib.Path) -> None:
+    with tf.Graph().as_default() as graph:
+        images = tf.placeholder(tf.float32, [None, 2, 2, 3], 'images')
+        with tf.name_scope('network/Odd'):
+            odd = tf.math.igamma(tf.abs(images), tf.abs(images) + 1)
+        logits = tf.identity(tf.reduce_sum(odd, [1, 2]), 'logits')
+        tf.identity(tf.nn.softmax(logits), 'probabilities')
+    # Smaller images than a configuration allows.
+    model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=2, width=2))
+    network = FrozenNetwork(graph.as_graph_def(), {}, model, [])
+    with pytest.raises(CommandError, match=f'^{name[:4]}.*Igamma.* Export to another format'):
+        FORMATS[name].write(network, [np.zeros([2, 2, 3], np.float32)] * ('int8' in name), str(tmp_path / 'model'))
+    assert not os.listdir(str(tmp_path))

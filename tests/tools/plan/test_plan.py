@@ -1,0 +1,174 @@
+"""Tests of the plan of a run, against formulas in NumPy."""
+
+import dataclasses
+import pathlib
+import sys
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+from compat import tf
+from inception_v3.config import Config
+from inception_v3.presets import PRESETS
+from tests.support.pages import read_page
+from tests.support.runs import FinishedRun
+from tools.estimate import Estimate
+from tools.plan.__main__ import main
+
+LARGE_BATCH = Config(**PRESETS['imagenet_large_batch'])
+
+
+def run(tmp_path: pathlib.Path, *flags: str) -> int:
+    return main(['plan', f'--out={tmp_path}/plan', *flags])
+
+
+def test_estimate__of_the_documented_default() -> None:
+    plan = Estimate(Config())
+    assert plan.epochs == pytest.approx(213000 * 1024 / 1281167)
+    assert plan.hours == pytest.approx(213000 * 0.815 / 3600)
+    assert not plan.warnings
+    assert plan.images_per_second == pytest.approx(1024 / 0.815)
+    faster = Estimate(Config(), step_ms=200.0)
+    assert (faster.hours, faster.images_per_second) == pytest.approx((213000 * 0.2 / 3600, 1024 / 0.2))
+    assert plan.bytes_per_image == 299 * 299 * 3 * 4 + 4
+
+
+def test_estimate__curves_are_the_documented_formula() -> None:
+    plan = Estimate(LARGE_BATCH)
+    steps = np.array(plan.steps)
+    assert steps[0] == 0 and steps[-1] == 53249 and np.all(np.diff(steps) > 0)
+    base = 0.165 * 4096 / 256
+    plain = np.maximum(base * 0.94 ** (steps // (3 * 1281167 // 4096)), 1e-4 * base)
+    adjusted = base * 0.94 ** (9 / 3)
+    epoch = steps * 4096 // 1281167
+    rising = np.where(epoch < 2, 0.1 * adjusted, 0.1 * adjusted + (epoch - 1) * 0.9 * adjusted / 9)
+    np.testing.assert_allclose(plan.documented, plain)
+    np.testing.assert_allclose(plan.rates, np.where(epoch < 12, rising, plain))
+    assert max(plan.rates) == pytest.approx(1.1 * adjusted)
+    assert plan.images_per_second == pytest.approx(4096 / 4 / 0.815), 'of each of four hosts'
+
+
+def test_estimate__marks_the_overshoot_of_the_warm_up() -> None:
+    adjusted = 0.165 * 4096 / 256 * 0.94**3
+    over = Estimate(LARGE_BATCH).overshoot
+    assert over and over.epoch == 11
+    assert (over.rate, over.plain) == pytest.approx((1.1 * adjusted, adjusted))
+    assert Estimate(Config(use_learning_rate_warmup=True, schedule='cosine')).overshoot is None
+    assert Estimate(dataclasses.replace(LARGE_BATCH, cap_warmup=True)).overshoot is None
+    assert Estimate(Config(use_learning_rate_warmup=True, train_steps=13000)).overshoot is None, 'ends in epoch 10'
+
+
+@pytest.mark.parametrize(
+    ('changes', 'bytes_sent'),
+    [
+        ({'precision': 'bfloat16'}, 299 * 299 * 3 * 2),
+        # Words of four bytes, and four numbers of the distortion.
+        ({'transfer': 'uint8'}, -(-299 * 299 * 3 // 4) * 4 + 4 * 4),
+        ({'preprocessing': 'vgg', 'height': 224, 'width': 224, 'auxiliary_head': False}, 224 * 224 * 3 * 4),
+    ],
+)
+def test_estimate__bytes_of_an_image_follow_the_flags(changes: Any, bytes_sent: int) -> None:
+    assert Estimate(Config(train_steps=10, **changes)).bytes_per_image == bytes_sent + 4
+
+
+@pytest.mark.parametrize(
+    ('changes', 'part'),
+    [
+        ({'num_shards': 32, 'train_batch_size': 4096, 'eval_batch_size': 4096}, 'is not alpha ** 32 = 0.9904'),
+        ({'use_tpu': False}, 'is not alpha ** 1 = 0.9997'),
+        ({}, ''),
+        ({'num_shards': 32, 'batch_norm_decay': 0.9904}, ''),
+        ({'num_shards': 32, 'batch_norm_decay': 0.9}, '--batch_norm_decay=0.9 is not alpha ** 32 = 0.9904'),
+    ],
+)
+def test_decay_warning__names_alpha_to_the_power_of_the_cores(changes: Any, part: str) -> None:
+    warnings = Estimate(Config(**changes)).warnings
+    assert len(warnings) == bool(part) and all(part in warning for warning in warnings)
+
+
+def test_plan__writes_page_picture_and_numbers_without_a_session(
+    tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(tf, 'Session', None)
+    model_dir = tmp_path / 'run'
+    flags = ['--preset=imagenet_large_batch', '--train_steps=4000', '--step_ms=1630']
+    assert run(tmp_path, *flags, f'--model_dir={model_dir}') == 0
+    out, err = capsys.readouterr()
+    rows = dict(line.split('  ', 1) for line in out.splitlines())
+    assert rows['epochs'].split()[0] == '12.8' and rows['hours'].split()[0] == '1.8'
+    assert 'decay 0.995: about the last 200 steps (0.64 epochs); less than 1% of the initial' in rows['averages']
+    assert 'decay 0.9904: about the last 104 steps (0.33 epochs); less than 1%' in rows['batch normalization']
+    assert 'beta = alpha ** 32 = 0.9904' in rows['its documented decay']
+    assert 'warning: the warm-up overshoots: 2.412 in epoch 11' in err
+    assert not model_dir.exists()
+    folder = tmp_path / 'plan'
+    assert sorted(path.name for path in folder.iterdir()) == ['plan.html', 'plan.png']
+    assert (folder / 'plan.png').read_bytes().startswith(b'\x89PNG')
+    page = (folder / 'plan.html').read_text()
+    assert page.count('data:image/png;base64,') == 1 and '://' not in page
+    assert 'beta = alpha ** 32' in ' '.join(read_page(folder / 'plan.html').text)
+
+
+@pytest.mark.parametrize(
+    ('flags', 'words'),
+    [
+        (['--train_steps=0'], '--train_steps=0'),
+        (['--mode=eval'], '--mode=eval: does not train'),
+        (['--preset=own_images'], '--data_dir: name the folder'),
+        (['--data_dir=/none/here'], '/none/here'),
+        (['--use_data=fake', '--init_from=/none/here'], '--init_from=/none/here: no complete checkpoint'),
+        (['--out='], '--out: must be the path'),
+        (['--step_ms=0'], '--step_ms=0: must be the milliseconds'),
+        (['--out=plan', '--model_dir=plan'], 'is the folder of a run'),
+    ],
+)
+def test_plan__refuses(flags: List[str], words: str, tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(['plan', *flags]) == 2
+    assert words in capsys.readouterr().err and not [*tmp_path.iterdir()]
+
+
+def test_plan__tells_of_the_weights_to_begin_from(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    begin = ['--use_data=fake', '--height=75', '--width=75', f'--init_from={finished_run.config.model_dir}']
+    short = ['--train_steps=2', '--batch_norm_decay=0.9']
+    assert run(tmp_path, *begin, '--num_classes=7', '--preprocessing=vgg', *short) == 0
+    out, err = capsys.readouterr()
+    rows = dict(line.split('  ', 1) for line in out.splitlines())
+    assert 'model.ckpt-5 (checkpoint, step 5): averages of the weights' in rows['begins from']
+    # 16 filters of 3 x 3 x 3, a shift, a mean and a variance for each.
+    assert rows['loaded'].split() == f'4 variables of the network with {16 * 27 + 3 * 16} values'.split()
+    assert 'Logits/biases ([11] in the source, [7] here)' in rows['left new']
+    assert 'preprocessing: inception -> vgg' in err
+    # 2/11 * 3/12, and 0.9 ** 2.
+    assert '; 5% of the initial' in rows['averages'] and '; 81% of the initial' in rows['batch normalization']
+    assert run(tmp_path, *begin[:-1], f'--init_from={finished_run.config.model_dir}', '--network=resnet50') == 2
+    assert 'does not fit this run: ' in capsys.readouterr().err
+
+
+def test_plan__of_a_run_that_resumes_does_not_read_other_weights(
+    finished_run: FinishedRun, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    model_dir = finished_run.config.model_dir
+    # Also with unusual values.
+    unusual = ['--train_steps=9', '--batch_norm_decay=0', '--moving_average=False']
+    assert run(tmp_path, '--use_data=fake', f'--model_dir={model_dir}', '--init_from=/none/here', *unusual) == 0
+    rows = dict(line.split('  ', 1) for line in capsys.readouterr().out.splitlines())
+    begins = f'{model_dir}/model.ckpt-5, which the run resumes; --init_from is not read'
+    assert (rows['begins from'].strip(), rows['averages'].strip()) == (begins, 'none')
+
+
+def test_plan__of_digits_does_not_write_them(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(tmp_path, '--preset=digits') == 0
+    assert [path.name for path in tmp_path.iterdir()] == ['plan']
+    assert '16.7 of 1,438 images' in capsys.readouterr().out
+
+
+def test_plan__without_matplotlib_names_the_extra(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, 'matplotlib', None)
+    assert run(tmp_path, '--train_steps=10') == 2
+    assert "pip install 'inception-v3-tpu[studies]'" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]

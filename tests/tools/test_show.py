@@ -1,0 +1,77 @@
+"""Tests of the pictures of photographs under every preprocessing."""
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from preprocessing.photo_pictures import DRAWS, Preprocessor
+from tests.support.commands import run
+from tests.support.images import CAT, saved
+from tools.show import main
+
+PHOTO = np.ascontiguousarray(CAT[:64, :96])
+
+
+@pytest.fixture(scope='module')
+def preprocessor() -> Preprocessor:
+    return Preprocessor(56, seed=3)
+
+
+def test_preprocessor__shows_crops_and_colours_of_the_photograph(preprocessor: Preprocessor) -> None:
+    shown = preprocessor.show(saved(PHOTO[:, :64], 'PNG'))
+    np.testing.assert_array_equal(shown.photo, PHOTO[:, :64])
+    panels = {panel.title: panel for panel in [*shown.kinds, *shown.colors]}
+    evaluated = panels['inception, evaluation']
+    # 64 pixels less a sixteenth on each side are 56, so that nothing is resized.
+    assert tuple(evaluated.crop) == (4, 4, 56, 56)
+    np.testing.assert_array_equal(evaluated.pixels, PHOTO[4:60, 4:60])
+    orders = ['brightness, saturation, hue, contrast', 'saturation, brightness, contrast, hue']
+    orders += ['contrast, hue, brightness, saturation', 'hue, saturation, contrast, brightness']
+    assert [*panels][-4:] == orders
+    crops = {tuple(panel.crop) for panel in [panels['inception, training'], *shown.colors]}
+    assert len(crops) == 1, 'one crop for all colours'
+    # Hue and contrast commute, but for rounding; and at this size, vgg's and cifar's evaluations resize alike.
+    assert len({panel.pixels.tobytes() for panel in panels.values()}) >= len(panels) - 3
+    shift = panels['inception, training'].pixels.astype(int) - panels['the same crop, colours unchanged'].pixels
+    inside = (panels['inception, training'].pixels > 0) & (panels['inception, training'].pixels < 255)
+    assert all(np.ptp(shift[..., c][inside[..., c]]) <= 1 for c in range(3)), 'fast colour is a shift'
+
+
+def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> None:
+    photo = saved(PHOTO, 'PNG')
+    draws = preprocessor.show(photo).draws
+    assert len({panel.pixels.tobytes() for panel in draws}) == DRAWS == 25
+    assert len({panel.crop for panel in draws}) == DRAWS
+    again = preprocessor.show(photo).draws
+    assert [panel.pixels.tobytes() for panel in draws] == [panel.pixels.tobytes() for panel in again]
+
+
+def test_show__names_files_and_refuses_bad_ones(
+    preprocessor: Preprocessor, tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr('preprocessing.photo_pictures.DRAWS', 2)
+    monkeypatch.setattr('preprocessing.photo_pictures._DPI', 20)
+    monkeypatch.setattr('preprocessing.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
+    jpeg = saved(PHOTO, 'JPEG')
+    for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    names = [tmp_path / name for name in ('a/cat.jpg', 'cut.jpg', 'b/cat.jpg', 'no.jpg', 'none.jpg', 'a')]
+    done = run(main, *names, '--size=32', f'--out={tmp_path / "out"}')
+    written = [path.name for path in (tmp_path / 'out').iterdir()]
+    assert done.returncode == 2 and sorted(written) == ['cat_draws.png', 'cat_preprocessed.png']
+    lines = done.stderr[done.stderr.index('error: ') :].splitlines()
+    for line, (name, words) in zip(
+        lines,
+        [('cut', 'is damaged'), ('b/cat', 'has the name of'), ('no', 'is not a'), ('none', 'No such'), ('a', 'dir')],
+    ):
+        assert f'{name}' in line and words in line
+    assert len(lines) == 7 and 'Traceback' not in done.stderr
+    # A picture would replace a given photograph.
+    given = [tmp_path / 'a' / 'cat.jpg', tmp_path / 'a' / 'cat_draws.png']
+    given[1].write_bytes(jpeg)
+    done = run(main, *given, '--size=32', f'--out={tmp_path / "a"}')
+    assert done.returncode == 2 and 'its pictures would replace a given photograph' in done.stderr
+    assert given[1].read_bytes() == jpeg

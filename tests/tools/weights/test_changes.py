@@ -1,0 +1,112 @@
+"""Tests of changes of weights that keep the outputs: folded scales, class 0, and the range of the images."""
+
+from typing import Dict, List
+
+import numpy as np
+import pytest
+
+from inception_v3.weights.sources import WeightsError
+from tools.weights.architecture import Architecture, Layer
+from tools.weights.changes import (
+    IMAGES,
+    change_class_0,
+    change_images,
+    fold_scales,
+)
+from tools.weights.choices import ADD, DROP, KEEP
+
+LAYER, CLASSIFIER = 'Net/Layer', 'Net/Logits'
+NETWORK = Architecture(
+    'net',
+    'Net',
+    CLASSIFIER,
+    False,
+    [Layer(LAYER, (1, 1, 3, 4), 'layer.conv', 'layer.bn'), Layer(CLASSIFIER, (1, 1, 4, 0), 'fc', '')],
+)
+PADDED = NETWORK._replace(name='resnet50')
+EPSILON = 1e-3
+
+
+def weights(classes: int = 3) -> Dict[str, np.ndarray]:
+    random = np.random.RandomState(0)
+    shapes = {'weights': [1, 1, 3, 4], 'BatchNorm/beta': [4], 'BatchNorm/moving_mean': [4], 'BatchNorm/gamma': [4]}
+    values = {f'{LAYER}/{name}': random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    values[f'{LAYER}/BatchNorm/moving_variance'] = random.uniform(0.5, 2, 4).astype(np.float32)
+    values[f'{CLASSIFIER}/weights'] = random.normal(size=[1, 1, 4, classes]).astype(np.float32)
+    values[f'{CLASSIFIER}/biases'] = random.normal(size=classes).astype(np.float32)
+    return values
+
+
+def normalized(values: Dict[str, np.ndarray], pixels: np.ndarray) -> np.ndarray:
+    """The definition of a 1 x 1 convolution with batch normalization by moving statistics, in float64."""
+    own = {name[len(LAYER) + 1 :]: value.astype(np.float64) for name, value in values.items() if name.startswith(LAYER)}
+    outputs = pixels @ own['weights'][0, 0] - own['BatchNorm/moving_mean']
+    scale = own.get('BatchNorm/gamma', 1.0) / np.sqrt(own['BatchNorm/moving_variance'] + EPSILON)
+    return outputs * scale + own['BatchNorm/beta']
+
+
+def logits(values: Dict[str, np.ndarray], features: np.ndarray) -> np.ndarray:
+    return features @ values[f'{CLASSIFIER}/weights'][0, 0] + values[f'{CLASSIFIER}/biases']
+
+
+# Negative scales and 0 are allowed; layers whose scales are 1 are not named.
+@pytest.mark.parametrize('scale', [[0.5, 2, 1.5, 1], [-1.5, 0, 1, 1], [1, 1, 1, 1]])
+def test_fold_scales__keeps_the_outputs(scale: List[float]) -> None:
+    values = {**weights(), f'{LAYER}/BatchNorm/gamma': np.array(scale, np.float32)}
+    folded, layers = fold_scales(values, NETWORK)
+    assert layers == [LAYER] * (scale != [1, 1, 1, 1]) and f'{LAYER}/BatchNorm/gamma' not in folded
+    pixels = np.random.RandomState(1).normal(size=[5, 3])
+    np.testing.assert_allclose(normalized(folded, pixels), normalized(values, pixels), rtol=1e-6, atol=1e-6)
+
+
+def test_change_class_0__drops_the_first_class_or_adds_one_that_is_never_predicted() -> None:
+    values, features = weights(), np.random.RandomState(1).normal(size=[5, 4])
+    whole = logits(values, features)
+    # Not equal to the bit: with another number of columns, a matrix product may add in another order.
+    np.testing.assert_allclose(logits(change_class_0(values, NETWORK, DROP), features), whole[:, 1:], rtol=1e-12)
+    added = logits(change_class_0(values, NETWORK, ADD), features)
+    np.testing.assert_allclose(added[:, 1:], whole, rtol=1e-12)
+    powers = np.exp(added - added.max(axis=1, keepdims=True))
+    assert (powers[:, 0] / powers.sum(axis=1) < 1e-40).all()
+    assert change_class_0(values, NETWORK, KEEP) is values
+    # Dropping is the inverse of adding.
+    np.testing.assert_equal(change_class_0(change_class_0(values, NETWORK, ADD), NETWORK, DROP), values)
+
+
+def test_change_class_0__needs_classes() -> None:
+    with pytest.raises(WeightsError, match='--class_0=drop: the weights have one class only'):
+        change_class_0(weights(classes=1), NETWORK, DROP)
+    body = {name: value for name, value in weights().items() if not name.startswith(CLASSIFIER)}
+    with pytest.raises(WeightsError, match='--class_0=add: the weights have no classifier'):
+        change_class_0(body, NETWORK, ADD)
+
+
+@pytest.mark.parametrize('old', [*IMAGES])
+@pytest.mark.parametrize('new', [*IMAGES])
+def test_change_images__keeps_the_outputs_for_the_same_pixels(old: str, new: str) -> None:
+    values, pixels = weights(), np.random.RandomState(1).uniform(size=[5, 3])
+    changed = change_images(values, NETWORK, old, new)
+    before = normalized(values, pixels * IMAGES[old].scale + IMAGES[old].shift)
+    after = normalized(changed, pixels * IMAGES[new].scale + IMAGES[new].shift)
+    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-4 * np.abs(before).max())
+
+
+def test_images__are_in_the_documented_ranges() -> None:
+    # torchvision's documentation of Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]), for grey.
+    np.testing.assert_equal(IMAGES['cifar'], IMAGES['inception'])
+    inception, imagenet, vgg = (
+        0.5 * np.array(IMAGES[n].scale) + IMAGES[n].shift for n in ('inception', 'imagenet', 'vgg')
+    )
+    np.testing.assert_allclose(inception, 0)
+    np.testing.assert_allclose(imagenet, [(0.5 - 0.485) / 0.229, (0.5 - 0.456) / 0.224, (0.5 - 0.406) / 0.225])
+    np.testing.assert_allclose(vgg, [127.5 - 123.68, 127.5 - 116.78, 127.5 - 103.94])
+
+
+def test_change_images__of_padded_images_may_scale_and_not_shift() -> None:
+    # All shifts of the first are above 0, and all of the second below.
+    for old, new in (('imagenet', 'inception'), ('inception', 'imagenet')):
+        with pytest.raises(WeightsError, match=f'images of {old} and of {new} differ by a shift'):
+            change_images(weights(), PADDED, old, new)
+    changed = change_images(weights(), PADDED, 'imagenet', 'vgg')
+    kernel = weights()[f'{LAYER}/weights'][0, 0] / (255 * np.array([[0.229], [0.224], [0.225]]))
+    np.testing.assert_allclose(changed[f'{LAYER}/weights'][0, 0], kernel, rtol=1e-6)

@@ -1,0 +1,54 @@
+"""Exports a checkpoint of a run to other formats, with everything that is needed to use it.
+
+Each format gets a folder in --out: the model; preprocessing.json, which describes its input, its outputs and the steps
+from decoded pixels to the input; prepare.py, which carries them out with NumPy alone; labels.txt; and README.md, the
+model card. The weights are those that the run evaluates. With --verify, each export classifies all validation images in
+its own runtime. One that has not the checkpoint's accuracy (int8: that is over a point lower) gives exit code 1.
+"""
+
+import argparse
+import os
+import sys
+from typing import List, Optional, Sequence
+
+from console import program
+from console.command_line import folder, new_parser, number_of
+from console.screen import Screen
+
+FOLDER = 'exports'
+NAMES = ('saved_model', 'onnx', 'tflite', 'tflite_int8', 'npz')
+
+
+def _formats(text: str) -> List[str]:
+    names = [*dict.fromkeys(text.split(','))]
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f'{", ".join(unknown) or "none"}: the formats are {", ".join(NAMES)}')
+    return names
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Makes the exports that a command line asks for, and returns the exit code."""
+    parser = new_parser('export', __doc__)
+    add = parser.add_argument
+    add('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
+    add('--format', required=True, type=_formats, metavar='FORMATS', help=f'one or several of {",".join(NAMES)}')
+    about = f'local folder for the exports (default: {FOLDER} in model_dir)'
+    add('--out', type=folder, metavar='DIR', help=about)
+    about = 'a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)'
+    add('--checkpoint', metavar='NAME', help=about)
+    add('--verify', action='store_true', help='classify all validation images with each export')
+    about = 'training images that give the ranges for int8 (default: 200)'
+    add('--calibration_images', type=number_of(int, 1), default=200, metavar='N', help=about)
+    arguments = parser.parse_args(argv)
+
+    def command(screen: Screen) -> int:
+        from tools.export import exports
+
+        return exports.perform(arguments, arguments.out or os.path.join(arguments.model_dir, FOLDER), screen)
+
+    return program.run(command, on_interrupt='interrupted')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""The sets of images that are compared, folders of images or features or moments from files, and their scores."""
+
+import argparse
+import contextlib
+import sys
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from compat.errors import CommandError
+from compat.messages import counted, shown
+from console.screen import Screen
+from inception_v3.weights import sources
+from tools.features import POOL, extraction
+from tools.features.extraction import FEATURES, LOGITS
+from tools.fid import formulas
+from tools.fid.formulas import ScoreError, Statistics
+
+# The moments of pytorch-fid's files, of the files of FID's authors, and of guided-diffusion's reference batches.
+_MEAN, _COVARIANCE = 'mu', 'sigma'
+
+
+class Sample(NamedTuple):
+    """A set of images, as the user named it: features [images, features] of a layer, logits [images, classes].
+
+    Unknown values are None: a file may have the moments of the features alone, its layer and the digest of the weights
+    need not be recorded. `unreadable` image files are not in it.
+    """
+
+    name: str
+    features: Optional[np.ndarray] = None
+    logits: Optional[np.ndarray] = None
+    statistics: Optional[Statistics] = None
+    layer: Optional[str] = None
+    digest: Optional[str] = None
+    unreadable: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return int(self.moments().mean.size if self.features is None else self.features.shape[1])
+
+    def moments(self) -> Statistics:
+        """The moments of the features. Raises ScoreError if they are not defined."""
+        if self.statistics is not None:
+            return self.statistics
+        assert self.features is not None, 'features or moments are known'
+        return formulas.statistics_of(self.features)
+
+
+def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
+    """The sets that a command line names, which are described on standard error.
+
+    Raises:
+      CommandError: a set cannot be read, or two sets have features of different kinds.
+    """
+    # What is missing or damaged is found before the images are read, which takes long.
+    sample_of = {name: of_file(name) for name in arguments.names if name.endswith('.npz')}
+    files_of = {name: extraction.find([name]) for name in arguments.names if name not in sample_of}
+    if files_of:
+        screen.update(f'loading {arguments.weights}')
+        with contextlib.closing(extraction.of_2015(arguments.weights, POOL)) as extractor:
+            screen.clear()
+            for name, files in files_of.items():
+                found = extraction.extract(extractor, files, arguments.batch_size, screen)
+                about: Dict[str, Any] = {'layer': POOL, 'digest': extractor.digest, 'unreadable': found.unreadable}
+                sample_of[name] = Sample(name, found.values[FEATURES], found.values[LOGITS], **about)
+    sets = [sample_of[name] for name in arguments.names]
+    if len(sets) > 1:
+        kinds = [(each.layer, each.digest, each.size) for each in sets]
+        for what, one, other in zip(('layers', 'weights', 'numbers of features'), *kinds):
+            if None not in (one, other) and one != other:
+                raise CommandError(
+                    f'{sets[0].name} and {sets[1].name} cannot be compared: their {what} differ, {str(one)[:12]} and '
+                    f'{str(other)[:12]}.'
+                )
+    for sample in sets:
+        count = None if sample.features is None else len(sample.features)
+        images = 'an unknown number of images' if count is None else counted(count, 'image')
+        print(f'{shown(sample.name)}: {images}, {sample.size:,} features', file=sys.stderr)
+        if 'fid' in arguments.chosen and len(sets) > 1 and count is not None and count <= sample.size:
+            print(
+                f'warning: {shown(sample.name)}: with {images} for {sample.size:,} features, the covariance is '
+                f'singular, and FID is biased far upwards. Use more than {sample.size:,} images, or KID, which has no '
+                'bias; published FIDs are of 50,000 images',
+                file=sys.stderr,
+            )
+    return sets
+
+
+def of_file(path: str) -> Sample:
+    """Reads features that `inception-v3 features` wrote, or moments in the layout of pytorch-fid."""
+    wanted = {FEATURES, LOGITS, _MEAN, _COVARIANCE}
+    arrays = sources.arrays(path, path, {*wanted, 'layer', 'digest'}.__contains__)
+    for name in wanted & arrays.keys():
+        if not np.issubdtype(arrays[name].dtype, np.floating) or not np.isfinite(arrays[name]).all():
+            raise CommandError(f'{path}: {name} has values that are not finite, or no numbers.')
+    shapes = {name: arrays[name].shape for name in wanted & arrays.keys()}
+    if FEATURES in arrays:
+        features, logits = arrays[FEATURES], arrays.get(LOGITS)
+        if features.ndim != 2 or (logits is not None and logits.shape[:1] != features.shape[:1]):
+            raise CommandError(f'{path}: features and logits must have a row per image; their shapes are {shapes}.')
+        layer, digest = (str(arrays[name]) if name in arrays else None for name in ('layer', 'digest'))
+        return Sample(path, features, logits, None, layer, digest)
+    if not {_MEAN, _COVARIANCE} <= arrays.keys():
+        raise CommandError(
+            f'{path}: has neither {FEATURES}, as inception-v3 features writes them, nor {_MEAN} and {_COVARIANCE}, as '
+            'pytorch-fid writes them.'
+        )
+    mean, covariance = (arrays[name].astype(np.float64) for name in (_MEAN, _COVARIANCE))
+    if mean.ndim != 1 or covariance.shape != (*mean.shape, *mean.shape):
+        raise CommandError(f'{path}: must be a vector and a square matrix of the same size; their shapes are {shapes}.')
+    return Sample(path, statistics=Statistics(mean, covariance))
+
+
+def compute(sets: Sequence[Sample], arguments: argparse.Namespace, screen: Screen) -> Iterator[Dict[str, Any]]:
+    """The chosen scores, in the order in which they were chosen, as `--json` prints them."""
+    for name in arguments.chosen:
+        screen.update('computing the scores')
+        groups: List[Sequence[Sample]] = [sets] if len(sets) > 1 else []
+        if name == 'is':
+            groups = [[sample] for sample in sets]
+        for of in groups:
+            score: Dict[str, Any] = {'score': name, 'of': [sample.name for sample in of]}
+            try:
+                yield {**score, 'value': _value(name, of, arguments)}
+            except ScoreError as error:
+                yield {**score, 'value': None, 'problem': str(error)}
+
+
+def _value(name: str, of: Sequence[Sample], arguments: argparse.Namespace) -> Any:
+    """A score: a number, or its mean and standard deviation."""
+    if name == 'fid':
+        return formulas.frechet_distance(*(sample.moments() for sample in of))
+    if name == 'is':
+        if of[0].logits is None:
+            raise ScoreError('the file has no logits')
+        return formulas.inception_score(of[0].logits, arguments.splits, arguments.seed)._asdict()
+    one, other = (sample.features for sample in of)
+    if one is None or other is None:
+        raise ScoreError('a file of moments has no features of single images')
+    options = (arguments.kid_subsets, arguments.kid_subset_size, arguments.seed)
+    return formulas.kernel_distance(one, other, *options)._asdict()

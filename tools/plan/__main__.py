@@ -1,0 +1,46 @@
+"""Draws the plan of a run before it starts: inception-v3 plan [flags of inception_v3.main]."""
+
+import sys
+from typing import Sequence
+
+from compat.errors import EXIT_CODES
+from console import program
+from console.screen import Screen, set_up_logging
+from inception_v3 import flags
+from tools.plan import PAGE_FILE, PICTURE_FILE
+
+_PURPOSE = f"""Draws the plan of a run before it starts, from the flags of inception_v3.main.
+
+Prints the length of the run, its learning rate, the memory of its averages, and what its hosts must deliver; and writes
+them with figures to {PAGE_FILE}, a self-contained page, and {PICTURE_FILE}. Nothing is trained, and nothing
+is written to model_dir.
+
+{EXIT_CODES}"""
+_OWN_FLAGS = {
+    'out': flags.OwnFlag(str, 'plan', f'folder for {PAGE_FILE} and {PICTURE_FILE}'),
+    # The trace names no TPU, no batch, and does not say whether this is a step.
+    'step_ms': flags.OwnFlag(
+        float, 815.0, "milliseconds of a training step, for hours and rates; 815 is the TPU time in the guide's trace"
+    ),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Writes the plan of a command line, such as `sys.argv`, and returns the exit code."""
+
+    def command(screen: Screen) -> None:
+        command_line = flags.parse(argv, _OWN_FLAGS)
+        if command_line.help:
+            print(flags.help_text('plan', _PURPOSE, command_line, _OWN_FLAGS))
+            return
+        set_up_logging(screen, command_line.verbose)
+        # TensorFlow and matplotlib take seconds to load; --help and a wrong flag answer at once.
+        from tools.plan import writing
+
+        print(writing.write(command_line))
+
+    return program.run(command)
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

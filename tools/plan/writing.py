@@ -1,0 +1,145 @@
+"""The rows, warnings and files of a plan, and its figure, the learning rate."""
+
+import math
+import os
+import pathlib
+from typing import Any, Callable, List, Tuple
+
+import numpy as np
+
+from compat import tf
+from compat.log import logger
+from compat.messages import in_rows
+from console import extras, html, processes
+from data.files import write_whole
+from inception_v3 import batch_norm
+from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+from inception_v3.flags import CommandLine
+from inception_v3.run.checkpoints import latest_checkpoint
+from inception_v3.run.files import check_writable
+from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
+from inception_v3.tpu import topology
+from tools import drawing
+from tools.estimate import Estimate, weights_of
+from tools.plan import PAGE_FILE, PICTURE_FILE
+
+
+def write(command_line: CommandLine) -> str:
+    """Writes the page and the picture of a plan into `--out`, logs its warnings, and returns its rows as text.
+
+    Raises:
+      ConfigError: --step_ms is not a time; the run does not train, its data or weights do not fit, or `--out` is no
+        folder for a plan.
+      RemoteError: a file cannot be read or written.
+    """
+    extras.require('studies', 'matplotlib')
+    out, step_ms = command_line.own['out'], command_line.own['step_ms']
+    if not 0 < step_ms < math.inf:
+        raise ConfigError(f'--step_ms={step_ms:g}: must be the milliseconds of a training step, above 0.')
+    config = _configuration(command_line)
+    begins, notes = weights_of(config, latest_checkpoint(config.model_dir) if config.model_dir else None)
+    if not out:
+        raise ConfigError('--out: must be the path of a folder, not empty.')
+    own = config.model_dir and os.path.realpath(out) == os.path.realpath(config.model_dir)
+    if own or tf.io.gfile.exists(os.path.join(out, 'config.json')):
+        raise ConfigError(f'--out={out}: is the folder of a run. Name another folder for the plan.')
+    check_writable('out', out)
+
+    estimate = Estimate(config, step_ms)
+    rows = [*_rows(estimate), *begins]
+    warnings = [*estimate.warnings, *warnings_of(config), *notes]
+    picture = _draw(estimate)
+    write_whole(os.path.join(out, PICTURE_FILE), picture)
+    page = html.template(pathlib.Path(__file__).with_name('page.html').read_text()).render(
+        command=processes.command_line('plan'),
+        warnings=warnings,
+        figure=drawing.on_page(picture),
+        rows=rows,
+        milliseconds=f'{step_ms:g}',
+    )
+    write_whole(os.path.join(out, PAGE_FILE), page)
+    for warning in warnings:
+        logger.info('warning: %s', warning)
+    return in_rows([*rows, ('page', os.path.join(out, PAGE_FILE))])
+
+
+def _configuration(command_line: CommandLine) -> Config:
+    """The configuration of the run. The digits need not be written yet, and data_dir need not be named."""
+    config = command_line.config
+    if config.mode == 'eval':
+        raise ConfigError('--mode=eval: does not train, so there is nothing to plan. Use train or train_and_eval.')
+    if makes_digits(command_line):
+        return config
+    if config.use_data == 'real' and not config.data_dir and command_line.preset != 'own_images':
+        logger.info('no --data_dir: planned for %s training images', f'{config.num_train_images:,}')
+        return config
+    config = fit_to_data_set(command_line)
+    check_data(config)
+    return config
+
+
+def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
+    config, rates, size = estimate.config, estimate.rates, estimate.bytes_per_image
+    hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
+    cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
+    peak = max(rates)
+    peak_epoch = estimate.steps[rates.index(peak)] / estimate.steps_per_epoch
+    rate = f'{rates[0]:.4g} at first, at most {peak:.4g} (from epoch {peak_epoch:.1f})'
+    averages = _described(config.moving_average_decay, initial_share_of_averages, estimate)
+    return [
+        ('network', f'{config.network}, {config.height} x {config.width} pixels, {config.precision}'),
+        ('epochs', f'{estimate.epochs:,.1f} of {config.num_train_images:,} images'),
+        (
+            'steps',
+            f'{config.train_steps:,} of {config.train_batch_size:,} images, {estimate.steps_per_epoch:,.1f} per epoch',
+        ),
+        ('devices', f'{cores}, {config.train_batch_size // config.replicas:,} images each'),
+        ('hours', f'{estimate.hours:,.1f} if a step takes {estimate.step_ms:g} ms (--step_ms)'),
+        ('learning rate', f'{rate}, {rates[-1]:.4g} at last'),
+        ('averages', averages if config.moving_average else 'none'),
+        ('batch normalization', _described(config.batch_norm_decay, initial_share_of_statistics, estimate)),
+        (
+            'its documented decay',
+            f'alpha = {batch_norm.ONE_DEVICE_DECAY} on 1 device, beta = alpha ** {config.replicas} = '
+            f'{batch_norm.decay_for(config.replicas):.4g} for {cores}',
+        ),
+        (
+            'input',
+            f'{hosts}: {estimate.images_per_second:,.0f} images/s, {estimate.images_per_second * size / 1e6:,.1f} MB/s '
+            f'to the devices at {estimate.step_ms:g} ms; {size:,} bytes per image',
+        ),
+    ]
+
+
+def _described(decay: float, share_after: Callable[[float, int], float], estimate: Estimate) -> str:
+    """An exponential average: its window of 1 / (1 - decay) steps, and its initial values' share at the end."""
+    window, share = 1 / (1 - decay), share_after(decay, estimate.config.train_steps)
+    left = f'{share:.0%}' if share >= 0.01 else 'less than 1%'
+    return (
+        f'decay {decay:g}: about the last {window:,.0f} steps ({window / estimate.steps_per_epoch:,.2f} epochs); '
+        f'{left} of the initial values is left at the end'
+    )
+
+
+def _draw(estimate: Estimate) -> bytes:
+    """Draws the learning rate of a run, beside the documented one, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure, over = Figure(figsize=(11, 4.2)), estimate.overshoot
+    axes: Any = figure.subplots()
+    epochs = np.array(estimate.steps) / estimate.steps_per_epoch
+    documented = {'color': drawing.FAINT, 'linestyle': '--', 'label': 'documented, no warm-up'}
+    axes.step(epochs, estimate.documented, where='post', **documented)
+    axes.step(epochs, estimate.rates, where='post', color=drawing.GOOD, linewidth=2, label='this run')
+    if over:
+        axes.axvspan(over.epoch, over.epoch + 1, color=drawing.BAD, alpha=0.3, label='overshoot of the warm-up')
+        text, place = f'{over.rate:.4g} instead of {over.plain:.4g}', (over.epoch + 0.5, over.rate)
+        axes.annotate(text, place, (18, 4), textcoords='offset points', color=drawing.BAD, fontsize=9)
+    axes.set(xlim=(0, estimate.epochs), ylim=(0, 1.12 * max(*estimate.rates, *estimate.documented)), xlabel='epoch')
+    axes.set_title('learning rate', loc='left', fontsize=10)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.legend(loc='upper right', frameon=False, fontsize=9)
+    return drawing.png(figure)

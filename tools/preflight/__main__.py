@@ -1,0 +1,66 @@
+"""Checks without a TPU whether a run can start on one: inception-v3 preflight --topology=v2-8 [flags]."""
+
+import sys
+from typing import Sequence
+
+from compat.errors import DONE, EXIT_CODES, FIX
+from console import program
+from console.screen import Screen, set_up_logging
+from inception_v3 import flags
+from inception_v3.config import ConfigError
+from inception_v3.tpu import topology
+from inception_v3.tpu.topology import CLOUD_TPUS, Topology
+
+_PURPOSE = f"""Checks without a TPU whether a run can start on one.
+
+{EXIT_CODES}
+
+If a problem keeps the run from starting, the exit code is {FIX}. Warnings and flags that are still to be given do not
+change the exit code. Exit code {DONE} promises nothing about the points that the report lists as not checked."""
+_OWN_FLAGS = {
+    'topology': flags.OwnFlag(
+        str,
+        '',
+        f'the Cloud TPU of the run: {", ".join(CLOUD_TPUS)}; default: the emulated TPU that --tpu names',
+    ),
+    'xla': flags.OwnFlag(bool, False, 'also compile a training step of two images with XLA for this CPU, and run it'),
+    'json': flags.OwnFlag(bool, False, 'print the report as a JSON object'),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Checks the run of a command line, such as `sys.argv`, prints the report, and returns the exit code."""
+
+    def command(screen: Screen) -> int:
+        line = flags.read(argv, _OWN_FLAGS)
+        if line.help:
+            print(flags.help_text('preflight', _PURPOSE, line, _OWN_FLAGS))
+            return DONE
+        set_up_logging(screen, line.verbose)
+        tpu = _topology(line.own['topology'], line)
+        # TensorFlow takes seconds to load; --help and a wrong flag answer at once.
+        from tools.preflight import checks
+
+        report = checks.check(tpu, line, line.own['xla'], screen)
+        screen.clear()
+        print(report.json() if line.own['json'] else report.text())
+        return FIX if report.errors else DONE
+
+    return program.run(command)
+
+
+def _topology(name: str, line: flags.CommandLine) -> Topology:
+    tpu = line.fields.get('tpu')
+    if name in CLOUD_TPUS:
+        return CLOUD_TPUS[name]
+    if name or not topology.is_emulated(tpu):
+        problem = f'--topology={name}: {topology.why_not(name)}' if name else '--topology: name the TPU of the run'
+        raise ConfigError(f'{problem}. Choose from {", ".join(CLOUD_TPUS)}; or give --tpu=emulated:CORES.')
+    try:
+        return topology.emulated(str(tpu))
+    except ValueError as error:
+        raise ConfigError(f'--tpu={tpu}: {error}.')
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

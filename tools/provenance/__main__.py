@@ -1,0 +1,94 @@
+"""Shows the origin of a model: configuration, seed, data, versions and commands, evaluations and checkpoints.
+
+--verify repeats the first steps of a run with --seed, in a new process, and compares the loss and every variable bit
+for bit. --diff compares the configurations, data and results of two runs. --crate copies a run for an archive.
+"""
+
+import argparse
+import sys
+from typing import Any, Dict, List, Optional, Sequence
+
+from compat.errors import DONE, FIX
+from compat.messages import counted
+from console import program
+from console.command_line import new_parser
+from console.screen import Screen
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Shows, verifies or compares as a command line asks, and returns the exit code."""
+    help_text = f'{__doc__}\nIf --verify or --diff finds a difference, the exit code is {FIX}.'
+    parser = new_parser('provenance', help_text)
+    parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
+    task = parser.add_mutually_exclusive_group()
+    task.add_argument('--verify', action='store_true', help='repeat the recorded first steps, and compare them')
+    task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
+    crate = 'copy the run, with its newest and best checkpoint, into a new folder for an archive: an RO-Crate'
+    task.add_argument('--crate', metavar='DIR', help=crate)
+    parser.add_argument('--license', help='with --crate, the licence: a URL, or an SPDX identifier such as CC-BY-4.0')
+    arguments = parser.parse_args(argv)
+    if bool(arguments.crate) != bool(arguments.license):
+        parser.error('--crate and --license: need each other; an RO-Crate must have a licence.')
+
+    def command(screen: Screen) -> int:
+        from tools.provenance import record
+
+        if arguments.verify:
+            return _verify(arguments.model_dir)
+        run = record.read(arguments.model_dir)
+        if arguments.diff:
+            return _diff(run, record.read(arguments.diff))
+        if arguments.crate:
+            return _crate(run, arguments)
+        print(run.text())
+        return DONE
+
+    return program.run(command)
+
+
+def _verify(model_dir: str) -> int:
+    from tools.provenance import record, verification
+
+    pairs, *starts = verification.verify(model_dir)
+    steps = f'compared after step {", ".join(str(step.step) for step, _ in pairs)}'
+    # Compared as text, so that a loss of NaN equals itself.
+    recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))
+    if recorded and repeated:
+        rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]
+        different = record.section(f'different after step {recorded.step}; {steps}', rows)
+        print(different, _text(record.differences_of_starts(*starts)), sep='\n\n')
+    else:
+        print(f'loss and variables are equal bit for bit; {steps}')
+    return FIX if recorded else DONE
+
+
+def _diff(old: Any, new: Any) -> int:
+    from tools.provenance import record
+
+    differences = record.differences(old, new)
+    different = [name for name in ('configuration', 'data', 'results') if differences[name]]
+    evaluations, checkpoints = record.common(old, new)
+    verdict = f'different: {", ".join(different)}' if different else 'same configuration, data and results'
+    print(f'{old.model_dir} -> {new.model_dir}', _text(differences), sep='\n\n', end='\n\n')
+    print(f'compared {evaluations} evaluations and {checkpoints} checkpoints by step; {verdict}')
+    return FIX if different else DONE
+
+
+def _crate(run: Any, arguments: argparse.Namespace) -> int:
+    from tools.provenance import crate
+
+    files = crate.write(run, arguments.crate, arguments.license)
+    size = sum(int(each['contentSize']) for each in files)
+    print(f'{arguments.crate}: an RO-Crate of {counted(len(files), "file")}, {size / 1e6:,.1f} MB')
+    return DONE
+
+
+def _text(differences: Dict[str, List[Any]]) -> str:
+    from tools.provenance.record import section
+
+    rows = {title: [(each.name, each) for each in found] for title, found in differences.items()}
+    return '\n\n'.join(section(title, found, 'the same') for title, found in rows.items())
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Changes of weights that keep what a network computes in evaluation: scales, class 0, and the range of its images."""
+
+from typing import List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from inception_v3.weights.sources import WeightsError
+from preprocessing.finishing import CHANNEL_MEANS
+from tools.weights.architecture import Architecture, Values
+from tools.weights.choices import DROP, KEEP
+
+# The bias of a class 0 that is added: its probability is below 1e-40 unless all other logits are below -7.
+ADDED_BIAS = -100.0
+# The mean and the standard deviation of the pixels of ImageNet, in [0, 1], with which torchvision's models are trained.
+_MEAN, _DEVIATION = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+# Published means of ImageNet differ by up to 0.0072 standard deviations. At the borders of the images, where a padded
+# convolution sees zeros, so much remains.
+_NEGLIGIBLE = 0.01
+
+
+class Images(NamedTuple):
+    """A range of pixels: `scale` x pixel + `shift` for pixels in [0, 1], for red, green and blue."""
+
+    scale: np.ndarray
+    shift: np.ndarray
+
+
+IMAGES: Mapping[str, Images] = {
+    'inception': Images(np.full(3, 2.0), np.full(3, -1.0)),
+    'imagenet': Images(1 / _DEVIATION, -_MEAN / _DEVIATION),
+    'cifar': Images(np.full(3, 2.0), np.full(3, -1.0)),
+    'vgg': Images(np.full(3, 255.0), -np.array(CHANNEL_MEANS)),
+}
+
+
+def fold_scales(values: Values, architecture: Architecture) -> Tuple[Values, List[str]]:
+    """Removes the scales of normalizations: multiplies the kernel and the moving mean by them.
+
+    With the moving statistics, as in evaluation, the outputs are the same but for rounding. In training, the moments of
+    the batch normalize the scale away.
+
+    Returns:
+      The values without scales, and the scopes of the layers whose scales were not all 1.
+    """
+    folded = []
+    kept = dict(values)
+    for layer in architecture.layers:
+        scale = kept.pop(f'{layer.scope}/BatchNorm/gamma', None)
+        if scale is not None and (scale != 1).any():
+            for name in ('weights', 'BatchNorm/moving_mean'):
+                kept[f'{layer.scope}/{name}'] = kept[f'{layer.scope}/{name}'] * scale
+            folded.append(layer.scope)
+    return kept, folded
+
+
+def change_class_0(values: Values, architecture: Architecture, change: str) -> Values:
+    """Adds or drops the class 0, which is the background in this program and TF-Slim."""
+    if change == KEEP:
+        return values
+    changed = dict(values)
+    scopes = [layer.scope for layer in architecture.layers if f'{layer.scope}/biases' in values]
+    if not scopes:
+        raise WeightsError(f'--class_0={change}: the weights have no classifier.')
+    for scope in scopes:
+        kernel, bias = values[f'{scope}/weights'], values[f'{scope}/biases']
+        if change == DROP:
+            if len(bias) < 2:
+                raise WeightsError('--class_0=drop: the weights have one class only.')
+            kernel, bias = kernel[..., 1:], bias[1:]
+        else:
+            kernel = np.concatenate([np.zeros_like(kernel[..., :1]), kernel], axis=-1)
+            bias = np.concatenate([np.full_like(bias[:1], ADDED_BIAS), bias])
+        changed[f'{scope}/weights'], changed[f'{scope}/biases'] = kernel, bias
+    return changed
+
+
+def change_images(values: Values, architecture: Architecture, old: str, new: str) -> Values:
+    """Changes the first layer, so that images in the range `new` of `IMAGES` give what those in the range `old` gave.
+
+    A convolution that pads images with zeros, which are other pixels in a shifted range, allows no shift.
+    """
+    if old == new:
+        return values
+    scale = IMAGES[old].scale / IMAGES[new].scale
+    shift = IMAGES[old].shift - scale * IMAGES[new].shift
+    # Inception v3 has no padding in its first convolution.
+    if architecture.name == 'resnet50' and np.abs(shift).max() > _NEGLIGIBLE:
+        raise WeightsError(
+            f'images of {old} and of {new} differ by a shift, and the first convolution of {architecture.name} pads '
+            'images with zeros, so that no weights make up for it.'
+        )
+    first = architecture.layers[0].scope
+    kernel = values[f'{first}/weights'].astype(np.float64)
+    mean = values[f'{first}/BatchNorm/moving_mean'] - np.einsum('hwio,i->o', kernel, shift)
+    return {
+        **values,
+        f'{first}/weights': (kernel * scale[:, np.newaxis]).astype(np.float32),
+        f'{first}/BatchNorm/moving_mean': mean.astype(np.float32),
+    }
+
+
+def without(values: Values, scopes: Sequence[str]) -> Values:
+    """The values outside some scopes."""
+    return {name: value for name, value in values.items() if not name.startswith(tuple(scopes))}

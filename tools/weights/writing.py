@@ -1,0 +1,169 @@
+"""Writes the weights of a network: a folder that this program evaluates, or a file of another framework."""
+
+import dataclasses
+import io
+import os
+from typing import List
+
+import numpy as np
+
+from compat import tf
+from compat.messages import shown
+from data import dataset_info, remote
+from data.files import write_whole
+from inception_v3.config import Config
+from inception_v3.model_dir import LIST_FILE, latest_checkpoint
+from inception_v3.run import history
+from inception_v3.run.checkpoints import PREFIX
+from inception_v3.weights.selection import HEAD
+from inception_v3.weights.sources import AVERAGE, WeightsError
+from tools.weights import keras_files, state_dicts
+from tools.weights.architecture import Values, from_ours, inception, of_torch, resnet50
+from tools.weights.changes import change_images, without
+from tools.weights.choices import TARGETS
+from tools.weights.foreign import Weights
+
+# Height and width of the images of the published networks.
+_SIZES = {'inception_v3': 299, 'resnet50': 224}
+
+
+def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
+    """Writes a file, or a checkpoint, for another framework: a name in `TARGETS`.
+
+    The framework gives the network images in a range of `changes.IMAGES`; empty for its usual one. Returns lines about
+    what was written. Raises WeightsError if the framework has no such network, if that cannot be changed to the images,
+    or if the file exists.
+    """
+    target, architecture = TARGETS[kind], weights.architecture
+    _check(weights, path, kind, images)
+    if not target.has_auxiliary_head:
+        weights = weights._replace(values=without(weights.values, [architecture.auxiliary]))
+    values, is_inception = weights.values, architecture.name == 'inception_v3'
+    if target.is_published:
+        usual = 'inception' if is_inception else 'imagenet'
+        values = change_images(values, architecture, weights.images, images or usual)
+    if kind == 'slim':
+        write_checkpoint(path, {**values, tf.GraphKeys.GLOBAL_STEP: np.int64(0)})
+    elif kind == 'keras':
+        write_whole(path, keras_files.write(weights.layers, values))
+    elif kind == 'npz':
+        content = io.BytesIO()
+        np.savez(content, **values)
+        write_whole(path, content.getvalue())
+    else:
+        arrays: Values = {}
+        for name, array in from_ours(values, of_torch(weights.layers, architecture.has_scales)).items():
+            arrays[name] = array
+            if name.endswith('.running_var'):
+                # The number of updates.
+                arrays[f'{name.rpartition(".")[0]}.num_batches_tracked'] = np.array(0, np.int64)
+        write = state_dicts.write_safetensors if path.endswith('.safetensors') else state_dicts.write
+        write_whole(path, write(arrays))
+    load = target.load.format(
+        path=path,
+        classes=weights.num_classes,
+        model=f'{"tf_" * (kind == "timm" and is_inception)}{architecture.name}',
+        options=', aux_logits=False' * (is_inception and not weights.has_auxiliary_head),
+        loader='safetensors.torch.load_file' if path.endswith('.safetensors') else 'torch.load',
+    )
+    return [f'wrote {path} for {kind}: {len(values)} variables', f'  to load it: {load}']
+
+
+def _check(weights: Weights, path: str, kind: str, images: str) -> None:
+    target, architecture = TARGETS[kind], weights.architecture
+    if architecture.name not in target.networks:
+        raise WeightsError(f'--to={kind}: {weights.path} has the weights of {architecture.name}; {kind} has no such.')
+    if os.path.splitext(path)[1] not in target.endings:
+        endings = ' or '.join(filter(None, target.endings))
+        raise WeightsError(f'{path}: the name of a file for {kind} ends with {endings}.')
+    if images and not target.is_published:
+        raise WeightsError(f'--pixels={images}: is not for --to={kind}, whose networks are given our images.')
+    published = inception() if architecture.name == 'inception_v3' else resnet50()
+    written = architecture.of(weights.has_auxiliary_head and target.has_auxiliary_head)
+    differ = [layer for layer in written if layer not in published.layers] if target.is_published else []
+    if differ:
+        raise WeightsError(
+            f'--to={kind}: {weights.path}: {differ[0].scope} has the shape {[*differ[0].shape]}, which {kind} has not. '
+            'Leave an auxiliary head out with --no_auxiliary_head; --to=npz and --to=slim take any width.'
+        )
+    if remote.exists(path) or remote.exists(f'{path}.index'):
+        raise WeightsError(f'{path}: exists. Remove it, or give another name.')
+
+
+def import_into(
+    model_dir: str, weights: Weights, averages: bool, data_dir: str = '', classifier: bool = True
+) -> List[str]:
+    """Writes a model_dir with a checkpoint of step 0 and a configuration, as a run of this program leaves it.
+
+    With `averages`, the weights are also written as their own averages, so that the default settings evaluate them. The
+    data set at `data_dir` has these classes, and names them. Weights without a classifier are refused unless
+    `classifier` is False; they have no configuration, and are for `--init_from` alone. Returns lines about what was
+    written. Raises WeightsError if the folder has a checkpoint, or if the weights do not fit these arguments.
+    """
+    if not weights.num_classes and classifier:
+        raise WeightsError(
+            f'{weights.path}: has no classifier, so that it cannot be evaluated. --no_classifier imports it as it is, '
+            'to begin a run from.'
+        )
+    if latest_checkpoint(model_dir):
+        raise WeightsError(f'{model_dir}: has checkpoints already. Name another folder.')
+    info = dataset_info.read(data_dir) if data_dir else None
+    if info and info.num_classes != weights.num_classes:
+        raise WeightsError(
+            f'--data_dir={data_dir}: has {info.num_classes:,} classes with the background; {weights.path} has '
+            f'{weights.num_classes:,}. If that has no background, give --class_0=add.'
+        )
+    settings = settings_of(weights)
+    config = dataclasses.replace(settings, moving_average=averages, model_dir=model_dir, data_dir=data_dir)
+    values = change_images(weights.values, weights.architecture, weights.images, config.preprocessing)
+    trained = [name for name in values if '/moving_' not in name] if averages else []
+    saved = {**values, **{name + AVERAGE: values[name] for name in trained}, tf.GraphKeys.GLOBAL_STEP: np.int64(0)}
+    with remote.explained(model_dir, remote.WRITE):
+        tf.io.gfile.makedirs(model_dir)
+    write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
+    # The data set names the classes of the weights, as it does of weights that a run trains.
+    if weights.num_classes:
+        history.write_start(config, info)
+    # The list comes last: with it, the folder is complete.
+    write_whole(os.path.join(model_dir, LIST_FILE), f'model_checkpoint_path: "{PREFIX}-0"\n')
+    default = dataclasses.asdict(Config(model_dir=model_dir, data_dir=data_dir))
+    flags = {name: f'--{name}={value}' for name, value in dataclasses.asdict(config).items() if value != default[name]}
+    if not weights.num_classes:
+        network = ' '.join(flags[name] for name in ('network', 'depth_multiplier', 'preprocessing') if name in flags)
+        return [
+            f'wrote {model_dir}: a checkpoint of step 0 with {len(values)} variables, without a classifier',
+            f'  to begin a run from it: --init_from={shown(model_dir)} --init_except={HEAD} {network}'.rstrip(),
+        ]
+    return [
+        f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values)} variables and {len(trained)} '
+        'averages',
+        f'  to evaluate it: --mode=eval --eval_timeout=0 --model_dir={shown(model_dir)} --data_dir=DATA '
+        + ' '.join(flags.values()),
+    ]
+
+
+def settings_of(weights: Weights) -> Config:
+    """The settings with which this program evaluates weights: those of their run, or of the published network."""
+    network, run = weights.architecture.name, weights.config
+    size = _SIZES[network]
+    usual = 'inception' if network == 'inception_v3' or weights.images == 'inception' else 'vgg'
+    return Config(
+        use_tpu=False,
+        network=network,
+        depth_multiplier=weights.depth_multiplier,
+        auxiliary_head=weights.has_auxiliary_head or network != 'inception_v3',
+        num_classes=weights.num_classes or Config().num_classes,
+        preprocessing=run.preprocessing if run else usual,
+        height=run.height if run else size,
+        width=run.width if run else size,
+    )
+
+
+def write_checkpoint(path: str, values: Values) -> None:
+    """Writes a checkpoint of variables, without a list of checkpoints beside it."""
+    names = sorted(values)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tensors = [tf.placeholder(tf.as_dtype(values[name].dtype), values[name].shape) for name in names]
+        save = tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=[''] * len(names), tensors=tensors)
+        with remote.explained(path, remote.WRITE):
+            session.run(save, dict(zip(tensors, (values[name] for name in names))))
