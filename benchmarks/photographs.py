@@ -16,9 +16,9 @@ import numpy as np
 from compat import tf
 from console import extras
 from data import encoding
-from data.convert import writing
 from data.dataset_info import FILE_NAME
 from inception_v3.config import Config
+from tools.datasets import writing
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
 TRAIN_IMAGES = 1024

@@ -19,10 +19,10 @@ from compat.errors import CommandError
 from console import program
 from console.command_line import new_parser, number_of
 from data import dataset_info, records, tf_example
-from data.convert import digits
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import revnet
 from inception_v3.networks.keras_revnet import RevNet
+from tools.datasets import digits
 
 ARCHITECTURES = {
     'revnet38': revnet.REVNET_38,

@@ -231,7 +231,7 @@ def run(config: Config) -> Dict[str, float]:
 
 def main(argv: Sequence[str]) -> None:
     """Runs a command line."""
-    from data.convert import digits
+    from tools.datasets import digits
 
     parser = argparse.ArgumentParser(prog='python -m examples.guide', description=__doc__)
     parser.add_argument('--model_dir', default=CONFIG.model_dir, help='folder of the checkpoints (default %(default)s)')

@@ -26,7 +26,7 @@ _SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
 
 def makes_digits(command_line: 'CommandLine') -> bool:
     """Whether the run makes its data set first: the digits preset does, unless `--data_dir` names another."""
-    from data.convert import digits
+    from tools.datasets import digits
 
     is_own = command_line.preset == 'digits' and not {'data_dir', *FILE_FLAGS.values()} & command_line.given
     return is_own and command_line.config.use_data == 'real' and not digits.is_built(command_line.config.data_dir)
@@ -145,7 +145,7 @@ def fit_to_data_set(command_line: 'CommandLine') -> Config:
             'random images with --use_data=fake.'
         )
     if makes_digits(command_line):
-        from data.convert import digits
+        from tools.datasets import digits
 
         made = digits.build_if_missing(config.data_dir)
         if made:

@@ -75,8 +75,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
-    from data.convert import digits
     from inception_v3.run import source
+    from tools.datasets import digits
 
     out = arguments.out
     screen.update('writing the data sets')

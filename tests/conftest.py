@@ -14,11 +14,11 @@ from tensorflow.python.util import deprecation
 from compat import tf
 from compat.log import logger
 from data import records
-from data.convert import digits, writing
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks.registry import NETWORKS
+from tools.datasets import digits, writing
 
 pytest_plugins = ['tests.support.cpu_time']
 

@@ -11,8 +11,6 @@ import pytest
 
 from compat.errors import CommandError
 from data import dataset_info, record_counts
-from data.convert import conversion
-from data.convert.imagenet import pipeline as imagenet_pipeline
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.run import history, profile, trainer_lock
@@ -20,6 +18,8 @@ from inception_v3.run.export import origin
 from inception_v3.run.files import read_config
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.evaluations import DIGITS, EVALUATION
+from tools.datasets import conversion
+from tools.datasets.imagenet import pipeline as imagenet_pipeline
 
 CONTENTS = (
     *('{', 'null', '[]', '{}', '3', '"text"', 'NaN', '[null]', '{"a": null}', '[' * 100_000, '{"a":' * 100_000),

@@ -20,14 +20,14 @@ from compat.messages import in_code, in_markdown, in_rows, printable, shown
 from console import html, program
 from console.screen import Screen, set_up_logging
 from data import dataset_info
-from data.audit import __main__ as audit
-from data.convert.tar_shards import __main__ as tar_shards
 from inception_v3.run.export import card
 from inception_v3.run.summary import introduction_of, summary_of
 from studies import compare
 from tests.support import commands
 from tests.support.runs import FinishedRun
 from tools import show
+from tools.datasets.audit import __main__ as audit
+from tools.datasets.tar_shards import __main__ as tar_shards
 from tools.evaluate_report import __main__ as evaluate_report
 from tools.export import __main__ as export
 from tools.plan import __main__ as plan

@@ -8,13 +8,13 @@ import pytest
 
 from compat import tf
 from data import records
-from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.support.pipelines import Host
 from tests.support.runs import make_small_config
 from tests.support.tiers import further
 from tests.test_repeatability import train
+from tools.datasets.tar_shards import conversion as tar_shards
 
 BATCH, STEPS = 16, 3
 # Cores and hosts.

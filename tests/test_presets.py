@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from data import records
-from data.convert.cifar10 import __main__ as cifar10
-from data.convert.cifar10 import conversion as cifar10_conversion
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.presets import PRESETS
 from inception_v3.tpu import topology
+from tools.datasets.cifar10 import __main__ as cifar10
+from tools.datasets.cifar10 import conversion as cifar10_conversion
 
 # Goyal et al., section 5.1: a rate of 0.1 per 256 images after a warm-up, a weight decay of 1e-4, and momentum; images
 # are cropped at random and flipped, their colours are not changed.

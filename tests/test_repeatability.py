@@ -10,7 +10,6 @@ import pytest
 
 from compat import tf
 from data import records
-from data.convert import writing
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.run import history
@@ -19,6 +18,7 @@ from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import read
 from tests.support.runs import execute, make_small_config
 from tests.support.shared import once
+from tools.datasets import writing
 
 Values = Dict[str, np.ndarray]
 

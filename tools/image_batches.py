@@ -13,8 +13,8 @@ from compat import tf
 from console.processes import usable_cores
 from console.screen import failure
 from data import image_files
-from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, why_undecodable
+from tools.datasets.intake import Intake
 
 
 def find(names: Sequence[str]) -> ImageFiles:

@@ -18,7 +18,6 @@ from benchmarks.measurement import cpu_seconds, reason_of
 from compat import tf
 from console.processes import usable_cores
 from data import records, tfrecord_files
-from data.convert.tar_shards import conversion as tar_shards
 from inception_v3.config import Config
 from inception_v3.input import device_images
 from inception_v3.input.record_preprocessing import training_image
@@ -38,6 +37,7 @@ from studies.streaming.measurement import (
     files_below,
 )
 from studies.streaming.object_store import Tally
+from tools.datasets.tar_shards import conversion as tar_shards
 
 # The unit of getrusage's ru_inblock, in bytes.
 _DISK_BLOCK = 512

@@ -13,10 +13,10 @@ from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TR
 from benchmarks.pipelines import build
 from compat import tf
 from data import records
-from data.convert import writing
 from inception_v3.config import Config
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.tiers import further
+from tools.datasets import writing
 
 _DRAWS = 120
 Distorted = Callable[[bool, Dict[str, Any]], np.ndarray]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from data.convert import digits
-from data.convert.tar_shards import conversion as tar_shards
-from tests.data.image_folders import PHOTOS, save_class
 from tests.support.shared import once
+from tests.tools.datasets.image_folders import PHOTOS, save_class
+from tools.datasets import digits
+from tools.datasets.tar_shards import conversion as tar_shards
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 
 from compat import tf
 from data import checks, record_checker, records, tf_example
-from data.convert import writing
 from data.record_checker import RecordChecker
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
@@ -20,6 +19,7 @@ from tests.support.foreign_records import write_foreign
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import framed
+from tools.datasets import writing
 
 
 @pytest.fixture(scope='module')

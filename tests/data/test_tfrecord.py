@@ -12,10 +12,10 @@ import pytest
 
 from compat import tf
 from data import checks, records, remote, tfrecord, tfrecord_files
-from data.convert import writing
 from tests.data.written_records import written
 from tests.support.photos import Photo, photo_example
 from tests.support.records import framed
+from tools.datasets import writing
 
 
 def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> None:

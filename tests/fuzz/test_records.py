@@ -14,7 +14,6 @@ import pytest
 
 from compat import tf
 from data import checks, encoding, record_checker, records, tf_example, tfrecord
-from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
 from data.tf_example import Fields
 from inception_v3.config import Config
@@ -22,6 +21,7 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.fuzz import child
 from tests.support.images import saved
 from tests.support.records import framed
+from tools.datasets.audit.shard import ShardAuditor
 
 NUM_CLASSES = 6
 # Training and evaluation, with two preprocessings: the first of single records, the second in groups.

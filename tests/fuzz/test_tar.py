@@ -13,7 +13,6 @@ import pytest
 
 from compat import tf
 from data import checks, records
-from data.audit.shard import ShardAuditor
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK
 from data.tar.shard import SampleChecker
@@ -23,6 +22,7 @@ from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.data.tar.readers import FOLDERS, TAR_FORMATS, Reader, both
 from tests.fuzz import child
 from tests.support.images import saved
+from tools.datasets.audit.shard import ShardAuditor
 
 NUM_CLASSES = 6
 SIZES = [

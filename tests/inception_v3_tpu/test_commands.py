@@ -16,7 +16,7 @@ from tests.support.project import PACKAGES, ROOT
 INTERNAL = {
     'benchmarks.pipelines',
     'benchmarks.steps',
-    'data.convert.imagenet.beam',
+    'tools.datasets.imagenet.beam',
     'examples.eager_revnet',
     'examples.guide',
     'tools.provenance.verification',

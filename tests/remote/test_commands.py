@@ -7,12 +7,12 @@ from typing import Any, Dict
 import pytest
 import skimage.data
 
-from data.audit.report import audit
-from data.convert.tar_shards import conversion as tar_shards
 from data.sources import Source
 from tests.remote.faults import READ
 from tests.remote.store import Store
 from tests.support.photos import encode_jpeg
+from tools.datasets.audit.report import audit
+from tools.datasets.tar_shards import conversion as tar_shards
 
 
 @pytest.mark.program
@@ -21,7 +21,7 @@ def test_audit__gives_the_local_report_and_names_a_denied_file(
     store: Store, photo_dir: str, data_format: str, ending: str, tmp_path: pathlib.Path
 ) -> None:
     def audited(code: int) -> Dict[str, Any]:
-        done = store.quick('data.audit', url, '--json', f'--data_format={data_format}')
+        done = store.quick('tools.datasets.audit', url, '--json', f'--data_format={data_format}')
         assert done.returncode == code, done.stderr
         return json.loads(done.stdout)
 

@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from tests.data.convert.imagenet import archives as imagenet_archives
-from tests.data.convert.imagenet.archives import convert, files_of
 from tests.remote.store import Store
 from tests.support.tar_files import tar_of
+from tests.tools.datasets.imagenet import archives as imagenet_archives
+from tests.tools.datasets.imagenet.archives import convert, files_of
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_remote_folders__are_converted_to_remote_record_files(store: Store, tmp_
         '--validation_shards=2',
         f'{store.url}/records',
     ]
-    done = store.python('-m', 'data.convert.imagenet', *arguments)
+    done = store.python('-m', 'tools.datasets.imagenet', *arguments)
     assert done.returncode == 0, done.stderr
     assert 'bounding boxes: 12 written' in done.stderr
     store.download('records', tmp_path / 'records')
@@ -44,5 +44,5 @@ def test_remote_folders__are_converted_to_remote_record_files(store: Store, tmp_
     assert files_of(tmp_path / 'records') == files_of(tmp_path / 'local')
     # No intermediate files are left.
     assert not {name for name in store.objects('records') if 'conversion/' in name}
-    again = store.python('-m', 'data.convert.imagenet', *arguments)
+    again = store.python('-m', 'tools.datasets.imagenet', *arguments)
     assert (again.returncode, again.stderr) == (0, f'{store.url}/records: already finished\n')

@@ -6,11 +6,11 @@ from typing import Any, List
 
 import pytest
 
-from data.convert.tar_shards import conversion as tar_shards
 from tests.remote.faults import READ
 from tests.remote.store import SMALL, Store, complaint
 from tests.support.foreign_records import FOREIGN, write_foreign
 from tests.support.photos import Photo
+from tools.datasets.tar_shards import conversion as tar_shards
 
 
 @pytest.fixture(scope='module')

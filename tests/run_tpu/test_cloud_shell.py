@@ -66,7 +66,7 @@ def test_upload__excludes_local_files(world: World) -> None:
     assert option == '--exclude'
     for path in ('.venv/bin/python', '.git/config', 'runs/digits/checkpoint', 'data/__pycache__/tree.pyc', 'data/.x'):
         assert re.match(pattern, path), path
-    for path in ('run', 'setup.py', 'requirements.lock', 'data/convert/digits.py', 'inception_v3/run/main.py'):
+    for path in ('run', 'setup.py', 'requirements.lock', 'tools/datasets/digits.py', 'inception_v3/run/main.py'):
         assert not re.match(pattern, path), path
 
 

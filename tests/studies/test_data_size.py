@@ -8,9 +8,9 @@ from typing import Any, List
 import numpy as np
 import pytest
 
-from data.convert import digits
 from studies import data_size
 from studies.sweep import run, trials
+from tools.datasets import digits
 
 
 def test_study__has_a_data_set_for_each_number_and_the_same_steps() -> None:

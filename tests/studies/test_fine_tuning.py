@@ -7,11 +7,11 @@ from typing import Any, List
 
 import pytest
 
-from data.convert import digits
 from inception_v3.weights.selection import Patterns
 from studies import fine_tuning
 from studies.sweep import run, trials
 from studies.sweep.trials import Trial
+from tools.datasets import digits
 
 WAYS = ['classifier', 'last-blocks', 'all-layers', 'from-nothing']
 

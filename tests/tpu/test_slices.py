@@ -10,7 +10,6 @@ import pytest
 
 from compat import tf
 from data import records
-from data.convert.tar_shards import conversion as tar_shards
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
@@ -22,6 +21,7 @@ from tests.data.written_records import read as records_in
 from tests.support.pipelines import read
 from tests.support.runs import make_small_config
 from tests.support.tiers import further
+from tools.datasets.tar_shards import conversion as tar_shards
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import numpy as np
 from compat import tf
 from compat.errors import CommandError
 from console.screen import Progress, Screen
-from data.convert.intake import Intake
 from data.image_files import ImageFiles, UnreadableError, listed, show
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.input import infeed
@@ -22,6 +21,7 @@ from inception_v3.weights.selection import HEAD, Patterns
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_for_eval
 from tools import image_batches
+from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
 from tools.image_batches import report
 

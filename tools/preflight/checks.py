@@ -14,7 +14,6 @@ from absl import app
 from compat import tf
 from console.screen import Screen
 from data import record_counts, records, remote
-from data.convert import digits
 from data.dataset_info import FILE_NAME
 from data.formats import FORMATS
 from data.record_counts import FileRecords
@@ -28,6 +27,7 @@ from inception_v3.run.files import check_writable
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
+from tools.datasets import digits
 from tools.estimate import weights_of
 from tools.preflight import graphs
 from tools.preflight.report import Report

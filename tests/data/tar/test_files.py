@@ -12,13 +12,13 @@ from typing import Any, List
 import pytest
 
 from data import checks, records
-from data.audit.shard import of_tar
 from data.formats import FORMATS
 from data.sources import Source
 from data.tar import shard
 from data.tf_example import Fields
 from tests.data.tar.readers import END, header
 from tests.support.tar_files import write_tar
+from tools.datasets.audit.shard import of_tar
 
 
 @pytest.mark.parametrize(

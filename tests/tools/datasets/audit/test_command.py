@@ -1,0 +1,87 @@
+"""The command inception-v3 audit, and its tables."""
+
+import copy
+import json
+import pathlib
+from typing import List
+
+import pytest
+
+from tests.support.bad_records import DAMAGES
+from tests.support.commands import run
+from tests.tools.datasets.audit.data_sets import Report
+from tools.datasets.audit import __main__ as audit
+
+
+def test_json__is_the_report(good_dir: pathlib.Path, good: Report) -> None:
+    done = run(audit.main, good_dir, '--json')
+    assert (done.returncode, done.stderr) == (0, '')
+    report = json.loads(done.stdout)
+    assert (report['splits'], report['fingerprint']) == (good['splits'], good['fingerprint'])
+
+
+def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
+    done = run(audit.main, bad_dir)
+    assert (done.returncode, done.stderr) == (2, '')
+    text = ' '.join(done.stdout.split())
+    for expected in ('train validation', f'records {10 + len(DAMAGES) + 2} 5', '1 cat 2 1', 'undecodable 3 0'):
+        assert expected in text, text
+    assert "(not dataset.json's)" in text and 'cannot be trained on: 3 errors' in text, text
+
+
+def test_tar_shards(tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path) -> None:
+    done = run(audit.main, tar_dir, '--data_format=tar')
+    assert (done.returncode, done.stderr) == (0, '')
+    assert "(dataset.json's)" in done.stdout and done.stdout.endswith('can be trained on\n')
+    assert run(audit.main, bad_tar_dir, '--data_format=tar', '--num_classes=6').returncode == 2
+    done = run(audit.main, tar_dir)
+    assert (done.returncode, done.stdout) == (2, '') and '--data_format=tar reads tar files' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'expected'),
+    [
+        (['/no/such/folder'], '--data_dir=/no/such/folder: no such folder'),
+        (['DIR', '--num_classes=1'], '--num_classes: 1: must be '),
+        ([], 'name the folder of the data set'),
+    ],
+)
+def test_usage_errors__give_a_message(arguments: List[str], expected: str) -> None:
+    done = run(audit.main, *arguments)
+    assert (done.returncode, done.stdout) == (2, '') and expected in done.stderr
+
+
+def lines_of(report: Report) -> List[str]:
+    return [' '.join(line.split()) for line in audit.lines_of(report)]
+
+
+def test_table__shows_fewest_and_most_images_and_the_measures(good: Report) -> None:
+    report = copy.deepcopy(good)
+    classes = [{'label': n, 'name': f'[{n}]', 'train': n, 'validation': 0} for n in range(1, 31)]
+    report['classes'] = [{'label': 0, 'name': 'background', 'train': 0, 'validation': 0}, *classes]
+    train = report['splits']['train']
+    train.update(missing_files=['train-00003-of-00004'], width={'min': 1, 'median': 20.5, 'max': 3000})
+    report['splits']['validation']['width'] = {'min': None, 'median': None, 'max': None}
+    report['duplicates'].update(train=1, validation=2, between=3)
+    report.update(name='[pieces]', seconds=2.5, records_per_second=1234)
+    lines = lines_of(report)
+    rows = [line for line in lines if line.endswith(' 0') and '[' in line]
+    assert [int(row.split()[0]) for row in rows] == [*range(1, 13), *range(19, 31)]
+    assert '… 6 classes between' in lines and not [line for line in lines if 'background' in line]
+    assert lines[0] == f'[pieces], {report["data_dir"]}'
+    assert 'files 3 of 4 2' in lines and 'width, px: min, median, max 1 20 3,000 -' in lines
+    assert 'copies 1 within train, 2 within validation, 3 between them' in lines
+    assert 'read in 2.5 s, 1,234 records/s' in lines
+    assert lines[-1] == 'can be trained on'
+
+
+def test_table__lists_findings(good: Report) -> None:
+    report = copy.deepcopy(good)
+    report['splits']['train']['bad_fields']['count'] = 1030
+    report.update(can_be_trained_on=False, errors=['a', '[b]'], warnings=['c'])
+    lines = lines_of(report)
+    assert 'bad fields 1,030 0' in lines
+    assert [line for line in lines if line.startswith(('error ', 'warning '))] == ['error a', 'error [b]', 'warning c']
+    assert lines[-1] == 'cannot be trained on: 2 errors, 1 warning'
+    report.update(can_be_trained_on=True, errors=[], warnings=['c', 'd'])
+    assert lines_of(report)[-1] == 'can be trained on: 2 warnings'

@@ -1,0 +1,268 @@
+"""The images of a data set and their classes: folders of classes, of splits, ambiguous ones, and tables of labels."""
+
+import os
+import pathlib
+from typing import Any, Dict, List, Sequence
+
+import pytest
+
+from data import dataset_info
+from data.records import DataError
+from tests.data.written_records import stored
+from tests.tools.datasets.image_folders import SPLITS, import_folder, refusal, save
+from tools.datasets.from_folder import image_sets
+
+Found = List[List[str]]
+
+
+def plant(folder: pathlib.Path, paths: Sequence[str]) -> str:
+    """Makes files that are images by their ending, or by nothing."""
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).touch()
+    return str(folder)
+
+
+def in_classes(*folders: str) -> List[str]:
+    """An image of each of the classes `cat` and `dog` in each folder."""
+    return [f'{folder}/{name}/{folder.replace("/", "-")}.jpg' for folder in folders for name in ('cat', 'dog')]
+
+
+def found(folder: str, **options: Any) -> Found:
+    """The images of each split, as `CLASS: PATH`."""
+    splits = image_sets.find_in_folders(folder, **options).splits
+    return [[f'{image.class_name}: {os.path.relpath(image.path, folder)}' for image in split] for split in splits]
+
+
+@pytest.mark.parametrize(
+    ('train', 'validation'),
+    [
+        *(('train', name) for name in ('test', 'valid', 'val', 'validation', 'dev', 'eval')),
+        *(('Train', 'Test'), ('TRAINING', 'Validation'), ('train/images', 'test/images'), ('x/y/train', 'x/y/test')),
+    ],
+)
+def test_splits_are_known_by_their_names(train: str, validation: str, tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path, [*in_classes(train, validation), 'notes/about.txt'])
+    expected = [
+        [f'{name}: {split}/{name}/{split.replace("/", "-")}.jpg' for name in ('cat', 'dog')]
+        for split in (train, validation)
+    ]
+    assert found(folder) == found(f'{folder}//') == expected
+
+
+def test_test_images_beside_validation_images_are_left_out(tmp_path: pathlib.Path) -> None:
+    images = image_sets.find_in_folders(plant(tmp_path, in_classes('train', 'test', 'val')))
+    assert [len(split) for split in images.splits] == [2, 2]
+    assert all('/val/' in image.path for image in images.splits[1])
+    reason = 'an image outside of the class folders'
+    assert images.left_out == [(f'{tmp_path}/test/{name}/test.jpg', reason) for name in ('cat', 'dog')]
+
+
+@pytest.mark.parametrize(
+    ('paths', 'classes'),
+    [
+        (['my/cat/1.jpg', 'my/dog/2.jpg'], ['cat', 'dog']),
+        (['a/b/c/cat/1.jpg', 'a/b/c/dog/2.jpg', 'sample.jpg'], ['cat', 'dog']),
+        (['cat/1.jpg', 'dog/2.jpg', 'cat/kittens/3.jpg', 'dog/puppies/4.jpg'], ['cat', 'cat', 'dog', 'dog']),
+        # Classes whose names are those of splits, or have them as a word.
+        (['train/1.jpg', 'car/2.jpg', 'bus/3.jpg'], ['bus', 'car', 'train']),
+        (['train_station/1.jpg', 'test_tube/2.jpg'], ['test_tube', 'train_station']),
+        # A folder of the same name in each class.
+        (['cat/images/1.jpg', 'dog/images/2.jpg'], ['cat', 'dog']),
+        (['train/cat/1.jpg', 'train/dog/2.jpg'], ['cat', 'dog']),
+    ],
+)
+def test_classes(paths: List[str], classes: List[str], tmp_path: pathlib.Path) -> None:
+    (split,) = found(plant(tmp_path, paths))
+    assert [image.partition(':')[0] for image in split] == classes
+
+
+@pytest.mark.parametrize(
+    ('paths', 'said'),
+    [
+        (in_classes('one', 'two'), '{}: has folders that look like splits, not like classes: one, two. '),
+        (in_classes('holdout', 'train'), 'If holdout, train are the classes, add --no_splits.'),
+        (in_classes('train', 'val', 'valid'), 'not like classes: train, val, valid. '),
+        (['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')], 'not like classes: holdout. '),
+        ([*in_classes('train'), 'unlabeled/1.jpg'], 'not like classes: train. '),
+        (['cat/train/1.jpg', 'cat/test/2.jpg', 'dog/train/3.jpg', 'dog/test/4.jpg'], 'not like classes: cat, dog. '),
+        ([*in_classes('train'), 'test/1.jpg'], '{}/test: look like splits, and their images are in no class folders. '),
+        (
+            ['train/1.jpg', 'test/2.jpg'],
+            '{}/train, {}/test: look like splits, and their images are in no class folders',
+        ),
+        (['images/train/cat/1.jpg', 'images/val/cat/2.jpg', 'preview/4.jpg'], 'not like classes: images. '),
+    ],
+)
+def test_ambiguous_folders_are_refused(paths: List[str], said: str, tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path, paths)
+    with pytest.raises(DataError) as error:
+        image_sets.find_in_folders(folder)
+    assert said.replace('{}', folder) in str(error.value) and '--no_splits' in str(error.value)
+    (all_images,) = found(folder, no_splits=True)
+    assert len(all_images) == len(paths)
+
+
+def test_a_validation_folder_inside_is_not_trained_on(tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path, ['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')])
+    assert found(folder, validation_folder=f'{folder}/holdout') == [
+        ['cat: cat/1.jpg', 'dog: dog/2.jpg'],
+        ['cat: holdout/cat/holdout.jpg', 'dog: holdout/dog/holdout.jpg'],
+    ]
+
+
+def test_two_unicode_forms_of_a_name_are_one_class(tmp_path: pathlib.Path) -> None:
+    composed, decomposed = 'caf\u00e9', 'cafe\u0301'
+    folder = plant(tmp_path / 'in', [f'my/{composed}/1.jpg', f'my/{decomposed}/2.jpg', 'my/tea/3.jpg'])
+    images = image_sets.find_in_folders(folder)
+    assert sorted(image.class_name for image in images.splits[0]) == [composed, composed, 'tea']
+    assert images.notes == [f'{folder}: all images are in {folder}/my']
+    # Of a validation folder, too.
+    other = plant(tmp_path / 'other', [f'{decomposed}/4.jpg'])
+    assert image_sets.find_in_folders(other).splits[0][0].class_name == composed
+
+
+@pytest.mark.parametrize('place', ['', 'train/'])
+def test_a_class_name_that_is_not_utf_8_is_refused(place: str, tmp_path: pathlib.Path) -> None:
+    name = os.fsdecode('caf\u00e9'.encode('latin-1'))
+    folder = plant(tmp_path, [f'{place}{name}/1.jpg', f'{place}tea/2.jpg', f'{place.replace("train", "val")}tea/3.jpg'])
+    with pytest.raises(DataError, match=r'caf\\udce9: the name of a class must be UTF-8\. Rename the folder\.'):
+        image_sets.find_in_folders(folder)
+
+
+def test_images_are_known_by_their_ending_or_content(tmp_path: pathlib.Path) -> None:
+    images = ['cat/a.jfif', 'cat/b.JPE', 'cat/c', 'cat/d.dat', 'dog/f.heic', 'dog/g.tiff']
+    folder = plant(tmp_path, [*images, 'cat/h', 'cat/i.txt'])
+    for name, head in (('cat/c', b'\xff\xd8\xff'), ('cat/d.dat', b'\x89PNG\r\n\x1a\n'), ('cat/h', b'\x93NUMPY')):
+        (tmp_path / name).write_bytes(head + bytes(200))
+    found = image_sets.find_in_folders(folder)
+    assert [os.path.relpath(image.path, folder) for image in found.splits[0]] == images
+    assert found.left_out == [(f'{folder}/cat/{name}', 'not an image') for name in ('h', 'i.txt')]
+
+
+def test_linked_class_folders__are_followed_without_cycles(tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path / 'in', ['cat/1.jpg'])
+    plant(tmp_path / 'outside', ['dog/2.jpg'])
+    (tmp_path / 'in' / 'dog').symlink_to(tmp_path / 'outside' / 'dog')
+    (tmp_path / 'outside' / 'dog' / 'circle').symlink_to(tmp_path / 'in')
+    assert found(folder) == [['cat: cat/1.jpg', 'dog: dog/2.jpg']]
+    assert image_sets.find_in_folders(folder).left_out == [
+        (f'{folder}/dog/circle', 'leads to a folder that is read already')
+    ]
+
+
+FILES = ['a.jpg', 'b.png', 'sub/c.jpg', 'image.jpg']
+
+
+@pytest.fixture
+def flat(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder of images without classes."""
+    for number, name in enumerate(FILES):
+        save(tmp_path / 'flat' / name, 'cat', number)
+    return tmp_path / 'flat'
+
+
+def in_table(flat: pathlib.Path, text: str, file: str = '', label: str = '', skip: bool = False) -> Any:
+    table = flat.parent / 'labels.csv'
+    table.write_bytes(text.encode())
+    return image_sets.find_in_table(str(table), str(flat), file, label, skip)
+
+
+def classes_in_table(flat: pathlib.Path, *arguments: Any) -> Dict[str, str]:
+    (images,) = in_table(flat, *arguments).splits
+    return {image.path[len(f'{flat}/') :]: image.class_name for image in images}
+
+
+@pytest.mark.parametrize(
+    ('text', 'columns'),
+    [
+        ('filename,label\na.jpg,x\nb.png,y\nsub/c.jpg,x\nimage.jpg,y\n', ('', '')),
+        ('label;image\nx;a\ny;b\nx;c\ny;image\n', ('image', '')),
+        ('\ufeffimage\tsize\tbreed\r\na\t1\tx\r\n\r\nb\t2\ty\r\nsub\\c\t3\tx\r\nimage\t4\ty', ('image', 'breed')),
+        ('"what, exactly",name\n x,a\ny,"./b.png"\nx,c\ny ,image\n', ('', 'what, exactly')),
+    ],
+)
+def test_columns_and_names(text: str, columns: Any, flat: pathlib.Path) -> None:
+    assert classes_in_table(flat, text, *columns) == {'a.jpg': 'x', 'b.png': 'y', 'sub/c.jpg': 'x', 'image.jpg': 'y'}
+
+
+@pytest.mark.parametrize(
+    ('text', 'columns', 'said'),
+    [
+        ('', ('', ''), 'its first row must have the names of the columns, and has'),
+        ('filename\na.jpg\n', ('', ''), 'and has filename. Name the column of the files with --file_column'),
+        ('image,melanoma,nevus\na,1,0\nb,0,1\n', ('', ''), 'and has image, melanoma, nevus. Name'),
+        ('image,label\na,x\n', ('file', ''), 'and has image, label. Name'),
+        ('image,label\na,x\n', ('label', 'label'), 'and has image, label. Name'),
+        ('a.jpg,x\nb.png,y\n', ('', ''), 'its first row names a file'),
+        ('a,x\nb,x\n', ('', ''), 'its first row has a label'),
+        (',filename,label\n0,a,x\n', ('filename', ''), 'and has , filename, label. Name'),
+        ('image,label\na,x\nb\n', ('', ''), 'labels.csv, line 3: has no label.'),
+        ('image,label\n,x\n', ('', ''), 'labels.csv, line 2: has no file.'),
+        ('image,label\na,x\n"b', ('', ''), 'is no CSV file in UTF-8'),
+        ('image,label\na,x\nsub/c,x\na,y\n', ('', ''), '1 file with several labels: {}/a.jpg (x, y). Keep one row'),
+        (
+            'image,label\nd.jpg,x\na.jpg,y\n',
+            ('', ''),
+            '1 row of {}/labels.csv whose image is missing: {}/d.jpg. Supply',
+        ),
+    ],
+)
+def test_tables_that_are_refused(text: str, columns: Any, said: str, flat: pathlib.Path) -> None:
+    with pytest.raises(DataError) as error:
+        in_table(flat, text, *columns)
+    said = said.replace('{}/labels', f'{flat.parent}/labels').replace('{}', str(flat))
+    assert said in str(error.value)
+
+
+def test_a_table_that_is_not_utf_8_or_missing_is_refused(flat: pathlib.Path) -> None:
+    table = flat.parent / 'labels.csv'
+    for content in (None, b'a,b\na.jpg,caf\xe9\n'):
+        if content:
+            table.write_bytes(content)
+        with pytest.raises(DataError, match=r'labels\.csv: (cannot be read: No such file|is no CSV file in UTF-8)'):
+            image_sets.find_in_table(str(table), str(flat), '', '', False)
+
+
+def test_a_name_of_several_files_is_refused(flat: pathlib.Path) -> None:
+    save(flat / 'other' / 'c.jpg', 'cat', 7)
+    with pytest.raises(DataError, match=r'c\.jpg is the name of several files: .*/other/c\.jpg, .*/sub/c\.jpg'):
+        in_table(flat, 'image,label\na.jpg,x\nc.jpg,y\n')
+    # A whole path is not.
+    assert classes_in_table(flat, 'image,label\na.jpg,x\nsub/c.jpg,y\n') == {'a.jpg': 'x', 'sub/c.jpg': 'y'}
+    save(flat / 'c.jpg', 'cat', 8)
+    assert classes_in_table(flat, 'image,label\na.jpg,x\nc.jpg,y\n') == {'a.jpg': 'x', 'c.jpg': 'y'}
+
+
+def test_missing_and_unnamed_files_are_counted(flat: pathlib.Path) -> None:
+    result = in_table(flat, 'image,label\na.jpg,x\nb.png,y\na.jpg,x\nd.jpg,y\n', '', '', True)
+    assert [image.path for image in result.splits[0]] == [f'{flat}/a.jpg', f'{flat}/b.png']
+    assert [image.path for image in result.missing] == [f'{flat}/d.jpg']
+    assert result.notes == [f'1 row of {flat.parent}/labels.csv whose image is missing: {flat}/d.jpg; left out']
+    with pytest.raises(DataError, match=r'2 rows of .* whose image is missing'):
+        in_table(flat, 'image,label\nd.jpg,x\ne.jpg,y\n', '', '', True)
+    reason = 'an image without a row in the table of labels'
+    assert result.left_out == [(f'{flat}/image.jpg', reason), (f'{flat}/sub/c.jpg', reason)]
+
+
+def test_a_flat_folder_is_converted_with_its_table(tmp_path: pathlib.Path) -> None:
+    rows: List[str] = ['id,breed']
+    for number in range(12):
+        save(tmp_path / 'flat' / f'{number}.png', 'cat', number)
+        rows.append(f'{number},' + ('odd' if number % 2 else 'caf\u00e9' if number % 4 else 'cafe\u0301'))
+    (tmp_path / 'labels.csv').write_text('\n'.join(rows))
+    data_dir, _ = import_folder(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'))
+    images = [image for split in SPLITS for image in stored(data_dir, split)]
+    assert {image.filename: (image.label, image.text) for image in images} == {
+        f'{number}.png': (2, 'odd') if number % 2 else (1, 'caf\u00e9') for number in range(12)
+    }
+    info = dataset_info.read(str(data_dir))
+    assert info is not None and info.class_names == ['background', 'caf\u00e9', 'odd']
+
+
+def test_a_class_that_loses_most_of_its_rows_is_refused(tmp_path: pathlib.Path) -> None:
+    for number in range(4):
+        save(tmp_path / 'flat' / f'{number}.png', 'cat', number)
+    (tmp_path / 'labels.csv').write_text('id,breed\n0,x\n1,x\n2,y\n3,y\nz.png,w\n')
+    message = refusal(tmp_path / 'flat', labels=str(tmp_path / 'labels.csv'), skip_unreadable=True)
+    assert f'cannot be used: w (1 of 1, as {tmp_path}/flat/z.png)' in message

@@ -1,0 +1,175 @@
+"""The command inception-v3 tar-shards."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+
+from compat import tf
+from data import dataset_info, encoding, records
+from data.dataset_info import fingerprint
+from tests.data.written_records import examples, fingerprint_of, stored
+from tests.support.commands import Done, run
+from tests.support.images import with_orientation
+from tests.support.photos import Photo, photo_example
+from tests.support.records import write_records
+from tests.support.tar_files import write_tar
+from tools.datasets.tar_shards import __main__ as tar_shards_command
+
+
+def tar_shards(*arguments: Any) -> Done:
+    """Runs the command in this process."""
+    return run(tar_shards_command.main, *arguments)
+
+
+def write_splits(folder: pathlib.Path, files: List[Tuple[str, bytes]]) -> None:
+    """Writes the same tar shard for both splits."""
+    folder.mkdir()
+    for split in (records.TRAIN, records.VALIDATION):
+        write_tar(folder / f'{split}-00000.tar', files)
+
+
+def test_records_become_tar_shards_and_the_same_records_again(
+    few_digits_dir: str, tar_dir: str, tmp_path: pathlib.Path
+) -> None:
+    info, before = dataset_info.read(tar_dir), dataset_info.read(few_digits_dir)
+    assert info and before
+    parts = [fingerprint_of(stored(few_digits_dir, split)) for split in (records.TRAIN, records.VALIDATION)]
+    assert info == dataclasses.replace(before, fingerprint=fingerprint(*parts))
+
+    done = tar_shards('write', tar_dir, tmp_path / 'again')
+    assert done.returncode == 0, done.stderr
+    assert dataset_info.read(str(tmp_path / 'again')) == info
+    for file in pathlib.Path(few_digits_dir).glob('*-of-*'):
+        assert (tmp_path / 'again' / file.name).read_bytes() == file.read_bytes()
+
+
+def test_round_trip__keeps_boxes_and_all_fields(photo_dir: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    assert tar_shards('write', photo_dir, tmp_path / 'tar').returncode == 0
+    assert tar_shards('write', tmp_path / 'tar', tmp_path / 'again').returncode == 0
+    for path in (tmp_path / 'tar').glob('*.tar'):
+        # The magic of POSIX, which every program reads.
+        assert path.read_bytes()[257:263] == b'ustar\0'
+    paths = records.find_shards(str(tmp_path / 'again'), records.TRAIN)
+    assert [example for path in paths for example in examples(path)] == [photo_example(photo) for photo in photos]
+
+
+def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    pixels = photos[3].pixels
+    ppm = b'P6 %d %d 255\n' % pixels.shape[1::-1] + pixels.tobytes()
+    files = [('1.jpg', photos[0].encoded), ('1.cls', b'1'), ('1.json', b'[]'), ('2.ppm', ppm), ('2.cls', b'2')]
+    files.append(('2.json', b'[' * 100_000))
+    write_splits(tmp_path / 'tar', files)
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
+    assert done.returncode == 0, done.stderr
+    first, second = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
+    assert first == encoding.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
+    feature = second.features.feature
+    assert feature['image/format'].bytes_list.value[:] == [b'PNG']
+    with tf.Session() as session:
+        decoded = session.run(tf.image.decode_png(feature['image/encoded'].bytes_list.value[0]))
+    np.testing.assert_array_equal(decoded, pixels)
+    assert 'no dataset.json was written: it needs that of the source' in done.stderr
+    assert dataset_info.read(str(tmp_path / 'records')) is None
+
+
+def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    source = tmp_path / 'source'
+    source.mkdir()
+    write_tar(
+        source / 'train-00000.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'1'), ('b.jpg', b'no'), ('b.cls', b'1')]
+    )
+    done = tar_shards('write', source, tmp_path / 'target')
+    assert done.returncode == 2
+    assert re.search(r'train-00000\.tar, record 1: b: the image \(2 bytes\) cannot be decoded', done.stderr)
+    assert not (tmp_path / 'target').exists()
+    done = tar_shards('write', source, tmp_path / 'target', '--max_bad_records=1')
+    assert done.returncode == 0
+    for part in ('left out', 'record 1: b:', '1 train image ', 'no dataset.json was written'):
+        assert part in done.stderr
+    assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 1
+
+
+def test_damaged_and_rotated_images__are_kept_and_named(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    whole = photos[0].encoded
+    images = [whole[: len(whole) * 3 // 4] + b'\xff\xd9', with_orientation(photos[1].encoded, 3), photos[2].encoded]
+    samples = [
+        part for number, image in enumerate(images) for part in ((f'{number}.jpg', image), (f'{number}.cls', b'1'))
+    ]
+    write_splits(tmp_path / 'tar', samples)
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / 'tar' / 'train-00000.tar'
+    assert f'2 images with damaged pixels, kept as they are: {path}, record 0 (Corrupt JPEG data' in done.stderr
+    assert f'2 images with an EXIF orientation, which training ignores: {path}, record 1, ' in done.stderr
+    assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 3
+
+
+def test_labels_outside_of_the_described_classes__are_refused(
+    photo_dir: str, photos: List[Photo], tmp_path: pathlib.Path
+) -> None:
+    source = pathlib.Path(shutil.copytree(photo_dir, str(tmp_path / 'source')))
+    path = records.find_shards(str(source), records.VALIDATION)[0]
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(photo_example(photos[0]._replace(label=6)).SerializeToString())
+    done = tar_shards('write', source, tmp_path / 'target')
+    assert done.returncode == 2 and not (tmp_path / 'target').exists()
+    assert (
+        f'{path}, record 0: label 6 is not in 0 to 5, the classes' in done.stderr
+        and 'Nothing was written.' in done.stderr
+    )
+
+
+def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
+    path = write_tar(tmp_path / 'a.tar', [('x/a.jpg', b'12345'), ('x/a.cls', b'7'), ('b.png', b'1234')])
+    done = tar_shards('list', path)
+    assert done.returncode == 2
+    shard, first, second = done.stdout.splitlines()
+    assert shard == path
+    assert first.split() == ['0', 'x/a', 'label', '7', 'jpg', '5', 'cls', '1']
+    assert second.startswith('1  b  png 4  no label')
+    assert tar_shards('list', path, write_tar(tmp_path / 'b.tar', [('b.jpg', b'1'), ('b.cls', b'7')])).returncode == 2
+    assert tar_shards('list', tmp_path / 'b.tar').returncode == 0
+
+
+def one_of_each(data_dir: pathlib.Path, photos: List[Photo]) -> pathlib.Path:
+    """A data set of record files with one photograph per split."""
+    for split in (records.TRAIN, records.VALIDATION):
+        write_records(data_dir, split, [photo_example(photos[0]).SerializeToString()])
+    return data_dir
+
+
+def test_foreign_tar_file__does_not_change_the_direction(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    source = one_of_each(tmp_path / 'records', photos)
+    (source / 'backup.tar').touch()
+    done = tar_shards('write', source, tmp_path / 'tar')
+    assert done.returncode == 0, done.stderr
+    assert '1 train image in 1 tar file' in done.stderr and (tmp_path / 'tar' / 'train-00000-of-00001.tar').exists()
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'empty' / 'backup.tar').touch()
+    done = tar_shards('write', tmp_path / 'empty', tmp_path / 'target')
+    assert done.returncode == 2 and 'it holds backup.tar.' in done.stderr and '--data_format' not in done.stderr
+
+
+def test_pipe_with_the_name_of_a_file__is_refused(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    source = one_of_each(tmp_path / 'records', photos)
+    pipe = source / 'train-00000-of-00001'
+    pipe.unlink()
+    for path in (pipe, tmp_path / 'tar' / 'train-00000.tar'):
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(str(path))
+        done = tar_shards('write', path.parent, tmp_path / 'target')
+        assert done.returncode == 2
+        assert f'{path}: cannot be read: it has the name of a data set file, but is a pipe or a device' in done.stderr
+        assert not (tmp_path / 'target').exists()
+
+
+@pytest.mark.parametrize('arguments', [('write', '/nowhere', '/nowhere/target'), ('list', '/nowhere.tar'), ()])
+def test_usage_errors__give_a_message(arguments: Any) -> None:
+    done = tar_shards(*arguments)
+    assert done.returncode == 2 and 'error: ' in done.stderr

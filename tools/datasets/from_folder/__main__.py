@@ -1,0 +1,73 @@
+"""Converts JPEG, PNG, GIF, BMP, WebP and TIFF images, in a folder per class, to record files.
+
+The images are in FOLDER/CLASS/, or, if they are already split, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or
+val, valid, dev, eval or test), or in FOLDER/CLASS/ and in CLASS/ of --validation_folder; or a table names the class of
+each image in FOLDER. Classes are numbered from 1, in the order of their names; 0 is the background. The way that the
+folders are understood is printed first; --dry_run prints it and writes nothing.
+
+Each image is decoded whole. JPEG and PNG files are stored as they are. JPEG, WebP and TIFF images with an EXIF
+orientation are turned upright, transparent ones are laid on white, and other formats are converted. The files that are
+left out or refused are listed with the reasons in DATA_DIR.refused.tsv.
+"""
+
+import argparse
+import sys
+
+from compat import native_messages
+from console import program
+from console.command_line import new_parser, number_of
+from console.screen import Screen
+
+
+def _arguments() -> argparse.Namespace:
+    parser = new_parser('from-folder', __doc__)
+    add, positive = parser.add_argument, number_of(int, 1)
+    add('folder', help='the images, in a folder per class')
+    add('data_dir', help='new folder for the record files')
+    add(
+        '--validation_fraction',
+        type=number_of(float, 0, 1),
+        help='share of each class for validation, below 1 (default 0.1); 0: no validation images',
+    )
+    add('--validation_folder', help='validation images, in a folder per class; all others are trained on')
+    add('--no_splits', action='store_true', help='the folders are classes, even if they look like splits')
+    add('--labels', metavar='FILE', help='a CSV file that names the class of each image in the folder')
+    add('--file_column', default='', help='name of the column of files (default: the first of two)')
+    add('--label_column', default='', help='name of the column of labels (default: the second of two)')
+    add('--dry_run', action='store_true', help='show how the folder is understood, and write nothing')
+    add('--train_shards', type=positive, default=16, help='number of training files (default 16)')
+    add('--validation_shards', type=positive, default=4, help='number of validation files (default 4)')
+    add('--skip_unreadable', action='store_true', help='leave out images that cannot be used, instead of stopping')
+    arguments = parser.parse_args()
+    if arguments.validation_fraction is None:
+        arguments.validation_fraction = 0.1 if arguments.validation_folder is None else 0.0
+    elif arguments.validation_folder is not None:
+        parser.error('--validation_fraction, --validation_folder: give one of the two.')
+    elif arguments.validation_fraction == 1:
+        parser.error('--validation_fraction=1: must be below 1; no training images would be left.')
+    if arguments.labels is not None and (arguments.validation_folder is not None or arguments.no_splits):
+        parser.error('--labels: a table has no splits; leave out --validation_folder and --no_splits.')
+    if (arguments.file_column or arguments.label_column) and arguments.labels is None:
+        parser.error('--file_column, --label_column: are columns of --labels, which is missing.')
+    return arguments
+
+
+def main() -> int:
+    """Converts the folder named on the command line."""
+    arguments = _arguments()
+
+    def command(screen: Screen) -> None:
+        from tools.datasets.conversion import summary
+        from tools.datasets.from_folder import conversion
+
+        output = sys.stdout if arguments.dry_run else sys.stderr
+        info = conversion.import_folder(say=lambda line: print(line, file=output), **vars(arguments))
+        if info is not None:
+            print(summary(info, arguments.data_dir))
+
+    with native_messages.captured():
+        return program.run(command, 'interrupted; nothing was written')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""Converts a folder of class folders, or of images with a table of labels, to a data set."""
+
+import collections
+import contextlib
+import functools
+import os
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from compat import tf
+from compat.messages import counted
+from console import outputs
+from console.screen import failure
+from data import encoding, image_files
+from data.dataset_info import DatasetInfo
+from data.files import write_whole
+from data.image_files import UnreadableError, listed, show
+from data.records import TRAIN, VALIDATION, DataError
+from tools.datasets import conversion, writing
+from tools.datasets.conversion import Say
+from tools.datasets.from_folder import image_sets
+from tools.datasets.from_folder.image_sets import ImageFile, ImageSet
+from tools.datasets.intake import Intake
+from tools.datasets.writing import digest, split_by_content
+
+# Classes that are listed without --dry_run.
+_CLASSES_AT_MOST = 20
+# The list of files that are not in the data set is beside its folder, so that it stays if no data set is made.
+_REFUSED_ENDING = '.refused.tsv'
+
+
+def import_folder(
+    folder: str,
+    data_dir: str,
+    validation_fraction: float,
+    train_shards: int,
+    validation_shards: int,
+    skip_unreadable: bool,
+    say: Say,
+    validation_folder: Optional[str] = None,
+    no_splits: bool = False,
+    labels: Optional[str] = None,
+    file_column: str = '',
+    label_column: str = '',
+    dry_run: bool = False,
+) -> Optional[DatasetInfo]:
+    """Converts a folder of class folders, or of images with a table of labels, to a data set; returns its description.
+
+    The arguments are those of the command; `say` is called with messages, first with the way that the folder is
+    understood. A `dry_run` ends there.
+    """
+    writing.check_can_be_made(data_dir)
+    if labels is not None:
+        found = image_sets.find_in_table(labels, folder, file_column, label_column, skip_unreadable)
+    else:
+        found = image_sets.find_in_folders(folder, validation_folder, no_splits)
+    refused_path = os.path.abspath(data_dir) + _REFUSED_ENDING
+    say('\n'.join(_understood(found, dry_run, refused_path)))
+    label_of = _labels(validation_folder or folder, found.splits)
+    if dry_run:
+        return None
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.remove(outputs.replaceable(refused_path))
+    _write_refused(refused_path, found.left_out)
+
+    intake = Intake()
+    accepted = _accepted(folder, found, intake, skip_unreadable, refused_path, say)
+
+    def divided(files: Sequence[ImageFile], fraction: float) -> List[List[ImageFile]]:
+        """The training and the validation images, each in an order that mixes the classes."""
+        usable = [file for file in files if file.path in accepted]
+        digests = [accepted[file.path].digest for file in usable]
+        shares = split_by_content(digests, [label_of[file.class_name] for file in usable], fraction)
+        return [[usable[index] for index in share] for share in shares]
+
+    is_split = len(found.splits) > 1
+    if is_split:
+        # Divided only for the order: a shuffle buffer cannot mix images that are sorted by class.
+        images = [divided(split, 0.0)[0] for split in found.splits]
+        seen = {accepted[file.path].digest for file in images[0]}
+        both = [file.path for file in images[1] if accepted[file.path].digest in seen]
+        if both:
+            what = counted(len(both), 'validation image')
+            say(f'{what} also for training, which overstates the accuracy: {listed(both)}')
+    else:
+        images = divided(found.splits[0], validation_fraction)
+    splits = dict(zip((TRAIN, VALIDATION), images))
+    for split, files in splits.items():
+        if not files and (split == TRAIN or is_split or validation_fraction):
+            reason = (
+                f' --validation_fraction={validation_fraction:g} is the share of the distinct images of each class, '
+                'rounded to a whole number; 0 makes no validation split.'
+            )
+            raise DataError(f'{folder}: no {split} images are left; each split needs some.{"" if is_split else reason}')
+
+    examples = [
+        [functools.partial(_example, file, label_of[file.class_name], accepted[file.path], intake) for file in files]
+        for files in images
+    ]
+    name = os.fsencode(os.path.basename(os.path.abspath(folder))).decode(errors='replace')
+    shards = train_shards, validation_shards
+    with conversion.progress() as progress:
+        return writing.write_data_set(data_dir, name, 'a folder of images', [*label_of], examples, shards, progress)
+
+
+def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[str]:
+    """Yields lines that say which images and classes were found, with a path of each, and what is left out."""
+    yield from found.notes
+    for name, images in zip([TRAIN, VALIDATION] if len(found.splits) > 1 else ['not split'], found.splits):
+        paths: Dict[str, List[str]] = collections.defaultdict(list)
+        for image in images:
+            paths[image.class_name].append(image.path)
+        yield f'{name}: {counted(len(images), "image")} of {counted(len(paths), "class", "classes")}'
+        for class_name in sorted(paths)[: None if dry_run else _CLASSES_AT_MOST]:
+            of_class = paths[class_name]
+            yield f'  {show(class_name)}: {counted(len(of_class), "image")}, as {show(of_class[0])}'
+        if len(paths) > _CLASSES_AT_MOST and not dry_run:
+            yield f'  and {len(paths) - _CLASSES_AT_MOST:,} more, which --dry_run lists'
+    for reason in sorted({reason for _, reason in found.left_out}):
+        left_out = [path for path, each in found.left_out if each == reason]
+        what = counted(len(left_out), 'file or folder', 'files or folders')
+        yield f'left out: {what} ({reason}): {listed(left_out, "" if dry_run else refused_path)}'
+
+
+def _write_refused(path: str, refused: Sequence[Tuple[str, str]]) -> None:
+    if refused:
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_whole(path, 'path\treason\n' + ''.join(f'{show(each)}\t{reason}\n' for each, reason in refused))
+        except (OSError, tf.errors.OpError) as error:
+            raise DataError(f'{path}: cannot be written: {failure(error)}.')
+
+
+def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
+    classes = sorted({image.class_name for image in splits[0]})
+    untrained = sorted({image.class_name for images in splits for image in images} - {*classes})
+    if untrained:
+        raise DataError(
+            f'{folder}: validation images of classes without training images: {listed(untrained)}. The classes with '
+            f'training images: {listed(classes)}.'
+        )
+    if len(classes) == 1:
+        raise DataError(
+            f'{show(folder)}: all training images are of one class, {show(classes[0])}. There must be two or more.'
+        )
+    return {name: label for label, name in enumerate(classes, 1)}
+
+
+def _check_losses(folder: str, images: Sequence[ImageFile], accepted: Mapping[str, '_Accepted']) -> None:
+    """Checks that each class of a split keeps at least half of its files."""
+    counts = collections.Counter(image.class_name for image in images)
+    lost: Dict[str, List[str]] = collections.defaultdict(list)
+    for image in images:
+        if image.path not in accepted:
+            lost[image.class_name].append(image.path)
+    problems = [
+        f'{show(name)} ({len(paths):,} of {counts[name]:,}, as {show(paths[0])})'
+        for name, paths in sorted(lost.items())
+        if 2 * len(paths) > counts[name]
+    ]
+    if problems:
+        what = 'classes of which most images are missing or cannot be used'
+        raise DataError(f'{show(folder)}: {what}: {listed(problems)}. Convert or repair these files, or remove them.')
+
+
+class _Accepted(NamedTuple):
+    """An image file that can be used: the digest and the size of its stored image, and whether that is the file."""
+
+    digest: bytes
+    height: int
+    width: int
+    is_changed: bool
+
+
+def _accepted(
+    folder: str, found: ImageSet, intake: Intake, skip_unreadable: bool, refused_path: str, say: Say
+) -> Dict[str, _Accepted]:
+    """The image files that can be used, by path; the others are refused or, with `skip_unreadable`, left out."""
+    unreadable: List[Tuple[str, str]] = []
+    accepted: Dict[str, _Accepted] = {}
+    notes: Dict[str, List[str]] = collections.defaultdict(list)
+    paths = [image.path for images in found.splits for image in images]
+    with conversion.progress() as progress:
+        for path in conversion.watched(paths, progress('reading images', len(paths))):
+            try:
+                encoded = image_files.read(path)
+                image = intake.accept(encoded)
+                is_changed = image.encoded != encoded
+                accepted[path] = _Accepted(digest(image.encoded), image.height, image.width, is_changed)
+                for note in image.notes:
+                    notes[note].append(path)
+            except UnreadableError as error:
+                unreadable.append((path, str(error)))
+    conversion.say_notes(notes, say)
+    if unreadable:
+        _write_refused(refused_path, [*found.left_out, *unreadable])
+        reasons = listed([f'{show(path)} {reason}' for path, reason in unreadable], refused_path)
+        text = f'{counted(len(unreadable), "image")} cannot be used: {reasons}'
+        if not skip_unreadable:
+            raise DataError(f'{text}. Repair or remove them, or leave them out with --skip_unreadable.')
+        say(f'{text}; left out')
+    for number, images in enumerate(found.splits):
+        _check_losses(folder, [*images, *(found.missing if not number else [])], accepted)
+    return accepted
+
+
+def _example(file: ImageFile, label: int, accepted: _Accepted, intake: Intake) -> tf.train.Example:
+    try:
+        encoded = image_files.read(file.path)
+        if accepted.is_changed:
+            encoded = intake.accept(encoded).encoded
+    except UnreadableError as error:
+        raise DataError(f'{show(file.path)} {error}; it was changed during the conversion.')
+    if digest(encoded) != accepted.digest:
+        raise DataError(f'{show(file.path)} was changed during the conversion. Run the same command again.')
+    kind, name = encoding.format_of(encoded), os.path.basename(file.path)
+    return encoding.make_example(encoded, kind, label, file.class_name, accepted.height, accepted.width, name)

@@ -1,0 +1,44 @@
+"""Converts TFRecord files to tar shards and back, and lists the samples of tar shards.
+
+inception-v3 tar-shards write SOURCE TARGET   record files → tar shards, or tar shards → record files
+inception-v3 tar-shards list SHARD ...        each sample of the shards: position, key, label, files and their bytes
+"""
+
+import functools
+import sys
+
+from compat import native_messages
+from compat.errors import DONE, FIX
+from console import program
+from console.command_line import new_parser, number_of
+from console.screen import Screen
+
+
+def main() -> int:
+    """Runs the command line: converts a folder, or lists shards."""
+    parser = new_parser('tar-shards', __doc__)
+    commands = parser.add_subparsers(dest='command', required=True)
+    write = commands.add_parser('write', help='convert TFRecord files to tar shards, or tar shards to TFRecord files')
+    write.add_argument('source', help='folder of train-* and validation-* files')
+    write.add_argument('target', help='new folder for the converted files')
+    text = 'unusable images that may be left out (default 0)'
+    write.add_argument('--max_bad_records', type=number_of(int, 0), default=0, help=text)
+    listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if a sample cannot be used')
+    listing.add_argument('shards', nargs='+', metavar='SHARD')
+    arguments = parser.parse_args()
+
+    def command(screen: Screen) -> int:
+        from tools.datasets.tar_shards import conversion
+
+        if arguments.command == 'list':
+            return DONE if conversion.list_samples(arguments.shards) else FIX
+        say = functools.partial(print, file=sys.stderr)
+        conversion.convert(arguments.source, arguments.target, arguments.max_bad_records, say)
+        return DONE
+
+    with native_messages.captured():
+        return program.run(command, 'interrupted; nothing was written')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
