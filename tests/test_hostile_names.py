@@ -22,7 +22,6 @@ from console.screen import Screen, set_up_logging
 from data import dataset_info
 from inception_v3.run.export import card
 from inception_v3.run.summary import introduction_of, summary_of
-from studies import compare
 from tests.support import commands
 from tests.support.runs import FinishedRun
 from tools import show
@@ -34,6 +33,7 @@ from tools.plan import __main__ as plan
 from tools.predict import __main__ as predict
 from tools.preflight import __main__ as preflight
 from tools.provenance import __main__ as provenance
+from tools.studies import compare
 
 ESCAPE = 'red\x1b[31m\x1b]0;title\x07'
 NAMES = (

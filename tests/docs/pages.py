@@ -10,7 +10,7 @@ PAGES = [
     'README.ja.md',
     'CONTRIBUTING.md',
     'SECURITY.md',
-    'studies/README.md',
+    'tools/studies/README.md',
     'benchmarks/README.md',
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'docs').glob('*.md')),
 ]

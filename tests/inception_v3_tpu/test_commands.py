@@ -21,8 +21,8 @@ INTERNAL = {
     'examples.guide',
     'tools.provenance.verification',
     'inception_v3_tpu',
-    'studies.revnet_memory.training',
-    'studies.streaming.pipelines',
+    'tools.studies.revnet_memory.training',
+    'tools.studies.streaming.pipelines',
     *(f'benchmarks.peers.{library}' for library in LIBRARIES),
 }
 

@@ -10,7 +10,7 @@ from inception_v3.config import Config
 from inception_v3.run import history
 from inception_v3.run.files import CONFIG_FILE
 from inception_v3.run.history import Evaluation, append_evaluation
-from studies.report.runs import Case, Run, TrainingPoint
+from tools.studies.report.runs import Case, Run, TrainingPoint
 
 OF_300_STEPS = Config(train_steps=300)
 

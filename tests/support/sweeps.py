@@ -14,12 +14,12 @@ def study_file(folder: pathlib.Path, axes: str = '', seeds: int = 1, **flags: An
     """Writes a study of short runs, whose axes are Python; returns its path."""
     path = folder / 'rates.py'
     of_study = f"preset='digits', question='Which?', seeds={seeds}, axes=[{axes}], flags={ ({**FLAGS, **flags})!r}"
-    path.write_text(f'from studies.study import *\nSTUDY = Study({of_study})\n')
+    path.write_text(f'from tools.studies.study import *\nSTUDY = Study({of_study})\n')
     return str(path)
 
 
 def whole_sweep(*arguments: str) -> 'subprocess.Popen[str]':
     """Starts a sweep in a separate process, whose standard output has its errors, too."""
-    main = f'import sys; from studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
+    main = f'import sys; from tools.studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
     command = [sys.executable, '-c', main, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
