@@ -6,12 +6,12 @@
 import pathlib
 from typing import Dict, List, Tuple
 
-from benchmarks.balance import balance
 from compat import tf
 from docs.network_diagrams import STYLE, document
 from inception_v3.config import Config
 from inception_v3.input_pipeline import _GROUP_RECORDS, BATCHES_AHEAD
 from inception_v3.optimizers import MOMENTUM, make_optimizer
+from tools.benchmarks.balance import balance
 
 FOLDER = pathlib.Path(__file__).with_name('diagrams')
 _STYLE = STYLE + (

@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PACKAGES = ('console', 'preprocessing', 'data', 'inception_v3', 'studies', 'benchmarks')
 # Files outside docs/ that are pages of the site, and their addresses there.
-_READMES = {'tools/studies/README.md': 'studies-results.md', 'benchmarks/README.md': 'benchmarks.md'}
+_READMES = {'tools/studies/README.md': 'studies-results.md', 'tools/benchmarks/README.md': 'benchmarks.md'}
 
 
 def rooms() -> Dict[str, List[str]]:

@@ -50,10 +50,10 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
         'revnet-memory': ('tools.studies.revnet_memory', 'measure memory and time of RevNet training steps'),
     },
     'benchmarks': {
-        'benchmark-input': ('benchmarks.input', 'measure the input pipeline'),
-        'benchmark-peers': ('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
-        'benchmark-train': ('benchmarks.training', 'measure training steps and their input on any device'),
-        'balance': ('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
+        'benchmark-input': ('tools.benchmarks.input', 'measure the input pipeline'),
+        'benchmark-peers': ('tools.benchmarks.peers', 'compare the input pipeline with those of other libraries'),
+        'benchmark-train': ('tools.benchmarks.training', 'measure training steps and their input on any device'),
+        'balance': ('tools.benchmarks.balance', 'compute whether a run waits for its host or for its device'),
     },
 }
 # The modules by name.

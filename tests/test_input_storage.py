@@ -284,7 +284,7 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 _MEMORY_OF_SHARDS = """
 import sys
 from compat.tensorflow import tf
-from benchmarks.measurement import peak_bytes
+from tools.benchmarks.measurement import peak_bytes
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 config = Config(use_tpu=False, data_dir=sys.argv[1], data_format='tar', followup_shuffle_buffer_size=1)

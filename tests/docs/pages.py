@@ -11,7 +11,7 @@ PAGES = [
     'CONTRIBUTING.md',
     'SECURITY.md',
     'tools/studies/README.md',
-    'benchmarks/README.md',
+    'tools/benchmarks/README.md',
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'docs').glob('*.md')),
 ]
 _IN_TEXT = re.compile(r'`((?:BUCKET=\S+ )?(?:\./run|\./run_tpu\.sh|docs/build|\.ci/run)(?: [^`]+)?)`')

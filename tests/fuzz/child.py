@@ -9,10 +9,10 @@ from typing import Any, Iterator
 
 import PIL.Image
 
-from benchmarks.measurement import peak_bytes
 from compat import tf
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.support.images import CAT
+from tools.benchmarks.measurement import peak_bytes
 
 
 def many(cases: int) -> int:

@@ -8,14 +8,14 @@ from typing import Any, Set
 
 import pytest
 
-from benchmarks.peers.__main__ import LIBRARIES
 from inception_v3_tpu.__main__ import COMMANDS, GROUPS, main
 from tests.support.project import PACKAGES, ROOT
+from tools.benchmarks.peers.__main__ import LIBRARIES
 
 # Modules that other modules start as processes, and programs to read, which are not installed.
 INTERNAL = {
-    'benchmarks.pipelines',
-    'benchmarks.steps',
+    'tools.benchmarks.pipelines',
+    'tools.benchmarks.steps',
     'tools.datasets.imagenet.beam',
     'examples.eager_revnet',
     'examples.guide',
@@ -23,7 +23,7 @@ INTERNAL = {
     'inception_v3_tpu',
     'tools.studies.revnet_memory.training',
     'tools.studies.streaming.pipelines',
-    *(f'benchmarks.peers.{library}' for library in LIBRARIES),
+    *(f'tools.benchmarks.peers.{library}' for library in LIBRARIES),
 }
 
 

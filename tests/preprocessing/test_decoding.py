@@ -142,7 +142,7 @@ def test_decoding__refuses_a_truncated_file() -> None:
 # this took.
 MEASURE = """
 import sys
-from benchmarks.measurement import peak_bytes
+from tools.benchmarks.measurement import peak_bytes
 from compat.tensorflow import tf
 from preprocessing.decoding import Crop, decode_crop, image_shape
 def part(encoded):

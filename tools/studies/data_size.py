@@ -13,9 +13,9 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence
 
-from benchmarks.tables import Spread
 from compat.errors import DONE
 from console.screen import Screen
+from tools.benchmarks.tables import Spread
 from tools.studies.drawing import Panel, chart
 from tools.studies.files import Table, prepare, publish, write_json
 from tools.studies.sweep import generated

@@ -4,7 +4,7 @@ import io
 import textwrap
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from benchmarks.tables import Spread
+from tools.benchmarks.tables import Spread
 
 GRID = '#e3e7ea'
 # Okabe and Ito, "Color Universal Design": distinguishable with any common kind of colour blindness. Their yellow is

@@ -5,9 +5,9 @@ import os
 import textwrap
 from typing import Any, NamedTuple, Sequence
 
-from benchmarks import tables as columns
 from compat.messages import in_markdown
 from console import extras
+from tools.benchmarks import tables as columns
 
 # A note longer than this goes on in the next line on the screen.
 _WIDTH = 120

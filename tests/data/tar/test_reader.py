@@ -283,7 +283,7 @@ def test_memory__of_a_shard_of_small_images(tmp_path: pathlib.Path) -> None:
     assert os.path.getsize(path) > 30_000_000
     program = (
         'import sys\nfrom compat.tensorflow import tf\n'
-        'from benchmarks.measurement import peak_bytes\n'
+        'from tools.benchmarks.measurement import peak_bytes\n'
         'from data.tar import reader as tar_reader\n'
         'read = tar_reader.reader("", 1 << 23)(sys.argv[1], int(sys.argv[2]))\n'
         'samples = tf.data.make_one_shot_iterator(read.skip(14_999)).get_next()\n'

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tables import Spread
+from tools.benchmarks.tables import Spread
 from tools.studies.drawing import Panel, draw, sign_of
 
 

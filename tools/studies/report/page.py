@@ -11,12 +11,12 @@ import markupsafe
 from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
-from benchmarks.tables import Spread
 from compat import tf
 from compat.messages import printable
 from console.html import template
 from data import remote
 from data.files import write_whole
+from tools.benchmarks.tables import Spread
 from tools.studies.drawing import sign_of
 from tools.studies.report import tables
 from tools.studies.report.runs import LOSS, Case, Comparison

@@ -13,8 +13,8 @@ import tempfile
 import time
 from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from benchmarks.measurement import MeasurementError, end_of
 from console import processes
+from tools.benchmarks.measurement import MeasurementError, end_of
 
 # Every large tensor gets pages of its own from the system and returns them when it is freed, so that resident memory is
 # memory in use. TensorFlow's and the C library's allocators keep freed memory in pieces that may not fit the next

@@ -10,13 +10,13 @@ import json
 import sys
 from typing import Any
 
-from benchmarks.measurement import be_killed_first, reason_of
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import revnet
+from tools.benchmarks.measurement import be_killed_first, reason_of
 from tools.studies.revnet_memory.measurement import AS_PUBLISHED, KEEP, MARK, PUBLISHED, Training
 
 # Parameters of mallopt(3), with values that keep freed memory. Without them, each large tensor gets new pages from the

@@ -17,15 +17,15 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from benchmarks import tables
-from benchmarks.measurement import interleave
-from benchmarks.tables import Spread, spread
 from compat.errors import CommandError
 from compat.messages import counted
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
 from console.screen import Screen
 from inception_v3.config import Config
+from tools.benchmarks import tables
+from tools.benchmarks.measurement import interleave
+from tools.benchmarks.tables import Spread, spread
 from tools.studies.files import Table, prepare, publish, write_json
 from tools.studies.streaming.measurement import (
     BATCH_SIZE,
@@ -97,8 +97,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
-    from benchmarks import photographs
     from inception_v3.run import source
+    from tools.benchmarks import photographs
     from tools.studies.streaming import pipelines
 
     if not arguments.data_dir:

@@ -9,9 +9,9 @@ import json
 import os
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
-from benchmarks.measurement import answer_of
 from compat.messages import counted
 from console import processes
+from tools.benchmarks.measurement import answer_of
 from tools.studies.streaming import object_store
 
 # The layouts, which are also the names of their folders.

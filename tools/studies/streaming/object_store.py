@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from benchmarks.measurement import cpu_seconds
+from tools.benchmarks.measurement import cpu_seconds
 
 BUCKET = 'studies'
 # A request for this path gets the `Tally` without a delay, and is not counted.

@@ -13,8 +13,6 @@ from typing import Optional, Tuple
 
 from absl import app
 
-from benchmarks import command
-from benchmarks.measurement import cpu_seconds, reason_of
 from compat import tf
 from console.processes import usable_cores
 from data import records, tfrecord_files
@@ -24,6 +22,8 @@ from inception_v3.input.record_preprocessing import training_image
 from inception_v3.input_pipeline import InputPipeline, images_at_a_time
 from inception_v3.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
+from tools.benchmarks import command
+from tools.benchmarks.measurement import cpu_seconds, reason_of
 from tools.datasets.tar_shards import conversion as tar_shards
 from tools.studies.streaming import object_store
 from tools.studies.streaming.measurement import (

@@ -11,8 +11,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from benchmarks.measurement import MeasurementError
 from inception_v3.networks.registry import NETWORKS
+from tools.benchmarks.measurement import MeasurementError
 from tools.studies.drawing import sign_of
 from tools.studies.revnet_memory import __main__ as revnet_memory
 from tools.studies.revnet_memory import training as revnet_training

@@ -6,10 +6,10 @@ from typing import Any, Dict, List
 
 import pytest
 
-from benchmarks.measurement import MeasurementError
 from compat import tf
 from data import records, tfrecord_files
 from tests.support.photos import Photo
+from tools.benchmarks.measurement import MeasurementError
 from tools.studies.streaming import __main__ as streaming
 from tools.studies.streaming import measurement, pipelines
 from tools.studies.streaming.measurement import FILES, TAR, TFRECORD, DataSet, Reading

@@ -43,7 +43,7 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
     if os.path.exists(os.path.join(data_dir, FILE_NAME)):
         return
     sources = _sources()
-    origin = 'random parts of the photographs in scikit-image, made by benchmarks.photographs'
+    origin = 'random parts of the photographs in scikit-image, made by tools.benchmarks.photographs'
     classes = [f'photograph {number}' for number in range(1, len(sources) + 1)]
     every = [functools.partial(_example, sources, index) for index in range(train + validation)]
     examples = every[:train], every[train:]

@@ -2,7 +2,7 @@
 
 Every pipeline reads the same generated photographs, decodes, crops at random, resizes, flips and batches them; with and
 without a distortion of colour, as floats and as bytes. In each round, every peer has a process of its own, in an
-environment that uv makes from the packages at the top of benchmarks/peers/PEER.py. A peer that cannot be installed, or
+environment that uv makes from the packages at the top of tools/benchmarks/peers/PEER.py. A peer that cannot be installed, or
 fails, is named with the reason. Of the flags of a run, only sizes and the ranges of crops and colours are allowed.
 """
 
@@ -17,16 +17,16 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Sequence
 
-from benchmarks import command, measurement, tables
-from benchmarks.command import tar_dir
-from benchmarks.measurement import TRANSFER, MeasurementError, Run
-from benchmarks.peers.meter import Task
-from benchmarks.tables import spread
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
+from tools.benchmarks import command, measurement, tables
+from tools.benchmarks.command import tar_dir
+from tools.benchmarks.measurement import TRANSFER, MeasurementError, Run
+from tools.benchmarks.peers.meter import Task
+from tools.benchmarks.tables import spread
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(__file__).parent
@@ -157,7 +157,7 @@ def measure(name: str, python: str, config: Config, files: str, images: int) -> 
         )._asdict()
         for colour, floats in KINDS.values()
     ]
-    line = [python, '-W', 'ignore', *processes.module(f'benchmarks.peers.{name}')[1:]]
+    line = [python, '-W', 'ignore', *processes.module(f'tools.benchmarks.peers.{name}')[1:]]
     return measurement.answer_of(line, json.dumps(tasks), _environment(), _TIMEOUT)
 
 

@@ -1,4 +1,4 @@
-"""Takes measured training steps in this process; `benchmarks.training` runs it as `python -m benchmarks.steps`.
+"""Takes measured training steps in this process; `tools.benchmarks.training` runs it as `python -m tools.benchmarks.steps`.
 
 It reads {"config": …, "kind": …} as JSON from standard input, and prints a `Training` as JSON.
 """
@@ -12,9 +12,6 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 from tensorflow.python.client import device_lib
 
-from benchmarks import tables
-from benchmarks.measurement import cpu_seconds
-from benchmarks.training import REAL, Training, warm_up_calls
 from compat import tf
 from data import remote
 from inception_v3 import seeding
@@ -23,6 +20,9 @@ from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.run.hooks.watchers import Step, StepHook, Watcher
 from inception_v3.tpu import accelerator
+from tools.benchmarks import tables
+from tools.benchmarks.measurement import cpu_seconds
+from tools.benchmarks.training import REAL, Training, warm_up_calls
 
 
 class _Meter(Watcher):

@@ -6,13 +6,13 @@ import statistics
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from benchmarks import command, measurement, tables
-from benchmarks.measurement import DECODING, PARSING, PHASES, PREPROCESSING, STORAGE, TRANSFER, Measurement, Run
-from benchmarks.tables import Spread, spread
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
+from tools.benchmarks import command, measurement, tables
+from tools.benchmarks.measurement import DECODING, PARSING, PHASES, PREPROCESSING, STORAGE, TRANSFER, Measurement, Run
+from tools.benchmarks.tables import Spread, spread
 
 _READ, _DECODED, _NAIVE, _OURS = 'records read', 'and decoded', 'naive', 'ours'
 # Reading alone is fast: more images are needed to measure it above the noise.

@@ -5,15 +5,15 @@ import math
 import sys
 from typing import Any, Dict, List, Sequence, Tuple
 
-from benchmarks import command, measurement, tables
-from benchmarks.input import Pipeline, rows_of, variant_of
-from benchmarks.measurement import PHASES, Measurement
 from compat.messages import shown
 from console.processes import usable_cores
 from console.screen import Screen
 from inception_v3.config import ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.tpu import topology
+from tools.benchmarks import command, measurement, tables
+from tools.benchmarks.input import Pipeline, rows_of, variant_of
+from tools.benchmarks.measurement import PHASES, Measurement
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'profile': OwnFlag(str, None, 'model_dir of a run with --profile_steps, whose profile has all numbers of the run'),

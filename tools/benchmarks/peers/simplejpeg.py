@@ -8,7 +8,7 @@
 import pathlib
 from typing import Any, Callable, Iterator
 
-from benchmarks.peers import meter
+from tools.benchmarks.peers import meter
 
 
 def preparation(task: meter.Task) -> Callable[[str], Any]:

@@ -8,8 +8,8 @@
 import pathlib
 from typing import Any, Iterator
 
-from benchmarks.peers import meter
-from benchmarks.peers.torchvision import batches_of, transform
+from tools.benchmarks.peers import meter
+from tools.benchmarks.peers.torchvision import batches_of, transform
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:

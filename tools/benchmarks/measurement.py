@@ -1,7 +1,7 @@
 """Measures an input pipeline: a session reads images from it, in a process of its own.
 
 The process has its own TensorFlow, threads and memory, so that all of its CPU time and its memory peak are the
-pipeline's. It runs `benchmarks.pipelines`, which reads a `Run` as JSON from standard input and prints a `Measurement`.
+pipeline's. It runs `tools.benchmarks.pipelines`, which reads a `Run` as JSON from standard input and prints a `Measurement`.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def measure(runs: Sequence[Run], python: str = sys.executable) -> List[Measureme
     """Measures runs one by one in a new process of an interpreter; raises MeasurementError with the reason."""
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if runs[0].is_naive else None
-    command = [python, *processes.module('benchmarks.pipelines')[1:]]
+    command = [python, *processes.module('tools.benchmarks.pipelines')[1:]]
     text = json.dumps([dataclasses.asdict(run) for run in runs])
     return [Measurement(**fields) for fields in answer_of(command, text, environment, _TIMEOUT)]
 

@@ -60,9 +60,9 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
       ConfigError: --use_data=fake was given, or flags contradict the data set.
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
-    from benchmarks import photographs
     from data.sources import source_of
     from inception_v3.data_set import fit_to_data_set
+    from tools.benchmarks import photographs
 
     config = command_line.config
     if config.use_data == 'fake':

@@ -9,13 +9,13 @@ import PIL.Image
 import pytest
 import scipy.stats
 
-from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
-from benchmarks.pipelines import build
 from compat import tf
 from data import records
 from inception_v3.config import Config
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.tiers import further
+from tools.benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run
+from tools.benchmarks.pipelines import build
 from tools.datasets import writing
 
 _DRAWS = 120

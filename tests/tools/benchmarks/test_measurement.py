@@ -8,9 +8,9 @@ from unittest import mock
 
 import pytest
 
-from benchmarks import measurement, pipelines
-from benchmarks.measurement import DECODING, STORAGE, TRANSFER, MeasurementError, Run, interleave
 from inception_v3.config import Config
+from tools.benchmarks import measurement, pipelines
+from tools.benchmarks.measurement import DECODING, STORAGE, TRANSFER, MeasurementError, Run, interleave
 
 
 @pytest.fixture

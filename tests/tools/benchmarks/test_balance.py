@@ -7,9 +7,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from benchmarks import balance, measurement
-from benchmarks.measurement import Measurement
 from inception_v3.run.profile import Profile
+from tools.benchmarks import balance, measurement
+from tools.benchmarks.measurement import Measurement
 
 
 def test_balance__slow_device_by_hand() -> None:

@@ -8,7 +8,7 @@
 import random
 from typing import Any, Iterator
 
-from benchmarks.peers import meter
+from tools.benchmarks.peers import meter
 
 
 class Forever:

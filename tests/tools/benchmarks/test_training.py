@@ -7,12 +7,12 @@ from typing import Any, Dict, List
 
 import pytest
 
-from benchmarks import steps, training
-from benchmarks.training import REAL, REPEATED, Training
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.support.graphs import draw_many
+from tools.benchmarks import steps, training
+from tools.benchmarks.training import REAL, REPEATED, Training
 
 MEASURED: Dict[str, List[Training]] = {
     REAL: [

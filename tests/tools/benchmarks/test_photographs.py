@@ -9,9 +9,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from benchmarks import photographs
 from compat import tf
 from data import dataset_info, records
+from tools.benchmarks import photographs
 
 
 def encoded(data_dir: str, split: str) -> List[bytes]:

@@ -13,14 +13,14 @@ import json
 import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from benchmarks import command, tables
-from benchmarks.measurement import answer_of
-from benchmarks.tables import Spread, spread
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.flags import CommandLine, OwnFlag
+from tools.benchmarks import command, tables
+from tools.benchmarks.measurement import answer_of
+from tools.benchmarks.tables import Spread, spread
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 20, 'training steps to measure, after the warm-up; on a TPU, rounded up to whole loops'),
@@ -60,7 +60,7 @@ def with_steps(config: Config, steps: int) -> Config:
 def measure(config: Config, kind: str) -> Training:
     """Trains in a new process, with the input REAL or REPEATED; raises MeasurementError with the reason."""
     asked = json.dumps({'config': dataclasses.asdict(config), 'kind': kind})
-    return Training(**answer_of(processes.module('benchmarks.steps'), asked))
+    return Training(**answer_of(processes.module('tools.benchmarks.steps'), asked))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -71,11 +71,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    from benchmarks import photographs
     from data.sources import source_of
     from inception_v3.data_set import fit_to_data_set
     from inception_v3.estimator import make_estimator
     from inception_v3.run.memory import check_fits
+    from tools.benchmarks import photographs
 
     screen.update('reading the data set, or generating it')
     config = command_line.config

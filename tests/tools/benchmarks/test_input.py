@@ -7,9 +7,10 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from benchmarks import input as input_benchmark
-from benchmarks import measurement
-from benchmarks.measurement import (
+from inception_v3.config import Config
+from tools.benchmarks import input as input_benchmark
+from tools.benchmarks import measurement
+from tools.benchmarks.measurement import (
     DECODING,
     PARSING,
     PREPROCESSING,
@@ -19,8 +20,7 @@ from benchmarks.measurement import (
     MeasurementError,
     Run,
 )
-from benchmarks.tables import Spread
-from inception_v3.config import Config
+from tools.benchmarks.tables import Spread
 
 # CPU-ms per image of our pipeline until the end of each phase; the naive one costs three times as much.
 COSTS = {STORAGE: 1, PARSING: 2, DECODING: 4, PREPROCESSING: 7, TRANSFER: 10}

@@ -7,7 +7,7 @@
 
 from typing import Any, Iterator
 
-from benchmarks.peers import meter, simplejpeg
+from tools.benchmarks.peers import meter, simplejpeg
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:

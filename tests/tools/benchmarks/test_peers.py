@@ -9,13 +9,13 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from benchmarks import photographs
-from benchmarks.measurement import MeasurementError
-from benchmarks.peers import __main__ as peers
-from benchmarks.peers import meter
-from benchmarks.peers.__main__ import KINDS, LIBRARIES
-from benchmarks.peers.meter import Task
 from compat import tf
+from tools.benchmarks import photographs
+from tools.benchmarks.measurement import MeasurementError
+from tools.benchmarks.peers import __main__ as peers
+from tools.benchmarks.peers import meter
+from tools.benchmarks.peers.__main__ import KINDS, LIBRARIES
+from tools.benchmarks.peers.meter import Task
 
 TASK = Task('', '', [75, 75], [0.2, 0.5], [0.75, 4 / 3], [0.1, 0.2, 0.3], True, 4, 8, 2)
 # A script of a library.
@@ -23,7 +23,7 @@ FAKE = f"""
 import sys
 sys.path.insert(0, {str(peers.ROOT)!r})
 import numpy as np
-from benchmarks.peers import meter
+from tools.benchmarks.peers import meter
 
 def prepare(path):
     assert path.endswith('.jpg')
@@ -105,7 +105,7 @@ def test_command__measures_a_library_and_names_what_is_missing(
         return sys.executable
 
     monkeypatch.setattr(peers, 'python_of', python_of)
-    scripts = {'benchmarks.peers.pillow': 'fake.py', 'benchmarks.peers.spdl': 'failing.py'}
+    scripts = {'tools.benchmarks.peers.pillow': 'fake.py', 'tools.benchmarks.peers.spdl': 'failing.py'}
     monkeypatch.setattr(peers.processes, 'module', lambda name: ['python', str(tmp_path / scripts[name])])
     assert peers.main(['peers', '--peers=spdl,dali,pillow', *SIZES, '--json']) == 1
     out = json.loads(capsys.readouterr().out)
@@ -165,7 +165,7 @@ def test_scripts__state_exact_versions_and_need_nothing_else_of_this_program() -
         (packages,) = re.findall(r'^# dependencies = (\[.*\])$', (peers.FOLDER / f'{name}.py').read_text(), re.M)
         assert all(re.fullmatch(r'[\w-]+==[\d.]+', package) for package in json.loads(packages))
     code = 'import sys; sys.modules.update(dict.fromkeys(["absl", "console", "inception_v3", "numpy", "tensorflow"]))\n'
-    code += ''.join(f'import benchmarks.peers.{name}\n' for name in LIBRARIES)
+    code += ''.join(f'import tools.benchmarks.peers.{name}\n' for name in LIBRARIES)
     subprocess.run([sys.executable, '-c', code], cwd=peers.ROOT, check=True)
 
 

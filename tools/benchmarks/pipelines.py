@@ -14,15 +14,15 @@ from typing import Any, Tuple
 
 from absl import app
 
-from benchmarks import measurement
-from benchmarks.measurement import Measurement, Run
-from benchmarks.peers import meter
 from compat import tf
 from compat.errors import DONE, RETRY
 from data import records
 from data.sources import source_of
 from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input_pipeline import InputPipeline
+from tools.benchmarks import measurement
+from tools.benchmarks.measurement import Measurement, Run
+from tools.benchmarks.peers import meter
 
 _CHANNEL_MEANS = (123.68, 116.78, 103.94)
 _RESIZE_METHODS = 4

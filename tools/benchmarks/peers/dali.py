@@ -7,7 +7,7 @@
 
 from typing import Any, Iterator
 
-from benchmarks.peers import meter
+from tools.benchmarks.peers import meter
 
 
 def pipeline(task: meter.Task) -> Iterator[Any]:
