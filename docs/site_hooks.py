@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
-_PACKAGES = ('console', 'preprocessing', 'data', 'inception_v3', 'studies', 'benchmarks')
+_PACKAGES = ('compat', 'console', 'preprocessing', 'data', 'inception_v3', 'tools')
 # Files outside docs/ that are pages of the site, and their addresses there.
 _READMES = {'tools/studies/README.md': 'studies-results.md', 'tools/benchmarks/README.md': 'benchmarks.md'}
 
@@ -46,7 +46,7 @@ def on_files(files: Any, config: Any) -> Any:
         content += '\n'.join(f'::: {module}\n' for module in modules)
         files.append(File.generated(config, _page_of(room), content=content))
     for source, page in _READMES.items():
-        content = (_ROOT / source).read_text(encoding='utf-8').replace('](../docs/', '](')
+        content = (_ROOT / source).read_text(encoding='utf-8').replace('](../../docs/', '](')
         files.append(File.generated(config, page, content=content))
     return files
 

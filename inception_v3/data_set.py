@@ -25,11 +25,10 @@ _SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
 
 
 def makes_digits(command_line: 'CommandLine') -> bool:
-    """Whether the run makes its data set first: the digits preset does, unless `--data_dir` names another."""
-    from tools.datasets import digits
-
+    """Whether the digits preset must make its data set first: it is not there, and `--data_dir` names no other."""
     is_own = command_line.preset == 'digits' and not {'data_dir', *FILE_FLAGS.values()} & command_line.given
-    return is_own and command_line.config.use_data == 'real' and not digits.is_built(command_line.config.data_dir)
+    made = os.path.join(command_line.config.data_dir, dataset_info.FILE_NAME)
+    return is_own and command_line.config.use_data == 'real' and not os.path.exists(made)
 
 
 def check_data(config: Config) -> None:
@@ -130,11 +129,9 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
 def fit_to_data_set(command_line: 'CommandLine') -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set's description.
 
-    The digits preset makes its data set first, unless `--data_dir` names another.
-
     Raises:
       ConfigError: no data set is named, it lacks the description, or flags contradict the description.
-      DataError: the description or the files cannot be read, or the digits cannot be made.
+      DataError: the description or the files cannot be read.
     """
     config = command_line.config
     if config.use_data == 'fake':
@@ -144,13 +141,6 @@ def fit_to_data_set(command_line: 'CommandLine') -> Config:
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
             'random images with --use_data=fake.'
         )
-    if makes_digits(command_line):
-        from tools.datasets import digits
-
-        made = digits.build_if_missing(config.data_dir)
-        if made:
-            images = made.train_images, made.validation_images
-            logger.info('wrote %d training and %d validation images to %s', *images, config.data_dir)
     description = dataset_info.read(config.data_dir) if config.data_dir else None
     return fit(command_line, description, counted(command_line, description))
 

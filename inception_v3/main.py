@@ -12,7 +12,7 @@ if __name__ == '__main__':
     # In place of the working directory, where a user may have a data.py.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from compat.errors import EXIT_CODES
+from compat.errors import EXIT_CODES, CommandError
 from console import program
 from console.screen import Screen, set_up_logging
 from inception_v3 import flags
@@ -31,16 +31,31 @@ def main(argv: Sequence[str]) -> int:
             return
         set_up_logging(screen, command_line.verbose)
         # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
-        from inception_v3.data_set import fit_to_data_set
+        from inception_v3.data_set import fit_to_data_set, makes_digits
         from inception_v3.run.history import with_settled_threads
         from inception_v3.run.hooks.stopping import Termination
         from inception_v3.train_and_evaluate import Run
 
+        if makes_digits(command_line):
+            _make_digits(command_line.config.data_dir)
         config = with_settled_threads(fit_to_data_set(command_line))
         with Termination(lambda error: os._exit(program.fail(screen, str(error), error.exit_code))) as termination:
             print(Run(config, screen, termination).execute())
 
     return program.run(command, on_interrupt='interrupted; the same command resumes from the last checkpoint')
+
+
+def _make_digits(data_dir: str) -> None:
+    try:
+        from tools.datasets import digits
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith('tools'):
+            raise
+        raise CommandError(
+            f'--preset=digits: {data_dir} has no data set, and the folder `tools` of this program, which makes it, '
+            'is missing. Install the whole program, or name a data set with --data_dir.'
+        )
+    digits.make(data_dir)
 
 
 if __name__ == '__main__':

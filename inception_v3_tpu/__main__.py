@@ -6,6 +6,7 @@
 It works in every folder, also in one with a data.py or console.py of yours.
 """
 
+import importlib.util
 import runpy
 import sys
 from typing import Dict, Optional, Sequence, Tuple
@@ -80,6 +81,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs a command line, `sys.argv` by default, and returns its exit code."""
     name, *arguments = list(sys.argv[1:] if argv is None else argv) or ['']
     if name in COMMANDS:
+        if importlib.util.find_spec(COMMANDS[name].partition('.')[0]) is None:
+            return _fail(f'{name}: this copy of the program lacks the folder `tools`, which has this command.')
         try:
             run(name, arguments)
         except CommandError as error:  # TensorFlow, which its module loads, lacks a package.

@@ -7,8 +7,8 @@
 # after a broken connection, up to ten times.
 
 # What the program consists of; this machine's environments, results and caches stay here.
-files='run run_tpu setup.py pyproject.toml README.md LICENSE requirements.lock requirements-2.15.lock console data
-inception_v3 inception_v3_tpu preprocessing benchmarks studies'
+files='run run_tpu setup.py pyproject.toml README.md LICENSE requirements.lock requirements-2.15.lock compat console
+data inception_v3 inception_v3_tpu preprocessing tools'
 
 # Runs on_vm.sh on the TPU VM: on_vm CALLER ARGUMENT…. CALLER is quietly, show or in_background. The first host of a
 # slice drives it; the image runs a TensorFlow server on each of the others.

@@ -15,7 +15,7 @@ from compat import tf
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The packages that a run executes.
-_PACKAGES = ('console', 'inception_v3', 'preprocessing', 'data')
+_PACKAGES = ('compat', 'console', 'inception_v3', 'preprocessing', 'data')
 _GIT_TIMEOUT = 10  # Seconds.
 
 

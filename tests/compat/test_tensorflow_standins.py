@@ -133,7 +133,7 @@ def test_page__runs_with_the_module_alone(tmp_path: pathlib.Path) -> None:
     page = (ROOT / 'examples' / 'estimator_elsewhere.md').read_text()
     (program,) = re.findall('```python\n(.*?)```', page, re.DOTALL)
     (tmp_path / 'program.py').write_text(program)
-    shutil.copy(str(ROOT / 'console' / 'tensorflow_standins.py'), str(tmp_path))
+    shutil.copy(str(ROOT / 'compat' / 'tensorflow_standins.py'), str(tmp_path))
     # Without PYTHONPATH, by which this project is found.
     command = [sys.executable, '-E', 'program.py']
     done = subprocess.run(command, cwd=str(tmp_path), stdout=subprocess.PIPE, text=True, check=True)

@@ -53,6 +53,6 @@ def test_every_parser_expands_the_home_folder(home: str) -> None:
         **{'out': f'{home}/o', 'command': 'write', 'path': f'{home}/p'}
     }
     # Other parsers would not.
-    folders = ('console', 'data', 'inception_v3', 'preprocessing', 'benchmarks', 'studies', 'docs')
+    folders = ('console', 'data', 'inception_v3', 'preprocessing', 'tools', 'docs')
     texts = [path.read_text() for folder in folders for path in (ROOT / folder).rglob('*.py')]
     assert sum('argparse.ArgumentParser(' in text for text in texts) == 0 < sum('new_parser(' in text for text in texts)

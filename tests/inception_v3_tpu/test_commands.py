@@ -80,7 +80,7 @@ def test_version(capsys: Any) -> None:
 
 @pytest.mark.parametrize('module', ['inception_v3.main', 'inception_v3_tpu'])
 def test_python_m__works_beside_files_with_the_names_of_modules(tmp_path: pathlib.Path, module: str) -> None:
-    for name in ('console', 'data', 'preprocessing', 'studies', 'tests', 'numpy', 'html'):
+    for name in ('console', 'data', 'preprocessing', 'tools', 'tests', 'numpy', 'html'):
         (tmp_path / f'{name}.py').write_text('raise SystemExit("a file of the user")')
     environment = {'PATH': '/usr/bin:/bin', 'PYTHONPATH': str(ROOT)}
     command = [sys.executable, '-m', module, '--help']

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.program
 
 UV = ROOT / '.tools' / 'bin' / 'uv'
 # Names that a user's own files may have.
-USER_FILES = ('data', 'console', 'studies', 'benchmarks', 'inception_v3', 'preprocessing', 'tests')
+USER_FILES = ('data', 'console', 'tools', 'compat', 'inception_v3', 'preprocessing', 'tests')
 TINY = (
     *('--network=resnet50', '--height=32', '--width=32', '--depth_multiplier=0.1', '--optimizer=sgd'),
     *('--use_tpu=False', '--train_batch_size=4', '--eval_batch_size=4', '--moving_average=False'),

@@ -3,4 +3,4 @@
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ('console', 'preprocessing', 'data', 'inception_v3', 'studies', 'benchmarks', 'examples', 'inception_v3_tpu')
+PACKAGES = ('compat', 'console', 'preprocessing', 'data', 'inception_v3', 'tools', 'examples', 'inception_v3_tpu')

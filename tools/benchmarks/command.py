@@ -61,8 +61,9 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
     from data.sources import source_of
-    from inception_v3.data_set import fit_to_data_set
+    from inception_v3.data_set import fit_to_data_set, makes_digits
     from tools.benchmarks import photographs
+    from tools.datasets import digits
 
     config = command_line.config
     if config.use_data == 'fake':
@@ -73,6 +74,8 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
                 '--data_format=tar: the generated photographs are TFRecord files. Set --data_dir to tar shards.'
             )
         config = photographs.made(config)
+    if makes_digits(command_line):
+        digits.make(config.data_dir)
     config = fit_to_data_set(command_line._replace(config=config))
     for split in splits:
         source_of(config).find(split)

@@ -1,7 +1,8 @@
 """Measures an input pipeline: a session reads images from it, in a process of its own.
 
 The process has its own TensorFlow, threads and memory, so that all of its CPU time and its memory peak are the
-pipeline's. It runs `tools.benchmarks.pipelines`, which reads a `Run` as JSON from standard input and prints a `Measurement`.
+pipeline's. It runs `tools.benchmarks.pipelines`, which reads a `Run` as JSON from standard input and prints a
+`Measurement`.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""Takes measured training steps in this process; `tools.benchmarks.training` runs it as `python -m tools.benchmarks.steps`.
+"""Takes measured training steps in this process; `tools.benchmarks.training` runs it.
 
-It reads {"config": …, "kind": …} as JSON from standard input, and prints a `Training` as JSON.
+Run as `python -m tools.benchmarks.steps`, it reads {"config": …, "kind": …} as JSON from standard input, and prints a
+`Training` as JSON.
 """
 
 import dataclasses

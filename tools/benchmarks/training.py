@@ -72,15 +72,18 @@ def main(argv: Sequence[str]) -> int:
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     from data.sources import source_of
-    from inception_v3.data_set import fit_to_data_set
+    from inception_v3.data_set import fit_to_data_set, makes_digits
     from inception_v3.estimator import make_estimator
     from inception_v3.run.memory import check_fits
     from tools.benchmarks import photographs
+    from tools.datasets import digits
 
     screen.update('reading the data set, or generating it')
     config = command_line.config
     if config.use_data == 'real' and not source_of(config).is_named(config.splits):
         config = photographs.made(config)
+    if makes_digits(command_line):
+        digits.make(config.data_dir)
     config = with_steps(fit_to_data_set(command_line._replace(config=config)), own['steps'])
     check_fits(config)
     # Finds what a run needs and lacks, before the processes do.

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from compat.errors import CommandError
+from compat.log import logger
 from console import extras, program
 from console.command_line import new_parser
 from console.screen import Screen
@@ -88,6 +89,14 @@ def build_if_missing(
         if is_built(data_dir):
             return None
         raise
+
+
+def make(data_dir: str) -> None:
+    """Writes the whole data set for a run of the digits preset, as `build_if_missing`, and says so."""
+    made = build_if_missing(data_dir)
+    if made:
+        images = made.train_images, made.validation_images
+        logger.info('wrote %d training and %d validation images to %s', *images, data_dir)
 
 
 def is_built(data_dir: str) -> bool:

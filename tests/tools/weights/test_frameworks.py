@@ -18,7 +18,7 @@ from tools.weights.foreign import Weights
 
 HERE = pathlib.Path(__file__).resolve().parent
 # The environment of requirements-frameworks.lock.
-TORCH_PYTHON = HERE.parents[1] / '.venv-frameworks' / 'bin' / 'python'
+TORCH_PYTHON = HERE.parents[2] / '.venv-frameworks' / 'bin' / 'python'
 CLASSES = 7
 # Images are small to save time; the networks have their published widths.
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [2, 107, 107, 3]).astype(np.float32)

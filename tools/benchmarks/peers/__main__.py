@@ -2,8 +2,9 @@
 
 Every pipeline reads the same generated photographs, decodes, crops at random, resizes, flips and batches them; with and
 without a distortion of colour, as floats and as bytes. In each round, every peer has a process of its own, in an
-environment that uv makes from the packages at the top of tools/benchmarks/peers/PEER.py. A peer that cannot be installed, or
-fails, is named with the reason. Of the flags of a run, only sizes and the ranges of crops and colours are allowed.
+environment that uv makes from the packages at the top of tools/benchmarks/peers/PEER.py. A peer that cannot be
+installed, or fails, is named with the reason. Of the flags of a run, only sizes and the ranges of crops and colours
+are allowed.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ from tools.benchmarks.measurement import TRANSFER, MeasurementError, Run
 from tools.benchmarks.peers.meter import Task
 from tools.benchmarks.tables import spread
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOLDER = pathlib.Path(__file__).parent
 # This program, by its version of TensorFlow and the format of the images; and the other libraries' scripts.
 OURS = ('ours_1.15', 'ours_tar_1.15', 'ours_2.15', 'ours_tar_2.15')

@@ -1,7 +1,7 @@
 """Trains a RevNet of any depth on generated images, and stops at marks so that another process can measure it.
 
-Run as `python -m tools.studies.revnet_memory.training`. The argument is JSON: a `Training`, and a folder. The marks, and the
-answers to them, are those of `tools.studies.revnet_memory.measurement`.
+Run as `python -m tools.studies.revnet_memory.training`. The argument is JSON: a `Training`, and a folder. The marks,
+and the answers to them, are those of `tools.studies.revnet_memory.measurement`.
 """
 
 import ctypes

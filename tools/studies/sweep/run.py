@@ -21,9 +21,10 @@ from console.screen import Screen, duration
 from data import remote
 from data.files import text_of
 from data.sources import source_of
-from inception_v3.data_set import fit_to_data_set
+from inception_v3.data_set import fit_to_data_set, makes_digits
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import Evaluation
+from tools.datasets import digits
 from tools.studies.files import write_json
 from tools.studies.report import page, tables
 from tools.studies.report.runs import Case, Comparison, Run, read_run
@@ -165,6 +166,8 @@ def check(planned: Plan) -> None:
             continue
         seen.add(key)
         try:
+            if makes_digits(trial.command_line):
+                digits.make(config.data_dir)
             config = fit_to_data_set(trial.command_line)
             if config.use_data == 'real':
                 for split in config.splits:
