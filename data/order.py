@@ -124,7 +124,7 @@ def ordered(
 
     Args:
       files: the files of the data set, of all hosts.
-      read: a function from a path and a size to the records of a file.
+      read: a function from a path and a size to the records of a file, each a `Record`.
       seed: the run's seed.
       step: int64 scalar, the number of global batches to skip.
       share: the part of each batch to supply.
@@ -134,9 +134,9 @@ def ordered(
         those of the next lane. They begin at a multiple of `steps`, which may be before `step`.
 
     Returns:
-      A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations. At run
-      time, `tf.errors.InvalidArgumentError` is raised if a file has fewer records than it is said to have: those after
-      it would otherwise come too early.
+      A data set of the records, each with the result of `key_of` for its random operations. At run time,
+      `tf.errors.InvalidArgumentError` is raised if a file has fewer records than it is said to have: those after it
+      would otherwise come too early.
 
     Raises:
       DataError: the files have no records.
@@ -171,7 +171,7 @@ def ordered(
         dataset = tf.data.Dataset.from_tensor_slices(spans).flat_map(numbered)
         if window > 1:
             dataset = _shuffled(dataset, window, seed, epoch, begin + passed).skip(skipped - passed)
-        return dataset.map(lambda number, record: (record, key_of(seed, epoch, number)))
+        return dataset.map(lambda number, record: record._replace(key=key_of(seed, epoch, number)))
 
     def numbered(
         path: tf.Tensor, size: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, first: tf.Tensor

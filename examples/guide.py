@@ -10,7 +10,7 @@ both have the same weights, to the bit.
 import argparse
 import functools
 import sys
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 from compat import tf
 from data import order, records, tf_example
@@ -98,7 +98,9 @@ class InputPipeline:
         assert config.seed is not None
         return order.ordered(
             files,
-            lambda path, size: tf.data.TFRecordDataset(path, buffer_size=config.prefetch_dataset_buffer_size),
+            lambda path, size: records.as_records(
+                tf.data.TFRecordDataset(path, buffer_size=config.prefetch_dataset_buffer_size)
+            ),
             config.seed,
             # Where training resumes: the restored step is read when the pipeline starts.
             tf.cast(tf.train.get_global_step(), tf.int64),
@@ -109,14 +111,14 @@ class InputPipeline:
 
     def _in_order(self, host: int, hosts: int) -> tf.data.Dataset:
         paths = records.find_shards(self._config.data_dir, records.VALIDATION)
-        return tf.data.TFRecordDataset(paths[host::hosts])
+        return records.as_records(tf.data.TFRecordDataset(paths[host::hosts]))
 
     @no_autograph
-    def _preprocess(self, record: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[tf.Tensor, tf.Tensor]:
+    def _preprocess(self, record: records.Record) -> Tuple[tf.Tensor, tf.Tensor]:
         config = self._config
-        encoded, label, boxes = tf_example.parse(record, self._is_training and config.use_annotated_bbox)
+        encoded, label, boxes = tf_example.parse(record.serialized, self._is_training and config.use_annotated_bbox)
         if self._is_training:
-            image = training_image(encoded, boxes, config, uniform_of(key))
+            image = training_image(encoded, boxes, config, uniform_of(record.key))
         else:
             image = preprocessing_for(config).finish(resize_for_eval(encoded, config))
         return image, tf.cast(label, tf.int32)

@@ -101,9 +101,8 @@ class InputPipeline:
         of a global batch.
 
         Returns:
-          A data set of serialized records, string scalars. With `max_bad_records` or `with_places`, of (path, position,
-          record) instead. In training with a seed, of (record, key): the key seeds the record's distortion; with
-          `max_bad_records`, of groups of ((path, position, record), key) for `usable_records.map_or_replace`.
+          A data set of `data.records.Record`, with places if records may be skipped or are to be located, and with keys
+          in training with a seed. In training with both, it has groups, for `usable_records.map_or_replace`.
 
         Raises:
           records.DataError: there are no usable files of this split.
@@ -154,9 +153,8 @@ class InputPipeline:
         ahead = min(buffer, max(1, limit // at_a_time))
         source = source_of(self._config)
         read = self._format.reader(source.place(self._split), ahead, paths, source.fields)
-        if not self._config.max_bad_records and not self._with_places:
-            return read(path, size)
-        return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))
+        has_places = self._config.max_bad_records or self._with_places
+        return records.as_records(read(path, size), path if has_places else None)
 
     # ---- Phase 2, preprocessing: parse, decode, crop, resize, distort, many images at a time.
 
@@ -165,11 +163,9 @@ class InputPipeline:
         """Converts records, as `storage` returns them, to a data set of (features, label)."""
         config, parallel_calls = self._config, images_at_a_time(self._config)
         if not config.max_bad_records:
-            if self._with_places:
-                return dataset.map(self._preprocess_at, parallel_calls)
-            if self._is_training and config.use_annotated_bbox:
-                # One by one, because images have different numbers of boxes.
-                return dataset.map(self._record_preprocessing.preprocess, parallel_calls)
+            # One by one, because images have different numbers of boxes, or to locate records.
+            if self._with_places or (self._is_training and config.use_annotated_bbox):
+                return dataset.map(self._preprocess, parallel_calls)
             groups = dataset.batch(_GROUP_RECORDS, drop_remainder=self._is_training)
             drawn = groups.map(self._record_preprocessing.draw, -(-parallel_calls // _IMAGES_PER_GROUP)).unbatch()
             return drawn.map(self._record_preprocessing.finish, parallel_calls)
@@ -180,14 +176,12 @@ class InputPipeline:
         name_bad = functools.partial(name_bad_records, config, self._split)
         if self._is_training and config.seed is not None:
             step = completed_steps(config)
-            return usable_records.map_or_replace(dataset, self._preprocess_at, parallel_calls, name_bad, step)
-        return usable_records.map_or_skip(dataset, self._preprocess_at, parallel_calls, name_bad)
+            return usable_records.map_or_replace(dataset, self._preprocess, parallel_calls, name_bad, step)
+        return usable_records.map_or_skip(dataset, self._preprocess, parallel_calls, name_bad)
 
-    def _preprocess_at(
-        self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
-    ) -> Tuple[device_images.Features, Label]:
-        features, label = self._record_preprocessing.preprocess(serialized, key)
-        return features, (label, path, position) if self._with_places else label
+    def _preprocess(self, record: records.Record) -> Tuple[device_images.Features, Label]:
+        features, label = self._record_preprocessing.preprocess(record)
+        return features, (label, record.path, record.position) if self._with_places else label
 
     # ---- Phase 3, transfer: batch, pad, transpose, prefetch.
 

@@ -26,13 +26,13 @@ from tests.support.tiers import further
 def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: int) -> tf.Tensor:
     """The paths of the first records that a host reads, one per record, or of fewer if there are no more."""
     dataset = InputPipeline(is_training, config).storage(host, hosts).batch(count)
-    return tf.data.make_one_shot_iterator(dataset).get_next()
+    return tf.data.make_one_shot_iterator(dataset).get_next().serialized
 
 
 @pytest.fixture
 def one_record_each(monkeypatch: Any) -> None:
     """Reads of each file its path, as its only record."""
-    read_file = lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)  # noqa: E731
+    read_file = lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(records.Record(path))  # noqa: E731
     monkeypatch.setattr(InputPipeline, '_read_file', read_file)
 
 
@@ -235,7 +235,12 @@ def test_storage__reads_at_most_256_mib_ahead(
     at_a_time: int, changes: Dict[str, Any], size: int, expected: int, photo_dir: str, monkeypatch: Any
 ) -> None:
     buffers: List[tf.Tensor] = []
-    monkeypatch.setattr(tf.data, 'TFRecordDataset', lambda path, buffer_size: buffers.append(buffer_size))
+
+    def record_file(path: tf.Tensor, buffer_size: tf.Tensor) -> tf.data.Dataset:
+        buffers.append(buffer_size)
+        return tf.data.Dataset.from_tensors(path)
+
+    monkeypatch.setattr(tf.data, 'TFRecordDataset', record_file)
     config = Config(use_tpu=False, data_dir=photo_dir, **changes)
     InputPipeline(True, config)._read_file(at_a_time, tf.constant('path'), tf.constant(size, tf.int64))
     assert tf.Session().run(buffers) == [expected]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from compat import tf
+from data.records import Record
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
@@ -42,7 +43,7 @@ def all_of(dataset: tf.data.Dataset) -> Any:
 def one_by_one(dataset: tf.data.Dataset, is_training: bool, config: Config) -> Any:
     """The elements of a data set of records, each preprocessed alone, stacked."""
     preprocess = tf.autograph.experimental.do_not_convert(RecordPreprocessing(is_training, config).preprocess)
-    return all_of(dataset.map(lambda *record: preprocess(*record)))
+    return all_of(dataset.map(preprocess))
 
 
 def test_settings__are_those_of_the_flags() -> None:
@@ -89,7 +90,9 @@ def test_preprocess__draws_the_distortion_from_the_key(config: Config, thumbnail
     record = tf.constant(photo_example(thumbnails[0]).SerializeToString())
     keys = [tf.constant(key, tf.int64) for key in ([1, 2], [1, 2], [1, 3], [2, 2])]
     with tf.Session() as session:
-        first, again, other_record, other_epoch = session.run([records.preprocess(record, key)[0] for key in keys])
+        first, again, other_record, other_epoch = session.run(
+            [records.preprocess(Record(record, key=key))[0] for key in keys]
+        )
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other_record).max() > 0.1 and np.abs(first - other_epoch).max() > 0.1
 
@@ -100,7 +103,9 @@ def test_groups__have_the_bits_of_single_records(kind: Any, config: Config, thum
     count = 2 * input_pipeline._GROUP_RECORDS
     keys = [[3, number] for number in range(count)]
     with tf.Graph().as_default():
-        dataset = tf.data.Dataset.from_tensor_slices((records_of(thumbnails, count), tf.constant(keys, tf.int64)))
+        dataset = tf.data.Dataset.from_tensor_slices(
+            Record(records_of(thumbnails, count), key=tf.constant(keys, tf.int64))
+        )
         grouped = all_of(InputPipeline(True, config).preprocessing(dataset))
         single = one_by_one(dataset, True, config)
     for one, other in zip(tf.nest.flatten(grouped), tf.nest.flatten(single)):
@@ -111,11 +116,11 @@ def test_groups__have_the_bits_of_single_records(kind: Any, config: Config, thum
 def test_evaluation__prepares_the_records_after_the_last_whole_group(config: Config, thumbnails: List[Photo]) -> None:
     count = input_pipeline._GROUP_RECORDS + 3
     records = records_of(thumbnails, count)
-    given = [*map(str, range(count))], [*range(100, 100 + count)], records
+    given = Record(records, [*map(str, range(count))], [*range(100, 100 + count)])
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(given)
         images, (labels, paths, positions) = all_of(InputPipeline(False, config, True).preprocessing(dataset))
-        expected, expected_labels = one_by_one(tf.data.Dataset.from_tensor_slices(records), False, config)
+        expected, expected_labels = one_by_one(tf.data.Dataset.from_tensor_slices(Record(records)), False, config)
     assert [int(path) + 100 for path in paths] == positions.tolist() == [*range(100, 100 + count)]
     np.testing.assert_array_equal(images, expected)
     np.testing.assert_array_equal(labels, expected_labels)
@@ -125,7 +130,7 @@ def test_groups_without_a_seed__draw_for_each_image(config: Config, thumbnails: 
     count = 4 * input_pipeline._GROUP_RECORDS
     config = dataclasses.replace(config, use_fast_color_distort=True, transfer='uint8')
     with tf.Graph().as_default():
-        dataset = tf.data.Dataset.from_tensor_slices(records_of(thumbnails[:1], count))
+        dataset = tf.data.Dataset.from_tensor_slices(Record(records_of(thumbnails[:1], count)))
         features, _ = all_of(InputPipeline(True, config).preprocessing(dataset))
     numbers = features['distortion']
     assert 0.25 < numbers[:, 0].mean() < 0.75, 'flips'

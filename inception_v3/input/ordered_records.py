@@ -55,7 +55,7 @@ def ordered_records(
     """A host's records of endless global batches, after the completed steps.
 
     The run has a seed. `read` is a function from the number of files that are read at a time, a path and a size to the
-    records of a file. Returns a data set as `order.ordered`; with `max_bad_records`, of groups for
+    records of a file. Returns a data set of records, as `order.ordered`; with `max_bad_records`, of groups for
     `usable_records.map_or_replace`.
 
     Raises:
@@ -85,4 +85,4 @@ def ordered_records(
         return tf.reshape(tensor, [*group, *tensor.shape[1:]])
 
     dataset = dataset.batch(group.records, drop_remainder=True)
-    return dataset.map(lambda *elements: tf.nest.map_structure(divided, elements))
+    return dataset.map(lambda records: tf.nest.map_structure(divided, records))

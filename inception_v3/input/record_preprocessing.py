@@ -1,8 +1,9 @@
 """The preprocessing of records, whose first steps take one record or a group, with the same results."""
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Tuple
 
 from compat import tf
+from data.records import Record
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
@@ -33,17 +34,16 @@ class RecordPreprocessing:
         self._is_training = is_training
         self._config = config
 
-    def preprocess(
-        self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
-    ) -> Tuple[device_images.Features, tf.Tensor]:
-        """Preprocesses one record, a string scalar, to the data to send for it (see `infeed`) and its label, int32.
+    def preprocess(self, record: Record) -> Tuple[device_images.Features, tf.Tensor]:
+        """Preprocesses one record to the data to send for it (see `infeed`) and its label, int32."""
+        return self.finish(self.draw(record))
 
-        The key, int64 [2], is the seed of the image's distortion; None draws from TensorFlow's generators.
+    def draw(self, record: Record) -> DrawnRecord:
+        """Parses a record and draws its distortion, or those of a group of records.
+
+        Without a key, it draws from TensorFlow's generators.
         """
-        return self.finish(self.draw(serialized, key))
-
-    def draw(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> DrawnRecord:
-        """Parses a record and draws its distortion; or those of a group, strings [records] with keys [records, 2]."""
+        serialized, key = record.serialized, None if isinstance(record.key, tuple) else record.key
         preprocessing = preprocessing_for(self._config)
         records = serialized.shape.as_list()[0] if serialized.shape.ndims else None
 

@@ -10,6 +10,7 @@ as several images, and only one data set is processed at a time. Therefore a dat
 from typing import Any, Callable, Tuple
 
 from compat import tf
+from data.records import Record
 from inception_v3.input.ordered_records import GROUP_RECORDS
 from inception_v3.input.padding import zeros_like
 
@@ -23,14 +24,13 @@ _NameBad = Callable[[tf.Tensor, tf.Tensor], tf.Operation]
 def map_or_skip(
     dataset: tf.data.Dataset, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
 ) -> tf.data.Dataset:
-    """Preprocesses a data set of (path, position, record); leaves out and names those that cannot be used.
+    """Preprocesses a data set of records with their places; leaves out and names those that cannot be used.
 
-    `preprocess` converts a path, a position and the record there to (features, label), `parallel_calls` at a time.
+    `preprocess` converts a record to (features, label), `parallel_calls` at a time.
     """
 
-    def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Any:
-        group = (paths, positions, serialized)
-        _, features, labels = _tried(group, GROUP_RECORDS, preprocess, parallel_calls, name_bad)
+    def of_group(records: Record) -> Any:
+        _, features, labels = _tried(records, GROUP_RECORDS, preprocess, parallel_calls, name_bad)
         return features, labels
 
     return dataset.batch(GROUP_RECORDS).map(of_group).prefetch(1).unbatch()
@@ -44,7 +44,7 @@ def map_or_replace(
     A lane's consecutive records are a run. The image of a bad record is that of the next usable record in its run; the
     first follows the last. So the batches stay the same for any number of hosts, and for any step to begin at.
 
-    The data set has groups ((path, position, record), key), each [lanes, steps, width, …]: for several steps the
+    The data set has groups of records with their places and keys, each [lanes, steps, width, …]: for several steps the
     records that several lanes supply. A run is the records of a lane in these steps. The groups begin before `step`,
     the number of completed steps, at a multiple of `steps`.
 
@@ -52,17 +52,16 @@ def map_or_replace(
       A data set of (features, label), in the order of steps. At run time, `tf.errors.InvalidArgumentError` is raised if
       no record of a run can be used.
     """
-    lanes, steps, width = tf.data.get_output_shapes(dataset)[0][2].as_list()
+    lanes, steps, width = tf.data.get_output_shapes(dataset).serialized.as_list()
     run = steps * width
     # The images of a group come lane after lane, and leave step after step.
     leaving = tf.reshape(tf.transpose(tf.reshape(tf.range(lanes * run), [lanes, steps, width]), [1, 0, 2]), [-1])
 
-    def of_group(group: Tuple[tf.Tensor, tf.Tensor, tf.Tensor], keys: tf.Tensor) -> Any:
-        paths, positions, serialized = (tf.reshape(each, [-1]) for each in group)
-        records = (paths, positions, serialized, tf.reshape(keys, [-1, 2]))
+    def of_group(group: Record) -> Any:
+        records = Record(*(tf.reshape(each, [-1]) for each in group[:-1]), key=tf.reshape(group.key, [-1, 2]))
         usable, features, labels = _tried(records, lanes * run, preprocess, parallel_calls, name_bad)
         chosen = tf.gather(_replaced(usable, lanes, run), leaving)
-        some = tf.gather(paths, 0), tf.gather(paths, lanes * run - 1)
+        some = tf.gather(records.path, 0), tf.gather(records.path, lanes * run - 1)
         message = ['none of', run, f'{NONE_USABLE}, in one of the files from', *some]
         with tf.control_dependencies([tf.Assert(tf.reduce_all(chosen >= 0), message)]):
             return tf.nest.map_structure(lambda each: tf.gather(each, tf.maximum(chosen, 0)), (features, labels))
@@ -72,23 +71,23 @@ def map_or_replace(
 
 
 def _tried(
-    records: Tuple[tf.Tensor, ...], most: int, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
+    records: Record, most: int, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
 ) -> Tuple[tf.Tensor, Any, Any]:
-    """Preprocesses a group of at most `most` records; the first two tensors are their paths and positions.
+    """Preprocesses a group of at most `most` records with their places.
 
     Returns:
       The indices of the usable records, int64 [usable], in order; their features and their labels, each [usable, …].
     """
     tries = tf.data.Dataset.from_tensor_slices(records).enumerate()
-    tries = tries.map(lambda index, record: (index, *preprocess(*record)), parallel_calls)
+    tries = tries.map(lambda index, record: (index, *preprocess(record)), parallel_calls)
     usable = tries.apply(tf.data.experimental.ignore_errors()).batch(most)
     # If no record of the group is usable, the result is an empty batch.
     usable = usable.concatenate(zeros_like(usable)).take(1)
     indices, features, labels = tf.data.experimental.get_single_element(usable)
-    bad, _ = tf.setdiff1d(tf.range(tf.size(records[1], out_type=tf.int64)), indices)
+    bad, _ = tf.setdiff1d(tf.range(tf.size(records.position, out_type=tf.int64)), indices)
 
     def name_them() -> tf.Operation:
-        return name_bad(tf.gather(records[0], bad), tf.gather(records[1], bad))
+        return name_bad(tf.gather(records.path, bad), tf.gather(records.position, bad))
 
     with tf.control_dependencies([tf.cond(tf.size(bad) > 0, name_them, tf.no_op)]):
         return indices, tf.nest.map_structure(tf.identity, features), tf.nest.map_structure(tf.identity, labels)

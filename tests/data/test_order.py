@@ -9,7 +9,7 @@ import pytest
 from compat import tf
 from data import order
 from data.record_counts import FileRecords
-from data.records import DataError
+from data.records import DataError, Record
 
 COUNTS = [7, 3, 0, 11, 5, 2, 9, 4, 6, 8, 1]
 RECORDS = sum(COUNTS)
@@ -33,7 +33,9 @@ def _reader(counts: Sequence[int]) -> order.Reader:
 
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         count = tf.gather(tf.constant(counts, tf.int64), tf.strings.to_number(path, tf.int64))
-        return tf.data.Dataset.range(count).map(lambda record: tf.strings.join([path, tf.as_string(record)], ':'))
+        return tf.data.Dataset.range(count).map(
+            lambda record: Record(tf.strings.join([path, tf.as_string(record)], ':'))
+        )
 
     return read
 
@@ -56,7 +58,7 @@ def take(batches: int, step: int = 0, share: order.Share = ALONE, **others: Any)
     """The records of some batches, in order."""
     with tf.Graph().as_default(), tf.Session() as session:
         dataset = ordered(step, share, **others).batch(batches * share.batch // share.hosts)
-        records, keys = session.run(tf.data.make_one_shot_iterator(dataset).get_next())
+        records, _, _, keys = session.run(tf.data.make_one_shot_iterator(dataset).get_next())
     firsts = [0, *np.cumsum(others.get('counts', COUNTS))]
     numbers = [firsts[int(file)] + int(place) for file, place in (record.decode().split(':') for record in records)]
     # The key holds the position among all records of the data set.
@@ -127,7 +129,7 @@ def test_order__is_that_of_the_runs_seed_not_of_the_graphs(whole: Taken) -> None
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(99)
         following = tf.data.make_one_shot_iterator(ordered()).get_next()
-        numbers = [session.run(following)[1][1] for _ in range(RECORDS)]
+        numbers = [session.run(following).key[1] for _ in range(RECORDS)]
     assert numbers == whole.numbers[:RECORDS].tolist()
 
 
@@ -239,8 +241,8 @@ def _records_read(share: order.Share, batches: int, step: int = 0, counts: Seque
         return record
 
     def counting(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        def noted(record: tf.Tensor) -> tf.Tensor:
-            return tf.ensure_shape(tf.py_func(note, [record], tf.string), [])
+        def noted(record: Record) -> Record:
+            return Record(tf.ensure_shape(tf.py_func(note, [record.serialized], tf.string), []))
 
         return _reader(counts)(path, size).map(noted)
 

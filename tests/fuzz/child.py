@@ -10,6 +10,7 @@ from typing import Any, Iterator
 import PIL.Image
 
 from compat import tf
+from data.records import Record
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from tests.support.images import CAT
 from tools.benchmarks.measurement import peak_bytes
@@ -47,7 +48,7 @@ def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -
 
 def preprocess_in_group(preprocessing: RecordPreprocessing, good: bytes, serialized: tf.Tensor) -> Any:
     """Preprocesses a record that is parsed and drawn together with a good one, before it."""
-    drawn = preprocessing.draw(tf.stack([good, serialized]))
+    drawn = preprocessing.draw(Record(tf.stack([good, serialized])))
     return preprocessing.finish(tf.nest.map_structure(lambda of_group: of_group[1], drawn))
 
 

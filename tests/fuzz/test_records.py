@@ -191,7 +191,7 @@ class Pipelines:
                     )
                     record_preprocessing = RecordPreprocessing(is_training, config)
                     self._graphs.append(
-                        record_preprocessing.preprocess(self._serialized)
+                        record_preprocessing.preprocess(records.Record(self._serialized))
                         if preprocessing == 'inception'
                         else child.preprocess_in_group(record_preprocessing, good, self._serialized)
                     )

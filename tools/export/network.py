@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
 import numpy as np
 
 from compat import tf
+from data.records import Record
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.input.record_preprocessing import RecordPreprocessing
@@ -81,8 +82,8 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
 
     # AutoGraph has nothing to convert here, and takes seconds to find that out.
     @tf.autograph.experimental.do_not_convert
-    def prepared(serialized: tf.Tensor) -> tf.Tensor:
-        encoded, _, label = preprocessing.parse(serialized)
+    def prepared(record: Record) -> tf.Tensor:
+        encoded, _, label = preprocessing.parse(record.serialized)
         return encoded, infeed.as_evaluated(resize_as_viewed(encoded, config), config), label
 
     with tf.Graph().as_default() as graph:

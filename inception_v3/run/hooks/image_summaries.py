@@ -3,10 +3,11 @@
 import contextlib
 import dataclasses
 import struct
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Sequence
 
 from compat import tf
 from compat.messages import shown
+from data.records import Record
 from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.input import device_images
@@ -76,13 +77,12 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
 
     With a seed these are the images of the step in the graph's global step, with the same distortions.
     """
-    # Without max_bad_records, records come as they are, not with their places or in the groups in which the run tries
-    # them; their order is the same.
+    # Without max_bad_records, records come in the same order, one by one, not in the groups that the run tries together.
     pipeline = InputPipeline(is_training, dataclasses.replace(config, max_bad_records=0))
     preprocessing = RecordPreprocessing(is_training, config)
 
-    def sample_of(serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> _Sample:
-        drawn = preprocessing.draw(serialized, key)
+    def sample_of(record: Record) -> _Sample:
+        drawn = preprocessing.draw(record)
         window = preprocessing_for(config).crop(drawn.shape, drawn.distortion or None)
         return _Sample(decode_image(drawn.encoded), window.crop, *preprocessing.finish(drawn))
 
