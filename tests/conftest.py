@@ -19,6 +19,7 @@ from inception_v3.config import Config
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks.registry import NETWORKS
 from tools.datasets import digits, writing
+from tools.datasets.tar_shards import conversion as tar_shards
 
 pytest_plugins = ['tests.support.cpu_time']
 
@@ -107,6 +108,18 @@ def _fresh_log() -> None:
 def digits_dir(tmp_path_factory: Any) -> str:
     """The digits data set."""
     return once(tmp_path_factory, 'digits', digits.build)
+
+
+@pytest.fixture(scope='session')
+def few_digits_dir(tmp_path_factory: Any) -> str:
+    """A data set of two digits with 40 training images in 8 files, and 73 validation images in 4."""
+    return once(tmp_path_factory, 'few-digits', lambda folder: digits.build(folder, (3, 7), 20))
+
+
+@pytest.fixture(scope='session')
+def tar_dir(few_digits_dir: str, tmp_path_factory: Any) -> str:
+    """The two digits as tar shards."""
+    return once(tmp_path_factory, 'digits-tar', lambda folder: tar_shards.convert(few_digits_dir, folder, 0, print))
 
 
 @pytest.fixture(scope='session')

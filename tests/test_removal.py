@@ -1,0 +1,65 @@
+"""A copy of the program without `tools` and its tests trains, evaluates, resumes and exports on a data set that is there."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Any, List, Tuple
+
+import pytest
+
+from tests.support.project import PACKAGES, ROOT
+
+pytestmark = pytest.mark.program
+
+# The smallest run of each kind.
+TINY = (
+    *('--preset=digits', '--network=resnet50', '--depth_multiplier=0.1', '--height=32', '--width=32', '--seed=1'),
+    *('--train_batch_size=8', '--eval_batch_size=8', '--eval_total_size=16', '--learning_rate=0.01'),
+    *('--optimizer=sgd', '--num_parallel_calls=2', '--train_steps_per_eval=2'),
+)
+
+
+@pytest.fixture(scope='module')
+def copy(tmp_path_factory: Any) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp('copy')
+    for package in {*PACKAGES} - {'tools', 'examples'}:
+        shutil.copytree(str(ROOT / package), str(folder / package), ignore=shutil.ignore_patterns('__pycache__'))
+    return folder
+
+
+def run(copy: pathlib.Path, *arguments: str) -> Tuple[int, str]:
+    command = [sys.executable, '-W', 'ignore', *arguments]
+    environment = {**os.environ, 'PYTHONPATH': str(copy)}
+    done = subprocess.run(command, cwd=str(copy), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout.decode()
+
+
+def evaluated_steps(model_dir: pathlib.Path) -> List[int]:
+    return [json.loads(line)['step'] for line in (model_dir / 'results.jsonl').read_text().splitlines()]
+
+
+def test_program__trains_evaluates_resumes_and_exports_without_tools(copy: pathlib.Path, digits_dir: str) -> None:
+    train = ('-m', 'inception_v3.main', *TINY, f'--data_dir={digits_dir}', '--model_dir=run')
+    code, output = run(copy, *train, '--train_steps=2')
+    assert code == 0, output
+    code, output = run(copy, *train, '--train_steps=4', '--export_dir=export')
+    assert code == 0, output
+    assert evaluated_steps(copy / 'run') == [2, 4]
+    assert list((copy / 'export').glob('*/saved_model.pb'))
+    code, output = run(copy, *train, '--train_steps=4', '--mode=eval')
+    assert code == 0, output
+
+
+def test_entries__say_that_tools_is_missing(copy: pathlib.Path) -> None:
+    code, output = run(copy, '-m', 'inception_v3.main', *TINY, '--model_dir=none')
+    assert code == 2 and 'the folder `tools`' in output and '--data_dir' in output, output
+    code, output = run(copy, '-m', 'inception_v3_tpu', 'predict', 'image.jpg')
+    assert (code, output.count('\n')) == (
+        2,
+        1,
+    ) and 'predict: this copy of the program lacks the folder `tools`' in output
+    code, output = run(copy, '-m', 'inception_v3_tpu', 'train', '--help')
+    assert code == 0, output
