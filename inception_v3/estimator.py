@@ -199,7 +199,7 @@ class _Graph(NamedTuple):
 class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     """A TPUEstimator without a TPU, whose graphs and sessions of training and of evaluation live until `release`.
 
-    A call of `train` goes on with the weights and the input of the call before, which must have saved the weights. A
+    A call of `train` continues with the weights and the input of the call before, which must have saved the weights. A
     call of `evaluate` restores its checkpoint. The input function of the first call of each serves all later ones.
     Saving, summaries and the check of the loss are up to the hooks.
     """
