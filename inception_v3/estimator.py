@@ -240,7 +240,7 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
         self._training = _Graph(
             tf.get_default_graph(), session, [*estimator_spec.training_hooks], estimator_spec.train_op
         )
-        # Those of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
+        # The hooks of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
         return self._training.run([*worker_hooks, *hooks])
 
     def _evaluate_build_graph(
@@ -254,7 +254,7 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
             config.graph_options.rewrite_options.disable_meta_optimizer = False
             session = _Session(scaffold, config)
             self._evaluation = _Graph(tf.get_default_graph(), session, own_hooks, update_op, metrics)
-        # Of these, which Estimator hands on to the method below, only the hooks are new in each evaluation.
+        # Estimator hands these on to the method below; only the hooks are new in each evaluation.
         return None, None, None, hooks
 
     def _evaluate_run(
