@@ -150,7 +150,7 @@ def ordered(
         raise DataError(f'{files[0].path}{" and the other files" if len(files) > 1 else ""}: no records.')
     count = lanes_for(share.batch, share.hosts, total)
     lanes = _Lanes(count, share.batch // count, total)
-    # Of a lane.
+    # The records of a lane that are shuffled together.
     window = -(-record_buffer // count)
     first_step = step - step % steps
 
@@ -164,7 +164,7 @@ def ordered(
         counts = lanes.before((epoch + 1) * total) - before
         begin = tf.cumsum(counts, exclusive=True)[lane]
         skipped = tf.maximum(first_step * lanes.width - before[lane], 0)
-        # Those that are skipped in the first window are read, because they determine its order.
+        # The records that are skipped in the first window are read, because they determine its order.
         passed = skipped // window * window if window else skipped
         order = _group_order(seed, epoch, total, group_buffer)
         spans = _spans(columns, order, begin + passed, begin + counts[lane])
@@ -220,7 +220,7 @@ def _spans(columns: _Columns, order: List[tf.Tensor], begin: tf.Tensor, end: tf.
     places = tf.cumsum(highs - lows, exclusive=True)
     # The positions of the records of each group between the two places.
     lows, highs = tf.maximum(lows, lows + begin - places), tf.minimum(highs, lows + end - places)
-    # Of these, those in each file: [groups, files]. Groups outside of the two places have none.
+    # The positions of these in each file: [groups, files]. Groups outside of the two places have none.
     lows = tf.maximum(lows[:, tf.newaxis], columns.firsts)
     highs = tf.minimum(highs[:, tf.newaxis], columns.firsts + columns.counts)
     found = tf.where(lows < highs)

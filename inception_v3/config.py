@@ -1,8 +1,8 @@
 """The configuration of a run: one immutable object of plain data, whose values are within their bounds.
 
 Every field of `Config` is a command-line flag of the same name. `flags` makes the flags from the fields, so names,
-defaults, help texts and bounds are defined here alone. `rules` checks values against each other. This module needs
-neither TensorFlow nor any other part of the program.
+defaults, help texts and bounds are defined here alone. `rules` checks values against each other. This module needs no
+TensorFlow.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ PADDING_LABEL = -1
 class Setting(NamedTuple):
     """The metadata of a field, besides its name, type and default: its group and a phrase in `--help`, and its limits.
 
-    The value must exceed `above`; the other bounds are allowed. No choices are no such limit.
+    The value must exceed `above`; the other bounds are allowed values. Without choices, all values in the bounds are.
     """
 
     group: str

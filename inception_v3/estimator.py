@@ -199,7 +199,7 @@ class _Graph(NamedTuple):
 class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     """A TPUEstimator without a TPU, whose graphs and sessions of training and of evaluation live until `release`.
 
-    A call of `train` goes on with the weights and the input of the call before, which must have saved the weights. A
+    A call of `train` continues with the weights and the input of the call before, which must have saved the weights. A
     call of `evaluate` restores its checkpoint. The input function of the first call of each serves all later ones.
     Saving, summaries and the check of the loss are up to the hooks.
     """
@@ -240,7 +240,7 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
         self._training = _Graph(
             tf.get_default_graph(), session, [*estimator_spec.training_hooks], estimator_spec.train_op
         )
-        # Those of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
+        # The hooks of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
         return self._training.run([*worker_hooks, *hooks])
 
     def _evaluate_build_graph(
@@ -254,7 +254,7 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
             config.graph_options.rewrite_options.disable_meta_optimizer = False
             session = _Session(scaffold, config)
             self._evaluation = _Graph(tf.get_default_graph(), session, own_hooks, update_op, metrics)
-        # Of these, which Estimator hands on to the method below, only the hooks are new in each evaluation.
+        # Estimator hands these on to the method below; only the hooks are new in each evaluation.
         return None, None, None, hooks
 
     def _evaluate_run(

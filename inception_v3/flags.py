@@ -52,8 +52,8 @@ class CommandLine(NamedTuple):
     """A parsed command line: the values of the flags that were given, and what follows from them.
 
     Attributes:
-      config: the preset, changed by the flags that were given. Of `read`, which checks no values, and with a help flag,
-        the default.
+      config: the preset, changed by the flags that were given. `read`, which checks no values, and a help flag give the
+        default instead.
       fields: the values of the fields of `Config` that flags set; they override the sizes in a data set's description.
       preset: its name; None for imagenet.
       verbose: whether to show TensorFlow's own log.
@@ -214,7 +214,7 @@ def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
     if given.get('tpu') or given.get('master'):
         implied['use_tpu'] = True
     if topology.is_emulated(given.get('tpu')):
-        # Config reports a malformed name.
+        # `Config` refuses a malformed name.
         with contextlib.suppress(ValueError):
             implied['num_shards'] = topology.emulated(given['tpu']).cores
     return implied

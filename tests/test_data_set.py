@@ -238,7 +238,9 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
         (['--data_dir=.', '--train_files=void/*'], DataError, '--train_files=void/[*]: no file matches'),
     ],
 )
-def test_refused(arguments: List[str], error: Any, message: str, foreign: str, monkeypatch: Any) -> None:
+def test_fit_to_data_set__refuses_wrong_files_and_patterns(
+    arguments: List[str], error: Any, message: str, foreign: str, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(foreign)
     touched(pathlib.Path(foreign), 'empty/part')
     with pytest.raises(error, match=message):
@@ -273,7 +275,7 @@ def test_fit_to_data_set__computes_the_steps(digits_dir: str) -> None:
     # 33.3 steps per epoch.
     assert fitted_steps('--train_epochs=2', '--epochs_per_eval=0.5') == (67, 17)
     assert fitted_steps('--train_epochs=2', '--train_steps_per_eval=5') == (67, 5)
-    # Those of the preset, unless steps are given.
+    # The steps of the preset, unless steps are given.
     assert fitted_steps('--preset=cifar10_stream') == (334, 34)
     assert fitted_steps('--preset=cifar10_stream', '--train_steps=7') == (7, 34)
     assert fitted_steps('--preset=cifar10_stream', '--train_steps_per_eval=5') == (334, 5)
@@ -283,7 +285,7 @@ def test_fit_to_data_set__computes_the_steps(digits_dir: str) -> None:
 
 
 def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
-    # Of ImageNet, in the batches of the preset, before any data set is named: what plan and preflight begin with.
+    # Steps for ImageNet, in batches of the preset, before a data set is named: plan and preflight begin with these.
     config = command_line('--preset=imagenet_large_batch', '--train_epochs=10').config
     assert (config.train_steps, config.train_steps_per_eval) == (-(-10 * 1281167 // 4096), 2000)
     # A profile after the preset's 750 steps, within the 2,247 of 50 epochs.

@@ -223,7 +223,7 @@ def test_storage__limits_the_bytes_of_files_that_are_read_whole(
         (3, {'num_files_infeed': 3, 'prefetch_dataset_buffer_size': 1000}, 0, 1000),
         # No more than the file.
         (8, {}, 1234, 1234),
-        # Of lanes, as much as of eight files of 8 MiB together, and at most 8 MiB each.
+        # Lanes together read ahead as much as eight files of 8 MiB together, and at most 8 MiB each.
         (64, {}, 1 << 30, 1 << 20),
         (16, {}, 0, 4 << 20),
         (4, {}, 0, 8 << 20),

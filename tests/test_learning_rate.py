@@ -87,7 +87,7 @@ def test_cap_warmup__has_the_lower_rate_of_warm_up_and_plain_curve(changes: Dict
 @pytest.mark.parametrize('schedule', ['exponential', 'step', 'cosine'])
 def test_learning_rate__has_a_floor_of_a_ten_thousandth(schedule: str) -> None:
     config = Config(schedule=schedule, learning_rate_decay=0.01, train_batch_size=512, learning_rate=3.0)
-    # Of the rate of the batch.
+    # A fraction of the rate of the batch.
     floor = pytest.approx(3.0 * 2 * 0.0001)
     assert learning_rate(10**7, config) == floor and evaluate(learning_rate(tf.constant(10**7), config)) == floor
 

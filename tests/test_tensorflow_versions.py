@@ -27,7 +27,7 @@ from tests.support.runs import ONE_LAYER, execute, make_small_config
 from tools.predict.classifier import of_saved_model
 
 pytestmark = pytest.mark.program
-# Of the batches that are compared: whether they are for training, and settings.
+# The batches that are compared: whether they are for training, and settings.
 BATCHES: Dict[str, Any] = {
     'train, full colour': {'use_fast_color_distort': False, 'fast_mode': False},
     'train, vgg': {'preprocessing': 'vgg'},

@@ -15,7 +15,7 @@ from tests.support.runs import make_small_config
 from tests.support.tiers import further
 from tests.test_layouts import BATCH, STEPS, global_batches
 
-# Of 96 images, and of these two neighbours.
+# The bad ones of 96 images; two are neighbours.
 BAD = {3, 40, 41, 95}
 
 

@@ -11,7 +11,7 @@ from console import html
 
 DOTS_PER_INCH = 150
 _PAGE_PIXELS_PER_INCH = 96
-# Those of the page in light mode; in dark mode, the page inverts its figures.
+# The colours of the page in light mode; in dark mode, the page inverts its figures.
 FAINT, GOOD, BAD, MOST = '#8a939d', '#0072b2', '#c44f00', '#003a70'
 # Pixels of the longer side of a small image: sharp on displays with two pixels per CSS pixel.
 _SIDE = 320

@@ -258,7 +258,7 @@ def _any_names(raw: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, sizes: tf.Ten
     field = tf.strings.join([prefix, slash, _field(raw, rows, starts, _NAME, _FIELD)])
     is_long, is_pax = is_one_of(types, layout.LONG_NAME), is_one_of(types, layout.PAX)
     content = strings_at(raw, starts, select(tf.logical_or(is_long, is_pax), sizes, 0))
-    # Those in the last extension of each member that has one, and in the fields of the others.
+    # The values in the last extension of each member that has one, and in the fields of the others.
     extended = tf.where_v2(is_long, tf.strings.join(['=', content]), _pax_path(tf.where_v2(is_pax, content, '')))
     last = tf.math.unsorted_segment_max(select(tf.equal(extended, ''), -1, order), member, size_of(starts) + 1)
     last = tf.gather(last, member)

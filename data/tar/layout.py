@@ -120,7 +120,7 @@ class Label(NamedTuple):
             (r'"[^"]*"', ''),
             (rf'^{blank}\{{', '{'),
             (rf'\}}{blank}$', '}'),
-            # Of a text that is no object, nothing is left.
+            # A text that is no object leaves nothing.
             (r'^[^{](?s:.*)$', ''),
             (r'^\{((?s:.*))\}$', r'\1'),
             *[(r'[\[{][^\[\]{}]*[\]}]', '')] * _JSON_LEVELS,

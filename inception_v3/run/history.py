@@ -47,7 +47,7 @@ OF_MODEL = (
     'transfer',
     'moving_average',
 )
-# Those that change the result of an evaluation.
+# The settings that change the result of an evaluation.
 DECIDING = (
     *OF_MODEL,
     'use_data',

@@ -20,7 +20,7 @@ _DEVICES = '/dev/accel[0-9]*'
 _STARTS_TPU = '_ConfigureDistributedTPU'
 # Keeps TensorFlow from loading its library for TPUs.
 _LOAD_LIBRARY = 'TPU_LOAD_LIBRARY'
-# Of a TPU's server; how long it may take to accept a connection, and the pauses before each attempt, in seconds.
+# The port of a TPU's server; the seconds that it may take to accept a connection, and the pauses before each attempt.
 _PORT = 8470
 _CONNECTS_WITHIN = 10
 _PAUSES = (0, 5, 5)

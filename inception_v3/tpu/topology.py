@@ -9,8 +9,8 @@ from inception_v3.config import EMULATED, Config
 LOCAL = 'local'
 
 GIB = 1 << 30
-# Of v2 and v3. The guide to Inception v3 says so, too. It also says that a v2-256 communicates with 16 hosts; its 256
-# cores are those of 32.
+# The cores of a host. The guide says that a device has 8 cores and is connected to a host. It also says that a v2-256
+# communicates with 16 hosts, but its 256 cores are those of 32.
 CORES_PER_HOST = 8
 # The number of cores of the largest TPU.
 _EMULATED_CORES_AT_MOST = 2048

@@ -23,7 +23,7 @@ def _socket(path: pathlib.Path) -> None:
 
 
 def _device(path: pathlib.Path) -> None:
-    # Of its own where this user may make one: a fault in the program must not replace the machine's.
+    # A device of its own where this user may make one: a fault in the program must not replace the machine's.
     try:
         os.mknod(str(path), stat.S_IFCHR | 0o666, os.makedev(1, 7))
     except PermissionError:

@@ -122,7 +122,7 @@ def test_run__refuses_a_checkpoint_that_is_not_finite_before_it_trains(config: C
 
 def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(tmp_path: Any) -> None:
     last = EVALUATION._replace(step=7, top_1=0.25)
-    # Those of an earlier run in the folder, at the same and at later steps, are none of this one.
+    # Evaluations of an earlier run in the folder, at the same and at later steps, are none of this one.
     for step, top_1, images in ((1, 1.0, 8), (9, 1.0, 8), (1, 0.5, 8), (2, 0.75, 8), (3, 0.75, 8), (4, 1.0, 5)):
         append_evaluation(str(tmp_path), last._replace(step=step, top_1=top_1, images=images))
     append_evaluation(str(tmp_path), last)

@@ -71,7 +71,9 @@ def test_s3_denial__names_the_key_without_its_secret(monkeypatch: Any) -> None:
         (unknown('SlowDown: Reduce your rate'), 's3://b', remote.WRITE, 's3://b: cannot be reached'),
     ],
 )
-def test_explain(error: tf.errors.OpError, place: str, action: str, text: str) -> None:
+def test_explain__names_account_permission_and_path(
+    error: tf.errors.OpError, place: str, action: str, text: str
+) -> None:
     assert text in remote.explain(error, place, action)
 
 

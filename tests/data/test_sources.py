@@ -56,7 +56,7 @@ def test_expand__separates_by_commas_outside_of_braces() -> None:
         ('pipe:', 'commands are not run. Name the files: gs://bucket/'),
     ],
 )
-def test_expand__refuses(pattern: str, message: str) -> None:
+def test_expand__refuses_patterns_with_wrong_braces(pattern: str, message: str) -> None:
     with pytest.raises(PatternError, match=f'^--train_files=.*{message}'):
         braces.expand(pattern, 'train_files')
 

@@ -73,7 +73,7 @@ def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any) -
     assert capsys.readouterr().out.startswith('usage: inception-v3 from-folder [-h]')
 
 
-def test_version(capsys: Any) -> None:
+def test_version__is_that_of_the_package(capsys: Any) -> None:
     assert main(['--version']) == 0
     assert capsys.readouterr().out == 'inception-v3 1.0.0\n'
 

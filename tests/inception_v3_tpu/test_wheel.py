@@ -153,5 +153,5 @@ def test_source__has_every_file_of_the_project(source: pathlib.Path) -> None:
         names = {member.name.split('/', 1)[-1] for member in archive.getmembers() if member.isfile()}
     for path in (path for path in (source.parent / 'source').rglob('*') if path.is_file()):
         name = path.relative_to(source.parent / 'source').as_posix()
-        # Those of the repository itself.
+        # The files of the repository itself.
         assert name in names or name.startswith(('.git', '.devcontainer', '.docker')), name

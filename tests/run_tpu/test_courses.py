@@ -278,17 +278,17 @@ HANGING: Dict[str, Tuple[Dict[str, Any], Course]] = {
 
 
 @pytest.mark.parametrize('name', DELETIONS)
-def test_deletion(world: World, name: str) -> None:
+def test_end__deletes_the_vm_or_says_how(world: World, name: str) -> None:
     follow(world, *DELETIONS[name])
 
 
 @pytest.mark.parametrize('name', RESTARTS)
-def test_restarts(world: World, name: str) -> None:
+def test_preemption__restarts_or_ends_as_told(world: World, name: str) -> None:
     follow(world, *RESTARTS[name], MAX_RESTARTS='2', MAX_RENEWALS='3')
 
 
 @pytest.mark.parametrize('name', CONNECTIONS)
-def test_connections(world: World, name: str) -> None:
+def test_broken_connections__lose_no_run(world: World, name: str) -> None:
     follow(world, *CONNECTIONS[name], MAX_RENEWALS='5')
 
 
@@ -300,7 +300,7 @@ def test_connection_that_breaks_in_a_start__does_not_start_twice(world: World) -
 
 
 @pytest.mark.parametrize('name', QUEUES)
-def test_queue(world: World, name: str) -> None:
+def test_queued_resource__is_waited_for_and_deleted(world: World, name: str) -> None:
     follow(world, *QUEUES[name], '--create --queued --spot')
 
 

@@ -41,7 +41,9 @@ from tools.datasets.tar_shards import conversion as tar_shards
         ([4, 4, 4], 3, 1, [0, 0, 1]),
     ],
 )
-def test_images_of_hosts(counts: List[int], hosts: int, at_most: int, images: List[int]) -> None:
+def test_shares_of__are_the_images_of_each_hosts_files(
+    counts: List[int], hosts: int, at_most: int, images: List[int]
+) -> None:
     assert slices.shares_of(counts, hosts, at_most) == images
 
 

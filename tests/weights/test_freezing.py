@@ -172,7 +172,7 @@ STEM = 'InceptionV3/Conv2d_1a_3x3/weights'
 INNER = 'InceptionV3/Mixed_5b/Branch_0/Conv2d_0a_1x1/BatchNorm/moving_mean'
 LOGITS = 'InceptionV3/Logits/Conv2d_1c_1x1/biases'
 AUXILIARY = 'InceptionV3/AuxLogits/Conv2d_2b_1x1/biases'
-# Of networks without a scope of their own, and of other names for the classifier.
+# Variables of networks without a scope of their own, and of other names for the classifier.
 OTHERS = {'Logits/weights', 'ResNet50/logits/weights'}
 ALL = {STEM, INNER, LOGITS, AUXILIARY, *OTHERS}
 

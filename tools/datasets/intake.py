@@ -33,7 +33,7 @@ _DAMAGE = re.compile(r'^(Corrupt JPEG data: .*|Inconsistent progression sequence
 TURNED = 'turned upright, as the EXIF orientation says'
 LAID_ON_WHITE = 'with transparency, laid on white'
 REDUCED = 'of 16 bits per channel, of which training uses the upper 8'
-# Of images that a conversion keeps as they are.
+# The formats of images that a conversion keeps as they are.
 DAMAGED = 'with damaged pixels, kept as they are'
 ROTATED = 'with an EXIF orientation, which training ignores'
 

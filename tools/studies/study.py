@@ -188,7 +188,7 @@ class Study:
             for name, value in {**self.flags, **settings}.items():
                 if name in _RESERVED:
                     raise StudyError(f'{name}: {_RESERVED[name]}.')
-                # Of those that are no settings, such as --flagfile, the study would not show the effect.
+                # The study would not show the effect of flags that are no settings, such as --flagfile.
                 if name not in _SETTINGS:
                     raise StudyError(f'{shown(name)}: no such flag.')
                 if not isinstance(value, (bool, int, float, str)):

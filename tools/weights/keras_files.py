@@ -49,7 +49,7 @@ _IMPORTED = (
     f'pool with one dense layer of logits or a softmax can be imported. {WITHOUT_CLASSIFIER}. Of a file of '
     '`model.save_weights`, pixels in [-1, 1] and a softmax are assumed.'
 )
-# Of `Rescaling`: from [0, 255] to [-1, 1].
+# The factors of `Rescaling`: from [0, 255] to [-1, 1].
 _SCALE, _OFFSET = 1 / 127.5, -1
 
 

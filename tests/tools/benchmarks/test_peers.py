@@ -154,7 +154,7 @@ def test_python_of__says_why_there_is_none(tmp_path: Any, monkeypatch: Any) -> N
 
 
 @pytest.mark.parametrize('flag', ['--peers=tensorflow', '--preset=digits', '--optimizer=sgd', '--data_dir=x'])
-def test_command__refuses(flag: str, capsys: Any) -> None:
+def test_command__refuses_flags_that_change_the_comparison(flag: str, capsys: Any) -> None:
     assert peers.main(['peers', flag]) == 2
     assert flag.partition('=')[0] in capsys.readouterr().err
 

@@ -72,7 +72,7 @@ def test_test_images_beside_validation_images_are_left_out(tmp_path: pathlib.Pat
         (['train/cat/1.jpg', 'train/dog/2.jpg'], ['cat', 'dog']),
     ],
 )
-def test_classes(paths: List[str], classes: List[str], tmp_path: pathlib.Path) -> None:
+def test_folders__become_classes_in_their_order(paths: List[str], classes: List[str], tmp_path: pathlib.Path) -> None:
     (split,) = found(plant(tmp_path, paths))
     assert [image.partition(':')[0] for image in split] == classes
 
@@ -117,7 +117,7 @@ def test_two_unicode_forms_of_a_name_are_one_class(tmp_path: pathlib.Path) -> No
     images = image_sets.find_in_folders(folder)
     assert sorted(image.class_name for image in images.splits[0]) == [composed, composed, 'tea']
     assert images.notes == [f'{folder}: all images are in {folder}/my']
-    # Of a validation folder, too.
+    # A validation folder, too.
     other = plant(tmp_path / 'other', [f'{decomposed}/4.jpg'])
     assert image_sets.find_in_folders(other).splits[0][0].class_name == composed
 
@@ -182,7 +182,7 @@ def classes_in_table(flat: pathlib.Path, *arguments: Any) -> Dict[str, str]:
         ('"what, exactly",name\n x,a\ny,"./b.png"\nx,c\ny ,image\n', ('', 'what, exactly')),
     ],
 )
-def test_columns_and_names(text: str, columns: Any, flat: pathlib.Path) -> None:
+def test_table__finds_its_columns_and_the_files_of_its_names(text: str, columns: Any, flat: pathlib.Path) -> None:
     assert classes_in_table(flat, text, *columns) == {'a.jpg': 'x', 'b.png': 'y', 'sub/c.jpg': 'x', 'image.jpg': 'y'}
 
 

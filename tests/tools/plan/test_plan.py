@@ -123,7 +123,9 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
         (['--out=plan', '--model_dir=plan'], 'is the folder of a run'),
     ],
 )
-def test_plan__refuses(flags: List[str], words: str, tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
+def test_plan__refuses_runs_without_training_and_writes_nothing(
+    flags: List[str], words: str, tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(['plan', *flags]) == 2
     assert words in capsys.readouterr().err and not [*tmp_path.iterdir()]

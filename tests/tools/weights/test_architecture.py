@@ -43,7 +43,7 @@ def test_of_torch__has_the_published_numbers_of_parameters(name: str, parameters
 
 
 def test_of_torch__has_the_names_and_shapes_of_torchvision() -> None:
-    # Of each rule one, written down from the state dicts of torchvision 0.13.1.
+    # One name for each rule, written down from the state dicts of torchvision 0.13.1.
     expected = {
         'Conv2d_1a_3x3.conv.weight': (32, 3, 3, 3),
         'Mixed_5b.branch5x5_2.conv.weight': (64, 48, 5, 5),

@@ -68,7 +68,7 @@ def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -
 
 
 def test_read__takes_what_training_scripts_of_pytorch_save(tmp_path: Any) -> None:
-    # Of DataParallel, with counters, a scale, and the auxiliary head of other classes.
+    # A state dict of DataParallel, with counters, a scale, and the auxiliary head of other classes.
     body = without(torch_arrays(Mixed_6a__branch3x3__bn__weight=2 * np.ones(38)), 'AuxLogits')
     arrays = {f'module.{name}': array for name, array in body.items()}
     arrays['module.AuxLogits.fc.bias'] = np.zeros(1000, np.float32)

@@ -72,7 +72,7 @@ def rewritten(old: bytes, new: bytes) -> bytes:
     return file.getvalue()
 
 
-# Of a tensor of 2 x 2 values: 'J' begins a number.
+# The pickle of a tensor of 2 x 2 values: 'J' begins a number.
 SHAPE, STRIDES, OFFSET = (b'(J\x02\0\0\0J\x02\0\0\0t', b'(J\x02\0\0\0J\x01\0\0\0t', b'QJ\0\0\0\0')
 
 

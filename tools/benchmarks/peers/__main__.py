@@ -51,7 +51,7 @@ KINDS = {
     for colour in (True, False)
     for floats in (True, False)
 }
-# Of each round of a peer: the results of `meter.measure`, in the order of the kinds.
+# The results of each round of a peer: those of `meter.measure`, in the order of the kinds.
 Measured = Dict[str, List[List[Dict[str, Any]]]]
 
 

@@ -47,9 +47,9 @@ class FileContent:
     fields: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     # The number of images of each kind; 'unknown' for those without a known header.
     formats: Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    # Of the images that have a label.
+    # The counts of the images that have a label.
     fingerprint: SplitFingerprint = dataclasses.field(default_factory=SplitFingerprint)
-    # Of `count_boxes`.
+    # The counts of `count_boxes`.
     boxes: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     images: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([0], IMAGE))  # An array of `IMAGE`.
     # The number of problems of each kind.

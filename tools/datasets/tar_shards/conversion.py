@@ -23,7 +23,7 @@ from tools.datasets import conversion, writing
 from tools.datasets.conversion import Say
 from tools.datasets.intake import DAMAGED, ROTATED, damage_in
 
-# Of a source without `dataset.json`, every label is allowed.
+# A source without `dataset.json` may have every label.
 _ANY_CLASSES = 1 << 63
 
 

@@ -92,7 +92,7 @@ class Run:
     """A run, as recorded in its model_dir."""
 
     name: str
-    # Of the last start of training; before the first one the planned command, and no configuration.
+    # Facts of the last start of training; before the first one the planned command, and no configuration.
     command: Optional[str]
     config: Optional[Config]
     # The last evaluation of each step, in order; without those with other settings than the training's.
@@ -102,7 +102,7 @@ class Run:
     environment: Mapping[str, str]
     # The reason, if the run has failed.
     failure: Optional[str] = None
-    # Of the last evaluation, if an evaluation report of it is in the model_dir.
+    # Facts of the last evaluation, if an evaluation report of it is in the model_dir.
     predictions: Optional[Predictions] = None
 
     @property

@@ -29,7 +29,7 @@ def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
     assert "(not dataset.json's)" in text and 'cannot be trained on: 3 errors' in text, text
 
 
-def test_tar_shards(tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path) -> None:
+def test_audit__reads_tar_shards_and_names_their_flag(tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path) -> None:
     done = run(audit.main, tar_dir, '--data_format=tar')
     assert (done.returncode, done.stderr) == (0, '')
     assert "(dataset.json's)" in done.stdout and done.stdout.endswith('can be trained on\n')

@@ -176,7 +176,7 @@ def test_killed_command_and_worker__leave_no_process_and_the_command_resumes(tmp
 
     process = start(len(finished) + 2)
     (beam,) = children(process.pid)
-    # Of two workers, the other may not have started yet.
+    # The other of two workers may not have started yet.
     shells = children(beam)
     # The shell may have replaced itself with the worker.
     os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)

@@ -28,12 +28,12 @@ def test_report__tables_have_the_numbers() -> None:
     cases = recorded.case('sgd', [0.50, 0.60, 0.80]), recorded.case('RMS', [0.60, 0.90, 0.90])
     comparison = comparison_of(*cases, notes=('Costs nothing.',))
     markdown = rows_of(comparison)
-    # Of 50, 60 and 80: mean 63.33, deviation √(233.33), and t = 4.303 for the interval. Top-5 is 50 + half of it;
+    # Values 50, 60 and 80: mean 63.33, deviation √(233.33), and t = 4.303 for the interval. Top-5 is 50 + half of it;
     # cross-entropy 4 − 3 of a hundredth, where lower is better.
     for row in (
         '| 3 of 3 | 63.33 ± 15.28 | 81.67 ± 7.64 | 2.1000 ± 0.4583 | 115.0 ± 0.0 |',
         '| sgd: mean | 63.33 [12.09, 91.28] | 81.67 [56.05, 95.64] | 2.1000 [1.1098, 3.4312] |',
-        # Of an accuracy of 63.33 %, √(0.6333 · 0.3667 / 359).
+        # The deviation of an accuracy of 63.33 %: √(0.6333 · 0.3667 / 359).
         '| sgd: deviation, and that of 359 images alone | 15.28; 2.54 (at most 3% of the variance) | 7.64; 2.04 (',
         # The standard error is √(1/3 · 400/3), and of 3 pairs, 5.653 times as much is found with a power of 80 %.
         '| RMS − sgd: verdict | 3 pairs | not told apart; detectable: 37.69 | not told apart; detectable: 18.84 | ',
@@ -59,7 +59,7 @@ def test_report__tables_of_one_four_and_other_runs() -> None:
         recorded.case('NaN', [0.5, math.nan]),
     )
     markdown = rows_of(comparison_of(*cases))
-    # Of 359 images, 180 are 50 %; Wilson's interval. Of the four, the middle two.
+    # 180 of 359 images are 50 %; Wilson's interval. Of the four, the middle two.
     assert '| one: one run | 50.00 [44.99, 55.28] |' in markdown
     assert '| four: interquartile mean | 55.00 | 77.50 | 2.3500 |' in markdown
     assert '| four − one | 4 and 1 | +0.00 |' in markdown and 'probability |' not in markdown

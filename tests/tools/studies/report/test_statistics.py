@@ -87,7 +87,7 @@ def test_mean__of_bounded_values_stays_within_the_bound() -> None:
 
 
 def test_seeds_needed__are_those_of_tables() -> None:
-    # Of G*Power 3.1 for a t test of pairs, two-sided, 5 %, power 80 %, for effects of 0.2, 0.5 and 0.8 deviations.
+    # From G*Power 3.1, for a t test of pairs, two-sided, 5 %, power 80 %, and effects of 0.2, 0.5 and 0.8 deviations.
     assert [statistics.seeds_needed(effect, 1) for effect in (0.2, 0.5, 0.8)] == [199, 34, 15]
     for effect in (0.9, 1.5, 2.0, 2.5):
         n = statistics.seeds_needed(effect, 1)
