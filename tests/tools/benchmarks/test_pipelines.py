@@ -55,7 +55,7 @@ def test_evaluation__is_the_same(config: Config, preprocessing: str, precision: 
 def test_phases__are_parts_of_the_whole(config: Config, is_naive: bool, photos: List[Photo]) -> None:
     images, labels = first(Run(is_naive, False, TRANSFER, config, 5))
     record = first(Run(is_naive, False, STORAGE, config, 5))
-    example = tf.train.Example.FromString(record)
+    example = tf.train.Example.FromString(record if is_naive else record.serialized)
     # The last of every five records is yielded.
     assert example.features.feature['image/class/label'].int64_list.value[0] == labels[-1]
     image, label = first(Run(is_naive, False, PREPROCESSING, config, 5))
