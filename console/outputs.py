@@ -6,6 +6,7 @@ import stat
 import uuid
 from typing import Iterable, Iterator, Union
 
+from console import inputs
 from console.errors import CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
@@ -30,7 +31,7 @@ def replaceable(path: str) -> str:
     except (OSError, ValueError) as error:
         raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {getattr(error, "strerror", error)}.')
     if not stat.S_ISREG(mode):
-        kind = 'a folder' if stat.S_ISDIR(mode) else 'a device, a pipe or a socket'
+        kind = inputs.kind_of(mode)
         raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {kind}; only files are replaced.')
     return real
 

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from console import outputs
+from console import inputs, outputs
 from console.errors import CommandError
 from console.messages import printable, shown
 from console.screen import Screen, failure
@@ -156,8 +156,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
                 problems.append(f'{shown(path)}: has the name of {shown(names[name])}. Draw it into another folder.')
                 continue
             try:
-                with open(path, 'rb') as file:
-                    found = preprocessor.show(file.read())
+                found = preprocessor.show(inputs.read(path))
             except OSError as error:
                 problems.append(f'{shown(path)}: cannot be read: {error.strerror}.')
                 continue

@@ -9,6 +9,7 @@ from typing import Callable, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 
+from console import inputs
 from console.errors import CheckpointError, CommandError
 from console.messages import shown
 from console.tensorflow_names import checkpoint_errors
@@ -90,6 +91,7 @@ def read(path: str, named: str = '') -> Source:
 def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
     """The variables of a checkpoint by name."""
     try:
+        model_dir.check_kinds(checkpoint)
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
             reader = tf.train.load_checkpoint(checkpoint)
             return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
@@ -100,7 +102,7 @@ def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
 
 def content_of(path: str, flag: str) -> bytes:
     """The content of a file. Raises WeightsError if there is none."""
-    content = None if tf.io.gfile.isdir(path) else remote.read(path)
+    content = None if tf.io.gfile.isdir(path) else remote.read(path, inputs.WEIGHTS_BYTES)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')
     return content

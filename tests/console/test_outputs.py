@@ -31,9 +31,9 @@ def _device(path: pathlib.Path) -> None:
 
 
 SPECIAL: Dict[str, Tuple[Callable[[pathlib.Path], Any], str]] = {
-    'device': (_device, 'it is a device, a pipe or a socket; only files'),
-    'pipe': (os.mkfifo, 'it is a device, a pipe or a socket; only files'),
-    'socket': (_socket, 'it is a device, a pipe or a socket; only files'),
+    'device': (_device, 'it is a device; only files'),
+    'pipe': (os.mkfifo, 'it is a named pipe; only files'),
+    'socket': (_socket, 'it is a socket; only files'),
     'folder': (pathlib.Path.mkdir, 'it is a folder; only files'),
     'loop': (lambda path: path.symlink_to(path.name), 'Too many levels of symbolic links'),
 }
