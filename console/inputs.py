@@ -32,7 +32,7 @@ def too_large(size: int, at_most: Optional[int]) -> str:
     """The reason not to read a file of a size in bytes; empty if there is none."""
     if at_most is None or size <= at_most:
         return ''
-    return f'has {size:,} bytes; at most {at_most:,} are read'
+    return f'has {size:,} bytes; at most {at_most:,} are allowed'
 
 
 def check(path: str, at_most: Optional[int] = None) -> None:

@@ -230,7 +230,7 @@ def set_aside(model_dir: str, step: int) -> None:
         outputs.move(os.path.join(model_dir, name), os.path.join(folder, name))
 
 
-def remove_leftovers(model_dir: str) -> None:
+def remove_leftovers(model_dir: str, of: str = 'a killed run') -> None:
     """Removes the unfinished files of a killed run, among them checkpoints that were being written or removed.
 
     The caller must hold the folder's lock. Complete checkpoints that are not in the list stay.
@@ -244,7 +244,7 @@ def remove_leftovers(model_dir: str) -> None:
             (tf.io.gfile.rmtree if '_temp_' in name else tf.io.gfile.remove)(path)
             removed.append(name)
     if removed:
-        logger.info('removed unfinished files of a killed run from %s: %s', model_dir, ', '.join(removed))
+        logger.info('removed unfinished files of %s from %s: %s', of, model_dir, ', '.join(removed))
 
 
 def step_before(model_dir: str, step: int) -> Optional[int]:

@@ -34,14 +34,14 @@ def test_read__refuses_more_bytes_than_allowed(tmp_path: pathlib.Path, monkeypat
     path = tmp_path / 'file'
     path.write_bytes(b'12345')
     assert inputs.read(str(path), 5) == b'12345'
-    with pytest.raises(OSError, match='it has 5 bytes; at most 4 are read'):
+    with pytest.raises(OSError, match='it has 5 bytes; at most 4 are allowed'):
         inputs.read(str(path), 4)
     # A sparse file takes no space.
     os.truncate(str(path), 10 << 40)
     with pytest.raises(OSError, match='it has 10,995,116,277,760 bytes'):
         inputs.read(str(path))
     # This file has no size, and content.
-    with pytest.raises(OSError, match='it has 5 bytes; at most 4 are read'):
+    with pytest.raises(OSError, match='it has 5 bytes; at most 4 are allowed'):
         inputs.read('/proc/self/status', 4)
     with pytest.raises(FileNotFoundError):
         inputs.read(str(tmp_path / 'absent'))
