@@ -20,8 +20,9 @@
 # A SIGTERM to this script lets the program save its last step, and ends both; so does Ctrl-C, and a second Ctrl-C
 # does not wait for the program. Ctrl-Z is ignored.
 #
-# The script deletes only the TPU that it made: the one with its description. It uses no TPU of another type or version
-# than TPU_TYPE and TPU_VERSION.
+# The script deletes only the TPU that it made: the one with its description. If that was edited, or the TPU is not found
+# after its creation, the script prints a command and ends with exit code 2. It uses no TPU of another type or version than
+# TPU_TYPE and TPU_VERSION.
 #
 # On a TPU VM, the program, its environment and its log are in ~/.run_tpu. The program continues while the connection
 # is broken; the script reconnects. For a slice, the program runs on the first host. Nothing is copied back: the results

@@ -39,9 +39,7 @@ def check_xla_flags() -> None:
     XLA ends the process that reads a flag it does not know, so another one tries those of the user: a fork, without
     another import.
     """
-    names = [
-        name for name in _XLA_VARIABLES if os.environ.get(name, '') not in ('', tensorflow_settings.TF_XLA_FLAGS)
-    ]
+    names = [name for name in _XLA_VARIABLES if os.environ.get(name, '') not in ('', tensorflow_settings.TF_XLA_FLAGS)]
     if not names:
         return
     from console import errors, messages

@@ -14,6 +14,7 @@ import os
 import platform
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from console import outputs
 from console.json_content import from_json, record
 from console.log import logger
 from console.messages import shown
@@ -175,6 +176,12 @@ def _processor() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.machine()
+
+
+def check_places(model_dir: str) -> None:
+    """Raises CommandError, before hours of training, if a run cannot write its records: one of them is a folder."""
+    for name in (STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE):
+        outputs.replaceable(os.path.join(model_dir, name))
 
 
 def read_starts(model_dir: str) -> List[Start]:
