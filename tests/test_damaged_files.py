@@ -20,6 +20,7 @@ from data.convert.imagenet import source
 from data.tar import shard
 from inception_v3 import flags
 from inception_v3.commands.evaluate_report import predictions
+from inception_v3.commands.predict import classifier
 from inception_v3.commands.weights import foreign
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
@@ -116,6 +117,8 @@ OF_USERS: Dict[str, Callable[[str], Any]] = {
     'checkpoint': model_dir.list_of_checkpoints,
     'model.ckpt-1.index': lambda folder: checkpoints.step_of(f'{folder}/model.ckpt-1'),
     'model.ckpt-1.data-00000-of-00001': _with_list,
+    'old.ckpt': lambda folder: sources.read(f'{folder}/old.ckpt'),
+    'saved_model.pb': classifier.of_saved_model,
     'train-00000-of-00001': lambda folder: tfrecord.compression_of(f'{folder}/train-00000-of-00001'),
     'train-00000.tar': lambda folder: shard.Shard(f'{folder}/train-00000.tar'),
 }

@@ -66,7 +66,9 @@ def is_complete(checkpoint: str) -> bool:
 def check_kinds(checkpoint: str) -> None:
     """Raises RemoteError if a file of a local checkpoint is not a regular one, which TensorFlow might wait for."""
     if not remote.is_remote(checkpoint):
-        for path in (f'{checkpoint}.index', *data_files(checkpoint)):
+        # A checkpoint in TensorFlow's first format is one file.
+        whole = [] if os.path.isdir(checkpoint) else [checkpoint]
+        for path in (*whole, f'{checkpoint}.index', *data_files(checkpoint)):
             remote.check_kind(path)
 
 

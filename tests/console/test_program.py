@@ -117,8 +117,7 @@ def test_usable_cores__are_all_where_the_system_has_no_affinity(monkeypatch: pyt
     assert processes.usable_cores() == 7
 
 
-@pytest.mark.parametrize('closed', ['2>&-', '>&- 2>&-', '<&- >&- 2>&-'])
-@pytest.mark.parametrize('words', [['parse'], []])
+@pytest.mark.parametrize(('closed', 'words'), [('2>&-', ['parse']), ('2>&-', []), ('<&- >&- 2>&-', [])])
 def test_closed_standard_streams__change_no_exit_code_and_take_no_file(
     closed: str, words: List[str], tmp_path: Any
 ) -> None:
