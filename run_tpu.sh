@@ -20,8 +20,9 @@
 # A SIGTERM to this script lets the program save its last step, and ends both; so does Ctrl-C, and a second Ctrl-C
 # does not wait for the program. Ctrl-Z is ignored.
 #
-# The script deletes only the TPU that it made: the one with its description. It uses no TPU of another type or version
-# than TPU_TYPE and TPU_VERSION.
+# The script deletes only the TPU that it made: the one with its description. If that was edited, or the TPU is not found
+# after its creation, the script prints a command and ends with exit code 2. It uses no TPU of another type or version than
+# TPU_TYPE and TPU_VERSION.
 #
 # On a TPU VM, the program, its environment and its log are in ~/.run_tpu. The program continues while the connection
 # is broken; the script reconnects. For a slice, the program runs on the first host. Nothing is copied back: the results
@@ -86,6 +87,7 @@ case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
 # shellcheck source=run_tpu/cloud_shell.sh
 . "$here/run_tpu/cloud_shell.sh"
 
+tab=$(printf '\t') cr=$(printf '\r')
 create='' spot='' queued='' dry_run='' architecture=vm pod='' default_version=''
 for flag; do
   shift
@@ -113,7 +115,7 @@ else
   set -- --tpu="$TPU_NAME" --tpu_zone="$ZONE" --gcp_project="$PROJECT" "$@"
 fi
 
-made='' sure='' denied='' absent=$create kind='' cause='' running='' hurry='' silent='' tab=$(printf '\t')
+made='' sure='' denied='' seen='' missing=0 asked='' absent=$create kind='' cause='' running='' hurry='' silent=''
 prepared='' runs=0 run='' job='' lines=0 followed='' description=''
 scratch=$(mktemp -d) || fail "a temporary folder cannot be made in ${TMPDIR:-/tmp}: free some space, or set TMPDIR"
 prepare_files
@@ -127,7 +129,7 @@ set_traps
 ask_for "$resource"
 if [ -n "$create" ] && [ "$description" = "$mark" ]; then
   say "$TPU_NAME: this $noun is left over from a crash of this run, and is deleted first"
-  made=$resource sure=1
+  made=$resource sure=1 seen=1
   delete_it || exit 2
   state=NOT_FOUND
 fi
@@ -163,7 +165,8 @@ fi
 if [ -n "$create" ]; then
   say "creating $TPU_NAME, and deleting it at the end; only kill -9 or a crash of this machine could leave it there"
   if ! create_tpu; then
-    say "$TPU_NAME could not be created${cause:+: $cause}"
+    if [ -n "$sure" ]; then what='was created, but cannot be used'; else what='could not be created'; fi
+    say "$TPU_NAME $what${cause:+: $cause}"
     if [ "$kind" = lasting ]; then exit 2; fi
     exit 1
   fi

@@ -20,7 +20,8 @@ if importlib.util.find_spec('tf_keras') is not None:
 
 # On a CPU, XLA compiles nothing unless requested. TensorFlow still searches each graph for clusters to compile, in a
 # time that grows with the square of the number of variables. With zero fuel, the search ends at once.
-os.environ.setdefault('TF_XLA_FLAGS', '--tf_xla_clustering_fuel=0')
+TF_XLA_FLAGS = '--tf_xla_clustering_fuel=0'
+os.environ.setdefault('TF_XLA_FLAGS', TF_XLA_FLAGS)
 
 # The C library requests the memory of large tensors, such as batches, from the system page by page, and returns it
 # after each use. This costs the input pipeline half a millisecond per image. TensorFlow's BFC allocator keeps the

@@ -6,11 +6,17 @@ are for what the versions keep in different places, and data sets need; `tensorf
 `tensorflow_standins` what 2.21 lacks.
 """
 
+import os
+import signal
 import sys
-from typing import Any, Callable
+import tempfile
+import time
+from typing import Any, Callable, NoReturn
 
 # The settings come before TensorFlow is loaded.
-from compat import log, native_messages, settings  # noqa: F401
+from compat import log, native_messages, settings
+
+_XLA_VARIABLES = ('TF_XLA_FLAGS', 'XLA_FLAGS')
 
 with native_messages.captured():  # 2.21 announces itself on standard error.
     import tensorflow.compat.v1 as tf
@@ -23,6 +29,58 @@ if sys.modules.get('boto3', sys) is None:
     del sys.modules['boto3']
 
 IS_REFERENCE = tf.__version__.startswith('1.')
+# Seconds after which a process that tries XLA's flags is given up.
+_FLAGS_TRIED = 30.0
+
+
+def check_xla_flags() -> None:
+    """Raises CommandError if XLA refuses the environment variable TF_XLA_FLAGS or XLA_FLAGS.
+
+    XLA ends the process that reads a flag it does not know, so another one tries those of the user: a fork, without
+    another import.
+    """
+    names = [name for name in _XLA_VARIABLES if os.environ.get(name, '') not in ('', tensorflow_settings.TF_XLA_FLAGS)]
+    if not names:
+        return
+    from compat import errors, messages
+
+    with tempfile.TemporaryFile() as said:
+        child = os.fork()
+        if not child:
+            _try_xla(said.fileno())
+        end, done, status = time.monotonic() + _FLAGS_TRIED, 0, 0
+        while not done and time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            time.sleep(0.01)
+        if not done:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        said.seek(0)
+        lines = [line for line in said.read().decode(errors='replace').splitlines() if line.strip()]
+    reason = next((line for line in lines if 'nknown flag' in line), lines[-1] if lines else '')
+    if done and status:
+        name = next((name for name in names if f' {name}:' in reason), names[0])
+        raise errors.CommandError(
+            f'{name}={messages.shown(os.environ[name])}: XLA cannot use this environment variable: '
+            f'{messages.shown(reason.rpartition("] ")[2], 200)}. This program does not need it: unset it.'
+        )
+
+
+def _try_xla(said: int) -> NoReturn:
+    """Makes XLA read its flags, and ends this process. Its messages go to a file."""
+    try:
+        os.dup2(said, 2)
+        # No device of another kind is opened.
+        os.environ['CUDA_VISIBLE_DEVICES'] = ''
+        with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={'GPU': 0, 'TPU': 0})) as session:
+            if not IS_REFERENCE:
+                # From 2.x, XLA reads XLA_FLAGS at its first compilation.
+                session.run(tf.xla.experimental.compile(lambda x: x + 1.0, [tf.constant(1.0)]))
+    finally:
+        os._exit(0)
+
+
+check_xla_flags()
 
 
 def complete(version: str) -> None:

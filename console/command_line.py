@@ -1,11 +1,11 @@
 """The parsers of command lines, and types for their arguments."""
 
 import argparse
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, NoReturn, Optional, Sequence
 
 from compat.errors import EXIT_CODES
-from compat.messages import shown
-from console import processes
+from compat.messages import printable, shown
+from console import processes, streams
 from console.paths import expanded
 
 _KINDS = {int: 'a whole number', float: 'a number'}
@@ -24,7 +24,12 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Optional[Sequence[str]] = None, namespace: Any = None) -> Any:
         """The values of a command line, by default this process's, as `expanded` makes its words."""
+        streams.open_closed()
         return super().parse_args(expanded(args), namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with the usage and a message, which has words of the user."""
+        super().error(printable(message, '\n'))
 
 
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:

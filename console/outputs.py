@@ -1,6 +1,7 @@
 """Writes the files of all commands: a reader sees the old content or the new, and only regular files are replaced."""
 
 import contextlib
+import errno
 import os
 import stat
 import uuid
@@ -9,9 +10,12 @@ from typing import Iterable, Iterator, Union
 from compat import tf
 from compat.errors import CommandError
 from compat.messages import shown
+from console import inputs
 
 # Bytes of the longest path on Linux.
 _LONGEST_PATH = 4096
+# The disk or a quota is full, a file is larger than allowed, or the disk fails.
+_OF_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def replaceable(path: str) -> str:
@@ -30,8 +34,11 @@ def replaceable(path: str) -> str:
     except (OSError, ValueError) as error:
         raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {getattr(error, "strerror", error)}.')
     if not stat.S_ISREG(mode):
-        kind = 'a folder' if stat.S_ISDIR(mode) else 'a device, a pipe or a socket'
-        raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {kind}; only files are replaced.')
+        kind = inputs.kind_of(mode)
+        raise CommandError(
+            f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {kind}; only files are replaced. Move it away, or '
+            'name another file.'
+        )
     return real
 
 
@@ -63,9 +70,12 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
     try:
         yield unfinished
         move(unfinished, real)
-    except (Exception, KeyboardInterrupt):
+    except (Exception, KeyboardInterrupt) as error:
         with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(unfinished)
+        # A write to an open file fails without its name.
+        if isinstance(error, OSError) and error.filename is None and error.errno in _OF_WRITES:
+            raise CommandError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {error.strerror}.')
         raise
 
 

@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional
 from absl import app
 
 from compat.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
+from console import streams
 from console.screen import Printable, Screen, failure, raw, set_up_logging
 
 # A command: shows its progress on the screen, raises its errors, and returns its exit code; None means 0.
@@ -21,6 +22,7 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     line, or with a traceback if the command has called `set_up_logging(screen, verbose=True)`. Any other exception is
     a defect of this program and is not caught. Returns the exit code, as `compat.errors` lists them.
     """
+    streams.open_closed()
     screen = Screen(sys.stderr)
     set_up_logging(screen, verbose=False)
     screen.verbose = None

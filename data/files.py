@@ -34,7 +34,7 @@ def text_of(path: str) -> str:
 def sha256(path: str) -> str:
     """The SHA-256 of a file's content: 64 hexadecimal digits. Raises errors as `remote.size`."""
     hashed = hashlib.sha256()
-    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+    with remote.opened(path) as file:
         for chunk in iter(lambda: file.read(_CHUNK), b''):
             hashed.update(chunk)
     return hashed.hexdigest()

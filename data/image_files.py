@@ -1,10 +1,10 @@
 """Finds image files by path or folder, and explains why a file cannot be decoded."""
 
 import os
-import stat
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from compat.messages import FEW, first_few, shown
+from console import inputs
 from data import remote
 from data.image_header import SIGNATURES, read_header
 from preprocessing.decoding import MAX_PIXELS
@@ -107,14 +107,10 @@ def is_image(path: str) -> bool:
 def read(path: str) -> bytes:
     """Reads an image file; raises UnreadableError if it cannot be read, or is not a regular file."""
     try:
-        status = os.stat(path)
-        # A pipe would wait for a writer.
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError('is not a regular file')
-        if status.st_size > _MAX_BYTES:
-            raise UnreadableError(f'has {status.st_size:,} bytes; at most {_MAX_BYTES:,} are allowed')
-        with open(path, 'rb') as file:
-            return file.read()
+        fault = inputs.fault_of(path, _MAX_BYTES)
+        if fault:
+            raise UnreadableError(fault)
+        return inputs.read(path, _MAX_BYTES)
     except OSError as error:
         raise UnreadableError(f'cannot be read: {error.strerror}')
 

@@ -10,6 +10,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.errors import CommandError
+from console import inputs
 from data import remote
 
 TRAIN = 'train'
@@ -107,9 +108,7 @@ def irregular_kind(path: str) -> Optional[str]:
     """The kind of a local path that is not a regular file, for messages; None for a regular, remote or missing file."""
     if remote.is_remote(path) or os.path.isfile(path) or not os.path.lexists(path):
         return None
-    if os.path.isdir(path):
-        return 'a directory'
-    return 'a pipe or a device' if os.path.exists(path) else 'a broken link'
+    return inputs.kind_of(os.stat(path).st_mode) if os.path.exists(path) else 'a broken link'
 
 
 def expected_sizes(paths: Sequence[str]) -> List[int]:

@@ -8,12 +8,12 @@ a second, different request.
 
 import contextlib
 import os
-import pathlib
 import re
-from typing import Iterator, List, Optional, Type
+from typing import Any, Iterator, List, Optional, Type
 
 from compat import tf
 from compat.errors import CommandError, RetryableError
+from console import inputs
 
 # The input pipeline's message about a file whose end it could not read.
 ENDED_EARLY = 'could not be read beyond byte'
@@ -145,19 +145,41 @@ def size(path: str) -> int:
 def check_readable(path: str) -> None:
     """Checks that a file can be read: reads its first byte, if it has one. Raises errors as `size`."""
     expected = size(path)
-    if not is_remote(path) and pathlib.Path(path).is_fifo():
-        raise RemoteError(f'{path}: is a named pipe; reading it would wait for a writer. Remove it.')
-    with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
+    with opened(path) as file:
         if expected and not file.read(1):
             raise RemoteError(_hidden(path))
 
 
-def read(path: str) -> Optional[bytes]:
-    """The content of a file; None if it does not exist. Raises errors as `size`."""
+@contextlib.contextmanager
+def opened(path: str, at_most: Optional[int] = None) -> Iterator[Any]:
+    """Opens a file to read its bytes, also a local one. Raises errors as `size`.
+
+    A RemoteError, before anything waits, if it is not a regular file, or has more bytes than `at_most`.
+    """
+    check_kind(path, at_most)
+    with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
+        yield file
+
+
+def check_kind(path: str, at_most: Optional[int] = None) -> None:
+    """Raises RemoteError if a path is not a regular file, or has more bytes than `at_most`; a missing one passes."""
+    fault = ''
+    if is_remote(path):
+        fault = inputs.too_large(size(path), at_most) if at_most is not None else ''
+    else:
+        # TensorFlow names what is missing.
+        with contextlib.suppress(OSError, ValueError):
+            fault = inputs.fault_of(path, at_most)
+    if fault:
+        raise RemoteError(f'{path}: {fault}. Move it away, or name another file.')
+
+
+def read(path: str, at_most: int = inputs.TEXT_BYTES) -> Optional[bytes]:
+    """The content of a file; None if it does not exist. Raises errors as `opened`."""
     if not exists(path):
         return None
     check_readable(path)
-    with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
+    with opened(path, at_most) as file:
         return file.read()
 
 

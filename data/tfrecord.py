@@ -58,7 +58,7 @@ def _masked_crc32c(content: bytes) -> int:
 
 def head_of(path: str) -> bytes:
     """The first bytes of a file; raises RemoteError, or tf.errors.OpError for a local file."""
-    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+    with remote.opened(path) as file:
         return file.read(_HEAD_BYTES)
 
 
@@ -67,7 +67,7 @@ def content_bytes(path: str, kind: str) -> int:
     if not kind:
         return remote.size(path) % SIZE_MODULUS
     stream, count = zlib.decompressobj(_WINDOW_BITS[kind]), 0
-    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+    with remote.opened(path) as file:
         try:
             for piece in iter(functools.partial(file.read, _PIECE), b''):
                 count += len(stream.decompress(piece))
@@ -80,7 +80,7 @@ def claimed_bytes(path: str, kind: str) -> int:
     """The size of a file's content as its end claims; of a zlib file, which does not claim it, `content_bytes`."""
     if kind != GZIP:
         return content_bytes(path, kind)
-    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+    with remote.opened(path) as file:
         file.seek(max(0, remote.size(path) - 4))
         return int.from_bytes(file.read(4), 'little')
 

@@ -100,7 +100,7 @@ def samples_of(config: Config) -> Dict[str, List[Any]]:
         with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
             paths, digest = sorted(source_of(config).find(split)), hashlib.sha256()
             for path in paths[:: -(-len(paths) // _SAMPLED_FILES)]:
-                with tf.io.gfile.GFile(path, 'rb') as file:
+                with remote.opened(path) as file:
                     digest.update(b'%d ' % remote.size(path) + file.read(_SAMPLED_BYTES))
             found[split] = [len(paths), digest.hexdigest()]
     return found

@@ -12,7 +12,7 @@ from absl import flags
 
 import inception_v3
 from compat.messages import shown
-from console import processes
+from console import inputs, processes
 from console.paths import expanded
 from data.braces import check_given_once
 from inception_v3 import rules
@@ -28,6 +28,8 @@ _HELP_WIDTH = 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
+# In bytes: as much as 100,000 flags.
+_LARGEST_FLAG_FILE = 1 << 22
 # Flags that only print something, with a description of the output.
 _HELP_FLAGS = {
     'help': 'this list; with --preset=NAME, the defaults of that preset',
@@ -99,8 +101,17 @@ def _define(values: flags.FlagValues, name: str, value_type: type, help: str, sh
         flags.DEFINE(_Parser(value_type, value_type), name, None, help, flag_values=values)
 
 
+class _FlagValues(flags.FlagValues):
+    """Reads flag files, also those that flag files name, only if they are regular."""
+
+    def _get_flag_file_lines(self, filename: str, parsed_file_stack: Optional[List[str]] = None) -> List[str]:
+        if filename:
+            inputs.check(filename, _LARGEST_FLAG_FILE)
+        return super()._get_flag_file_lines(filename, parsed_file_stack)
+
+
 def _defined(own_flags: OwnFlags) -> flags.FlagValues:
-    values = flags.FlagValues()
+    values = _FlagValues()
     flags.DEFINE_enum('preset', None, sorted(PRESETS), 'the defaults', flag_values=values)
     _define(values, 'verbose', bool, "TensorFlow's own log")
     for name, help in _HELP_FLAGS.items():
@@ -126,8 +137,8 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     check_given_once(argv[1:], FILE_FLAGS)
     try:
         stray = values([*argv[:1], *expanded(argv[1:])])[1:]
-    except flags.CantOpenFlagFileError as error:
-        cause = error.__context__
+    except (OSError, flags.CantOpenFlagFileError) as error:
+        cause = error if isinstance(error, OSError) else error.__context__
         assert isinstance(cause, OSError)
         raise ConfigError(f'--flagfile={shown(cause.filename)}: cannot be read: {cause.strerror}.')
     except UnicodeDecodeError:

@@ -8,6 +8,7 @@ import numpy as np
 
 from compat import tf
 from compat.errors import CheckpointError
+from console import inputs
 from data import remote
 from data.files import text_of
 from inception_v3.config import Config, ConfigError
@@ -49,6 +50,7 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
 
 def list_of_checkpoints(model_dir: str) -> Any:
     """TensorFlow's list of the checkpoints in a folder; None if it is missing or damaged."""
+    remote.check_kind(os.path.join(model_dir, LIST_FILE), inputs.TEXT_BYTES)
     try:
         return tf.train.get_checkpoint_state(model_dir)
     except ValueError:
@@ -56,8 +58,18 @@ def list_of_checkpoints(model_dir: str) -> Any:
 
 
 def is_complete(checkpoint: str) -> bool:
-    """Whether a checkpoint has its index and data files."""
+    """Whether a checkpoint has its index and data files. Raises RemoteError if one is not a regular file."""
+    check_kinds(checkpoint)
     return remote.exists(f'{checkpoint}.index') and bool(data_files(checkpoint))
+
+
+def check_kinds(checkpoint: str) -> None:
+    """Raises RemoteError if a file of a local checkpoint is not a regular one, which TensorFlow might wait for."""
+    if not remote.is_remote(checkpoint):
+        # A checkpoint in TensorFlow's first format is one file.
+        whole = [] if os.path.isdir(checkpoint) else [checkpoint]
+        for path in (*whole, f'{checkpoint}.index', *data_files(checkpoint)):
+            remote.check_kind(path)
 
 
 def data_files(checkpoint: str) -> List[str]:

@@ -424,6 +424,7 @@ class Run:
             self._termination.release = self._lock.release
         # Within the lock: after a failure, half-written files are removed.
         protection.enter_context(failures.disk_failures_explained(config, self._screen))
+        history.check_places(self._model_dir)
         if config.mode != 'eval':
             self._prepare_folder()
             if config.export_dir:

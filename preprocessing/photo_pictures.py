@@ -8,7 +8,7 @@ import numpy as np
 from compat import tf
 from compat.errors import CommandError
 from compat.messages import printable, shown
-from console import outputs
+from console import inputs, outputs
 from console.screen import Screen, failure
 from preprocessing.color import FULL_ORDERINGS
 from preprocessing.decoding import decode_crop, decode_image, image_shape
@@ -156,8 +156,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
                 problems.append(f'{shown(path)}: has the name of {shown(names[name])}. Draw it into another folder.')
                 continue
             try:
-                with open(path, 'rb') as file:
-                    found = preprocessor.show(file.read())
+                found = preprocessor.show(inputs.read(path))
             except OSError as error:
                 problems.append(f'{shown(path)}: cannot be read: {error.strerror}.')
                 continue

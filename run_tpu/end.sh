@@ -67,7 +67,8 @@ clean_up() {
   esac
   running=
   if [ -n "$job" ]; then stop_on_vm; fi
-  if [ -n "$made" ] && ! delete_it && [ "$code" -eq 0 ]; then code=2; fi
+  # Even after a signal: the same command does not resume while the name is taken.
+  if [ -n "$made" ] && ! delete_it; then code=2; fi
   rm -f "$archive"
   case $scratch in /dev/null) ;; *) rm -rf "$scratch" ;; esac
   exit "$code"

@@ -75,6 +75,7 @@ quietly() {
   prepare_files
   status=0
   step "$@" >"$output" 2>"$errors" || status=$?
+  end_lines
   case $status in
     124 | 137) printf 'gcloud was stopped: timed out\n' >>"$errors" ;;
     126 | 127) printf 'gcloud does not start\n' >>"$errors" ;;
@@ -82,9 +83,19 @@ quietly() {
   return "$status"
 }
 
+# Removes the carriage returns with which a gcloud of Windows ends its lines. On a full disk they stay.
+end_lines() {
+  for answer in "$output" "$errors"; do
+    if grep -q "$cr\$" "$answer" && sed "s/$cr\$//" "$answer" >"$answer.lines"; then
+      cat "$answer.lines" >"$answer"
+    fi
+  done 2>/dev/null
+}
+
 # Prints the value of a gcloud setting; nothing if it is not set.
 setting() {
   value=$( (launch gcloud config get-value "$1") 2>/dev/null) || value=
+  value=${value%"$cr"}
   case $value in *[!a-z0-9.:-]*) value= ;; esac
   printf '%s' "$value"
 }

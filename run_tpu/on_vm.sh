@@ -19,13 +19,20 @@ shift 2
 
 this_boot() { cat /proc/sys/kernel/random/boot_id; }
 
+# Sets $seconds to the whole seconds since the boot: the time of day may jump, which would end the wait for a save.
+clock() {
+  read -r seconds _ </proc/uptime
+  seconds=${seconds%%.*}
+}
+
 # Sets $state to running, to ended and an exit code, or to gone: killed, or lost when the machine was restarted.
 ask() {
   state=gone
-  if [ -f "$1/code" ]; then
+  if [ -s "$1/code" ]; then
     state="ended $(cat "$1/code")"
   elif [ -f "$1/supervisor" ]; then
-    read -r pid boot <"$1/supervisor"
+    # A crash of the machine may leave the file empty or half-written.
+    read -r pid boot <"$1/supervisor" || boot=
     if [ "$boot" = "$(this_boot)" ] && kill -s 0 "$pid" 2>/dev/null; then state=running; fi
   fi
 }
@@ -76,17 +83,18 @@ supervise() {
 # Waits for news, so that a connection is worth its costs: for the end of the program, or for at least 10 seconds of new
 # output.
 await_news() {
-  waited=0
-  while ask "$run" && [ "$state" = running ] && [ "$waited" -lt "$(($2 * 5))" ]; do
-    if [ "$waited" -ge 50 ] && [ "$(wc -l <"$run/log")" -gt "$1" ]; then break; fi
-    waited=$((waited + 1))
+  clock
+  begin=$seconds
+  while ask "$run" && [ "$state" = running ] && clock && [ "$seconds" -lt "$((begin + $2))" ]; do
+    if [ "$seconds" -ge "$((begin + 10))" ] && [ "$(wc -l <"$run/log")" -gt "$1" ]; then break; fi
     sleep 0.2
   done
 }
 
 await_end() {
-  until_time=$(($(date +%s) + $1))
-  while ask "$run" && [ "$state" = running ] && [ "$(date +%s)" -lt "$until_time" ]; do sleep 0.2; done
+  clock
+  until_second=$((seconds + $1))
+  while ask "$run" && [ "$state" = running ] && clock && [ "$seconds" -lt "$until_second" ]; do sleep 0.2; done
 }
 
 # Prints a header, the log after the first lines, and a last line with the number of lines and the state. After a

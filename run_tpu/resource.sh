@@ -57,8 +57,9 @@ is_gone() {
 
 # Asks for a resource with the name of the TPU. Sets $state to its state (READY, PREEMPTED …), to NOT_FOUND if it is
 # gone, to UNKNOWN if gcloud fails otherwise, or to an empty string if gcloud prints no state; and sets $type, $version
-# and $description.
+# and $description. $missing counts the answers in a row that it is gone.
 ask_for() {
+  if [ "$1" != "$asked" ]; then missing=0; fi
   asked=$1
   case $asked in
     vm) fields=state,acceleratorType,runtimeVersion,description ;;
@@ -84,8 +85,10 @@ ask_for() {
     fi
     description=$line
     case $state in *[!A-Z_]*) state='' type='' version='' description='' ;; esac
+    if [ -n "$state" ]; then missing=0; fi
+    if [ "$asked" = "$made" ] && is_ours; then seen=1; fi
   elif is_gone "$asked"; then
-    state=NOT_FOUND
+    state=NOT_FOUND missing=$((missing + 1))
   else
     state=UNKNOWN
   fi
@@ -159,7 +162,7 @@ check_type_and_version() {
 # Creates a resource of the given kind, with the given flags.
 create_it() {
   # From here on the resource may exist, even if gcloud fails.
-  made=$1 sure='' denied='' absent='' kind=''
+  made=$1 sure='' denied='' seen='' missing=0 absent='' kind=''
   shift
   if manage quietly "$made" create --network="$NETWORK" --description="$mark" "$@"; then
     sure=1
@@ -192,14 +195,15 @@ create_tpu() {
   if [ -n "$spot" ]; then set -- "$@" --spot; fi
   create_it "$resource" "$@" || return 1
   if [ "$resource" = queue ]; then
-    await queue ACTIVE 'CREATING ACCEPTED WAITING_FOR_RESOURCES PROVISIONING' '' || return 1
+    await queue ACTIVE 'NOT_FOUND CREATING ACCEPTED WAITING_FOR_RESOURCES PROVISIONING' '' || return 1
   fi
-  await "$tpu" READY 'CREATING STARTING RESTARTING REIMAGING REPAIRING' 20 || return 1
+  await "$tpu" READY 'NOT_FOUND CREATING STARTING RESTARTING REIMAGING REPAIRING' 20 || return 1
   check_type_and_version
 }
 
 # Waits until a resource of a kind is in the wanted state: await KIND STATE TRANSIENT LIMIT. It asks at most LIMIT
-# times in a row while the state is one of TRANSIENT or unknown; without a LIMIT, as often as it takes.
+# times in a row while the state is one of TRANSIENT or unknown; without a LIMIT, as often as it takes; but at most ten
+# times in a row for a resource that Google Cloud does not find: it may take a while to find what it has just made.
 await() {
   attempt=0 failures=0 before=
   while :; do
@@ -214,7 +218,7 @@ await() {
         ;;
     esac
     attempt=$((attempt + 1))
-    if [ "$attempt" -ge "${4:-$((attempt + 1))}" ] || [ "$failures" -ge 20 ]; then break; fi
+    if [ "$attempt" -ge "${4:-$((attempt + 1))}" ] || [ "$failures" -ge 20 ] || [ "$missing" -ge 10 ]; then break; fi
     if [ "$state" != "$before" ]; then say "$TPU_NAME is $state"; fi
     before=$state
     step sleep "$RESTART_SECONDS"
@@ -234,27 +238,45 @@ is_unnamed() { [ -n "$sure" ] && [ -z "$description" ]; }
 # Ends the script if the TPU that ask_for found is not the one that this start made.
 must_be_ours() {
   if [ -z "$made" ] || is_ours; then return; fi
-  # A queued resource is checked by itself when it is deleted.
-  if [ "$made" != queue ]; then made=; fi
   job=
-  fail "$TPU_NAME: this $noun was made by another start, and was not changed; choose another TPU_NAME"
+  fail "$TPU_NAME: this $noun was made by another start, or its description was edited; choose another TPU_NAME"
 }
 
-# Deletes the resource that was created, and asks until it is gone. What is not known to be of this start is kept.
+# Sets $enough to the number of answers in a row after which a resource is taken for gone. After a creation without an
+# answer it may still appear, and after one that succeeded it is not found at once.
+count_answers() {
+  if [ -n "$denied$requested" ]; then
+    enough=1
+  elif [ -n "$seen" ]; then
+    enough=2
+  elif [ -n "$sure" ]; then
+    enough=10
+  else
+    enough=3
+  fi
+}
+
+# Deletes the resource that was created, and asks until it is gone. What is not known to be of this start is kept. Fails
+# if something that this start has certainly made may be left, whatever its description says.
 delete_it() {
-  attempt=0
+  attempt=0 requested=''
   while [ "$attempt" -lt 10 ]; do
     if [ "$attempt" -gt 0 ]; then step sleep "$RESTART_SECONDS"; fi
     attempt=$((attempt + 1))
     ask_for "$made"
     case $state$dry_run in
       NOT_FOUND)
-        # A creation that got no answer may still make the resource.
-        if [ -z "$sure$denied" ]; then
-          if [ "$attempt" -lt 3 ]; then continue; fi
-          say "$TPU_NAME: its creation was not answered. IT MAY STILL APPEAR, AND COSTS MONEY THEN. This command looks:"
-          manage show "$made" describe >&2
+        count_answers
+        if [ "$missing" -lt "$enough" ]; then continue; fi
+        if [ -n "$denied$requested$seen" ]; then
+          made=
+          return 0
         fi
+        what='its creation was not answered'
+        if [ -n "$sure" ]; then what='its creation succeeded, but Google Cloud does not find it'; fi
+        say "$TPU_NAME: $what. IT MAY STILL APPEAR, AND COSTS MONEY THEN. This command looks:"
+        manage show "$made" describe >&2
+        if [ -n "$sure" ]; then return 1; fi
         made=
         return 0
         ;;
@@ -268,10 +290,17 @@ delete_it() {
       continue
     fi
     if [ -z "$dry_run" ] && ! is_ours; then
+      if [ -n "$sure" ]; then
+        say "$TPU_NAME: this start made it, but the description is no longer $mark, so it may be another's, and is not" \
+          'deleted. IF IT IS YOURS, IT COSTS MONEY UNTIL YOU DELETE IT. The command is:'
+        erase show "$made" >&2
+        return 1
+      fi
       say "$TPU_NAME: this start did not make it, and does not delete it. If it is yours: $(erase show "$made")"
       made=
       return 0
     fi
+    requested=1
     if erase quietly "$made"; then
       absent=$create
       ask_for "$made"

@@ -33,6 +33,9 @@ get_tpu_back() {
     if [ -z "$made" ] || [ -z "$lost" ]; then return; fi
     if delete_it; then
       if create_tpu; then return; fi
+      if [ -n "$sure" ] && [ -z "$seen" ] && [ "$state" = NOT_FOUND ]; then
+        fail "$TPU_NAME was created, but cannot be used"
+      fi
       # The quota sufficed before.
       if is_lasting && ! said quota; then fail "$TPU_NAME could not be created: $cause"; fi
     fi

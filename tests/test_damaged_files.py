@@ -4,22 +4,35 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 import time
 from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
 from compat.errors import CommandError
-from data import dataset_info, record_counts
+from console.screen import Screen
+from data import dataset_info, record_counts, tfrecord
+from data.tar import shard
+from inception_v3 import flags, model_dir
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
-from inception_v3.run import history, profile, trainer_lock
+from inception_v3.run import checkpoints, history, profile, trainer_lock
 from inception_v3.run.export import origin
 from inception_v3.run.files import read_config
 from inception_v3.run.trainer_lock import TrainerLock
+from inception_v3.weights import sources
+from preprocessing import photo_pictures
+from tests.support.checkpoints import list_checkpoints
 from tests.support.evaluations import DIGITS, EVALUATION
-from tools.datasets import conversion
+from tests.support.tiers import further
+from tools.datasets import archives, conversion
+from tools.datasets.from_folder import image_sets
 from tools.datasets.imagenet import pipeline as imagenet_pipeline
+from tools.datasets.imagenet import source
+from tools.evaluate_report import predictions
+from tools.predict import classifier
+from tools.weights import foreign
 
 CONTENTS = (
     *('{', 'null', '[]', '{}', '3', '"text"', 'NaN', '[null]', '{"a": null}', '[' * 100_000, '{"a":' * 100_000),
@@ -79,10 +92,45 @@ WRONG: Tuple[Any, ...] = (
 )
 
 
-def test_named_pipe_in_place_of_a_file__is_not_waited_for(tmp_path: Any) -> None:
-    os.mkfifo(str(tmp_path / 'config.json'))
-    with pytest.raises(CommandError, match=r'config\.json: is a named pipe'):
-        read_config(str(tmp_path))
+def _with_list(folder: str) -> Any:
+    list_checkpoints(folder, 1)
+    pathlib.Path(folder, 'model.ckpt-1.index').touch()
+    return model_dir.latest_checkpoint(folder)
+
+
+def _with_flags(folder: str) -> Any:
+    pathlib.Path(folder, 'flags').write_text(f'--flagfile={folder}/more')
+    return flags.read(['', f'--flagfile={folder}/flags'])
+
+
+# Readers of a file that a user names, by the path that the file then has in a folder.
+OF_USERS: Dict[str, Callable[[str], Any]] = {
+    **{name: READERS[name] for name in ('config.json', 'dataset.json', 'results.jsonl', 'starts.jsonl')},
+    'flags': lambda folder: flags.read(['', f'--flagfile={folder}/flags']),
+    'more': _with_flags,
+    'labels.csv': lambda folder: image_sets.find_in_table(f'{folder}/labels.csv', folder, '', '', False),
+    'a.jpg': lambda folder: photo_pictures.show([f'{folder}/a.jpg'], f'{folder}/out', 32, 0, Screen(sys.stderr)),
+    'n01440764.tar': lambda folder: [*source.find_images(folder, [])],
+    'a.xml': lambda folder: archives.read_file(f'{folder}/a.xml'),
+    'weights.npz': lambda folder: sources.arrays(f'{folder}/weights.npz', '--init_from'),
+    'weights.pth': lambda folder: foreign.read(f'{folder}/weights.pth'),
+    'predictions.csv': predictions.read,
+    'checkpoint': model_dir.list_of_checkpoints,
+    'model.ckpt-1.index': lambda folder: checkpoints.step_of(f'{folder}/model.ckpt-1'),
+    'model.ckpt-1.data-00000-of-00001': _with_list,
+    'old.ckpt': lambda folder: sources.read(f'{folder}/old.ckpt'),
+    'saved_model.pb': classifier.of_saved_model,
+    'train-00000-of-00001': lambda folder: tfrecord.compression_of(f'{folder}/train-00000-of-00001'),
+    'train-00000.tar': lambda folder: shard.Shard(f'{folder}/train-00000.tar'),
+}
+
+
+@pytest.mark.parametrize('name', [further(name) if name == 'a.jpg' else name for name in OF_USERS])
+def test_what_is_no_regular_file__is_not_waited_for(name: str, tmp_path: Any) -> None:
+    path = tmp_path / name
+    os.mkfifo(str(path))
+    with pytest.raises(CommandError, match=f'{name}.*is a named pipe'):
+        OF_USERS[name](str(tmp_path))
 
 
 @pytest.mark.parametrize('name', VALID)

@@ -4,6 +4,7 @@ Not with the standard library's `tarfile`, which ends an archive silently at a d
 than the input pipeline.
 """
 
+import contextlib
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -120,14 +121,15 @@ class Shard:
     def __init__(self, path: str):
         self._path = path
         self.size = remote.size(path)
-        self._file = tf.io.gfile.GFile(path, 'rb')
+        self._closing = contextlib.ExitStack()
+        self._file = self._closing.enter_context(remote.opened(path))
         self._content, self._start = b'', 0
 
     def __enter__(self) -> 'Shard':
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._closing.close()
 
     def read(self, start: int, size: int) -> bytes:
         """The bytes at a position, through the read-ahead buffer; fewer at the end of the shard."""

@@ -16,7 +16,14 @@ from console import outputs
 from data import remote
 from data.files import write_whole
 from inception_v3 import loss_scale, moving_average
-from inception_v3.model_dir import LIST_FILE, data_files, is_complete, latest_checkpoint, list_of_checkpoints
+from inception_v3.model_dir import (
+    LIST_FILE,
+    check_kinds,
+    data_files,
+    is_complete,
+    latest_checkpoint,
+    list_of_checkpoints,
+)
 
 # TensorFlow's names.
 PREFIX = 'model.ckpt'
@@ -99,6 +106,7 @@ def check_fits(checkpoint: str) -> None:
 
 def _reader(checkpoint: str) -> Any:
     try:
+        check_kinds(checkpoint)
         # Opening a checkpoint reads only the index; reading a value reads the data.
         with _damage_named(checkpoint, [f'{checkpoint}.index']):
             reader = tf.train.load_checkpoint(checkpoint)
@@ -132,8 +140,13 @@ def check_undamaged(checkpoint: str) -> None:
       DamagedError: a file is damaged or missing; NotFiniteError: a value is not finite.
       CheckpointError: it is not a checkpoint of a training run.
     """
-    if not is_complete(checkpoint):
-        raise DamagedError(checkpoint, 'files are missing')
+    try:
+        if not is_complete(checkpoint):
+            raise DamagedError(checkpoint, 'files are missing')
+    except remote.UnreachableError:
+        raise
+    except remote.RemoteError as error:
+        raise DamagedError(checkpoint, str(error))
     reader, paths = _reader(checkpoint), data_files(checkpoint)
     for name in sorted(reader.get_variable_to_shape_map()):
         with _damage_named(checkpoint, paths):
@@ -217,7 +230,7 @@ def set_aside(model_dir: str, step: int) -> None:
         outputs.move(os.path.join(model_dir, name), os.path.join(folder, name))
 
 
-def remove_leftovers(model_dir: str) -> None:
+def remove_leftovers(model_dir: str, of: str = 'a killed run') -> None:
     """Removes the unfinished files of a killed run, among them checkpoints that were being written or removed.
 
     The caller must hold the folder's lock. Complete checkpoints that are not in the list stay.
@@ -231,7 +244,7 @@ def remove_leftovers(model_dir: str) -> None:
             (tf.io.gfile.rmtree if '_temp_' in name else tf.io.gfile.remove)(path)
             removed.append(name)
     if removed:
-        logger.info('removed unfinished files of a killed run from %s: %s', model_dir, ', '.join(removed))
+        logger.info('removed unfinished files of %s from %s: %s', of, model_dir, ', '.join(removed))
 
 
 def step_before(model_dir: str, step: int) -> Optional[int]:

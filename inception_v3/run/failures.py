@@ -4,13 +4,14 @@ import contextlib
 import itertools
 import os
 import re
+import resource
 import shutil
 from typing import Iterator, List, Optional, Sequence
 
 from absl import app
 
 from compat import tf
-from compat.errors import CommandError
+from compat.errors import CheckpointError, CommandError
 from compat.log import logger
 from compat.messages import printable
 from console.screen import Screen
@@ -24,6 +25,7 @@ from inception_v3.run.files import check_writable
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG; and for ENOENT, EACCES, EIO and ESTALE, after the file's path.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
+_TOO_LARGE = 'File too large'
 _UNREADABLE = re.compile(
     r'[^\n]*(No such file or directory|Permission denied|Input/output error|Stale (NFS )?file handle)'
 )
@@ -84,29 +86,47 @@ def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
     model_dir = str(config.model_dir)
     try:
         yield
-    except (tf.errors.OpError, OSError, ValueError) as error:
-        text = None if isinstance(error, app.UsageError) else explain_disk(error, model_dir, config.export_dir)
+    except (tf.errors.OpError, OSError, ValueError, CheckpointError) as error:
+        if isinstance(error, app.UsageError):
+            text = _explain_vanished(model_dir)
+        else:
+            text = explain_disk(error, model_dir, config.export_dir)
         if not text:
             raise
         screen.clear()
         if config.mode != 'eval':
-            checkpoints.remove_leftovers(model_dir)
+            checkpoints.remove_leftovers(model_dir, 'this run')
         raise CommandError(f'{text} {what_is_kept(model_dir)}' if os.path.isdir(model_dir) else text)
+
+
+def _explain_vanished(model_dir: str) -> Optional[str]:
+    if remote.is_remote(model_dir) or os.path.isdir(model_dir):
+        return None
+    return (
+        f'--model_dir={model_dir}: the folder has vanished since the run began. Restore it, or mount its disk '
+        'again; the same command resumes from its checkpoints.'
+    )
 
 
 def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
     """The cause of a failure if it lies in a local disk, with its flag; None if it does not."""
-    if not remote.is_remote(model_dir) and not os.path.isdir(model_dir):
-        return (
-            f'--model_dir={model_dir}: the folder has vanished since the run began. Restore it, or mount its disk '
-            'again; the same command resumes from its checkpoints.'
-        )
+    vanished = _explain_vanished(model_dir)
+    if vanished:
+        return vanished
     message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     full = _DISK_FULL.search(message)
     if full:
         flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
-        free = shutil.disk_usage(folder).free / 1e6
-        cause = f'cannot be written to: {full.group().lower()}; {free:,.1f} MB are free. Free some space.'
+        cause = f'cannot be written to: {full.group().lower()}; '
+        if full.group() == _TOO_LARGE:
+            # Space does not help.
+            limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+            if limit == resource.RLIM_INFINITY:
+                cause += "the file is larger than the disk's file system allows. Use another disk."
+            else:
+                cause += f'this process may write files of at most {limit:,} bytes. Raise it: ulimit -f unlimited.'
+        else:
+            cause += f'{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free. Free some space.'
         return f'--{flag}={folder}: {cause}'
     unreadable = _UNREADABLE.search(message) if _INPUT_OPERATION in message else None
     return f'A record file cannot be read: {printable(unreadable.group())}. Restore it.' if unreadable else None

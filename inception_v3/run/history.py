@@ -17,6 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from compat import tf
 from compat.log import logger
 from compat.messages import shown
+from console import outputs
 from console.json_content import from_json, record
 from console.processes import usable_cores
 from data import remote
@@ -175,6 +176,12 @@ def _processor() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.machine()
+
+
+def check_places(model_dir: str) -> None:
+    """Raises CommandError, before hours of training, if a run cannot write its records: one of them is a folder."""
+    for name in (STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE):
+        outputs.replaceable(os.path.join(model_dir, name))
 
 
 def read_starts(model_dir: str) -> List[Start]:

@@ -13,6 +13,7 @@ from compat import tf
 from compat.errors import CheckpointError, CommandError
 from compat.messages import shown
 from compat.names import checkpoint_errors
+from console import inputs
 from data import remote
 from inception_v3 import model_dir
 from inception_v3.config import Config
@@ -90,6 +91,7 @@ def read(path: str, named: str = '') -> Source:
 def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
     """The variables of a checkpoint by name."""
     try:
+        model_dir.check_kinds(checkpoint)
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
             reader = tf.train.load_checkpoint(checkpoint)
             return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
@@ -100,7 +102,7 @@ def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
 
 def content_of(path: str, flag: str) -> bytes:
     """The content of a file. Raises WeightsError if there is none."""
-    content = None if tf.io.gfile.isdir(path) else remote.read(path)
+    content = None if tf.io.gfile.isdir(path) else remote.read(path, inputs.WEIGHTS_BYTES)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')
     return content

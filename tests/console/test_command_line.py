@@ -48,3 +48,9 @@ def test_wrong_arguments__are_refused(argv: List[str], message: str, capsys: Any
     with pytest.raises(SystemExit) as end:
         parsed(*argv)
     assert end.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_escape_sequences_of_the_user__do_not_reach_the_terminal(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        new_parser('x', '').parse_args(['--\x1b[31mred'])
+    assert capsys.readouterr().err.endswith('unrecognized arguments: --\\x1b[31mred\n')

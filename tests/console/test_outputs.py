@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import socket
 import stat
 from typing import Any, Callable, Dict, Tuple
@@ -31,9 +32,9 @@ def _device(path: pathlib.Path) -> None:
 
 
 SPECIAL: Dict[str, Tuple[Callable[[pathlib.Path], Any], str]] = {
-    'device': (_device, 'it is a device, a pipe or a socket; only files'),
-    'pipe': (os.mkfifo, 'it is a device, a pipe or a socket; only files'),
-    'socket': (_socket, 'it is a device, a pipe or a socket; only files'),
+    'device': (_device, 'it is a device; only files'),
+    'pipe': (os.mkfifo, 'it is a named pipe; only files'),
+    'socket': (_socket, 'it is a socket; only files'),
     'folder': (pathlib.Path.mkdir, 'it is a folder; only files'),
     'loop': (lambda path: path.symlink_to(path.name), 'Too many levels of symbolic links'),
 }
@@ -93,3 +94,19 @@ def test_unfinished_output__is_not_written_through_a_link(target: str, tmp_path:
     with pytest.raises(CommandError, match=r'is a link|it is a device'):
         files.write_whole(str(tmp_path / 'page.html'), 'page')
     assert (tmp_path / 'mine').read_text() == 'mine' and not (tmp_path / 'page.html').exists()
+
+
+def test_write_beyond_a_limit__names_the_path(tmp_path: pathlib.Path) -> None:
+    path, (_, hard) = tmp_path / 'out', resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(CommandError) as error, outputs.unfinished_file(str(path)) as unfinished:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+        try:
+            with open(unfinished, 'wb', buffering=0) as file:
+                file.write(b'x' * 10)
+                file.write(b'x')
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert str(error.value) == f'{path}: cannot be written: File too large.'
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match='Errno 2'), outputs.unfinished_file(str(path)):
+        os.stat(str(tmp_path / 'absent'))

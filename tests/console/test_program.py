@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional
 
 import pytest
 from absl import app
@@ -115,3 +115,41 @@ def test_usable_cores__are_all_where_the_system_has_no_affinity(monkeypatch: pyt
     monkeypatch.delattr(os, 'sched_getaffinity')
     monkeypatch.setattr(os, 'cpu_count', lambda: 7)
     assert processes.usable_cores() == 7
+
+
+@pytest.mark.parametrize(('closed', 'words'), [('2>&-', ['parse']), ('2>&-', []), ('<&- >&- 2>&-', [])])
+def test_closed_standard_streams__change_no_exit_code_and_take_no_file(
+    closed: str, words: List[str], tmp_path: Any
+) -> None:
+    text = (
+        'import os, sys\nfrom console import command_line, errors, program\n'
+        'if sys.argv[1:]: command_line.new_parser("x", "").parse_args(["--no"])\n'
+        'def command(screen):\n    with open("file", "w") as file:\n'
+        '        os.write(2, b"of a library")\n        print("output", flush=True)\n'
+        '    raise errors.CommandError("a message")\n'
+        'sys.exit(program.run(command))'
+    )
+    command = ['bash', '-c', f'"$@" {closed}', 'bash', sys.executable, '-c', text, *words]
+    done = subprocess.run(
+        command, cwd=str(tmp_path), env={**os.environ, 'PYTHONPATH': os.getcwd()}, stdout=subprocess.PIPE, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stdout == (b'output\n' if closed == '2>&-' and not words else b'')
+    assert words or (tmp_path / 'file').read_bytes() == b''
+
+
+@pytest.mark.program
+@pytest.mark.both
+@pytest.mark.parametrize('name', ['TF_XLA_FLAGS', 'XLA_FLAGS'])
+def test_flags_that_xla_does_not_know__are_named(name: str) -> None:
+    text = (
+        'import sys\nfrom console import program\n'
+        'def command(screen):\n    import compat.tensorflow\n'
+        'sys.exit(program.run(command))'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', text], env={**os.environ, name: '--nonsense'}, stderr=subprocess.PIPE, timeout=100
+    )
+    *_, error = done.stderr.decode().splitlines()
+    assert error.startswith(f'error: {name}=--nonsense: XLA cannot use this environment variable: Unknown flag')
+    assert error.endswith('This program does not need it: unset it.') and done.returncode == 2

@@ -45,7 +45,7 @@ def test_irregular_kind__names_what_is_no_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'broken').symlink_to(tmp_path / 'nothing')
     kinds = {path.name: records.irregular_kind(str(path)) for path in tmp_path.iterdir()}
     assert kinds.pop('file') is kinds.pop('link') is None
-    assert kinds == {'folder': 'a directory', 'pipe': 'a pipe or a device', 'broken': 'a broken link'}
+    assert kinds == {'folder': 'a folder', 'pipe': 'a named pipe', 'broken': 'a broken link'}
     assert records.irregular_kind(str(tmp_path / 'missing')) is records.irregular_kind('gs://bucket/file') is None
 
 

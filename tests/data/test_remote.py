@@ -114,7 +114,8 @@ def test_names_in__finds_a_denied_listing_and_sorts(monkeypatch: Any) -> None:
 
 def test_missing_file_that_is_listed__may_not_be_read(monkeypatch: Any) -> None:
     monkeypatch.setattr(tf.io, 'gfile', Gfile(['there']))
-    for function in (remote.exists, remote.size, remote.read, remote.check_readable):
+    functions: Any = (remote.exists, remote.size, remote.read, remote.check_readable)
+    for function in functions:
         with pytest.raises(remote.RemoteError, match='s3://b/d/there: exists, but cannot be read'):
             function('s3://b/d/there')
     assert not remote.exists('s3://b/d/other') and not remote.exists('gs://b/d/there')

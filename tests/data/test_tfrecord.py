@@ -158,8 +158,8 @@ def test_check_not_empty__names_a_file_of_another_format(tmp_path: pathlib.Path)
     os.mkfifo(f'{tmp_path}/pipe')
     for name, message in (
         ('text', 'not a record file, or damaged near its beginning, or compressed'),
-        ('folder', 'cannot be read: .*[Dd]irectory'),
-        ('pipe', 'cannot be read: .* is a pipe or a device'),
+        ('folder', 'cannot be read: .* is a folder'),
+        ('pipe', 'cannot be read: .* is a named pipe'),
     ):
         with pytest.raises(records.DataError, match=f'{name}: {message}'):
             checks.check_not_empty('tfrecord', [f'{tmp_path}/{name}'])

@@ -12,6 +12,7 @@ from typing import Any, Dict, List
 import pytest
 
 from compat import tf
+from compat.errors import CommandError
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.run import history, source
@@ -23,6 +24,18 @@ from preprocessing.resizing import resize_for_eval
 from preprocessing.steps import Settings
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
+from tests.support.runs import execute
+
+
+@pytest.mark.parametrize('name', [RESULTS_FILE, history.STARTS_FILE])
+def test_run_that_cannot_write_its_records__ends_before_training(
+    name: str, one_layer: None, small_config: Config, tmp_path: Any
+) -> None:
+    (tmp_path / name).mkdir()
+    message = f'{name}: cannot be written: it is a folder; only files are replaced. Move it away'
+    with pytest.raises(CommandError, match=message):
+        execute(dataclasses.replace(small_config, model_dir=str(tmp_path), train_steps=1))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_record__adds_one_line_per_command_and_logs_a_changed_configuration(tmp_path: Any, caplog: Any) -> None:

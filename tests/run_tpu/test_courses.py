@@ -2,13 +2,21 @@
 
 import pathlib
 import subprocess
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
 
 from tests.run_tpu.world import BROKEN, DELETE, NOT_FOUND, OTHER, ROOT, SILENT, World
 
-pytestmark = pytest.mark.program
+program = pytest.mark.program
+# The courses of under a second that the default tier runs: one of each kind.
+FAST = (
+    'fails once',
+    'comes after a late creation',
+    'spares another TPU run_tpu.sh-another-1 after 0',
+    'waits until a TPU is found',
+    'request a new TPU after a quota error',
+)
 
 
 class Course(NamedTuple):
@@ -41,6 +49,11 @@ def follow(
     assert (done.returncode, world.node) == (expected.code, expected.node), done.stderr
     assert expected.log is None or world.course == f'{checks}{expected.log}'.strip()
     assert [part for part in expected.says.split('|') if part not in done.stderr] == []
+
+
+def named(courses: Dict[str, Any]) -> List[Any]:
+    """The names of courses, of which the default tier runs the fast ones."""
+    return [name if name in FAST else pytest.param(name, marks=program) for name in courses]
 
 
 def failed(says: str = '', **more: Any) -> Dict[str, Any]:
@@ -83,7 +96,10 @@ LISTS = [
     {'says': 'WARNING: The following zones did not respond: us-central1-b. Results may be incomplete.\n'},
 ]
 MARKS: Tuple[Dict[str, str], ...] = ({'description': ''}, {'description': ANOTHER}, {})
+HIDDEN = {'prints': 'another-node', 'node': {}}  # A list without the TPU, which exists.
 KEPT = 'COULD NOT BE DELETED|COSTS MONEY'
+EDITED = f'the description is|COSTS MONEY|{" ".join(DELETE)}'
+UNFOUND = 'was created, but cannot be used|its creation succeeded|IT MAY STILL APPEAR'
 RAN, AGAIN, RENEWED = 'create train', ' checkpoint pause train', ' checkpoint pause delete create'
 
 DELETIONS: Dict[str, Tuple[Dict[str, Any], Course]] = {
@@ -105,7 +121,11 @@ DELETIONS: Dict[str, Tuple[Dict[str, Any], Course]] = {
     'is confirmed beside other warnings': ({'list': [{'says': 'WARNING: Python 3.7 is too old.\n'}] * 99}, Course(0)),
     'is confirmed by the number of the project': ({'describe': [failed(NUMBERED)]}, Course(0)),
     # It is lost when its program's end is known: before, the program would be started again.
-    'is not needed': ({'describe': [{}, {}, {'node': 'gone', **MISSING}]}, Course(0, RAN)),
+    'is not needed, by two answers': ({'describe': [{}, {}, {'node': 'gone', **MISSING}]}, Course(0, f'{RAN} pause')),
+    'is needed after one wrong answer': (
+        {'describe': [{}, {}, MISSING], 'list': [{}, HIDDEN]},
+        Course(0, f'{RAN} pause delete'),
+    ),
     # Creation succeeded: an empty description does not make it another start's.
     'waits for the description': ({'describe': [{}, {}, NAMELESS, NAMELESS]}, Course(0)),
     'never gets the description': ({'describe': [{}, {}, *[NAMELESS] * 99]}, Course(2, None, KEPT, 'READY')),
@@ -130,11 +150,24 @@ DELETIONS: Dict[str, Tuple[Dict[str, Any], Course]] = {
     **{
         f'spares another TPU {fields.get("description")} after {code}': (
             {'main': [{'code': code, 'node': fields}]},
-            Course(2 if code or fields is OTHER else 0, None, '', 'READY'),
+            Course(2, None, KEPT if fields is OTHER else EDITED, 'READY'),
         )
         for fields in (OTHER, {'description': ANOTHER})
         for code in (0, 1)
     },
+    # Google Cloud does not find at once what it has made.
+    'waits until a TPU is found': (
+        {'describe': [{}, *[MISSING] * 2], 'list': [{}, *[HIDDEN] * 2]},
+        Course(0, 'create pause pause train delete'),
+    ),
+    'of a TPU that is never found': (
+        {'create': [{'node': 'gone'}]},
+        Course(2, 'create' + ' pause' * 9, UNFOUND),
+    ),
+    'of a new TPU that is never found': (
+        {'main': [lost()], 'create': [{}, {'node': 'gone'}]},
+        Course(2, RAN + RENEWED + ' pause' * 9, UNFOUND),
+    ),
     **{
         f'after a failed creation: {says!r}, {foreign}, {before}': (
             {'describe': [before], 'create': [failed(says, node={'state': 'READY', **foreign})]},
@@ -200,6 +233,11 @@ RESTARTS: Dict[str, Tuple[Dict[str, Any], Course]] = {
         {'main': [lost(), failed()], 'create': [{}, failed('?', node={'state': 'READY'}), {}]},
         Course(0, f'{RAN}{RENEWED} pause delete {RAN}{AGAIN} delete'),
     ),
+    # The quota sufficed before: the lost TPU may count for a while.
+    'request a new TPU after a quota error': (
+        {'main': [lost(), {}], 'create': [{}, failed('ERROR: Quota limit TPUV2 has been exceeded', node='gone')]},
+        Course(0, f'{RAN}{RENEWED} pause {RAN} delete'),
+    ),
     'request no new TPU after a denial': (
         {'main': [lost()], 'create': [{}, *[failed('ERROR: PERMISSION_DENIED', node='gone')] * 9]},
         Course(2, RAN + RENEWED),
@@ -239,7 +277,7 @@ CONNECTIONS: Dict[str, Tuple[Dict[str, Any], Course]] = {
         Course(1, 'create' + ' pause' * 9 + ' delete', 'cannot be reached in 10 attempts|allows TCP port 22'),
     ),
     'avoid the TPU VM of another start': (
-        {'log': [{**BROKEN, 'node': {**OTHER, 'runtimeVersion': 'tpu-vm-tf-2.15.1-se'}}]},
+        {'log': [{**BROKEN, 'node': {**OTHER, 'description': ANOTHER}}]},
         Course(2, RAN, 'was made by another start', 'READY'),
     ),
 }
@@ -277,21 +315,23 @@ HANGING: Dict[str, Tuple[Dict[str, Any], Course]] = {
 }
 
 
-@pytest.mark.parametrize('name', DELETIONS)
+@pytest.mark.parametrize('name', named(DELETIONS))
 def test_end__deletes_the_vm_or_says_how(world: World, name: str) -> None:
     follow(world, *DELETIONS[name])
 
 
-@pytest.mark.parametrize('name', RESTARTS)
+@pytest.mark.parametrize('name', named(RESTARTS))
 def test_preemption__restarts_or_ends_as_told(world: World, name: str) -> None:
     follow(world, *RESTARTS[name], MAX_RESTARTS='2', MAX_RENEWALS='3')
 
 
+@program
 @pytest.mark.parametrize('name', CONNECTIONS)
 def test_broken_connections__lose_no_run(world: World, name: str) -> None:
     follow(world, *CONNECTIONS[name], MAX_RENEWALS='5')
 
 
+@program
 def test_connection_that_breaks_in_a_start__does_not_start_twice(world: World) -> None:
     # It breaks after the program was started, and gcloud, then the script, repeat the command.
     follow(world, {'start': [{'cut': 0}, {'cut': 0, 'again': True}]}, Course(0))
@@ -299,16 +339,19 @@ def test_connection_that_breaks_in_a_start__does_not_start_twice(world: World) -
     assert sorted(world.course.split()) == sorted(['ls', 'preflight', 'create', 'train', 'pause', 'delete'])
 
 
+@program
 @pytest.mark.parametrize('name', QUEUES)
 def test_queued_resource__is_waited_for_and_deleted(world: World, name: str) -> None:
     follow(world, *QUEUES[name], '--create --queued --spot')
 
 
+@program
 @pytest.mark.parametrize('kind', HANGING)
 def test_hanging_gcloud__is_stopped(world: World, kind: str) -> None:
     follow(world, *HANGING[kind], TIMEOUT_SECONDS='2')
 
 
+@program
 @pytest.mark.parametrize(
     ('fields', 'says'),
     [
@@ -325,6 +368,7 @@ def test_tpu_of_another_type_or_version__ends_the_run(world: World, fields: Dict
     follow(world, {'main': [failed(node=fields)]}, Course(2, f'{RAN} checkpoint pause delete', says))
 
 
+@program
 def test_given_version__is_the_only_one(world: World) -> None:
     world.existing_node()
     says = 'has image tpu-vm-tf-2.15.1-se, not tpu-vm-tf-2.15.0-se'
@@ -365,6 +409,7 @@ def test_explain__tells_what_retrying_can_help_from_what_it_cannot(tmp_path: pat
     assert len(explained) == len(REASONS)
 
 
+@program
 @pytest.mark.parametrize(
     ('says', 'code', 'part'),
     [
@@ -381,6 +426,7 @@ def test_denied_creation_and_query__are_explained(world: World, says: str, code:
         follow(world, {'describe': [failed(says)]}, Course(code, '', f'{says}|{part}'), '--create', '')
 
 
+@program
 @pytest.mark.parametrize(
     ('says', 'code', 'part'),
     [
@@ -393,22 +439,26 @@ def test_denied_bucket__is_explained(world: World, says: str, code: int, part: s
     follow(world, {'storage': [failed(says)]}, Course(code, '', f'{says}|{part}'), checks='ls')
 
 
+@program
 @pytest.mark.parametrize('code', [1, 2])
 def test_failed_preflight__ends_the_run_with_its_exit_code(world: World, code: int) -> None:
     says = 'error: --optimizer=adam: must be sgd, momentum or RMS.'
     follow(world, {'preflight': [failed(says, code=code)]}, Course(code, '', f'{says}|preflight failed'))
 
 
+@program
 def test_ended_node__names_the_architecture_that_exists(nodes: World) -> None:
     says = f'{ENDED}|ended TPU nodes in April 2025|Remove --architecture=node: the default'
     follow(nodes, {'create': [failed(ENDED, node='gone')]}, Course(2, 'create', says))
 
 
+@program
 def test_lost_node__is_replaced_for_the_program_of_this_machine(nodes: World) -> None:
     expected = Course(2, f'{RAN}{RENEWED} train delete')
     follow(nodes, {'main': [lost(), {'code': 2}]}, expected, PREEMPTIBLE='true')
 
 
+@program
 def test_existing_tpu__is_never_replaced(either: World) -> None:
     either.node = 'READY'
     # The program of a TPU node can run without it, until it connects.
@@ -418,6 +468,7 @@ def test_existing_tpu__is_never_replaced(either: World) -> None:
     follow(either, {'main': [failed(), lost(), {}]}, expected, '', MAX_RESTARTS='2')
 
 
+@program
 @pytest.mark.parametrize('state', ['READY', 'PREEMPTED', 'CREATING'])
 def test_create__refuses_an_existing_tpu(either: World, state: str) -> None:
     either.node = state
@@ -425,6 +476,7 @@ def test_create__refuses_an_existing_tpu(either: World, state: str) -> None:
     follow(either, {}, Course(2, '', says, state), checks='')
 
 
+@program
 def test_create__refuses_an_existing_queue_or_its_vm(world: World) -> None:
     world.existing('queue', state='ACTIVE', description=ANOTHER)
     follow(world, {}, Course(2, '', 'already exists and is ACTIVE'), '--create --queued', '')
@@ -434,12 +486,14 @@ def test_create__refuses_an_existing_queue_or_its_vm(world: World) -> None:
     follow(world, {}, Course(2, '', says, 'READY'), '--create --queued', '')
 
 
+@program
 def test_existing_tpu__must_be_ready(world: World) -> None:
     follow(world, {}, Course(2, '', 'does not exist'), '', '')
     world.node = 'PREEMPTED'
     follow(world, {}, Course(2, '', 'is PREEMPTED, and must be READY', 'PREEMPTED'), '', '')
 
 
+@program
 @pytest.mark.parametrize(
     'fields',
     [
@@ -452,6 +506,7 @@ def test_tpu_of_the_type_and_version__is_used(either: World, fields: Dict[str, s
     follow(either, {}, Course(0, 'train', '', 'READY'), '')
 
 
+@program
 @pytest.mark.parametrize(('arguments', 'cloud_shell'), [('', ''), ('--create', 'true')])
 def test_silent_failure_of_gcloud__ends_the_script(world: World, arguments: str, cloud_shell: str) -> None:
     world.node = 'READY'
@@ -459,20 +514,36 @@ def test_silent_failure_of_gcloud__ends_the_script(world: World, arguments: str,
     follow(world, {'describe': [SILENT]}, expected, arguments, '', CLOUD_SHELL=cloud_shell)
 
 
+@program
 @pytest.mark.parametrize('answer', ['exit 0', 'echo "$@"', 'case $3 in describe) exit 1 ;; esac'])
 def test_create__goes_ahead_if_gcloud_prints_no_state(either: World, answer: str) -> None:
     (either.bin / 'gcloud').write_text(f'#!/bin/sh\n{answer}\n')
     # This gcloud does not run the program of a TPU VM, and does not say that the TPU is gone.
     is_node = either.architecture == 'node'
-    follow(either, {}, Course(2 if is_node else 1, None, 'COULD NOT BE DELETED'), MAX_RENEWALS='2')
+    follow(either, {}, Course(2, None, 'COULD NOT BE DELETED'), MAX_RENEWALS='2')
     assert either.course.replace(' pause', '') == ('preflight train' if is_node else 'preflight')
 
 
-def test_empty_answer__is_not_the_end_of_the_program(world: World) -> None:
+def around_gcloud(world: World, script: str) -> None:
+    """Puts a shell script in the place of gcloud, which becomes `real`."""
     (world.bin / 'gcloud').rename(world.bin / 'real')
     path = world.bin / 'gcloud'
-    path.write_text(
-        '#!/bin/sh\ncase "$*" in *"on_vm.sh log"*) [ -e asked ] || { true >asked; exit 0; } ;; esac\nexec real "$@"\n'
-    )
+    path.write_text(f'#!/bin/sh\n{script}\n')
     path.chmod(0o755)
+
+
+def test_lines_that_end_in_cr_lf__are_read_like_others(world: World) -> None:
+    crlf = 'sed "s/\\$/$(printf "\\r")/"'
+    around_gcloud(
+        world, f'{{ {{ real "$@"; echo $? >code; }} 2>&1 >&3 | {crlf} >&2; }} 3>&1 | {crlf}; exit "$(cat code)"'
+    )
+    follow(world, {'main': [{'prints': 'step 1'}]}, Course(0, f'{RAN} delete'))
+    assert (world.folder / 'stdout').read_text() == 'step 1\n'
+
+
+@program
+def test_empty_answer__is_not_the_end_of_the_program(world: World) -> None:
+    around_gcloud(
+        world, 'case "$*" in *"on_vm.sh log"*) [ -e asked ] || { true >asked; exit 0; } ;; esac\nexec real "$@"'
+    )
     follow(world, {'main': [{'code': 2}]}, Course(2))

@@ -7,14 +7,12 @@ import shutil
 import signal
 import subprocess
 import tarfile
-from typing import List
+from typing import Callable, List
 
 import pytest
 
 from tests.run_tpu.world import BROKEN, LIMIT, NODE, PAUSE, QUEUE_CREATE, QUEUE_DELETE, ROOT, VM, World, program_files
 from tests.support.processes import text_of, wait_for
-
-pytestmark = pytest.mark.program
 
 
 def on_vm(world: World, action: str) -> List[List[str]]:
@@ -22,6 +20,7 @@ def on_vm(world: World, action: str) -> List[List[str]]:
     return [call for call in world.log(every=True) if f'on_vm.sh {action} ' in call[-1]]
 
 
+@pytest.mark.program
 def test_program__is_copied_started_and_followed(world: World) -> None:
     flag = "--train_steps=7 '$(x)'  \\"
     world.script(main=[{'prints': 'one\n\ntwo', 'says': 'the end, without a newline'}])
@@ -51,6 +50,7 @@ def test_program_files__are_what_the_program_needs() -> None:
     assert not [name for name in program_files() if not (ROOT / name).exists()]
 
 
+@pytest.mark.program
 def test_archive__has_no_local_files(world: World) -> None:
     for name in ('data', 'console'):
         (world.folder / name).unlink()
@@ -68,6 +68,7 @@ def test_archive__has_no_local_files(world: World) -> None:
     assert not [name for name in names if '__pycache__' in name or '/.' in name]
 
 
+@pytest.mark.program
 def test_slice__is_driven_by_its_first_host(world: World) -> None:
     done = world.call('--create', TPU_TYPE='v3-32')
     assert done.returncode == 0, done.stderr
@@ -79,6 +80,7 @@ def test_slice__is_driven_by_its_first_host(world: World) -> None:
     assert [call[8] for call in world.log(every=True) if 'ssh' in call] == ['--worker=0'] * 2
 
 
+@pytest.mark.program
 def test_broken_connection__neither_loses_nor_repeats_the_log(world: World) -> None:
     text = ''.join(f'line {number}\n' for number in range(20))
     world.script(
@@ -93,6 +95,7 @@ def test_broken_connection__neither_loses_nor_repeats_the_log(world: World) -> N
     assert str(BROKEN['says']) in done.stderr
 
 
+@pytest.mark.program
 def test_running_program__shows_its_log(world: World) -> None:
     # Attempts to reconnect are counted from the last answer.
     world.script(main=[{'prints': 'step 1', 'waits': True, 'says': 'step 2\n'}], log=[BROKEN, {}, BROKEN])
@@ -106,6 +109,7 @@ def test_running_program__shows_its_log(world: World) -> None:
     assert len(on_vm(world, 'log')) > 3 and world.errors().count('on_vm.sh log') == 1
 
 
+@pytest.mark.program
 def test_restarted_vm__starts_the_program_again(world: World) -> None:
     world.script(main=[{'waits': True}, {}])
     script = world.start('--create', TIMEOUT_SECONDS='20')
@@ -121,6 +125,7 @@ def test_restarted_vm__starts_the_program_again(world: World) -> None:
     assert len([call for call in world.log(every=True) if 'scp' in call]) == 1
 
 
+@pytest.mark.program
 def test_program_of_another_start__is_left_alone(world: World) -> None:
     world.existing_node()
     world.script(main=[{'waits': True}])
@@ -134,6 +139,7 @@ def test_program_of_another_start__is_left_alone(world: World) -> None:
     assert [call for call in world.log() if call[:5] == world.train[:5]] == [world.train]
 
 
+@pytest.mark.program
 @pytest.mark.parametrize('interrupted', [False, True])
 def test_same_program_of_another_start__is_followed(world: World, interrupted: bool) -> None:
     world.existing_node()
@@ -157,6 +163,7 @@ def test_same_program_of_another_start__is_followed(world: World, interrupted: b
     assert [call for call in world.log() if call == world.train] == [world.train, world.train]
 
 
+@pytest.mark.program
 @pytest.mark.parametrize('reachable', [True, False])
 def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reachable: bool) -> None:
     world.existing_node()
@@ -179,17 +186,46 @@ def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reac
         assert subprocess.call(['kill', '-0', str(program)], stderr=subprocess.DEVNULL) != 0
 
 
-def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
-    script = tmp_path / '.run_tpu' / 'run_tpu' / 'on_vm.sh'
+def on_vm_script(folder: pathlib.Path) -> Callable[..., str]:
+    """Copies `on_vm.sh` into the home folder of a TPU VM, and returns a function that calls it there.
+
+    Its time of day jumps by an hour at each look.
+    """
+    script = folder / '.run_tpu' / 'run_tpu' / 'on_vm.sh'
     script.parent.mkdir(parents=True)
     shutil.copy(str(ROOT / 'run_tpu' / 'on_vm.sh'), str(script))
+    date = folder / 'date'
+    date.write_text('#!/bin/sh\necho >>times; echo $(($(wc -l <times) * 3600))\n')
+    date.chmod(0o755)
+    environment = {'PATH': f'{folder}:/usr/bin:/bin', 'HOME': str(folder)}
 
     def call(*arguments: str) -> str:
-        command = ['sh', str(script), *arguments]
-        return subprocess.run(
-            command, env={'PATH': '/usr/bin:/bin', 'HOME': str(tmp_path)}, stdout=-1, text=True
-        ).stdout
+        return subprocess.run(['sh', str(script), *arguments], env=environment, stdout=-1, text=True).stdout
 
+    return call
+
+
+def test_stop__waits_for_the_save_although_the_clock_jumps(tmp_path: pathlib.Path) -> None:
+    call = on_vm_script(tmp_path)
+    call('start', 'run', 'sh', '-c', 'trap "sleep 0.3; exit 7" TERM; sleep 60 & wait; wait')
+    assert call('stop', 'run', '0', '60') == '\nrun log\nrun end 0 ended 7.\n'
+
+
+@pytest.mark.parametrize('name', ['supervisor', 'code', 'current'])
+def test_half_written_state_file__is_of_no_running_program(tmp_path: pathlib.Path, name: str) -> None:
+    call = on_vm_script(tmp_path)
+    folder = tmp_path / '.run_tpu'
+    (folder / 'old').mkdir()
+    (folder / 'current').write_text('' if name == 'current' else 'old\n')
+    (folder / 'old' / name).write_text('')
+    assert call('log', 'old', '0', '0') == '\nold log\nold end 0 gone.\n'
+    call('start', 'run', 'true')
+    assert call('log', 'run', '0', '60') == '\nrun log\nrun end 0 ended 0.\n'
+
+
+@pytest.mark.program
+def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
+    call = on_vm_script(tmp_path)
     program = 'trap "echo saving" TERM; while ! [ -e end ]; do sleep 0.1; done; exit 7'
     call('start', 'run', 'sh', '-c', f'echo begin; {program}')
     supervisor = int((tmp_path / '.run_tpu' / 'run' / 'supervisor').read_text().split()[0])
@@ -207,6 +243,7 @@ def queue_state(world: World, state: str) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), 'state': state}))
 
 
+@pytest.mark.program
 def test_queue__is_waited_for_and_deleted_with_its_vm(world: World) -> None:
     world.script(queue_create=[{'queue': {'state': 'WAITING_FOR_RESOURCES'}, 'node': 'gone'}], main=[{}])
     script = world.start('--create', '--queued', '--spot')
@@ -223,6 +260,7 @@ def test_queue__is_waited_for_and_deleted_with_its_vm(world: World) -> None:
     assert world.node is None and not (world.folder / 'queue').exists()
 
 
+@pytest.mark.program
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
 def test_interrupted_queue__is_deleted(world: World, number: signal.Signals) -> None:
     world.script(queue_create=[{'queue': {'state': 'WAITING_FOR_RESOURCES'}, 'node': 'gone'}])

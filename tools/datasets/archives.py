@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Callable, Iterator, Tuple
 
 from compat import tf
 from compat.messages import shown
+from console import inputs
 from data import remote
 from data.records import DataError
 
@@ -18,7 +19,7 @@ _LARGEST_FILE = 1 << 26
 def read_file(path: str) -> bytes:
     """The content of a local or remote file."""
     try:
-        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+        with remote.opened(path, inputs.WEIGHTS_BYTES) as file:
             content = file.read()
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')

@@ -1,6 +1,7 @@
 """The formats of exports: the conversion of a network to each, and the runtime that runs it."""
 
 import dataclasses
+import io
 import os
 import sys
 from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
@@ -125,7 +126,11 @@ def _open_tflite(path: str, network: FrozenNetwork) -> Run:
 
 
 def _write_npz(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
-    np.savez(path, **network.variables)
+    content = io.BytesIO()
+    np.savez(content, **network.variables)
+    # On a full disk, a ZipFile on a path fails a second time when it is collected.
+    with open(path, 'wb') as file:
+        file.write(content.getbuffer())
 
 
 def _open_npz(path: str, network: FrozenNetwork) -> Run:

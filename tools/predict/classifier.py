@@ -98,6 +98,9 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
 def of_saved_model(path: str) -> Classifier:
     """A SavedModel in a folder, exported by this program; it contains its preprocessing."""
     own = origin.read(path)
+    for folder, _, file_names in os.walk(path):
+        for file_name in file_names:
+            remote.check_kind(os.path.join(folder, file_name))
     logger.info('a SavedModel is a program, which can read and write files: use those of people you trust alone')
     with tf.Graph().as_default() as graph:
         session = tf.Session(graph=graph)

@@ -105,6 +105,7 @@ def _copied(run: RunRecord, folder: str) -> Iterator[Tuple[Dict[str, Any], Optio
             files.write_whole(copy, written[path])
         else:
             with remote.explained(source, remote.READ):
+                remote.check_kind(source)
                 tf.io.gfile.copy(source, copy)
         properties = {
             'name': path,

@@ -5,6 +5,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.messages import listed, shown
+from console import inputs
 from data import remote
 from inception_v3.config import Config
 from inception_v3.weights import sources
@@ -117,7 +118,7 @@ def read(path: str, options: Options = WHOLE) -> Weights:
       RemoteError: access is denied, or the store cannot be reached.
     """
     options = options._replace(auxiliary_head=options.auxiliary_head and options.classifier)
-    content = None if tf.io.gfile.isdir(path) else remote.read(path)
+    content = None if tf.io.gfile.isdir(path) else remote.read(path, inputs.WEIGHTS_BYTES)
     if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
     with sources.damage_explained(path, 'file of weights', f' Name {_KINDS}.'):

@@ -14,7 +14,7 @@ from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import Config, ConfigError
 from inception_v3.run import failures
-from inception_v3.run.checkpoints import CheckpointError
+from inception_v3.run.checkpoints import CheckpointError, DamagedError
 from inception_v3.run.failures import DivergedError
 from tests.support.checkpoints import list_checkpoints, save_step
 from tests.support.records import write_records
@@ -85,7 +85,9 @@ def test_other_errors__stay_as_they_are(explained: Any, error: Exception, model_
 
 
 @pytest.mark.parametrize(('mode', 'left'), [('train_and_eval', False), ('train', False), ('eval', True)])
-def test_disk_failures__remove_unfinished_files_unless_evaluating(mode: str, left: bool, model_dir: str) -> None:
+def test_disk_failures__remove_unfinished_files_unless_evaluating(
+    mode: str, left: bool, model_dir: str, caplog: Any
+) -> None:
     half = f'{model_dir}/model.ckpt-9_temp_0123456789abcdef0123456789abcdef'
     os.mkdir(half)
     screen = quiet()
@@ -94,6 +96,15 @@ def test_disk_failures__remove_unfinished_files_unless_evaluating(mode: str, lef
     with pytest.raises(CommandError, match=message), failures.disk_failures_explained(config, screen):
         raise OSError(27, 'File too large')
     assert (os.path.isdir(half), screen.clear.call_count) == (left, 1)
+    assert ('removed unfinished files of this run from' in caplog.text) == (not left)
+
+
+def test_vanished_folder__is_not_called_damaged(model_dir: str) -> None:
+    gone, error = Config(model_dir=f'{model_dir}/gone'), DamagedError('model.ckpt-9', 'files are missing')
+    with pytest.raises(CommandError, match='has vanished'), failures.disk_failures_explained(gone, quiet()):
+        raise error
+    with pytest.raises(DamagedError), failures.disk_failures_explained(Config(model_dir=model_dir), quiet()):
+        raise error
 
 
 def test_disk_failures__name_a_record_file_that_vanished_and_the_kept_checkpoint(model_dir: str) -> None:

@@ -1,6 +1,7 @@
 """Tests of explained failures: a full disk (a small file system, filled during a run), and refusals of TPUEstimator."""
 
 import os
+import resource
 import subprocess
 import sys
 from typing import Any
@@ -36,6 +37,11 @@ def test_explain_disk__names_a_full_disk_and_no_other_failure(tmp_path: Any) -> 
     assert text and text.startswith(f'--export_dir={tmp_path}/export: cannot be written to: no space left on device; ')
     text = explain_disk(OSError(122, 'Disk quota exceeded'), str(tmp_path), None)
     assert text and text.startswith(f'--model_dir={tmp_path}: cannot be written to: disk quota exceeded')
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    for limit, part in ((1 << 40, 'at most 1,099,511,627,776 bytes. Raise it'), (hard, 'Use another disk.')):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        text = explain_disk(OSError(27, 'File too large'), str(tmp_path), None)
+        assert text and 'file too large' in text and part in text and 'are free' not in text
     for other in (tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor'), ValueError('no')):
         assert explain_disk(other, str(tmp_path), None) is None
     gone = explain_disk(ValueError("Parent directory doesn't exist"), str(tmp_path / 'gone'), None)

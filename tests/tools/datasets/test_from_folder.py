@@ -146,7 +146,7 @@ def test_unreadable_images__are_refused_by_name_or_skipped(folder: pathlib.Path)
         empty: 'is empty',
         text: why_undecodable(b'x', ''),
         dangling: 'cannot be read: No such file or directory',
-        pipe: 'is not a regular file',
+        pipe: 'is a named pipe; only regular files are read',
     }
     message = refusal(folder)
     assert message.startswith(f'5 images cannot be used: {cut} {reasons[cut]}, ')

@@ -165,7 +165,7 @@ def test_pipe_with_the_name_of_a_file__is_refused(photos: List[Photo], tmp_path:
         os.mkfifo(str(path))
         done = tar_shards('write', path.parent, tmp_path / 'target')
         assert done.returncode == 2
-        assert f'{path}: cannot be read: it has the name of a data set file, but is a pipe or a device' in done.stderr
+        assert f'{path}: cannot be read: it has the name of a data set file, but is a named pipe' in done.stderr
         assert not (tmp_path / 'target').exists()
 
 

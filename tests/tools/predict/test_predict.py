@@ -46,7 +46,7 @@ PROBLEMS = {
     'empty.jpg': 'is empty',
     'text.jpg': 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image',
     'huge.png': 'has 20,000 x 20,000 pixels; at most 100,000,000 are allowed',
-    'pipe.jpg': 'is not a regular file',
+    'pipe.jpg': 'is a named pipe; only regular files are read',
 }
 
 

@@ -19,6 +19,7 @@ import unicodedata
 from typing import Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 from compat.messages import counted, shown
+from console import inputs
 from data import image_files
 from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
@@ -229,8 +230,7 @@ def _paths_by_name(paths: Sequence[str], folder: str) -> Dict[str, Set[str]]:
 
 def _rows(path: str, file_column: str, label_column: str) -> List[Tuple[str, str]]:
     try:
-        with open(path, encoding='utf-8-sig', newline='') as opened:
-            text = opened.read()
+        text = inputs.read(path).decode('utf-8-sig')
         delimiter = max(_DELIMITERS, key=text.partition('\n')[0].count)
         reader = csv.reader(io.StringIO(text, newline=''), delimiter=delimiter, strict=True)
         table = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]

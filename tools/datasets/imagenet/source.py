@@ -15,7 +15,7 @@ import numpy as np
 
 from compat import tf
 from compat.messages import shown
-from console import extras
+from console import extras, inputs
 from data import remote
 from data.encoding import Box
 from data.records import DataError
@@ -78,6 +78,8 @@ def _in_archive(path: str, synset: str, foreign: List[str]) -> Iterator[Image]:
         raise DataError(
             f'{path}: remote archives are not supported. Name a folder with its images, or a local archive.'
         )
+    with archives.explained(path, 'an uncompressed tar archive'):
+        inputs.check(path)
     with archives.explained(path, 'an uncompressed tar archive'), open(path, 'rb') as file:
         yield from _members(path, file, 0, os.fstat(file.fileno()).st_size, synset, foreign)
 

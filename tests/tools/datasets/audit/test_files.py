@@ -89,7 +89,7 @@ def test_pipe_with_the_name_of_a_file__is_an_error(
     pipe = data_dir / f'train-00000{ending}'
     os.mkfifo(str(pipe))
     report = report_of(data_dir, data_format=data_format)
-    assert report['errors'][0] == f'{pipe}, record 0: cannot be read: it is a pipe or a device.'
+    assert report['errors'][0] == f'{pipe}, record 0: cannot be read: it is a named pipe.'
     assert report['splits']['validation']['records'] == 5
 
 
