@@ -175,14 +175,23 @@ def _in_folders(
     if whole is not tree:
         found.notes.append(f'{show(tree.path)}: all images are in {show(whole.path)}')
     beside = _Beside.of(tree, whole, left_out)
+    if folder in outside and not tree.filled():
+        raise DataError(
+            f'--validation_folder={show(folder)}: has no images in class folders. Name a table of their labels with '
+            '--validation_labels=FILE.'
+        )
     splits = _splits(tree, whole, no_splits, beside, validation_labels)
+    only = [*whole.filled()]
+    if len(only) == len(splits) == 1 and folder not in outside:
+        text = f'{show(tree.path)}: all training images are of one class, {show(only[0])}. There must be two or more.'
+        raise DataError(f'{text} {beside.way(whole.filled()[only[0]].stepped(), whole)}')
     if outside and len(splits) > 1:
         raise DataError(
             f'--validation_folder={show(outside[0])}: {show(tree.path)} has validation images of its own, in '
             f'{show(splits[1].path)}. To leave them out, name {show(splits[0].path)} instead.'
         )
     for split in splits:
-        if split is not splits[0] and not _has_classes(split):
+        if split is not splits[0] and (validation_labels is not None or not _has_classes(split)):
             classes = {image.class_name for image in found.splits[0]}
             table = validation_labels or beside.table_of(split, classes)
             if table is None:
@@ -220,9 +229,9 @@ def _in_folders(
 
 
 def _has_classes(split: Folder) -> bool:
-    """Whether a split has class folders; a single folder named like images, such as `val/images`, is none."""
+    """Whether a split has class folders; a single one named like images or a split, as in `val/images`, is none."""
     names = [*split.filled()]
-    return bool(names) and not (len(names) == 1 and signs.images_beside_others([*names, '']))
+    return bool(names) and not (len(names) == 1 and (signs.images_beside_others([*names, '']) or signs.kind_of(*names)))
 
 
 def _class_name(folder: Folder) -> str:
@@ -245,12 +254,18 @@ def _splits(
     folders = {name: inner.stepped() for name, inner in whole.filled().items()}
     if not folders:
         raise DataError(_without_classes(whole, beside))
-    if no_splits:
+    if no_splits and validation_labels is None:
         return [whole]
     kinds = {name: SPLIT_NAMES.get(name.casefold(), '') for name in folders}
     named = {kind: [name for name in folders if kinds[name] == kind] for kind in (TRAIN, VALIDATION, TEST)}
     validation = named[VALIDATION] or named[TEST]
-    if len(named[TRAIN]) == len(validation) == 1:
+    is_split = len(named[TRAIN]) == len(validation) == 1
+    if validation_labels is not None and (no_splits or not is_split):
+        raise DataError(
+            f'{validation_labels.named}: {show(whole.path)} is not read as folders train and val. Name the folder '
+            'of the validation images with --validation_folder.'
+        )
+    if is_split:
         chosen = [folders[named[TRAIN][0]], folders[validation[0]]]
         classes = {*map(_class_name, chosen[0].filled().values())}
         is_labelled = validation_labels is not None or beside.table_of(chosen[1], classes) is not None
@@ -261,20 +276,12 @@ def _splits(
             if found and _has_classes(split):
                 raise DataError(_refusal(split, found, beside, chosen))
         return chosen
-    if validation_labels is not None:
-        raise DataError(
-            f'{validation_labels.named}: {show(whole.path)} has no folders train and val. Name the folder of the '
-            'validation images with --validation_folder.'
-        )
     # Those that are not classes, since all of their images are in subfolders of different names.
     suspects = [name for name, one in folders.items() if not one.own and len(one.filled()) > 1]
     if suspects:
         raise DataError(_nested(whole, folders, suspects))
-    if len(folders) == 1:
-        text = f'{show(tree.path)}: all training images are of one class, {show(*folders)}. There must be two or more.'
-        raise DataError(f'{text} {beside.way(next(iter(folders.values())), whole)}')
     found = [*signs.of_folders(_images_of(folders), beside.tables, may_be_splits=True)]
-    if found:
+    if found and len(folders) > 1:
         raise DataError(_refusal(whole, found, beside))
     return [whole]
 
@@ -324,13 +331,16 @@ class _Beside(NamedTuple):
                 return LabelFile(table.path, names[table.file_column], names[columns[0]], '--validation_labels')
         return None
 
-    def labels_of(self, images: Set[str]) -> Optional[ImageTable]:
-        """The table that names the most of some images; of equals, one of training images."""
+    def labels_of(self, images: Set[str], classes: Iterable[str] = ()) -> Optional[ImageTable]:
+        """The table that names the most of some images; of equals, one with the classes, or of training images."""
+        known = {*classes}
 
-        def rank(table: ImageTable) -> Tuple[int, bool, bool]:
+        def rank(table: ImageTable) -> Tuple[int, bool, bool, bool]:
             name = os.path.basename(table.path)
             named = {path for paths, _ in table.rows for path in paths} & images
-            return len(named), 'submission' not in name.casefold(), signs.kind_of(name) in (TRAIN, '')
+            has_classes = any(cell.partition(' ')[0] in known for _, row in table.rows for cell in row)
+            is_result = 'submission' in name.casefold()
+            return len(named), has_classes, not is_result, signs.kind_of(name) in (TRAIN, '')
 
         best = max(self.tables, key=rank, default=None)
         return best if best is not None and rank(best)[0] else None
@@ -419,7 +429,7 @@ def _flat(whole: Folder, chosen: Sequence[Folder], beside: _Beside) -> str:
     train, validation = chosen
     flat = [each.path for each in chosen if not _has_classes(each)]
     if _has_classes(train):
-        table = beside.labels_of({*validation.images()})
+        table = beside.labels_of({*validation.images()}, train.filled())
         named = shlex.quote(show(table.path)) if table is not None else 'FILE'
         way = (
             f'If a table names the classes of the validation images, add --validation_labels={named}. '
@@ -440,7 +450,7 @@ def _nested(whole: Folder, folders: Mapping[str, Folder], suspects: Sequence[str
     common = {*inside[0]}.intersection(*inside[1:])
     training = [name for name in suspects if signs.kind_of(name) == TRAIN]
     others = [name for kind in (VALIDATION, TEST) for name in sorted(folders) if signs.kind_of(name) == kind]
-    others.sort(key=lambda name: not _has_classes(folders[name]))
+    others.sort(key=lambda name: name not in suspects)
     way = 'Name the folder of the training images, and the other with --validation_folder'
     if len(training) == 1 and others:
         train, validation = (shlex.quote(show(folders[name].path)) for name in (training[0], others[0]))
@@ -491,8 +501,11 @@ def _of_table(table: LabelFile, tree: Folder, folder: str, skip_missing: bool, n
     kinds = {*split_of.values()}
     chosen = [{''}] if kinds <= {''} else [{TRAIN}, {VALIDATION} if VALIDATION in kinds else {TEST}]
     missing = [(split, each) for split, each in missing if any(split in one for one in chosen)]
+    # Rows of other images may have the same last names as images that are here.
+    is_below = any(os.path.basename(_normal(each.path)) in paths for _, each in missing)
+    begin = ', or name the folder in which the paths of the table begin' if is_below else ''
     for what, names, supply in (
-        ('whose image is missing', [each.path for _, each in missing], f'Supply the files in {show(folder)}'),
+        ('whose image is missing', [each.path for _, each in missing], f'Supply the files in {show(folder)}{begin}'),
         ('without a label', [f'{name} (line {line})' for line, name in labels.without], 'Supply the labels'),
     ):
         text = f'{counted(len(names), "row")} of {path} {what}: {listed(names)}'
@@ -518,11 +531,18 @@ def _normal(name: str) -> str:
 
 
 def _paths_by_name(paths: Sequence[str], folder: str) -> Dict[str, Set[str]]:
-    """The paths that a name in a table may stand for; a whole path in the folder wins over a name alone."""
-    forms: List[Dict[str, Set[str]]] = [collections.defaultdict(set) for _ in range(4)]
+    """The paths that a name in a table may stand for: the ends of paths, with and without endings.
+
+    A longer end wins, and the whole path in the folder over all.
+    """
+    forms: List[Dict[str, Set[str]]] = []
     for path in paths:
-        inside = _normal(os.path.relpath(path, folder))
-        alone = os.path.basename(inside)
-        for form, name in zip(forms, (inside, os.path.splitext(inside)[0], alone, os.path.splitext(alone)[0])):
-            form[name].add(path)
+        rest, number = _normal(os.path.relpath(path, folder)), 0
+        while rest:
+            for name in (rest, os.path.splitext(rest)[0]):
+                if number == len(forms):
+                    forms.append(collections.defaultdict(set))
+                forms[number][name].add(path)
+                number += 1
+            rest = rest.partition('/')[2]
     return {name: found for form in reversed(forms) for name, found in form.items()}

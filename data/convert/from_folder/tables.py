@@ -193,7 +193,7 @@ def _columns(table: LabelFile, rows: Sequence[Row], is_file: IsFile, no_splits: 
         raise DataError(f'{table.named}: several columns are named {listed(twice)}. Give each a name of its own.')
 
     def index_of(name: str) -> Optional[int]:
-        if name in names:
+        if name and name in names:
             return names.index(name)
         return int(name) - 1 if name.isdigit() and 1 <= int(name) <= len(names) else None
 
@@ -203,8 +203,9 @@ def _columns(table: LabelFile, rows: Sequence[Row], is_file: IsFile, no_splits: 
     free = [number for number in range(len(names)) if number not in (file, label, *splits)]
     if len(names) > 1 and len(asked) == len({file, label} - {None}):
         if file is None:
-            named = {number: _named_files(content, number, is_file) for number in free}
-            naming = [number for number in free if named[number] == max(named.values()) > len(content) / 2]
+            cells = {number: {row[number] for row in content if number < len(row)} for number in free}
+            named = {number: sum(map(is_file, of_column)) for number, of_column in cells.items()}
+            naming = [n for n in free if named[n] == max(named.values()) and 2 * named[n] > len(cells[n])]
             file = naming[0] if len(naming) == 1 else free[0] if len(names) == 2 and free else None
         others = [number for number in free if number != file]
         if file is not None and label is None:
@@ -215,9 +216,10 @@ def _columns(table: LabelFile, rows: Sequence[Row], is_file: IsFile, no_splits: 
             ones = _ones(content, others) if has_names else []
             if ones:
                 line, count = next((line, count) for (line, _), count in zip(rows[1:], ones) if count != 1)
+                columns = f'{counted(count, "column")} of {_all([names[number] for number in others])}'
                 raise DataError(
-                    f'{table.named}, line {line}: has a 1 in {counted(count, "column")} of {_all([names[n] for n in others])}. An image must '
-                    'have one class: leave out such rows, or name the column of one question with --label_column.'
+                    f'{table.named}, line {line}: has a 1 in {columns}. An image must have one class: leave out such '
+                    'rows, or name the column of one question with --label_column.'
                 )
     if file is None or label is None or file == label:
         raise DataError(_unclear(table, names, has_names, file))
@@ -254,16 +256,11 @@ def is_one_hot(content: Sequence[Sequence[str]], columns: Sequence[int]) -> bool
 
 
 def _ones(content: Sequence[Sequence[str]], columns: Sequence[int]) -> List[int]:
-    """The number of columns of each row that hold 1; nothing if there is a value besides 0 and 1, or a single column."""
+    """The number of columns of each row that hold 1; nothing for a single column, or if there are other values."""
     values = [[_ONE_HOT.get(row[column] if column < len(row) else '') for column in columns] for row in content]
     if len(columns) < 2 or any(None in row for row in values):
         return []
     return [sum(map(bool, row)) for row in values]
-
-
-def _named_files(content: Sequence[Sequence[str]], column: int, is_file: IsFile) -> int:
-    """The number of different images that a column names."""
-    return sum(map(is_file, {row[column] for row in content if column < len(row)}))
 
 
 def _is_of_splits(name: str) -> bool:
