@@ -306,7 +306,7 @@ def test_a_column_of_splits_is_obeyed_or_said_to_be_unused(
     assert [os.path.basename(path) for path, _ in result.left_out] == left_out
     # Others for validation contradict the column.
     if len(expected) == 2:
-        other, labels = plant(flat.parent / 'other', in_classes('.')), LabelFile(str(table), 'file', 'label')
+        other, labels = plant(flat.parent / 'other', ['x/1.jpg', 'y/2.jpg']), LabelFile(str(table), 'file', 'label')
         with pytest.raises(
             DataError, match='a table divides its images into training and validation images, and others'
         ):
