@@ -148,10 +148,18 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
     ('files', 'said'),
     [
         pytest.param(
-            of('train/{n}.png', 'test/{n}.png', texts=[('trainLabels.csv', table('{n},{label}\n', 'id,label\n'))]),
+            of(
+                *('train/{n}.png', 'test/{n}.png'),
+                texts=[
+                    ('sampleSubmission.csv', table('{n},cat\n', 'id,label\n')),
+                    ('trainLabels.csv', table('{n},{label}\n', 'id,label\n')),
+                ],
+            ),
             [
                 '{}/train, {}/test: look like splits',
-                'from-folder {}/train DATA_DIR --labels={}/trainLabels.csv',
+                'from-folder {}/train DATA_DIR --labels={}/trainLabels.csv. ',
+                # The numbers of the training images are not those of the test images.
+                '--validation_folder={}/test --validation_labels=FILE, a table of its own labels. ',
                 '--no_splits',
             ],
             id='CIFAR-10 of Kaggle',
@@ -176,7 +184,7 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
         ),
         pytest.param(
             of(*in_classes('Final_Training/Images'), 'Final_Test/Images/{n}.ppm'),
-            ['{}/Final_Training/Images DATA_DIR --validation_folder={}/Final_Test --validation_labels=FILE'],
+            ['{}/Final_Training/Images DATA_DIR; with a table of the labels of {}/Final_Test, also --validation_f'],
             id='GTSRB',
         ),
         pytest.param(
@@ -186,7 +194,7 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
         ),
         pytest.param(
             of('train/images/{n}.jpg', 'valid/images/{n}.jpg', texts=[('train/labels/00000.txt', '0 1 1 1 1\n')]),
-            ['{}/train, {}/valid: look like splits', 'from-folder {}/train DATA_DIR --labels=', '--no_splits'],
+            ['{}/train, {}/valid: look like splits', 'from-folder {}/train/images DATA_DIR --labels=', '--no_splits'],
             id='Roboflow',
         ),
         pytest.param(
@@ -241,6 +249,7 @@ def classes_of(found: image_sets.ImageSet) -> List[Dict[str, int]]:
         (of(*in_classes('PetImages')), 1),
         (of(*in_classes('.'), texts=[('sizes.csv', table('cat_{n},{is_dog}0,1\n', 'file,width,height\n'))]), 1),
         (of(*in_classes('.'), texts=[('labels.csv', table('cat_{n}.jpg,CAT\ndog_{n}.jpg,DOG\n', 'file,label\n'))]), 1),
+        (of('101/cat/image_{n}.jpg', '101/dog/image_{n}.jpg', texts=[('Annotations/cat/annotation_0001.mat', '')]), 1),
         (of('cat/{n}.jpg', 'dog/{n}.jpg', texts=[('classes.txt', 'cat\ndog\n'), ('README.txt', 'hello\n')]), 1),
         (
             of(

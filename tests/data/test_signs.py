@@ -149,8 +149,14 @@ def test_an_image_with_the_name_of_others_is_no_sign() -> None:
 
 def test_signs_within_a_split_are_not_those_of_splits() -> None:
     folders = {'test': ['1.jpg'], 'train': ['2.jpg']}
-    assert [*signs.of_folders(folders, [], may_be_splits=True)] == ['test, train are named like splits']
-    assert [*signs.of_folders(folders, [], may_be_splits=False)] == []
+    assert [*signs.of_folders(folders, [], [])] == ['test, train are named like splits']
+    assert [*signs.of_folders(folders, [], [], is_split=True)] == []
+
+
+def test_labels_of_matlab_beside_a_few_folders() -> None:
+    files = ['x/imagelabels.mat', 'x/readme.mat', 'x/labels.json', 'x/cars_annos.mat', 'x/annotation_0001.mat']
+    expected = ['x/imagelabels.mat', 'x/cars_annos.mat']
+    assert [signs.files_of_labels(files, folders) for folders in (1, 2, 5, 6)] == [[], expected, expected, []]
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def _splits(
         if not _has_classes(chosen[0]) or not (_has_classes(chosen[1]) or is_labelled):
             raise DataError(_flat(whole, chosen, beside))
         for split in chosen:
-            found = [*signs.of_folders(_images_of(split.filled()), beside.tables, may_be_splits=False)]
+            found = [*signs.of_folders(_images_of(split.filled()), beside.tables, [], is_split=True)]
             if found and _has_classes(split):
                 raise DataError(_refusal(split, found, beside, chosen))
         return chosen
@@ -280,7 +280,7 @@ def _splits(
     suspects = [name for name, one in folders.items() if not one.own and len(one.filled()) > 1]
     if suspects:
         raise DataError(_nested(whole, folders, suspects))
-    found = [*signs.of_folders(_images_of(folders), beside.tables, may_be_splits=True)]
+    found = [*signs.of_folders(_images_of(folders), beside.tables, beside.others)]
     if found and len(folders) > 1:
         raise DataError(_refusal(whole, found, beside))
     return [whole]
@@ -293,8 +293,7 @@ def _images_of(folders: Mapping[str, Folder]) -> Dict[str, List[str]]:
 class _Beside(NamedTuple):
     """The files among the folders that may have labels, or say how the images are divided."""
 
-    texts: List[str]  # The paths of those that are read as tables.
-    tables: List[ImageTable]  # Those of them that name images.
+    tables: List[ImageTable]  # The tables that name images.
     others: List[str]  # The paths of those that this program does not read.
     files: List[str]  # The paths of all files that are no images.
     lists: List[str]  # The paths of those that are named like splits.
@@ -309,9 +308,11 @@ class _Beside(NamedTuple):
         others = [path for path in near if path.lower().endswith(_OTHERS)]
         lists = [path for path in (*texts, *others) if signs.is_of_splits(os.path.basename(path))]
         archives = [path for path in near if path.lower().endswith(('.zip', '.tar', '.gz', '.tgz', '.rar', '.7z'))]
-        by_name = _paths_by_name([*tree.images()], tree.path) if texts else {}
-        found = [_table_of_images(path, by_name) for path in texts[:_TABLES_AT_MOST]]
-        return cls(texts, [table for table in found if table is not None], others, near, lists, archives)
+        rows = {path: _rows_at_beginning(path) for path in texts[:_TABLES_AT_MOST]}
+        wanted = {_normal(cell) for of_path in rows.values() for row in of_path for cell in row if cell}
+        by_name = _paths_by_name([*tree.images()], tree.path, wanted) if wanted else {}
+        found = [_table_of_images(path, rows[path], by_name) for path in rows]
+        return cls([table for table in found if table is not None], others, near, lists, archives)
 
     def table_of(self, split: Folder, classes: Set[str]) -> Optional[LabelFile]:
         """The table among the images of a split that gives each of them one of the classes."""
@@ -331,22 +332,27 @@ class _Beside(NamedTuple):
                 return LabelFile(table.path, names[table.file_column], names[columns[0]], '--validation_labels')
         return None
 
-    def labels_of(self, images: Set[str], classes: Iterable[str] = ()) -> Optional[ImageTable]:
-        """The table that names the most of some images; of equals, one with the classes, or of training images."""
+    def labels_of(self, images: Set[str], classes: Iterable[str] = (), split: str = TRAIN) -> Optional[ImageTable]:
+        """The table that names the most of some images; of equals, one that has the classes, or is of the split.
+
+        An example of a competition's result is none.
+        """
         known = {*classes}
 
-        def rank(table: ImageTable) -> Tuple[int, bool, bool, bool]:
+        def rank(table: ImageTable) -> Tuple[int, bool, bool]:
             name = os.path.basename(table.path)
             named = {path for paths, _ in table.rows for path in paths} & images
             has_classes = any(cell.partition(' ')[0] in known for _, row in table.rows for cell in row)
-            is_result = 'submission' in name.casefold()
-            return len(named), has_classes, not is_result, signs.kind_of(name) in (TRAIN, '')
+            return len(named), has_classes, signs.kind_of(name) in (split, '')
 
-        best = max(self.tables, key=rank, default=None)
+        of_labels = [table for table in self.tables if 'submission' not in os.path.basename(table.path).casefold()]
+        best = max(of_labels, key=rank, default=None)
         return best if best is not None and rank(best)[0] else None
 
     def way(self, folder: Folder, whole: Folder) -> str:
         """The commands that convert the images of a folder without class folders, which may be a part of the whole."""
+        while len(folder.filled()) == 1 and not folder.own:
+            (folder,) = folder.filled().values()
         quoted, images = shlex.quote(show(folder.path)), {*folder.images()}
         table, ways = self.labels_of(images), []
         if table is not None:
@@ -375,26 +381,33 @@ class _Beside(NamedTuple):
         return ' '.join(ways)
 
 
-def _table_of_images(path: str, by_name: Mapping[str, Set[str]]) -> Optional[ImageTable]:
-    """The beginning of a text as a table, if most of its rows name images, with and in one column."""
+def _rows_at_beginning(path: str) -> List[List[str]]:
+    """The first rows of a text, as a table; none of a file that is no table."""
     try:
+        # A pipe would wait for a writer.
+        if not os.path.isfile(path):
+            return []
         with open(path, 'rb') as file:
             content = file.read(_TABLE_BYTES)
         text = content.decode('utf-8-sig', errors='replace')
-        rows = tables.rows_in(text.rpartition('\n')[0] if len(content) == _TABLE_BYTES else text)
+        return [row for _, row in tables.rows_in(text.rpartition('\n')[0] if len(content) == _TABLE_BYTES else text)]
     except (OSError, csv.Error):
-        return None
+        return []
+
+
+def _table_of_images(path: str, rows: Sequence[List[str]], by_name: Mapping[str, Set[str]]) -> Optional[ImageTable]:
+    """A text as a table, if most of its rows name images in one column."""
     found: Dict[int, List[Tuple[Set[str], List[str]]]] = collections.defaultdict(list)
-    for _, row in rows:
+    for row in rows:
         for number, cell in enumerate(row):
-            paths = by_name.get(_normal(cell))
+            paths = by_name.get(_normal(cell)) if cell else None
             if paths:
                 found[number].append((paths, row))
     column = max(found, key=lambda number: len(found[number]), default=None)
     if column is None or 2 * len(found[column]) < len(rows):
         return None
-    has_names = found[column][0][1] is not rows[0][1]
-    return ImageTable(path, rows[0][1] if has_names else [], found[column], column)
+    has_names = found[column][0][1] is not rows[0]
+    return ImageTable(path, rows[0] if has_names else [], found[column], column)
 
 
 def _refusal(whole: Folder, found: Sequence[str], beside: _Beside, splits: Sequence[Folder] = ()) -> str:
@@ -428,15 +441,21 @@ def _flat(whole: Folder, chosen: Sequence[Folder], beside: _Beside) -> str:
     """The refusal of a training and a validation folder, of which one has images in no class folders."""
     train, validation = chosen
     flat = [each.path for each in chosen if not _has_classes(each)]
+    table = beside.labels_of({*validation.images()}, train.filled(), VALIDATION)
+    of_training = {*train.images()}
+    # The numbers of training images may be names of validation images, too.
+    is_of_training = table is not None and any(paths & of_training for paths, _ in table.rows)
+    named = shlex.quote(show(table.path)) if table is not None and not is_of_training else 'FILE'
     if _has_classes(train):
-        table = beside.labels_of({*validation.images()}, train.filled())
-        named = shlex.quote(show(table.path)) if table is not None else 'FILE'
         way = (
             f'If a table names the classes of the validation images, add --validation_labels={named}. '
             f'Without these images: inception-v3 from-folder {shlex.quote(show(train.path))} DATA_DIR.'
         )
     else:
-        way = beside.way(train, whole)
+        folder = shlex.quote(show(validation.path))
+        more = f'For validation, add --validation_folder={folder}'
+        more += '' if _has_classes(validation) else f' --validation_labels={named}, a table of its own labels'
+        way = f'{beside.way(train, whole)} {more}.'
     return (
         f'{listed(flat)}: look like splits, and their images are in no class folders. {way} If their class '
         'folders are elsewhere, name the folder of the training images, and the other with --validation_folder. If '
@@ -454,8 +473,11 @@ def _nested(whole: Folder, folders: Mapping[str, Folder], suspects: Sequence[str
     way = 'Name the folder of the training images, and the other with --validation_folder'
     if len(training) == 1 and others:
         train, validation = (shlex.quote(show(folders[name].path)) for name in (training[0], others[0]))
-        way += f': inception-v3 from-folder {train} DATA_DIR --validation_folder={validation}'
-        way += '' if _has_classes(folders[others[0]]) else ' --validation_labels=FILE, a table of its labels'
+        command, more = f'inception-v3 from-folder {train} DATA_DIR', f'--validation_folder={validation}'
+        if _has_classes(folders[others[0]]):
+            way += f': {command} {more}'
+        else:
+            way += f': {command}; with a table of the labels of {validation}, also {more} --validation_labels=FILE'
     elif common & {*folders}:
         way += f'. If {listed(suspects)} has a copy of the others, name it: {show(folders[suspects[0]].path)}'
     elif len(suspects) > 1 and 2 * len(common) >= max(map(len, inside)):
@@ -530,8 +552,8 @@ def _normal(name: str) -> str:
     return unicodedata.normalize('NFC', os.path.normpath(name.replace('\\', '/')))
 
 
-def _paths_by_name(paths: Sequence[str], folder: str) -> Dict[str, Set[str]]:
-    """The paths that a name in a table may stand for: the ends of paths, with and without endings.
+def _paths_by_name(paths: Sequence[str], folder: str, wanted: Optional[Set[str]] = None) -> Dict[str, Set[str]]:
+    """The paths that a name in a table may stand for: the ends of paths, with and without endings; or those wanted.
 
     A longer end wins, and the whole path in the folder over all.
     """
@@ -542,7 +564,8 @@ def _paths_by_name(paths: Sequence[str], folder: str) -> Dict[str, Set[str]]:
             for name in (rest, os.path.splitext(rest)[0]):
                 if number == len(forms):
                     forms.append(collections.defaultdict(set))
-                forms[number][name].add(path)
+                if wanted is None or name in wanted:
+                    forms[number][name].add(path)
                 number += 1
             rest = rest.partition('/')[2]
     return {name: found for form in reversed(forms) for name, found in form.items()}

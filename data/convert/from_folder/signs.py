@@ -45,6 +45,8 @@ _GENERIC = {
     'raw',
 }
 _PARTS = {*_FORMATS, 'part', 'batch', 'fold', 'chunk', 'shard', 'disc', 'disk', 'split', 'subset', 'folder', 'dir'}
+# One file for all images; those of single images are numbered.
+_LABELS_IN_MATLAB = re.compile(r'(label|anno|class)\D*[.]mat$', re.I)
 _WORD = re.compile(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+')
 # Of names with so many endings, `_mask` is not a part of the image's name.
 _COMPANION_ENDING = re.compile(rf'[ ._-]({"|".join(sorted(_COMPANIONS))})$', re.I)
@@ -52,6 +54,8 @@ _COMPANION_ENDING = re.compile(rf'[ ._-]({"|".join(sorted(_COMPANIONS))})$', re.
 _STEMS_AT_LEAST, _SHARE_OF_STEMS = 3, 0.9
 # Names beside masks and other companions are in few folders.
 _FEW_FOLDERS = 5
+# Of more folders, equal names would be of classes; their number would also make the search long.
+_MANY_FOLDERS = 20
 # The name of an image that begins with its class: cat.12.jpg, Abyssinian_3.jpg.
 _CLASS_AND_NUMBER = re.compile(r'(.*[^\W\d_][^\d._ -]*)[._ -]*[0-9]+[.][^.]+')
 
@@ -150,6 +154,8 @@ def same_images(folders: Mapping[str, Sequence[str]]) -> List[str]:
 
     Numbers such as 0001 and image_0001 are equal in ordinary classes, too, unless all of them are, in another format.
     """
+    if len(folders) > _MANY_FOLDERS:
+        return []
     stems: Dict[str, Set[str]] = {}
     endings: Dict[str, Set[str]] = {}
     for name, paths in folders.items():
@@ -186,7 +192,8 @@ def other_labels(folder_of: Mapping[str, str], tables: Sequence[ImageTable]) -> 
     `folder_of` has the name of the folder of each image, by its path.
     """
     for table in tables:
-        rows = [(folder_of[path], row) for paths, row in table.rows if len(paths) == 1 for path in paths & {*folder_of}]
+        named = [(path, row) for paths, row in table.rows if len(paths) == 1 for path in paths]
+        rows = [(folder_of[path], row) for path, row in named if path in folder_of]
         labels = []
         for number in range(max((len(row) for _, row in rows), default=0)):
             of_folder: Dict[str, Set[str]] = collections.defaultdict(set)
@@ -221,15 +228,24 @@ def table_of_names(folder: str, names: Sequence[str]) -> str:
     return f"(echo file,label; ls {folder} | sed -En '{expression}') > labels.csv"
 
 
+def files_of_labels(files: Sequence[str], folders: int) -> List[str]:
+    """The MATLAB files beside a few folders that are named like labels of their images."""
+    is_few = 1 < folders <= _FEW_FOLDERS
+    return [path for path in files if is_few and _LABELS_IN_MATLAB.search(os.path.basename(path))]
+
+
 def of_folders(
-    folders: Mapping[str, Sequence[str]], tables: Sequence[ImageTable], may_be_splits: bool
+    folders: Mapping[str, Sequence[str]],
+    tables: Sequence[ImageTable],
+    files: Sequence[str],
+    is_split: bool = False,
 ) -> Iterator[str]:
     """Yields the signs that folders are not classes, each a clause; `folders` has the paths of the images, by folder.
 
-    Within a split, names of splits are those of classes: not `may_be_splits`.
+    `tables` and `files` lie beside them. Within a split, names of splits are those of classes.
     """
     names = [*folders]
-    splits = splits_among(names) if may_be_splits else []
+    splits = [] if is_split else splits_among(names)
     if splits:
         yield f'{listed(splits)} are named like splits'
     images = images_beside_others(names)
@@ -244,3 +260,6 @@ def of_folders(
     table = other_labels({path: name for name, paths in folders.items() for path in paths}, tables)
     if table:
         yield f'{listed([table])} has several labels for images of one folder'
+    labels = files_of_labels(files, len(names))
+    if labels:
+        yield f'{listed(labels)} is named like labels of images'
