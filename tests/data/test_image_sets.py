@@ -348,7 +348,7 @@ def test_remarks_on_labels(flat: pathlib.Path) -> None:
 
     assert remarks('x', 'y', 'x', 'y') == []
     assert remarks('caf\u00e9', 'cafe\u0301', 'tea', 'tea') == [
-        'labels in several Unicode forms, each of which are one class: caf\u00e9'
+        'labels in several Unicode forms, read as one class each: caf\u00e9'
     ]
     assert remarks('0', '1', '2.0', '1') == [
         'the classes are numbers, whose meaning is elsewhere; for names, write them into the table'

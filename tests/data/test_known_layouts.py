@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from data.convert.from_folder import image_sets
+from data.convert.from_folder import conversion, image_sets
 from data.convert.from_folder.tables import LabelFile
 from data.records import DataError
 
@@ -274,6 +274,12 @@ def test_classes_are_read(files: Files, splits: int, tmp_path: pathlib.Path) -> 
     assert classes_of(found) == [{'cat': 4, 'dog': 4}] * splits
 
 
+def test_a_pipe_among_the_images_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path, of(*in_classes('.')))
+    os.mkfifo(f'{folder}/labels.csv')
+    assert classes_of(image_sets.find(folder)) == [{'cat': 4, 'dog': 4}]
+
+
 def test_classes_named_like_splits_are_read_within_splits(tmp_path: pathlib.Path) -> None:
     files = of(*(f'{split}/{name}/{split}{{n}}.jpg' for split in ('train', 'val') for name in ('test', 'train')))
     assert classes_of(image_sets.find(plant(tmp_path, files))) == [{'test': 4, 'train': 4}] * 2
@@ -334,3 +340,11 @@ def test_imagenet_of_kaggle_is_read_with_its_table(tmp_path: pathlib.Path) -> No
     found = image_sets.find(folder, validation_labels=LabelFile(f'{folder}/LOC_val_solution.csv'))
     assert classes_of(found) == [{'cat': 4, 'dog': 4}, {'cat': 2, 'dog': 2}]
     assert any('has a class and boxes, of which the class is read' in note for note in found.notes)
+    # Numbers need the development kit; names that are wrong do not.
+    for text, is_of_kit in ((None, True), (table('val_{n},cats\n', 'file,label\n'), False)):
+        path = tmp_path / 'numbers.csv'
+        path.write_text(text or path.read_text())
+        with pytest.raises(DataError, match='of classes without training images: ') as error:
+            settings = (folder, str(tmp_path / 'records'), 0.0, 1, 1, False, lambda line: None)
+            conversion.import_folder(*settings, validation_labels=str(path), dry_run=True)
+        assert ('whose meaning a development kit has' in str(error.value)) == is_of_kit

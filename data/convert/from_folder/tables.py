@@ -316,7 +316,7 @@ def _notes_of_labels(table: LabelFile, forms: FrozenSet[str]) -> Iterator[str]:
         by_normal[unicodedata.normalize('NFC', form)].append(form)
     joined = [name for name, of_name in by_normal.items() if len(of_name) > 1]
     if joined:
-        yield f'{path}: labels in several Unicode forms, each of which are one class: {listed(joined)}'
+        yield f'{path}: labels in several Unicode forms, read as one class each: {listed(joined)}'
     doubtful = [name for name in by_normal if name.casefold() in _MAY_BE_MISSING]
     if doubtful:
         yield f'{path}: the label {listed(doubtful)} is read as a class. If it means a missing label, empty these cells'
