@@ -216,6 +216,11 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
             ['It has other files, such as {}/fashion-mnist_train.csv. Write the images to files'],
             id='pixels in a table',
         ),
+        pytest.param(
+            of('img/{n}.jpg', texts=[('title.csv', table('1,{n}.jpg,{label},7\n', 'my,title\n'))]),
+            ['--labels={}/title.csv --file_column=title --label_column=NAME, where NAME is my or 3 or 4'],
+            id='a short first row',
+        ),
         pytest.param({'train.zip': ''}, ['Unpack {}/train.zip first'], id='archives'),
         pytest.param(
             {path: text for path, text in TINY.items() if 'annotations' not in path},

@@ -1,5 +1,6 @@
 """Signs that folders are not classes: each on names that have it, and on names of ordinary classes."""
 
+import pathlib
 import subprocess
 from typing import Dict, List, Sequence
 
@@ -174,7 +175,7 @@ def test_classes_in_names(names: Sequence[str], expected: List[str]) -> None:
     assert signs.classes_in_names(names) == expected
 
 
-def test_the_command_writes_a_table_of_names(tmp_path) -> None:
+def test_the_command_writes_a_table_of_names(tmp_path: pathlib.Path) -> None:
     names = ['cat.0.jpg', 'my dog_11.png', 'my dog 2.jpg']
     (tmp_path / 'in').mkdir()
     for name in [*names, 'cat_100.mat', 'README.jpg']:

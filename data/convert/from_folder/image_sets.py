@@ -364,9 +364,9 @@ class _Beside(NamedTuple):
             width = len(cells[0])
             names = table.names or [str(number + 1) for number in range(width)]
             if width > 2 and not tables.is_one_hot(cells, [n for n in range(width) if n != table.file_column]):
-                others = [shown(name) for number, name in enumerate(names) if number != table.file_column]
+                columns = [shown(name) for number, name in enumerate(names) if number != table.file_column]
                 command += f' --file_column={shlex.quote(names[table.file_column])} --label_column=NAME'
-                command += f', where NAME is {" or ".join(others)}' if len(others) < 8 else ''
+                command += f', where NAME is {" or ".join(columns)}' if len(columns) < 8 else ''
             ways.append(f'{show(table.path)} names images. If it has their classes: {command}.')
         classes = signs.classes_in_names([os.path.basename(image) for image in folder.own])
         command = f'inception-v3 from-folder {quoted} DATA_DIR --labels=labels.csv'
@@ -407,7 +407,9 @@ def _table_of_images(path: str, rows: Sequence[List[str]], by_name: Mapping[str,
     if column is None or 2 * len(found[column]) < len(rows):
         return None
     has_names = found[column][0][1] is not rows[0]
-    return ImageTable(path, rows[0] if has_names else [], found[column], column)
+    # A first row that is shorter than others, such as a title, names fewer columns.
+    numbers = [str(number + 1) for number in range(max(map(len, rows)))]
+    return ImageTable(path, [*rows[0], *numbers[len(rows[0]) :]] if has_names else [], found[column], column)
 
 
 def _refusal(whole: Folder, found: Sequence[str], beside: _Beside, splits: Sequence[Folder] = ()) -> str:

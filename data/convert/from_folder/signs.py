@@ -6,7 +6,7 @@ Each is a function of names alone, and true of folders that may yet be classes: 
 import collections
 import os
 import re
-from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Counter, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from data.convert.from_folder.tables import SPLIT_NAMES, TEST
 from data.image_files import listed
@@ -162,7 +162,7 @@ def same_images(folders: Mapping[str, Sequence[str]]) -> List[str]:
         split = [os.path.splitext(os.path.basename(path).casefold()) for path in paths]
         stems[name] = {_COMPANION_ENDING.sub('', stem) for stem, _ in split}
         endings[name] = {ending for _, ending in split}
-    shared: Dict[Tuple[str, str], int] = collections.Counter()
+    shared: Counter[Tuple[str, str]] = collections.Counter()
     of_stem: Dict[str, List[str]] = collections.defaultdict(list)
     for name in sorted(folders):
         for stem in stems[name]:
@@ -194,7 +194,7 @@ def other_labels(folder_of: Mapping[str, str], tables: Sequence[ImageTable]) -> 
     for table in tables:
         named = [(path, row) for paths, row in table.rows if len(paths) == 1 for path in paths]
         rows = [(folder_of[path], row) for path, row in named if path in folder_of]
-        labels = []
+        labels: List[int] = []
         for number in range(max((len(row) for _, row in rows), default=0)):
             of_folder: Dict[str, Set[str]] = collections.defaultdict(set)
             for folder, row in rows:
