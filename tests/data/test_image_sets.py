@@ -359,6 +359,20 @@ def test_remarks_on_labels(flat: pathlib.Path) -> None:
     assert remarks('golden retriever', 'pug', 'rust scab', 'pug') == []
 
 
+def test_a_label_is_not_needed_for_test_images_beside_others(flat: pathlib.Path) -> None:
+    result = in_table(flat, 'file,label,split\na,x,train\nb,y,train\nsub/c,x,val\nimage,,test\n')
+    assert [len(images) for images in result.splits] == [2, 1]
+    with pytest.raises(DataError, match=r'1 row of .* without a label: image \(line 5\)'):
+        in_table(flat, 'file,label,split\na,x,train\nb,y,train\nsub/c,x,val\nimage,,val\n')
+
+
+def test_a_table_in_utf_16_is_read(flat: pathlib.Path) -> None:
+    table = flat.parent / 'labels.txt'
+    table.write_bytes('file\tlabel\na\tcaf\u00e9\nb\ttea\n'.encode('utf-16'))
+    (images,) = image_sets.find(str(flat), labels=LabelFile(str(table))).splits
+    assert [image.class_name for image in images] == ['caf\u00e9', 'tea']
+
+
 def test_a_name_of_several_files_is_refused(flat: pathlib.Path) -> None:
     save(flat / 'other' / 'c.jpg', 'cat', 7)
     with pytest.raises(DataError, match=r'c\.jpg is the name of several files: .*/other/c\.jpg, .*/sub/c\.jpg'):

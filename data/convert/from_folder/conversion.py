@@ -57,11 +57,11 @@ def import_folder(
     understood. A `dry_run` ends there.
     """
     writing.check_can_be_made(data_dir)
-    tables = [
+    table, of_validation = (
         LabelFile(path, file_column, label_column, flag) if path is not None else None
         for flag, path in (('--labels', labels), ('--validation_labels', validation_labels))
-    ]
-    found = image_sets.find(folder, validation_folder, no_splits, *tables, skip_unreadable)
+    )
+    found = image_sets.find(folder, validation_folder, no_splits, table, of_validation, skip_unreadable)
     refused_path = os.path.abspath(data_dir) + _REFUSED_ENDING
     say('\n'.join(_understood(found, dry_run, refused_path)))
     label_of = _labels(validation_folder or folder, found.splits)
