@@ -2,7 +2,7 @@
 
 Every module takes TensorFlow from here: as `tf` the interface of version 1, which all versions have, and as `tf2` what
 only the interface of version 2 has: summaries with descriptions, and the class of all variables. The functions below
-are for what the versions keep in different places, and data sets need; `tensorflow_names` has the others, and
+are for what the versions keep in different places, and data sets need; `names` has the others, and
 `tensorflow_standins` what 2.21 lacks.
 """
 
@@ -39,7 +39,7 @@ def check_xla_flags() -> None:
     XLA ends the process that reads a flag it does not know, so another one tries those of the user: a fork, without
     another import.
     """
-    names = [name for name in _XLA_VARIABLES if os.environ.get(name, '') not in ('', tensorflow_settings.TF_XLA_FLAGS)]
+    names = [name for name in _XLA_VARIABLES if os.environ.get(name, '') not in ('', settings.TF_XLA_FLAGS)]
     if not names:
         return
     from compat import errors, messages

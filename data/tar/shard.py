@@ -4,9 +4,11 @@ Not with the standard library's `tarfile`, which ends an archive silently at a d
 than the input pipeline.
 """
 
+import collections
 import contextlib
 import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+import shlex
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
 
 from compat import tf
 from compat.log import logger
@@ -27,7 +29,9 @@ _READ_AHEAD = 1 << 20
 _REGULAR, _EXTENSIONS, _WITHOUT_DATA = (
     frozenset(bytes([kind]) for kind in kinds) for kinds in (layout.REGULAR, layout.EXTENSIONS, layout.WITHOUT_DATA)
 )
-_DIRECTORY = b'5'
+_DIRECTORY, _HARD_LINK = b'5', b'1'
+# The problems that a missing part of a sample has.
+_MISSING_PARTS = (Problem.NO_IMAGE, Problem.NO_LABEL, Problem.BAD_LABEL)
 _PAX_RECORD = re.compile(rb'(\d{1,7}) ([^=]+)=')
 _OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (layout.BLANKS, layout.BLANKS))
 
@@ -40,6 +44,7 @@ class Member(NamedTuple):
     key: Optional[bytes]
     start: int  # The position of its content in the shard, in bytes.
     size: int  # The size of its content, in bytes.
+    is_link: bool = False  # Whether it is a hard link, which has no content here.
 
     @property
     def extension(self) -> str:
@@ -59,6 +64,7 @@ class Sample(NamedTuple):
     problem: Problem  # The reason why it cannot be used. The content of its image is not checked.
     label: int = 0  # The class; 0 if there is a problem.
     image: Optional[Member] = None  # The image file; None if there is a problem.
+    cause: str = ''  # The cause of the problem in the way that the shard was packed, if it is known, and what to do.
 
     @property
     def key(self) -> str:
@@ -72,9 +78,14 @@ class Sample(NamedTuple):
         return f'{self.key}: ' if self.key else ''
 
     @property
+    def description(self) -> str:
+        """The problem and its cause; empty without a problem."""
+        return f'{self.problem!s} {self.cause}'.rstrip()
+
+    @property
     def reason(self) -> str:
-        """The problem, after the key; empty without a problem."""
-        return f'{self.prefix}{self.problem!s}' if self.problem else ''
+        """The problem and its cause, after the key; empty without a problem."""
+        return f'{self.prefix}{self.description}' if self.problem else ''
 
 
 def _octal(field: bytes) -> Optional[int]:
@@ -124,6 +135,7 @@ class Shard:
         self._closing = contextlib.ExitStack()
         self._file = self._closing.enter_context(remote.opened(path))
         self._content, self._start = b'', 0
+        self._divided_keys: Optional[FrozenSet[bytes]] = None
 
     def __enter__(self) -> 'Shard':
         return self
@@ -182,8 +194,29 @@ class Shard:
             (number is None, Problem.BAD_LABEL),
         ):
             if holds:
-                return Sample(members, problem)
+                return Sample(members, problem, cause=self._cause(members, problem, label))
         return Sample(members, Problem.NONE, number or 0, images[0])
+
+    def _cause(self, members: List[Member], problem: Problem, label: Label) -> str:
+        """The cause of a problem in the way that the shard was packed, and the commands that pack it rightly."""
+        parts = (*layout.IMAGE_EXTENSIONS, label.extension)
+        links = [shown(member.name) for member in members if member.is_link and member.extension in parts]
+        if problem not in _MISSING_PARTS or not (links or members[0].key in self._divided()):
+            return ''
+        what = (
+            f'{links[0]} is a hard link, whose content is not here' if links else 'its files do not follow each other'
+        )
+        unpack = f'mkdir unpacked && tar -xf {shlex.quote(self._path)} -C unpacked'
+        pack = 'tar --sort=name --hard-dereference -cf NEW.tar -C unpacked .'
+        return f'Cause: {what}. Pack the shard again, with GNU tar: {unpack} && {pack}'
+
+    def _divided(self) -> FrozenSet[bytes]:
+        """The keys whose files are in several places of the shard, with files of others between them."""
+        if self._divided_keys is None:
+            keys = [member.key for member, _ in self._members() if member.key is not None]
+            runs = collections.Counter(key for key, before in zip(keys, [None, *keys]) if key != before)
+            self._divided_keys = frozenset(key for key, count in runs.items() if count > 1)
+        return self._divided_keys
 
     def _number(self, member: Member, label: Label) -> Optional[int]:
         """The label in a file; None if there is none."""
@@ -219,7 +252,7 @@ class Shard:
                     path = _pax_values(content).get(b'path', path)
                 continue
             name = _until_zero(_name_in(block) if path is None else path)
-            member = Member(name, _key(name) if kind in _REGULAR else None, start, size)
+            member = Member(name, _key(name) if kind in _REGULAR else None, start, size, kind == _HARD_LINK)
             path = None
             if is_truncated:
                 yield member if kind not in _EXTENSIONS else Member(b'', None, start, 0), Problem.TRUNCATED

@@ -77,7 +77,7 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
 
     With a seed these are the images of the step in the graph's global step, with the same distortions.
     """
-    # Without max_bad_records, records come in the same order, one by one, not in the groups that the run tries together.
+    # Without max_bad_records, records come in the same order, but not in the groups that the run tries together.
     pipeline = InputPipeline(is_training, dataclasses.replace(config, max_bad_records=0))
     preprocessing = RecordPreprocessing(is_training, config)
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import tarfile
 from typing import Any, List
 
@@ -19,6 +20,9 @@ from data.tf_example import Fields
 from tests.data.tar.readers import END, header
 from tests.support.tar_files import write_tar
 from tools.datasets.audit.shard import of_tar
+from tools.datasets.tar_shards.conversion import list_samples
+
+PHOTO = b'a picture'
 
 
 @pytest.mark.parametrize(
@@ -141,3 +145,45 @@ def test_problem_after_the_last_sample__is_not_a_sample(tmp_path: pathlib.Path) 
     checks.check_not_empty('tar', [path])
     with pytest.raises(records.DataError, match=': 1 records, and --max_bad_records=1 allows'):
         checks.check_not_empty('tar', [path], 1)
+
+
+def test_the_cause_of_a_missing_part_is_named_with_the_command_that_packs_rightly(
+    tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    files = tmp_path / 'files'
+    files.mkdir()
+    for number in (1, 2):
+        (files / f'{number}.cls').write_text(f'{number}')
+        (files / f'{number}.jpg').write_bytes(PHOTO)
+    (files / '3.cls').write_text('3')
+    # The same picture, once more.
+    os.link(str(files / '2.jpg'), str(files / '3.jpg'))
+    path = str(tmp_path / 'train 0.tar')
+    order = ['1.jpg', '2.jpg', '1.cls', '2.cls', '3.cls', '3.jpg']
+    subprocess.run(['tar', '-cf', path, '-C', str(files), *order], check=True)
+    with shard.Shard(path) as packed:
+        reasons = [sample.reason for sample in packed.samples()]
+    apart, link = 'its files do not follow each other', '3.jpg is a hard link, whose content is not here'
+    kinds = ['no label', 'no label', 'no image', 'no image', 'no image']
+    for reason, kind, cause in zip(reasons, kinds, [apart] * 4 + [link]):
+        assert reason[3:].startswith(kind) and f' Cause: {cause}. Pack the shard again, with GNU tar: mkdir ' in reason
+    assert len(reasons) == 5
+    # The checks of a run, the audit and the list say it.
+    command = reasons[0].partition('GNU tar: ')[2]
+    with pytest.raises(records.DataError, match=re.escape(command)):
+        shard.check_keys(path, Fields())
+    assert command in dict(next(of_tar(path, 11)).problems)['bad_fields']
+    assert not list_samples([path]) and capsys.readouterr().out.count(command) == 5
+    subprocess.run(command, shell=True, check=True, cwd=str(tmp_path))
+    with shard.Shard(str(tmp_path / 'NEW.tar')) as again:
+        samples = [*again.samples()]
+        assert [(sample.problem, sample.label) for sample in samples] == [(0, 1), (0, 2), (0, 3)]
+        assert all(again.read(s.image.start, s.image.size) == PHOTO for s in samples if s.image)
+
+
+def test_a_part_that_is_nowhere_has_no_such_cause(tmp_path: pathlib.Path) -> None:
+    path = write_tar(tmp_path / 'train-00000.tar', [('1.jpg', b'x'), ('2.jpg', b'x'), ('2.cls', b'2'), ('1.json', b'')])
+    with shard.Shard(path) as packed:
+        assert [sample.cause for sample in packed.samples()][1:] == ['']
+    (sample, _) = shard.Shard(write_tar(tmp_path / 'train-00001.tar', [('1.jpg', b'x'), ('2.cls', b'2')])).samples()
+    assert sample.reason.endswith('or that of --label_key.')

@@ -69,13 +69,28 @@ def test_split_images__stay_split_and_are_mixed(tmp_path: pathlib.Path) -> None:
         save_class(tmp_path / 'images' / 'val', photo, range(5, 10))
     data_dir, said = import_folder(tmp_path / 'images')
     assert said[0].startswith('2 validation images also for training') and 'val/cat/cat 5.png' in said[0]
-    assert len(said) == 1
+    assert said[1:] == ['note: classes without validation images: 1: camera']
     for split, part in zip(SPLITS, ('train', 'val')):
         names = [image.filename for image in stored(data_dir, split)]
         assert sorted(names) == sorted(image_files(tmp_path / 'images' / part))
         # A shuffle buffer cannot mix images that are sorted by class.
         assert names != sorted(names)
     assert {(image.label, image.text) for image in stored(data_dir, records.VALIDATION)} == {(2, 'cat'), (3, 'coffee')}
+
+
+def test_unequal_and_similar_classes__are_noted(tmp_path: pathlib.Path) -> None:
+    for photo, count in (('cat', 11), ('coffee', 1)):
+        for number in range(count):
+            save(tmp_path / 'images' / photo / f'{number}.png', photo, number)
+    save(tmp_path / 'images' / 'Cat ' / '0.png', 'astronaut', 0)
+    notes = [
+        "note: classes whose names look alike: 'Cat ' and 'cat'. If they are one class, give them one name.",
+        'note: classes without validation images: 2: Cat , coffee',
+        'note: classes of unequal size: cat has 10 training images, and Cat  1. Top-1 of all images then says little '
+        'about rare classes; inception-v3 evaluate reports it for each class.',
+    ]
+    for dry_run in (True, False):
+        assert import_folder(tmp_path / 'images', validation_fraction=0.1, dry_run=dry_run)[1] == notes
 
 
 def test_other_files__are_said_first_and_listed_with_the_reasons(folder: pathlib.Path) -> None:
@@ -223,7 +238,7 @@ def test_a_folder_that_may_not_be_listed_is_refused(folder: pathlib.Path, refuse
         (['--validation_fraction=-0.1'], '--validation_fraction: -0.1: must be '),
         (['--validation_fraction=1'], '--validation_fraction=1: must be below 1'),
         (['--validation_folder=x', '--validation_fraction=0.2'], '--validation_folder: give one of the two.'),
-        (['--labels=x', '--no_splits'], '--labels: a table has no splits'),
+        (['--validation_labels=x', '--validation_fraction=0.2'], '--validation_labels: give one of the two.'),
         (['--label_column=2'], 'are columns of --labels, which is missing'),
     ],
 )
@@ -241,7 +256,7 @@ def test_command__has_the_documented_defaults(monkeypatch: Any) -> None:
         {
             **{'folder': 'in', 'data_dir': 'out', 'validation_fraction': 0.1, 'train_shards': 16},
             **{'validation_shards': 4, 'skip_unreadable': False, 'validation_folder': None, 'no_splits': False},
-            **{'labels': None, 'file_column': '', 'label_column': '', 'dry_run': False},
+            **{'labels': None, 'file_column': '', 'label_column': '', 'dry_run': False, 'validation_labels': None},
         }
     ]
 

@@ -6,6 +6,7 @@ from compat.messages import FEW, first_few
 from data.dataset_info import FILE_NAME
 from data.record_checker import BadRecord
 from data.records import TRAIN, VALIDATION
+from tools.datasets.classes import ClassImages, alike, remarks
 
 Report = Dict[str, Any]
 
@@ -119,18 +120,11 @@ def _about_classes(report: Report) -> Iterator[str]:
             f'images with label 0, which is the background: {background:,}. If it is a class, and the network '
             'should have a background, too, give --label_offset=1.'
         )
-    # Most data sets have no images of the background. A missing split is a finding of its own.
-    classes = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
-    has_training_images = report['splits'][TRAIN]['records']
-    for what, trained, validated in (
-        ('classes with validation images and without training images', False, True),
-        ('classes without images', False, False),
-        ('classes without validation images', True, False),
-    ):
-        found = [c for c in classes if (bool(c[TRAIN]), bool(c[VALIDATION])) == (trained, validated)]
-        if found and (trained or validated or has_training_images):
-            names = [f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else '') for c in found]
-            yield f'{what}: {len(found):,}: {first_few(names)}'
+    # Most data sets have no images of the background.
+    of_labels = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
+    names = [f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else '') for c in of_labels]
+    yield from remarks([ClassImages(name, c[TRAIN], c[VALIDATION]) for name, c in zip(names, of_labels)])
+    yield from alike([c['name'] for c in of_labels if c['name']])
 
 
 def _about_duplicates(copies: Report) -> Iterator[str]:

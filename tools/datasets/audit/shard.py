@@ -149,7 +149,7 @@ def _of_sample(shard: Shard, sample: Sample, num_classes: int, offset: int) -> E
     extensions = [member.extension for member in sample.members if member.key is not None]
     keys = tuple({_IMAGE if each in IMAGE_EXTENSIONS else shown(each) for each in extensions})
     if not sample.image:
-        return Entry(fields=keys, problems=(('bad_fields', str(sample.problem)),), prefix=sample.prefix)
+        return Entry(fields=keys, problems=(('bad_fields', sample.description),), prefix=sample.prefix)
     encoded, label = shard.read(sample.image.start, sample.image.size), sample.label + offset
     problem = record_checker.label_problem(label, num_classes, offset)
     return Entry(encoded, label, _NO_BOXES, keys, (('bad_fields', problem),) if problem else (), sample.prefix)

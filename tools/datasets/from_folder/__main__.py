@@ -2,8 +2,9 @@
 
 The images are in FOLDER/CLASS/, or, if they are already split, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or
 val, valid, dev, eval or test), or in FOLDER/CLASS/ and in CLASS/ of --validation_folder; or a table names the class of
-each image in FOLDER. Classes are numbered from 1, in the order of their names; 0 is the background. The way that the
-folders are understood is printed first; --dry_run prints it and writes nothing.
+each image in FOLDER, and may divide them by a column `split`. Classes are numbered from 1, in the order of their names;
+0 is the background. Folders that look like parts of a data set, not like classes, are refused. The way that the folders
+are understood is printed first; --dry_run prints it and writes nothing.
 
 Each image is decoded whole. JPEG and PNG files are stored as they are. JPEG, WebP and TIFF images with an EXIF
 orientation are turned upright, transparent ones are laid on white, and other formats are converted. The files that are
@@ -30,24 +31,31 @@ def _arguments() -> argparse.Namespace:
         help='share of each class for validation, below 1 (default 0.1); 0: no validation images',
     )
     add('--validation_folder', help='validation images, in a folder per class; all others are trained on')
-    add('--no_splits', action='store_true', help='the folders are classes, even if they look like splits')
+    text = 'the folders are classes, even if they look like splits; a column of splits in the table is not used'
+    add('--no_splits', action='store_true', help=text)
     add('--labels', metavar='FILE', help='a CSV file that names the class of each image in the folder')
-    add('--file_column', default='', help='name of the column of files (default: the first of two)')
-    add('--label_column', default='', help='name of the column of labels (default: the second of two)')
+    text = 'the same for validation images, in --validation_folder, in FOLDER/val, or, with --labels, in the folder'
+    add('--validation_labels', metavar='FILE', help=text)
+    add(
+        '--file_column',
+        default='',
+        help='name or number of the column of files (default: the one of two that has files)',
+    )
+    add('--label_column', default='', help='name or number of the column of labels (default: the other of two)')
     add('--dry_run', action='store_true', help='show how the folder is understood, and write nothing')
     add('--train_shards', type=positive, default=16, help='number of training files (default 16)')
     add('--validation_shards', type=positive, default=4, help='number of validation files (default 4)')
     add('--skip_unreadable', action='store_true', help='leave out images that cannot be used, instead of stopping')
     arguments = parser.parse_args()
+    has_validation = arguments.validation_folder is not None or arguments.validation_labels is not None
     if arguments.validation_fraction is None:
-        arguments.validation_fraction = 0.1 if arguments.validation_folder is None else 0.0
-    elif arguments.validation_folder is not None:
-        parser.error('--validation_fraction, --validation_folder: give one of the two.')
+        arguments.validation_fraction = 0.0 if has_validation else 0.1
+    elif has_validation:
+        flag = 'validation_labels' if arguments.validation_folder is None else 'validation_folder'
+        parser.error(f'--validation_fraction, --{flag}: give one of the two.')
     elif arguments.validation_fraction == 1:
         parser.error('--validation_fraction=1: must be below 1; no training images would be left.')
-    if arguments.labels is not None and (arguments.validation_folder is not None or arguments.no_splits):
-        parser.error('--labels: a table has no splits; leave out --validation_folder and --no_splits.')
-    if (arguments.file_column or arguments.label_column) and arguments.labels is None:
+    if (arguments.file_column or arguments.label_column) and not (arguments.labels or arguments.validation_labels):
         parser.error('--file_column, --label_column: are columns of --labels, which is missing.')
     return arguments
 

@@ -16,9 +16,11 @@ from data.files import write_whole
 from data.image_files import UnreadableError, listed, show
 from data.records import TRAIN, VALIDATION, DataError
 from tools.datasets import conversion, writing
+from tools.datasets.classes import ClassImages, alike, remarks
 from tools.datasets.conversion import Say
 from tools.datasets.from_folder import image_sets
 from tools.datasets.from_folder.image_sets import ImageFile, ImageSet
+from tools.datasets.from_folder.tables import LabelFile
 from tools.datasets.intake import Intake
 from tools.datasets.writing import digest, split_by_content
 
@@ -26,6 +28,11 @@ from tools.datasets.writing import digest, split_by_content
 _CLASSES_AT_MOST = 20
 # The list of files that are not in the data set is beside its folder, so that it stays if no data set is made.
 _REFUSED_ENDING = '.refused.tsv'
+_NUMBERS = (
+    ' The validation labels are numbers, whose meaning a development kit has. Name a table that has the names of the '
+    "class folders; of ImageNet, Kaggle's LOC_val_solution.csv has them, and inception-v3 imagenet reads the archives "
+    'with the kit.'
+)
 
 
 def import_folder(
@@ -42,6 +49,7 @@ def import_folder(
     file_column: str = '',
     label_column: str = '',
     dry_run: bool = False,
+    validation_labels: Optional[str] = None,
 ) -> Optional[DatasetInfo]:
     """Converts a folder of class folders, or of images with a table of labels, to a data set; returns its description.
 
@@ -49,14 +57,17 @@ def import_folder(
     understood. A `dry_run` ends there.
     """
     writing.check_can_be_made(data_dir)
-    if labels is not None:
-        found = image_sets.find_in_table(labels, folder, file_column, label_column, skip_unreadable)
-    else:
-        found = image_sets.find_in_folders(folder, validation_folder, no_splits)
+    table, of_validation = (
+        LabelFile(path, file_column, label_column, flag) if path is not None else None
+        for flag, path in (('--labels', labels), ('--validation_labels', validation_labels))
+    )
+    found = image_sets.find(folder, validation_folder, no_splits, table, of_validation, skip_unreadable)
     refused_path = os.path.abspath(data_dir) + _REFUSED_ENDING
     say('\n'.join(_understood(found, dry_run, refused_path)))
     label_of = _labels(validation_folder or folder, found.splits)
+    is_split = len(found.splits) > 1
     if dry_run:
+        _remark(found.splits, validation_fraction, say)
         return None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         os.remove(outputs.replaceable(refused_path))
@@ -72,7 +83,6 @@ def import_folder(
         shares = split_by_content(digests, [label_of[file.class_name] for file in usable], fraction)
         return [[usable[index] for index in share] for share in shares]
 
-    is_split = len(found.splits) > 1
     if is_split:
         # Divided only for the order: a shuffle buffer cannot mix images that are sorted by class.
         images = [divided(split, 0.0)[0] for split in found.splits]
@@ -91,6 +101,7 @@ def import_folder(
                 'rounded to a whole number; 0 makes no validation split.'
             )
             raise DataError(f'{folder}: no {split} images are left; each split needs some.{"" if is_split else reason}')
+    _remark(images, 0.0, say)
 
     examples = [
         [functools.partial(_example, file, label_of[file.class_name], accepted[file.path], intake) for file in files]
@@ -121,6 +132,18 @@ def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[s
         yield f'left out: {what} ({reason}): {listed(left_out, "" if dry_run else refused_path)}'
 
 
+def _remark(splits: Sequence[Sequence[ImageFile]], validation_fraction: float, say: Say) -> None:
+    """Says what is unusual about the classes; images that are not divided yet are taken as divided by the fraction."""
+    train, *others = [collections.Counter(image.class_name for image in images) for images in splits]
+    validation = others[0] if others else {name: round(validation_fraction * count) for name, count in train.items()}
+    if not others:
+        train = train - collections.Counter(validation)
+    names = sorted({*train, *validation})
+    counts = [ClassImages(name, train[name], validation.get(name, 0)) for name in names]
+    for remark in (*alike(names), *remarks(counts)):
+        say(f'note: {remark}')
+
+
 def _write_refused(path: str, refused: Sequence[Tuple[str, str]]) -> None:
     if refused:
         try:
@@ -136,13 +159,17 @@ def _labels(folder: str, splits: List[List[ImageFile]]) -> Dict[str, int]:
     if untrained:
         raise DataError(
             f'{folder}: validation images of classes without training images: {listed(untrained)}. The classes with '
-            f'training images: {listed(classes)}.'
+            f'training images: {listed(classes)}.{_NUMBERS * (_are_numbers(untrained) and not _are_numbers(classes))}'
         )
     if len(classes) == 1:
         raise DataError(
             f'{show(folder)}: all training images are of one class, {show(classes[0])}. There must be two or more.'
         )
     return {name: label for label, name in enumerate(classes, 1)}
+
+
+def _are_numbers(names: Sequence[str]) -> bool:
+    return all(name.isdigit() for name in names)
 
 
 def _check_losses(folder: str, images: Sequence[ImageFile], accepted: Mapping[str, '_Accepted']) -> None:

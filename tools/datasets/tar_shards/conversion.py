@@ -182,7 +182,7 @@ def list_samples(paths: Sequence[str]) -> bool:
                     members = [f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members]
                     is_left_out = sample.problem is Problem.LEFT_OUT
                     label = [] if sample.problem else [f'label {sample.label}']
-                    problem = [str(sample.problem)] if sample.problem else []
+                    problem = [sample.description] if sample.problem else []
                     number = '-' if is_left_out else str(position)
                     print('  '.join([number, printable(sample.key), *label, *members, *problem]))
                     are_usable = are_usable and (is_left_out or not sample.problem)
