@@ -141,7 +141,9 @@ def by_full_name(values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
       ValueError: the description is damaged, or two variables have the same name and other values.
     """
     objects = trackable_object_graph_pb2.TrackableObjectGraph()
-    objects.ParseFromString(np.asarray(values[OBJECT_GRAPH]).item())
+    # Not by np.asarray, which drops zeros at the end of bytes.
+    serialized = values[OBJECT_GRAPH]
+    objects.ParseFromString(serialized if isinstance(serialized, bytes) else serialized.item())
     found: Dict[str, np.ndarray] = {}
     for node in objects.nodes:
         for each in node.attributes:
