@@ -161,7 +161,7 @@ def _size_in(own: Mapping[str, Any], origin: str) -> Optional[Tuple[int, int]]:
 def _notes_of(own: Mapping[str, Any], origin: str) -> List[str]:
     notes = []
     crop, method = own.get('crop_pct'), own.get('resample', own.get('interpolation'))
-    if type(crop) in (int, float) and abs(float(crop) - _CROP) > 1e-3:
+    if isinstance(crop, (int, float)) and abs(float(crop) - _CROP) > 1e-3:
         notes.append(f'crop_pct={crop}, where evaluation crops the central {_CROP:.1%}')
     if method not in (None, '', 'random', *_BILINEAR):
         notes.append(f'{_METHODS.get(method, method)} resizing, where evaluation resizes bilinearly')

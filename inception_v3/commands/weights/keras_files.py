@@ -165,9 +165,14 @@ def _config_in(metadata: bytes) -> Optional[Mapping[str, Any]]:
     for node in _fields(metadata).get(1, []):
         own = _fields(node)
         if own.get(3) == [b'root'] and 5 in own:
-            description = json.loads(own[5][0].decode())
+            description = json.loads(own[5][0].decode(), object_hook=_without_tuples)
             return description if 'layers' in (description.get('config') or {}) else None
     return None
+
+
+def _without_tuples(value: Dict[str, Any]) -> Any:
+    """The items of a tuple, which metadata has as an object, as a list; other objects as they are."""
+    return value['items'] if value.get('class_name') == '__tuple__' else value
 
 
 def _fields(message: bytes) -> Dict[int, List[bytes]]:

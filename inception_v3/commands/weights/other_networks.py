@@ -28,7 +28,7 @@ _OF_TORCH: Sequence[Tuple[str, Sequence[str]]] = (
     ('alexnet', [r'features\.3\.weight', r'classifier\.6\.weight']),
 )
 # Blocks of the four stages of ResNets, by whether a block has three convolutions.
-_RESNETS = {
+_RESNETS: Mapping[Tuple[bool, Tuple[int, ...]], str] = {
     (False, (2, 2, 2, 2)): 'resnet18',
     (False, (3, 4, 6, 3)): 'resnet34',
     (True, (2, 2, 2, 2)): 'resnet26',
@@ -42,7 +42,7 @@ _SCOPES = re.compile(
     r'NASNet|pnasnet\w*|efficientnet-[\w-]+|nasnet\w*|densenet\d+|xception_\d+)/'
 )
 # The numbers of convolutions, normalizations and dense layers of the networks of keras.applications.
-_OF_KERAS = {
+_OF_KERAS: Mapping[Tuple[int, ...], str] = {
     (13, 0, 3): 'VGG16',
     (13, 0, 0): 'VGG16',
     (16, 0, 3): 'VGG19',
