@@ -1,8 +1,9 @@
 """Tests of the same networks under other names: wrapped, by index, retrained, packed, and of Keras in TensorFlow 2."""
 
+import json
 import os
 import tarfile
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
@@ -224,6 +225,11 @@ def object_checkpoint(path: Any, prefix: str) -> str:
     return checkpoint(path, {**values, OBJECT_GRAPH: np.array(graph.SerializeToString(), object)})
 
 
+def sized(content: bytes) -> bytes:
+    """A field of a protocol buffer, of 128 to 16,383 bytes, after its length."""
+    return bytes([len(content) & 0x7F | 0x80, len(content) >> 7]) + content
+
+
 @pytest.mark.program
 def test_keras__checkpoints_and_saved_models_of_tensorflow_2_are_read(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(foreign, 'inception', lambda *_: architecture.inception(NARROW))
@@ -239,10 +245,11 @@ def test_keras__checkpoints_and_saved_models_of_tensorflow_2_are_read(tmp_path: 
     (tmp_path / 'saved' / 'saved_model.pb').write_bytes(b'no graph')
     np.testing.assert_equal(foreign.read(str(tmp_path / 'saved' / 'saved_model.pb')).values, expected)
     # The configuration of the model is in a file of its own: it has another layer.
-    metadata = (
-        b'{"class_name": "Sequential", "config": {"layers": [{"class_name": "Lambda", "config": {"name": "a"}}]}}'
-    )
-    node = b'\x1a\x04root' + b'\x2a' + bytes([len(metadata)]) + metadata
-    (tmp_path / 'saved' / 'keras_metadata.pb').write_bytes(b'\x0a' + bytes([len(node)]) + node)
+    shape = {'class_name': '__tuple__', 'items': [None, 150, 150, 3]}
+    layers: List[Any] = [{'class_name': 'InputLayer', 'config': {'batch_input_shape': shape}}]
+    layers.append({'class_name': 'Lambda', 'config': {'name': 'a'}})
+    metadata = json.dumps({'class_name': 'Sequential', 'config': {'layers': layers}}).encode()
+    node = b'\x1a\x04root' + b'\x2a' + sized(metadata)
+    (tmp_path / 'saved' / 'keras_metadata.pb').write_bytes(b'\x0a' + sized(node))
     with pytest.raises(WeightsError, match=r'saved: its configuration has the layer Lambda \(a\)'):
         foreign.read(str(tmp_path / 'saved'))
