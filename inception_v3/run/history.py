@@ -99,6 +99,7 @@ class Start(NamedTuple):
         `values` (average or raw), and the `digest` of all variables there; else None.
       description: the content of `dataset.json`; None without that file.
       samples: the samples of the record files, by split (`data_set.samples_of`); None of runs of earlier versions.
+      class_names: the names of the classes of imported weights, by label; None without names.
     """
 
     step: int
@@ -114,6 +115,7 @@ class Start(NamedTuple):
     weights: Optional[Dict[str, Any]] = None
     description: Optional[Dict[str, Any]] = None
     samples: Optional[Dict[str, List[Any]]] = None
+    class_names: Optional[List[str]] = None
 
     @property
     def info(self) -> Optional[DatasetInfo]:
@@ -141,7 +143,12 @@ def with_settled_threads(config: Config) -> Config:
     return dataclasses.replace(config, intra_op_threads=threads or usable_cores())
 
 
-def this_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> Start:
+def this_start(
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    weights: Optional[Dict[str, Any]] = None,
+    class_names: Sequence[str] = (),
+) -> Start:
     """The record of a start of training now, on this machine; the arguments are those of `write_start`."""
     model_dir = str(config.model_dir)
     checkpoint = latest_checkpoint(model_dir)
@@ -160,6 +167,7 @@ def this_start(config: Config, data_set: Optional[DatasetInfo], weights: Optiona
         weights=weights,
         description=dataclasses.asdict(data_set) if data_set else None,
         samples=samples_of(config),
+        class_names=[*class_names] or None,
     )
 
 
@@ -206,7 +214,12 @@ def starts_before(checkpoint: str) -> List[Start]:
     return past[anew[-1] :] if anew else past
 
 
-def write_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> None:
+def write_start(
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    weights: Optional[Dict[str, Any]] = None,
+    class_names: Sequence[str] = (),
+) -> None:
     """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
 
     An old `config.json` is replaced, and the differences are logged: users may resume with more steps, for example.
@@ -221,7 +234,7 @@ def write_start(config: Config, data_set: Optional[DatasetInfo], weights: Option
     except ConfigError as error:
         logger.info('replacing a damaged file: %s', error)
     write_whole(path, config.to_json())
-    append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set, weights)._asdict())
+    append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set, weights, class_names)._asdict())
 
 
 # First steps.
@@ -371,17 +384,19 @@ def evaluations_in(path: str) -> List[Evaluation]:
 class TrainedData(NamedTuple):
     """The data set that a checkpoint has learned, and the earlier ones that it left with `--allow_other_data_set`.
 
-    A note says that another data set is in its place now, or that nothing is recorded.
+    A note says that another data set is in its place now, or that nothing is recorded. Imported weights may have names
+    of classes without a data set.
     """
 
     info: Optional[DatasetInfo]
     earlier: Tuple[str, ...] = ()
     note: str = ''
+    imported_names: Tuple[str, ...] = ()
 
     @property
     def class_names(self) -> List[str]:
         """The names of the classes by label; empty if they are unknown."""
-        return self.info.class_names if self.info else []
+        return [*self.imported_names] or (self.info.class_names if self.info else [])
 
 
 def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
@@ -399,6 +414,8 @@ def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
     names = [str(start) for start in recorded]
     earlier = tuple(name for name in dict.fromkeys(names) if name != names[-1])
     changes = changes_between(last, config, present, with_samples=False) if last and present else ()
+    if last and last.class_names:
+        return TrainedData(info, earlier, '', tuple(last.class_names))
     if changes:
         return TrainedData(info, earlier, _other_data(config, checkpoint, changes))
     unknown = f'{checkpoint} has no record of its classes: names are from {source_of(config)}'
@@ -441,6 +458,17 @@ def changed_classes(start: Start, present: Optional[DatasetInfo]) -> Tuple[str, 
     return tuple(f'class {label}: {shown(before)} -> {shown(now)}{more}' for label, before, now in changed[:1])
 
 
+def misplaced_class(names: Sequence[str], others: Sequence[str]) -> str:
+    """The first name that two lists have at different labels alone, in words; empty if there is none."""
+    places: Dict[str, List[int]] = {}
+    for label, name in enumerate(others):
+        places.setdefault(name, []).append(label)
+    for label, name in enumerate(names):
+        if name in places and label not in places[name] and names.count(name) == 1:
+            return f'{shown(name)} is class {label} of the weights and class {places[name][0]} of the data set'
+    return ''
+
+
 def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> None:
     """Checks that training resumes on its checkpoint's data set, and evaluation on one with the same classes.
 
@@ -451,6 +479,12 @@ def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: s
     last = recorded[-1] if recorded else None
     if not last or not (last.samples or last.fingerprint or last.config.get('use_data') == 'fake'):
         logger.info('%s has no record of its data set, which cannot be compared with %s', checkpoint, source_of(config))
+        problem = misplaced_class((last and last.class_names) or (), present.class_names if present else ())
+        if problem and not config.allow_other_data_set:
+            raise ConfigError(
+                f'{source_of(config)} has the classes of {checkpoint} in another order: {problem}. Name a data '
+                'set with their order with --data_dir, or add --allow_other_data_set.'
+            )
         return
     changes = changed_classes(last, present) if config.mode == 'eval' else changes_between(last, config, present)
     if not changes:

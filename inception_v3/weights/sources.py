@@ -21,8 +21,12 @@ from inception_v3.config import Config
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = (
     'a checkpoint without an ending such as .index, the model_dir of a run, a SavedModel (a numbered folder in an '
-    'export_dir), or an .npz file; inception-v3 weights import FILE MODEL_DIR makes one of a file of Keras or PyTorch'
+    'export_dir), or an .npz file'
 )
+# For those who begin a run; the command itself names all kinds that it reads.
+_IMPORT = '; inception-v3 weights import FILE MODEL_DIR makes one of a file of Keras or PyTorch'
+# The description of the objects whose variables a checkpoint of TensorFlow 2 has, as of Keras.
+OBJECT_GRAPH = '_CHECKPOINTABLE_OBJECT_GRAPH'
 # The memory that a file may need: so many bytes, or so many times the bytes of the file. Only compression needs more
 # than once.
 _SMALL, _TIMES = 1 << 28, 16
@@ -63,15 +67,31 @@ class Source(NamedTuple):
         return f'{self.path} ({self.kind}{step})'
 
 
+def named_by(path: str) -> str:
+    """The checkpoint, model_dir or SavedModel that the path of one of its files means; other paths stay as they are."""
+    folder, name = os.path.split(path)
+    checkpoint = re.sub(r'\.(index|meta|data-\d{5}-of-\d{5})$', '', path)
+    if checkpoint != path and model_dir.is_complete(checkpoint):
+        return checkpoint
+    if name in (model_dir.LIST_FILE, 'saved_model.pb') and remote.exists(path):
+        return folder or '.'
+    if name == 'variables' and remote.exists(os.path.join(path, 'variables.index')):
+        return folder or '.'
+    return path
+
+
 def read(path: str, named: str = '') -> Source:
     """Reads all weights of a source, local or remote. Messages of errors begin with `named`, or with the flag.
+
+    The source may be named by one of its files, as `named_by` has it.
 
     Raises:
       WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
       CheckpointError: the newest checkpoint of a model_dir is incomplete.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    flag = named or f'--init_from={path}'
+    flag, kinds = named or f'--init_from={path}', _KINDS if named else _KINDS + _IMPORT
+    path = named_by(path)
     kind, stored = 'checkpoint', path
     if path.endswith('.npz'):
         values = arrays(path, flag)
@@ -82,13 +102,18 @@ def read(path: str, named: str = '') -> Source:
         path = stored = str(model_dir.latest_checkpoint(path))
     elif not model_dir.is_complete(path) and (tf.io.gfile.isdir(path) or not remote.exists(path)):
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
-        raise WeightsError(f'{flag}: no complete checkpoint or SavedModel is there. Name {_KINDS}.')
-    values = _variables(stored, flag)
+        raise WeightsError(f'{flag}: no complete checkpoint or SavedModel is there. Name {kinds}.')
+    values = _variables(stored, flag, kinds)
+    if OBJECT_GRAPH in values and not named:
+        raise WeightsError(
+            f'{flag}: is of Keras or another program of TensorFlow 2, whose variables have other names. Make a '
+            f'model_dir of it: inception-v3 weights import {shown(path)} MODEL_DIR.'
+        )
     config = model_dir.recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
     return Source(path, kind, values, model_dir.digest_of_values(values), config)
 
 
-def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
+def _variables(checkpoint: str, flag: str, kinds: str) -> Dict[str, np.ndarray]:
     """The variables of a checkpoint by name."""
     try:
         model_dir.check_kinds(checkpoint)
@@ -97,7 +122,7 @@ def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
             return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         reason = str(getattr(error, 'message', error)).partition('\n')[0]
-        raise WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {_KINDS}.')
+        raise WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {kinds}.')
 
 
 def content_of(path: str, flag: str) -> bytes:

@@ -7,12 +7,11 @@ of `networks.registry`; its layers have the names of TF-Slim, which are later th
 
 from typing import Dict, List, Mapping, Sequence
 
-from compat import tf
 from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, MIXED_17, MIXED_35, STEM, Conv, Fork
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tools.features import FILES_OF_2015
-from tools.weights import state_dicts
+from tools.weights import frozen_graphs, state_dicts
 from tools.weights.architecture import (
     KERAS_MATRIX,
     Entry,
@@ -79,9 +78,11 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
     elif path.endswith(('.pth', '.pt')):
         content = sources.content_of(path, flag)
         with sources.damage_explained(flag, 'state dict of PyTorch'):
-            stored, entries = max(state_dicts.read(content).values(), key=len), of_torch(layers, False)
+            stored, entries = max(state_dicts.read(content).models.values(), key=len), of_torch(layers, False)
     elif path.endswith('.pb'):
-        stored, entries = _constants(path, flag), of_graph(layers)
+        content = sources.content_of(path, flag)
+        with sources.damage_explained(flag, 'frozen graph'):
+            stored, entries = frozen_graphs.constants_in(content), of_graph(layers)
     else:
         raise WeightsError(
             f'{flag}: must end in .pb, .pth, .pt or .npz: {FILES_OF_2015}, or arrays by the names of variables.'
@@ -99,14 +100,3 @@ def read(path: str, shapes: Mapping[str, Sequence[int]], flag: str) -> Values:
             f'{error} These are the weights of another graph, such as the Inception v3 of torchvision, TF-Slim or '
             f'Keras, not those of the Inception graph of 2015 ({FILES_OF_2015}).'
         )
-
-
-def _constants(path: str, flag: str) -> Values:
-    content, graph = sources.content_of(path, flag), tf.GraphDef()
-    with sources.damage_explained(flag, 'frozen graph'):
-        graph.ParseFromString(content)
-        return {
-            node.name: tf.make_ndarray(node.attr['value'].tensor)
-            for node in graph.node
-            if node.op == 'Const' and node.attr['value'].tensor.dtype == tf.float32.as_datatype_enum
-        }

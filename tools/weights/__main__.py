@@ -39,9 +39,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = new_parser('weights', __doc__)
     tasks = parser.add_subparsers(dest='task', required=True)
     add = tasks.add_parser('import', help='make a model_dir of a file of another framework').add_argument
-    add('source', metavar='FILE', help='a checkpoint, .npz, .h5, .keras, .pth or .safetensors file')
+    add(
+        'source',
+        metavar='FILE',
+        help='a checkpoint, SavedModel, .npz, .h5, .keras, .pth, .safetensors or .pb file, or a folder or tar of one',
+    )
     add('model_dir', metavar='MODEL_DIR', help='a new folder; may be remote')
     add('--data_dir', default='', metavar='DIR', help='data set of these classes; names the classes')
+    about = 'names of the classes: a name per line, synset_words.txt, imagenet_class_index.json and the like'
+    add('--labels', default='', metavar='FILE', help=about)
     _add_changes(add)
     _add_reading(add, 'write the weights without averages; without it, the averages equal the weights')
     add = tasks.add_parser('export', help='write the weights of a run for another framework').add_argument
@@ -75,11 +81,12 @@ def _add_reading(add: Callable[..., Any], about_averages: str) -> None:
     add('--no_averages', dest='averages', action='store_false', help=about_averages)
     about = (
         'the pixels that the other framework gives the model: inception, in [-1, 1], as to the published Inception v3 '
-        'of all frameworks; or imagenet, minus the mean and divided by the deviation of each colour, as to the '
-        'ResNet-50 of torchvision. Default: those of the published network'
+        'of all frameworks; imagenet, minus the mean and divided by the deviation of each colour, as to the ResNet-50 '
+        'of torchvision; or unit, in [0, 1]. Default: those that the file or a config.json beside it describes, or '
+        'those of the published network'
     )
     add('--pixels', choices=PIXELS, default='', help=about)
-    about = 'of several models in a file of PyTorch'
+    about = 'one of several models in a file of PyTorch or in a checkpoint'
     add('--which', default='', metavar='KEY', help=about)
     about = "default: that of the run's config.json, or 1"
     add('--depth_multiplier', type=float, default=0.0, metavar='X', help=about)
@@ -96,19 +103,34 @@ def _read(path: str, arguments: argparse.Namespace) -> Tuple[Any, List[str]]:
 
 
 def _import(arguments: argparse.Namespace) -> List[str]:
-    from tools.weights import writing
+    from tools.weights import class_names, foreign, writing
 
+    labels = class_names.read(arguments.labels) if arguments.labels else []
     weights, lines = _read(arguments.source, arguments)
-    options = arguments.averages, arguments.data_dir, arguments.classifier
+    if arguments.pixels and weights.config:
+        raise CommandError(f'--pixels={arguments.pixels}: {weights.path} is of a run; its config.json has its pixels.')
+    if labels and not weights.num_classes:
+        raise CommandError(f'--labels={arguments.labels}: {weights.path} has no classifier, and so no classes.')
+    names, origin = labels, f'--labels={arguments.labels}'
+    if not names and weights.description:
+        names, origin = [*weights.description.names], weights.description.origin
+    if names and weights.num_classes:
+        is_ours = weights.origin == foreign.OURS
+        names = class_names.for_classes(names, origin, weights.num_classes, arguments.class_0, is_ours)
+    options = arguments.averages, arguments.data_dir, arguments.classifier, names
     return [*lines, *writing.import_into(arguments.model_dir, weights, *options)]
 
 
 def _export(arguments: argparse.Namespace) -> List[str]:
     from tools.weights import foreign, writing
 
+    pixels, arguments.pixels = arguments.pixels, ''
     weights, lines = _read(arguments.source, arguments)
-    # The flag is about the framework that this program is not.
-    images = arguments.pixels if weights.origin == foreign.OURS else ''
+    # The flag is about the framework that this program is not: the one that wrote the file, or that will read it.
+    images = pixels if weights.origin == foreign.OURS else ''
+    if pixels != images:
+        arguments.pixels = pixels
+        weights, lines = _read(arguments.source, arguments)
     return [*lines, *writing.export(weights, arguments.file, arguments.to, images)]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from inception_v3.weights.sources import WeightsError
 from preprocessing.finishing import CHANNEL_MEANS
 from tools.weights.architecture import Architecture, Values
-from tools.weights.choices import DROP, KEEP
+from tools.weights.choices import DROP, KEEP, PIXELS
 
 # The bias of a class 0 that is added: its probability is below 1e-40 unless all other logits are below -7.
 ADDED_BIAS = -100.0
@@ -24,10 +24,35 @@ class Images(NamedTuple):
     scale: np.ndarray
     shift: np.ndarray
 
+    def __str__(self) -> str:
+        ends = np.stack([self.shift, self.shift + self.scale], axis=1)
+        if np.allclose(ends, ends[0], atol=1e-6):
+            return f'pixels in [{ends[0, 0]:.4g}, {ends[0, 1]:.4g}]'
+        mean, deviation = (', '.join(f'{each:.4g}' for each in values) for values in self.mean_and_deviation)
+        return f'pixels in [0, 1] minus {mean}, divided by {deviation}'
+
+    @property
+    def mean_and_deviation(self) -> Tuple[np.ndarray, np.ndarray]:
+        """The mean and the deviation with which pixels in [0, 1] are normalized to this range."""
+        return -self.shift / self.scale, 1 / self.scale
+
+    @property
+    def name(self) -> str:
+        """The name in `PIXELS` of this range; empty if it has none. A thousandth of a deviation makes no difference."""
+        close = (each for each in PIXELS if all(np.allclose(*pair, atol=1e-3) for pair in zip(self, IMAGES[each])))
+        return next(close, '')
+
+
+def normalized(mean: Sequence[float], deviation: Sequence[float]) -> Images:
+    """The range of pixels in [0, 1] minus a mean and divided by a deviation, of each colour or of all."""
+    scale = 1 / np.broadcast_to(np.asarray(deviation, np.float64), 3)
+    return Images(scale, -np.asarray(mean, np.float64) * scale)
+
 
 IMAGES: Mapping[str, Images] = {
     'inception': Images(np.full(3, 2.0), np.full(3, -1.0)),
-    'imagenet': Images(1 / _DEVIATION, -_MEAN / _DEVIATION),
+    'imagenet': normalized(_MEAN, _DEVIATION),
+    'unit': Images(np.ones(3), np.zeros(3)),
     'cifar': Images(np.full(3, 2.0), np.full(3, -1.0)),
     'vgg': Images(np.full(3, 255.0), -np.array(CHANNEL_MEANS)),
 }
@@ -79,15 +104,22 @@ def change_images(values: Values, architecture: Architecture, old: str, new: str
 
     A convolution that pads images with zeros, which are other pixels in a shifted range, allows no shift.
     """
-    if old == new:
-        return values
-    scale = IMAGES[old].scale / IMAGES[new].scale
-    shift = IMAGES[old].shift - scale * IMAGES[new].shift
+    return values if old == new else with_images(values, architecture, IMAGES[old], IMAGES[new], (old, new))
+
+
+def with_images(
+    values: Values, architecture: Architecture, old: Images, new: Images, names: Tuple[str, str] = ('', '')
+) -> Values:
+    """Changes the first layer as `change_images` does, for any two ranges; messages have their names, if there are."""
+    scale = old.scale / new.scale
+    shift = old.shift - scale * new.shift
     # Inception v3 has no padding in its first convolution.
     if architecture.name == 'resnet50' and np.abs(shift).max() > _NEGLIGIBLE:
+        one, other = (name or str(images) for name, images in zip(names, (old, new)))
         raise WeightsError(
-            f'images of {old} and of {new} differ by a shift, and the first convolution of {architecture.name} pads '
-            'images with zeros, so that no weights make up for it.'
+            f'images of {one} and of {other} differ by a shift, and the first convolution of {architecture.name} pads '
+            'images with zeros, so that no weights make up for it. If the difference does not matter, name the '
+            'closest range with --pixels.'
         )
     first = architecture.layers[0].scope
     kernel = values[f'{first}/weights'].astype(np.float64)

@@ -5,7 +5,7 @@ from typing import Mapping, NamedTuple, Tuple
 # The choices for class 0: leave the classes as they are, add one that is never predicted, or drop it.
 KEEP, ADD, DROP = 'keep', 'add', 'drop'
 # The ranges of pixels that other frameworks give a model, of `changes.IMAGES`.
-PIXELS = ('inception', 'imagenet')
+PIXELS = ('inception', 'imagenet', 'unit')
 _TORCH = ('.pth', '.pt', '.bin', '.safetensors')
 
 

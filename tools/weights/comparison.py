@@ -99,7 +99,7 @@ def compare(models: Sequence[Weights], paths: Sequence[str]) -> List[str]:
             if is_common and name in theirs and value.shape == theirs[name].shape:
                 own = [np.abs(value - theirs[name]).max(), np.abs(value).max()]
                 largest[name] = np.maximum(largest.get(name, 0.0), own)
-    lines = [f'{letter}  {weights}' for letter, weights in zip('AB', models)]
+    lines = [line for letter, weights in zip('AB', models) for line in (f'{letter}  {weights}', *weights.notes)]
     lines += ['', f'{"layer":<20}  {"largest difference":>18}  {"largest value of A":>18}']
     for name in (*rows_of(one), FEATURES, LOGITS):
         if name in largest:

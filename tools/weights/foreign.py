@@ -1,7 +1,10 @@
 """Reads the weights of a network from a file of any kind, as variables with the names of this program."""
 
+import os
 import re
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
 
 from compat import tf
 from compat.messages import listed, shown
@@ -9,8 +12,8 @@ from console import inputs
 from data import remote
 from inception_v3.config import Config
 from inception_v3.weights import sources
-from inception_v3.weights.sources import AVERAGE, WeightsError
-from tools.weights import keras_files, state_dicts
+from inception_v3.weights.sources import AVERAGE, OBJECT_GRAPH, Source, WeightsError
+from tools.weights import descriptions, finding, frozen_graphs, keras_files, other_networks, state_dicts, torch_names
 from tools.weights.architecture import (
     AUXILIARY_KERNEL,
     Architecture,
@@ -24,26 +27,30 @@ from tools.weights.architecture import (
     resnet50,
     to_ours,
 )
-from tools.weights.changes import fold_scales, without
+from tools.weights.changes import IMAGES, fold_scales, with_images, without
+from tools.weights.descriptions import Description
+from tools.weights.finding import FOREIGN_ENDINGS, TORCH_ENDINGS, Place
 from tools.weights.keras_files import HDF5, KerasFile
+from tools.weights.state_dicts import TorchFile
 
-# Endings of files of other frameworks, with `.tar` for the archives that PyTorch's examples once wrote.
-TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.tar')
-FOREIGN_ENDINGS = (*TORCH_ENDINGS, '.safetensors', '.h5', '.hdf5', '.keras')
 # The beginning of a file of PyTorch before version 1.6: a pickle of protocol 2 of a number.
 OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 # The kinds of files, as messages name them.
 OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
+# The height and width of the images of the published networks, in pixels.
+SIZES = {'inception_v3': 299, 'resnet50': 224}
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
-# Names of PyTorch that tell the networks apart.
-_OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
-# Counters of normalizations and of averages.
-_COUNTERS = ('.num_batches_tracked', 'n_averaged')
-# The beginnings of PyTorch's names of layers below the classifiers.
-_BODY = re.compile(r'(Conv2d_|Mixed_|conv\d|bn\d|layer\d)')
+# The first kernel of each network, after the scopes of another program.
+_FIRST = re.compile(r'((?:.*/)?)((InceptionV3)/Conv2d_1a_3x3|(ResNet50)/stem)/weights')
+# The copies of a variable that a distribution strategy keeps.
+_REPLICA = re.compile(r'/replica_\d+$')
+# Constants of the graph of December 2015, and of those that TensorFlow's retrain.py made of it.
+_OF_2015 = 'mixed_10/tower_1/mixed/conv_1/conv2d_params'
+_NETWORKS = 'Inception v3 and ResNet-50'
 _KINDS = (
-    'a checkpoint, a model_dir, a SavedModel or an .npz file of this program or TF-Slim; the .h5 or .keras file of '
-    "keras.applications' InceptionV3; or the .pth or .safetensors file of a state dict of torchvision or timm"
+    'a checkpoint, a model_dir, a SavedModel, a frozen graph or an .npz file of this program or TF-Slim; the .h5 or '
+    ".keras file, the SavedModel or the checkpoint of keras.applications' InceptionV3; the .pth or .safetensors file "
+    'of a state dict of torchvision, timm or Hugging Face; or a folder or tar archive of one of these'
 )
 
 
@@ -53,7 +60,7 @@ class Options(NamedTuple):
     Without classifiers, the file may have a head of another form. `pixels` is the range in `changes.IMAGES` that
     weights of another framework are for, by default that of the published weights; `which` the key of one of several
     models in a file of PyTorch. A multiplier of 0 is that of the run that wrote the weights,
-    or 1.
+    or 1. `which` may also be the scope of one of several networks in a checkpoint.
     """
 
     averages: bool = True
@@ -69,7 +76,7 @@ class Weights(NamedTuple):
 
     The values are float32 variables by our names, without scales in Inception v3. They are for images in a range of
     `changes.IMAGES`. Notes say what is assumed, and which scales were folded. The configuration is that of the run that
-    wrote them, if there is one.
+    wrote them, and the description what the model's files say of its images and classes, if there are such.
     """
 
     path: str
@@ -80,6 +87,15 @@ class Weights(NamedTuple):
     config: Optional[Config] = None
     depth_multiplier: float = 1.0
     notes: Sequence[str] = ()
+    description: Optional[Description] = None
+
+    @property
+    def size(self) -> Tuple[int, int]:
+        """The height and width of the images: of the run, of the description, or of the published network."""
+        if self.config:
+            return self.config.height, self.config.width
+        usual = SIZES[self.architecture.name]
+        return (self.description and self.description.size) or (usual, usual)
 
     @property
     def has_auxiliary_head(self) -> bool:
@@ -118,104 +134,241 @@ def read(path: str, options: Options = WHOLE) -> Weights:
       RemoteError: access is denied, or the store cannot be reached.
     """
     options = options._replace(auxiliary_head=options.auxiliary_head and options.classifier)
-    content = None if tf.io.gfile.isdir(path) else remote.read(path, inputs.WEIGHTS_BYTES)
-    if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
+    with finding.found(path) as place:
+        weights = _read(place, options)
+    if options.which and weights.origin == KERAS:
+        raise _one_model(options.which)
+    return weights
+
+
+def _read(place: Place, options: Options) -> Weights:
+    path = place.name
+    content = None if tf.io.gfile.isdir(place.path) else remote.read(place.path, inputs.WEIGHTS_BYTES)
+    if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{place.path}.index'):
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
     with sources.damage_explained(path, 'file of weights', f' Name {_KINDS}.'):
         found = None if content is None else _contained(content, path)
-    if isinstance(found, dict):
-        return _of_torch(found, path, options)
-    if options.which:
-        raise WeightsError(f'--which={shown(options.which)}: is for files of PyTorch with several models.')
-    if found:
+    if isinstance(found, TorchFile):
+        return _of_torch(found, place, options)
+    if isinstance(found, KerasFile):
         return _of_keras(found, path, options)
-    return _of_ours(sources.read(path, shown(path)), options)
+    source = found or sources.read(place.path, shown(path))
+    if OBJECT_GRAPH in source.values:
+        with sources.damage_explained(path, 'checkpoint of TensorFlow 2'):
+            source = source._replace(values=keras_files.by_full_name(source.values))
+            if not any(map(_FIRST.fullmatch, source.values)):
+                metadata = remote.read(os.path.join(place.path, keras_files.METADATA))
+                found = keras_files.of_variables(source.values, metadata)
+    if isinstance(found, KerasFile):
+        return _of_keras(found, path, options)
+    return _of_ours(source._replace(path=source.path if place.path == path else path), options)
 
 
-def _contained(content: bytes, path: str) -> Union[KerasFile, Dict[str, Values], None]:
-    """The weights in a file of Keras, or the state dicts by key in one of PyTorch; None if it is of another kind."""
+def _contained(content: bytes, path: str) -> Union[KerasFile, TorchFile, Source, None]:
+    """The weights in a file of Keras or PyTorch, or in a frozen graph; None if it is of another kind."""
     if path.endswith(('.h5', '.hdf5', '.keras')) or content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
-        return {'': state_dicts.read_safetensors(content)}
+        return TorchFile({'': state_dicts.read_safetensors(content)}, {})
     is_zip = content.startswith(b'PK\x03\x04') and not path.endswith('.npz')
     if path.endswith(TORCH_ENDINGS) or is_zip or content.startswith(OLD_TORCH):
         return state_dicts.read(content)
+    if path.endswith('.pb'):
+        return _of_graph(frozen_graphs.constants_in(content), path)
     return None
 
 
+def _of_graph(constants: Values, path: str) -> Union[KerasFile, Source]:
+    if any(f'/{name}'.endswith(f'/{_OF_2015}') for name in constants):
+        raise WeightsError(
+            f'{path}: is the Inception graph of December 2015, or one that was retrained from it. Its last block '
+            'differs from Inception v3, and its weights cannot be imported; `inception-v3 features` and `inception-v3 '
+            'fid` read the graph of 2015 itself.'
+        )
+    if not any(map(_FIRST.fullmatch, constants)):
+        found = keras_files.of_variables(constants)
+        if found.numbers:
+            return found
+    return Source(path, 'frozen graph', constants, '', None)
+
+
 def _of_keras(found: KerasFile, path: str, options: Options) -> Weights:
-    architecture, arrays = inception(), found.arrays
+    architecture, arrays, description = inception(), found.arrays, None
     with sources.damage_explained(path, 'model of Keras'):
         if found.config is not None:
-            is_scaled = keras_files.check_config(found.config, options.classifier, path)
-            if is_scaled and options.pixels not in ('', 'inception'):
+            description = keras_files.check_config(found.config, options.classifier, path)
+            if description.images and options.pixels not in ('', description.images.name):
                 raise WeightsError(f'{path}: its model scales pixels itself; leave --pixels={options.pixels} out.')
     keras_files.check_network(found, architecture.of(auxiliary_head=False), options.classifier, path)
     has_classifier = options.classifier and 'dense_0/kernel' in arrays
     arrays = arrays if has_classifier else without(arrays, ['dense_'])
     entries = of_keras(architecture.of(auxiliary_head=False, classifier=has_classifier), found.is_by_order)
-    values, usual = _converted(arrays, entries, path), options.pixels or 'inception'
-    alone = '; the order red, green, blue, an average pool, and a softmax: the file has weights alone'
-    note = f'  assumed: pixels of {usual}, as --pixels has it{"" if found.config else alone}'
-    return _finished(Weights(path, KERAS, architecture, values, usual, notes=[note]))
+    weights = Weights(path, KERAS, architecture, _converted(arrays, entries, path), 'inception')
+    alone = ['the order red, green, blue, an average pool, and a softmax, because the file has weights alone']
+    return _described(_finished(weights), description, options, [] if found.config else alone)
 
 
-def _of_torch(found: Mapping[str, Values], path: str, options: Options) -> Weights:
-    # By the key of the state dict and the prefix of names there: the network's mark, and the arrays without the prefix.
-    models: Dict[str, Tuple[str, Values]] = {}
-    for key, arrays in found.items():
-        for name in arrays:
-            for mark in (_OF_INCEPTION, _OF_RESNET):
-                if f'.{name}'.endswith(f'.{mark}'):
-                    prefix = name[: -len(mark)]
-                    own = {n[len(prefix) :]: array for n, array in arrays.items() if n.startswith(prefix)}
-                    models[f'{key}.{prefix}'.strip('.')] = mark, own
-    which = options.which
+def _of_torch(found: TorchFile, place: Place, options: Options) -> Weights:
+    path, which = place.name, options.which
+    models = {
+        f'{key}.{prefix}'.strip('.'): model
+        for key, arrays in found.models.items()
+        for prefix, model in torch_names.find(arrays).items()
+    }
     if not models:
-        raise _another(path, sorted(found.values(), key=len)[-1])
+        raise _another(path, sorted(found.models.values(), key=len)[-1])
     if which and which not in models:
         raise WeightsError(f'--which={shown(which)}: {path} has no such model. Its models: {listed([*models])}.')
     if not which and len(models) > 1:
         raise WeightsError(f'{path}: has several models. Name one of them with --which: {listed([*models])}.')
-    mark, own = models[which or next(iter(models))]
-    own = {name: array for name, array in own.items() if not name.endswith(_COUNTERS)}
+    mark, own, heads = models[which or next(iter(models))]
+    variant = other_networks.of_torch(other_networks.shapes_of(own))
+    if variant:
+        raise WeightsError(f'{path}: has the weights of {variant}. Only those of {_NETWORKS} can be imported.')
     multiplier = options.depth_multiplier or 1.0
-    is_inception = mark == _OF_INCEPTION
+    is_inception = mark == torch_names.OF_INCEPTION
     architecture = inception(multiplier) if is_inception else resnet50(multiplier)
     if not options.auxiliary_head:
         own = without(own, ['AuxLogits.'])
     if not options.classifier:
-        own = {name: array for name, array in own.items() if _BODY.match(name)}
+        own = {name: array for name, array in own.items() if torch_names.BODY.match(name)}
     layers = architecture.of(*_heads(own, 'AuxLogits.', 'fc.weight'))
     values = _converted(own, of_torch(layers, architecture.has_scales), path)
-    images = options.pixels or ('inception' if is_inception else 'imagenet')
-    return _finished(Weights(path, TORCH, architecture, values, images, depth_multiplier=multiplier))
+    usual, is_read = 'inception' if is_inception else 'imagenet', options.classifier and heads
+    notes = [f'  its classifiers are called {", ".join(map(shown, heads))}'] if is_read else []
+    weights = Weights(path, TORCH, architecture, values, usual, depth_multiplier=multiplier, notes=notes)
+    weights = _finished(weights)
+    said, problems = _said_in(found.settings, path)
+    beside = descriptions.beside(place.path)
+    for each in beside:
+        if each.num_classes and weights.num_classes and each.num_classes != weights.num_classes:
+            raise WeightsError(
+                f'{each.origin}: is of {each.num_classes:,} classes, and {path} has {weights.num_classes:,}. Mend the '
+                'file, or move the weights to a folder of their own.'
+            )
+    weights = _described(weights, descriptions.joined([*beside, *said]), options)
+    return weights._replace(notes=[*weights.notes, *problems])
 
 
-def _of_ours(source: sources.Source, options: Options) -> Weights:
-    names = {name[: -len(AVERAGE)] if name.endswith(AVERAGE) else name for name in source.values}
+def _said_in(settings: Mapping[str, Dict[str, Any]], path: str) -> Tuple[List[Description], List[str]]:
+    """The descriptions in the settings of a training script, and lines about those without a meaning."""
+    found: List[Description] = []
+    problems = []
+    for key, values in settings.items():
+        # A dict of names by number is no dict of settings.
+        if key.rpartition('.')[2] not in descriptions.class_names.KEYS:
+            try:
+                own = descriptions.of_settings(values, f'{path}{f" ({shown(key)})" if key else ""}')
+                found += [own._replace(num_classes=0)] if str(own) else []
+            except WeightsError as error:
+                problems.append(f'  not read: {error}')
+    return found, problems
+
+
+def _described(
+    weights: Weights, description: Optional[Description], options: Options, assumed: Sequence[str] = ()
+) -> Weights:
+    """The weights for images in the range that is given or described, with lines about it and what is assumed."""
+    said = description.images if description else None
+    notes = [f'  described: {description} ({description.origin})'] if description and str(description) else []
+    unsaid: List[str] = []
+    if options.pixels:
+        weights = weights._replace(images=options.pixels)
+        if said and said.name != options.pixels:
+            notes.append(f'  instead of these pixels, as --pixels={options.pixels} has it: {IMAGES[options.pixels]}')
+    elif said and said.name:
+        weights = weights._replace(images=said.name)
+    elif said:
+        values = with_images(weights.values, weights.architecture, said, IMAGES[weights.images])
+        weights = weights._replace(values=values)
+    else:
+        unsaid.append(f'{IMAGES[weights.images]} (--pixels={weights.images})')
+    if not (description and description.size):
+        unsaid.append('images of {} x {}'.format(*weights.size))
+    unsaid += assumed
+    notes += [f'  assumed: {"; ".join(unsaid)}'] if unsaid else []
+    notes += description.notes if description else []
+    return weights._replace(description=description, notes=[*weights.notes, *notes])
+
+
+def _of_ours(source: Source, options: Options) -> Weights:
+    names = {_REPLICA.sub('', name[: -len(AVERAGE)] if name.endswith(AVERAGE) else name) for name in source.values}
+    prefix = _scope_of(source, names, options)
+    stored = {name[len(prefix) :]: value for name, value in source.values.items() if name.startswith(prefix)}
+    names = {name[len(prefix) :] for name in names if name.startswith(prefix)}
     multiplier = options.depth_multiplier or (source.config.depth_multiplier if source.config else 1.0)
     if any(name.startswith('InceptionV3/') for name in names):
         kernels = [match for match in map(_AUXILIARY_KERNEL.fullmatch, names) if match]
         kernel = (int(kernels[0].group(1)), int(kernels[0].group(2))) if kernels else AUXILIARY_KERNEL
         architecture = inception(multiplier, kernel)
-    elif any(name.startswith('ResNet50/') for name in names):
-        architecture = resnet50(multiplier)
     else:
-        raise _another(source.path, names)
+        architecture = resnet50(multiplier)
     values = {
-        name: source.values[name + AVERAGE if name + AVERAGE in source.values and options.averages else name]
+        name: stored[name + AVERAGE if name + AVERAGE in stored and options.averages else name]
         for name in names
-        if name.startswith(f'{architecture.scope}/') and (name in source.values or options.averages)
+        if name.startswith(f'{architecture.scope}/') and (name in stored or options.averages)
     }
     heads = (architecture.auxiliary, f'{architecture.classifier}/')
+    notes = []
+    if not any(name.startswith(heads[1]) for name in values) and options.classifier:
+        found = _retrained(source.values, prefix + architecture.scope, values, architecture)
+        notes = [f'  its classifier is called {shown(name)}' for name in found[:1]]
+        for name, last in zip(found, ('weights', 'biases')):
+            own = source.values[name]
+            values[heads[1] + last] = own.reshape([1, 1, *own.shape]) if own.ndim == 2 else own
     is_read = (options.auxiliary_head, options.classifier)
     values = without(values, [head for head, is_own in zip(heads, is_read) if not is_own])
     layers = architecture.of(*_heads(values, *heads))
     values = to_ours(values, of_ours(layers, architecture.has_scales), source.path)
-    images = source.config.preprocessing if source.config else 'inception'
-    return _finished(Weights(source.path, OURS, architecture, values, images, source.config, multiplier))
+    images = options.pixels if options.pixels and not source.config else 'inception'
+    images = source.config.preprocessing if source.config else images
+    weights = Weights(source.path, OURS, architecture, values, images, source.config, multiplier, notes)
+    weights = _finished(weights)
+    return weights if source.config else _described(weights, None, options)
+
+
+def _scope_of(source: Source, names: Iterable[str], options: Options) -> str:
+    """The scopes of another program around a network, such as `tower_0/`; empty if there are none.
+
+    Raises WeightsError if there are several with different weights, of which `which` names none; or no network.
+    """
+    scopes = sorted({match.group(1) for match in map(_FIRST.fullmatch, names) if match})
+    # Copies of one network, as of the replicas of a program, are the same.
+    distinct = [
+        scope for number, scope in enumerate(scopes) if not number or not _are_equal(source.values, scopes[0], scope)
+    ]
+    if not scopes:
+        raise _another(source.path, names)
+    which = options.which
+    if which and scopes == ['']:
+        raise _one_model(which)
+    if which and f'{which.rstrip("/")}/' not in scopes:
+        known = listed([scope.rstrip('/') or 'one without a scope' for scope in scopes])
+        raise WeightsError(f'--which={shown(which)}: {source.path} has no such model. Its models: {known}.')
+    if len(distinct) > 1 and not which:
+        known = listed([scope.rstrip('/') for scope in scopes if scope])
+        raise WeightsError(f'{source.path}: has several models. Name one of them with --which: {known}.')
+    return f'{which.rstrip("/")}/' if which else scopes[0]
+
+
+def _are_equal(values: Mapping[str, np.ndarray], one: str, other: str) -> bool:
+    pairs = [(name, f'{other}{name[len(one) :]}') for name in values if name.startswith(one)]
+    own = [(name, again) for name, again in pairs if again in values and _FIRST.fullmatch(name) is not None]
+    common = [(name, again) for name, again in pairs if again in values]
+    return bool(own) and all(np.array_equal(values[name], values[again]) for name, again in common)
+
+
+def _retrained(stored: Mapping[str, np.ndarray], scope: str, values: Values, architecture: Architecture) -> List[str]:
+    """The names of the kernel and the biases of the only other classifier in a graph or checkpoint; none if unclear."""
+    features = architecture.of(auxiliary_head=False)[-1].shape[2]
+    others = {name: each for name, each in stored.items() if not name.startswith(f'{scope}/')}
+    # Slots of optimizers have the names of their variables, and one more.
+    own = [name for name in others if name.rpartition('/')[0] not in others]
+    kernels = [name for name in own if others[name].ndim == 2 and others[name].shape[0] == features]
+    if len(kernels) != 1:
+        return []
+    biases = [name for name in own if others[name].shape == others[kernels[0]].shape[1:]]
+    return [kernels[0], biases[0]] if len(biases) == 1 else []
 
 
 def _heads(names: Iterable[str], auxiliary: str, classifier: str) -> Tuple[bool, bool]:
@@ -258,6 +411,17 @@ def _finished(weights: Weights) -> Weights:
     return weights._replace(values=values, notes=[*weights.notes, note] if folded else weights.notes)
 
 
+def _one_model(which: str) -> WeightsError:
+    return WeightsError(
+        f'--which={shown(which)}: is for files of PyTorch with several models, or checkpoints with scopes.'
+    )
+
+
 def _another(path: str, names: Iterable[str]) -> WeightsError:
+    known = other_networks.of_scopes(names)
+    if isinstance(names, dict):
+        known = other_networks.of_torch(other_networks.shapes_of(names))
+    if known:
+        return WeightsError(f'{path}: has the weights of {known}. Only those of {_NETWORKS} can be imported.')
     has = listed(sorted(names)) or 'no variables'
     return WeightsError(f'{path}: has the weights of another network: it has {has}. Name {_KINDS}.')

@@ -42,6 +42,8 @@ _NAMES = {dtype: storage for storage, _, dtype in _TYPES}
 _LONGEST_PICKLE = 1 << 23
 # State dicts are at most so deep in the dicts of a training script.
 _DEEPEST = 3
+# Values in a setting, of which the names of 20,000 classes are the largest known.
+_MOST_SETTINGS = 1_000_000
 _SAVE = 'torch.save(model.state_dict(), NEW_FILE)'
 
 
@@ -72,6 +74,16 @@ class _Tensor(NamedTuple):
         return size
 
 
+class TorchFile(NamedTuple):
+    """The state dicts in a file of PyTorch by key, '' for the outermost, each with its tensors by name; and settings.
+
+    Settings are the dicts in the file by key, and the arguments of the training script, without tensors and objects.
+    """
+
+    models: Dict[str, Dict[str, np.ndarray]]
+    settings: Dict[str, Dict[str, Any]]
+
+
 class _Skipped:
     """Stands for an object that is no tensor: takes all arguments, states and items, and does nothing."""
 
@@ -95,6 +107,13 @@ def _parameter(data: Any, *_: Any) -> Any:
     return data
 
 
+class _Arguments(dict):
+    """The attributes of an `argparse.Namespace`."""
+
+    def __setstate__(self, state: Any) -> None:
+        self.update(state if isinstance(state, dict) else {})
+
+
 # All that a pickle may call.
 _ALLOWED = {
     ('collections', 'OrderedDict'): collections.OrderedDict,
@@ -102,6 +121,11 @@ _ALLOWED = {
     ('torch._utils', '_rebuild_tensor_v2'): _rebuilt,
     ('torch._utils', '_rebuild_parameter'): _parameter,
     ('torch._utils', '_rebuild_parameter_with_state'): _parameter,
+    ('argparse', 'Namespace'): _Arguments,
+    # Lightning's hyperparameters.
+    ('pytorch_lightning.utilities.parsing', 'AttributeDict'): dict,
+    ('lightning_fabric.utilities.data', 'AttributeDict'): dict,
+    ('lightning.fabric.utilities.data', 'AttributeDict'): dict,
 }
 
 
@@ -144,8 +168,8 @@ def _load(file: Any) -> Tuple[Any, _Unpickler]:
     return unpickler.load(), unpickler
 
 
-def read(content: bytes) -> Dict[str, Dict[str, np.ndarray]]:
-    """Reads the state dicts in a file of `torch.save` by key, '' for the outermost: the tensors of each, by name.
+def read(content: bytes) -> TorchFile:
+    """Reads the state dicts and the settings in a file of `torch.save`.
 
     Raises any error if the file is damaged, and ValueError if it has no state dict.
     """
@@ -182,28 +206,60 @@ def read(content: bytes) -> Dict[str, Dict[str, np.ndarray]]:
 
     if not is_little:
         raise ValueError('its numbers are not little-endian')
-    models = _models(value)
+    dicts = _dicts(value)
+    # An optimizer has its tensors under numbers.
+    models = {
+        key: {name: tensor for name, tensor in each.items() if isinstance(tensor, _Tensor) and name == str(name)}
+        for key, each in dicts.items()
+    }
+    models = {key: tensors for key, tensors in models.items() if tensors}
     if not models:
         raise ValueError(f'it holds no dict of tensors by name; save one: {_SAVE}')
     tensors = [tensor for model in models.values() for tensor in model.values()]
     check_memory(sum(tensor.bytes for tensor in tensors), len(content))
     used = {storage: storage_of(*storage) for storage in {(tensor.kind, tensor.key) for tensor in tensors}}
-    return {
+    arrays = {
         key: {name: _view(used[tensor.kind, tensor.key], tensor, name) for name, tensor in model.items()}
         for key, model in models.items()
     }
+    settings = {
+        key: {name: value for name, value in each.items() if isinstance(name, str) and _is_plain(value)}
+        for key, each in dicts.items()
+    }
+    return TorchFile(arrays, settings)
 
 
-def _models(content: Any) -> Dict[str, Dict[str, _Tensor]]:
-    found: Dict[str, Dict[str, _Tensor]] = {}
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one of JSON, with tuples and numbers as keys, and neither large nor nested deeply.
+
+    A pickle may name the same list often, so that values are counted, not bytes.
+    """
+    inner, count = [value], 0
+    for _ in range(_DEEPEST + 1):
+        inner = [each for each in inner if not isinstance(each, (type(None), str, int, float))]
+        if not inner:
+            return True
+        following: List[Any] = []
+        for each in inner:
+            if not isinstance(each, (list, tuple, dict)) or isinstance(each, _Tensor):
+                return False
+            count += 2 * len(each)
+            if count > _MOST_SETTINGS:
+                return False
+            following += [*each, *each.values()] if isinstance(each, dict) else each
+        inner = following
+    return False
+
+
+def _dicts(content: Any) -> Dict[str, Dict[Any, Any]]:
+    """The dicts in a dict, and that itself, by their keys with points between them."""
+    found: Dict[str, Dict[Any, Any]] = {}
     seen = set()
     following: List[Tuple[Tuple[str, ...], Any]] = [((), content)]
     for keys, each in following:
         if isinstance(each, dict) and id(each) not in seen and len(keys) <= _DEEPEST:
             seen.add(id(each))
-            # An optimizer has its tensors under numbers.
-            tensors = {name: value for name, value in each.items() if isinstance(value, _Tensor) and name == str(name)}
-            found.update({'.'.join(keys): tensors} if tensors else {})
+            found['.'.join(keys)] = each
             following += [((*keys, str(name)), value) for name, value in each.items() if isinstance(value, dict)]
     return found
 

@@ -3,16 +3,17 @@
 import dataclasses
 import io
 import os
-from typing import List
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
 from compat import tf
-from compat.messages import shown
+from compat.messages import listed, shown
 from data import dataset_info, remote
 from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir import LIST_FILE, latest_checkpoint
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
 from inception_v3.run.checkpoints import PREFIX
 from inception_v3.weights.selection import HEAD
@@ -21,10 +22,11 @@ from tools.weights import keras_files, state_dicts
 from tools.weights.architecture import Values, from_ours, inception, of_torch, resnet50
 from tools.weights.changes import change_images, without
 from tools.weights.choices import TARGETS
-from tools.weights.foreign import Weights
+from tools.weights.foreign import OURS, Weights
 
 # Height and width of the images of the published networks.
-_SIZES = {'inception_v3': 299, 'resnet50': 224}
+# The last map of Inception v3 that its 8 x 8 pool covers whole, as the pools of other frameworks do at any size.
+_LAST_MAP = 8
 
 
 def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
@@ -91,14 +93,20 @@ def _check(weights: Weights, path: str, kind: str, images: str) -> None:
 
 
 def import_into(
-    model_dir: str, weights: Weights, averages: bool, data_dir: str = '', classifier: bool = True
+    model_dir: str,
+    weights: Weights,
+    averages: bool,
+    data_dir: str = '',
+    classifier: bool = True,
+    class_names: Sequence[str] = (),
 ) -> List[str]:
     """Writes a model_dir with a checkpoint of step 0 and a configuration, as a run of this program leaves it.
 
     With `averages`, the weights are also written as their own averages, so that the default settings evaluate them. The
-    data set at `data_dir` has these classes, and names them. Weights without a classifier are refused unless
-    `classifier` is False; they have no configuration, and are for `--init_from` alone. Returns lines about what was
-    written. Raises WeightsError if the folder has a checkpoint, or if the weights do not fit these arguments.
+    data set at `data_dir` has these classes; it names them unless `class_names` does, by class. Weights without a
+    classifier are refused unless `classifier` is False; they have no configuration, and are for `--init_from` alone.
+    Returns lines about what was written. Raises WeightsError if the folder has a checkpoint, or if the weights do not
+    fit these arguments.
     """
     if not weights.num_classes and classifier:
         raise WeightsError(
@@ -113,6 +121,9 @@ def import_into(
             f'--data_dir={data_dir}: has {info.num_classes:,} classes with the background; {weights.path} has '
             f'{weights.num_classes:,}. If that has no background, give --class_0=add.'
         )
+    if info and class_names:
+        _compare_names(info.class_names, class_names, data_dir)
+    weights, notes = _fitting_images(weights)
     settings = settings_of(weights)
     config = dataclasses.replace(settings, moving_average=averages, model_dir=model_dir, data_dir=data_dir)
     values = change_images(weights.values, weights.architecture, weights.images, config.preprocessing)
@@ -123,18 +134,25 @@ def import_into(
     write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
     # The data set names the classes of the weights, as it does of weights that a run trains.
     if weights.num_classes:
-        history.write_start(config, info)
+        history.write_start(config, info, class_names=class_names)
     # The list comes last: with it, the folder is complete.
     write_whole(os.path.join(model_dir, LIST_FILE), f'model_checkpoint_path: "{PREFIX}-0"\n')
     default = dataclasses.asdict(Config(model_dir=model_dir, data_dir=data_dir))
     flags = {name: f'--{name}={value}' for name, value in dataclasses.asdict(config).items() if value != default[name]}
     if not weights.num_classes:
-        network = ' '.join(flags[name] for name in ('network', 'depth_multiplier', 'preprocessing') if name in flags)
+        names = ('network', 'depth_multiplier', 'preprocessing', 'height', 'width')
+        network = ' '.join(flags[name] for name in names if name in flags)
         return [
+            *notes,
             f'wrote {model_dir}: a checkpoint of step 0 with {len(values)} variables, without a classifier',
             f'  to begin a run from it: --init_from={shown(model_dir)} --init_except={HEAD} {network}'.rstrip(),
         ]
+    if class_names:
+        notes.append(f'  {len(class_names):,} names of classes: {listed([shown(name) for name in class_names])}')
+    elif not info:
+        notes.append('  the classes have no names; --labels=FILE names them')
     return [
+        *notes,
         f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values)} variables and {len(trained)} '
         'averages',
         f'  to evaluate it: --mode=eval --eval_timeout=0 --model_dir={shown(model_dir)} --data_dir=DATA '
@@ -142,10 +160,56 @@ def import_into(
     ]
 
 
+def _compare_names(of_data: Sequence[str], own: Sequence[str], data_dir: str) -> None:
+    """Refuses weights some of whose classes the data set has at other labels."""
+    problem = history.misplaced_class(own, of_data)
+    if problem:
+        raise WeightsError(
+            f'--data_dir={data_dir}: has the classes of the weights in another order: {problem}. Its records would be '
+            'evaluated with wrong labels. Make the data set anew with its classes in the order of the weights, or give '
+            '--labels=FILE if the names of the weights are wrong.'
+        )
+
+
+def _fitting_images(weights: Weights) -> Tuple[Weights, List[str]]:
+    """The weights without an auxiliary head that does not fit the size of the images; lines about it.
+
+    Raises WeightsError if the network cannot be given images of this size, or pools them differently here.
+    """
+    height, width = weights.size
+    least = NETWORKS[weights.architecture.name].min_size
+    if min(height, width) < least:
+        raise WeightsError(
+            f'{weights.path}: is for images of {height} x {width} pixels; {weights.architecture.name} needs {least} x '
+            f'{least} at least.'
+        )
+    if weights.architecture.name != 'inception_v3' or weights.config:
+        return weights, []
+    maps = [_map_17(size) for size in (height, width)]
+    last = max((each - 3) // 2 + 1 for each in maps)
+    if weights.num_classes and weights.origin != OURS and last > _LAST_MAP:
+        raise WeightsError(
+            f'{weights.path}: is for images of {height} x {width} pixels. Its last map, of {last} x {last}, is pooled '
+            'otherwise here than in other frameworks, so that the logits would differ. `weights import '
+            '--no_classifier` takes the layers below, to begin a run from.'
+        )
+    kernel = next((layer.shape[:2] for layer in weights.layers if 'AuxLogits/Conv2d_2a' in layer.scope), None)
+    if kernel is None or kernel == tuple(min(5, (each - 5) // 3 + 1) for each in maps):
+        return weights, []
+    note = f'  left the auxiliary head out: it is not for images of {height} x {width}'
+    return weights._replace(values=without(weights.values, [weights.architecture.auxiliary])), [note]
+
+
+def _map_17(size: int) -> int:
+    """The size of the map that the auxiliary head is given, 17 for images of 299 pixels."""
+    after_stem = (((size - 3) // 2 + 1 - 2 - 3) // 2 + 1 - 2 - 3) // 2 + 1
+    return (after_stem - 3) // 2 + 1
+
+
 def settings_of(weights: Weights) -> Config:
     """The settings with which this program evaluates weights: those of their run, or of the published network."""
     network, run = weights.architecture.name, weights.config
-    size = _SIZES[network]
+    height, width = weights.size
     usual = 'inception' if network == 'inception_v3' or weights.images == 'inception' else 'vgg'
     return Config(
         use_tpu=False,
@@ -154,8 +218,8 @@ def settings_of(weights: Weights) -> Config:
         auxiliary_head=weights.has_auxiliary_head or network != 'inception_v3',
         num_classes=weights.num_classes or Config().num_classes,
         preprocessing=run.preprocessing if run else usual,
-        height=run.height if run else size,
-        width=run.width if run else size,
+        height=height,
+        width=width,
     )
 
 

@@ -58,7 +58,8 @@ def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -
         write_file(tmp_path / f'weights{ending}', write(torch_arrays()))
     weights = read(path)
     np.testing.assert_equal(weights.values, narrow().values)
-    assert not weights.notes and weights.images == 'inception'
+    assert weights.notes == ['  assumed: pixels in [-1, 1] (--pixels=inception); images of 299 x 299']
+    assert weights.images == 'inception'
     assert (weights.num_classes, weights.has_auxiliary_head) == (CLASSES, True)
     if ending == '.ckpt':
         # `tests/networks/test_inception_v3.py` shows that the names are those of TF-Slim.

@@ -40,7 +40,7 @@ def model(front: List[Any], head: List[Any], network: Any = None) -> Dict[str, A
     ('front', 'head'),
     [
         ([], []),
-        ([layer('RandomFlip'), layer('Resizing', height=9)], [POOL, layer('Dropout', rate=0.2), DENSE]),
+        ([layer('RandomFlip'), layer('Resizing', height=75, width=75)], [POOL, layer('Dropout', rate=0.2), DENSE]),
         ([SCALE], [POOL, layer('Dense', units=5, activation='linear'), layer('Softmax')]),
     ],
 )
@@ -51,14 +51,16 @@ def test_check_config__accepts_the_network_and_layers_without_effect(front: List
 @pytest.mark.parametrize(
     ('front', 'network', 'head', 'name'),
     [
-        ([layer('Rescaling', scale=1 / 255, offset=0.0)], BODY, [], 'Rescaling'),
+        ([layer('Rescaling', scale=1.0, offset=-127.5)], BODY, [], 'Rescaling'),
+        ([layer('Resizing', height=75, width=75, interpolation='nearest')], BODY, [], 'Resizing'),
+        ([], [*BODY, layer('Resizing', height=75, width=75), BODY[0]], [], 'Resizing'),
+        ([layer('Normalization', mean=None, variance=None)], BODY, [], 'Normalization'),
         ([layer('Lambda', function=['code'])], BODY, [], 'Lambda'),
         ([], [layer('Conv2D', activation='relu'), *BODY], [], 'Conv2D'),
         ([], [layer('Activation', activation='swish'), *BODY], [], 'Activation'),
         ([], [layer('BatchNormalization', epsilon=1e-5), *BODY], [], 'BatchNormalization'),
         ([], [layer('Conv2D', dilation_rate=[2, 2]), *BODY], [], 'Conv2D'),
         ([], [layer('Conv2D', data_format='channels_first'), *BODY], [], 'Conv2D'),
-        ([SCALE, SCALE], BODY, [], 'Rescaling'),
         ([], BODY, [POOL, layer('Dense', units=5), layer('Activation', activation='relu')], 'Activation'),
         ([], BODY, [layer('GlobalMaxPooling2D'), DENSE], 'GlobalMaxPooling2D'),
         ([], BODY, [POOL, layer('Dense', units=1, activation='sigmoid')], 'Dense'),
@@ -105,7 +107,10 @@ def test_foreign__reads_a_model_with_a_configuration(tmp_path: Any, monkeypatch:
     weights = foreign.read(path)
     assert all((value == narrow().values[name]).all() for name, value in weights.values.items())
     assert (weights.images, weights.num_classes) == ('inception', CLASSES)
-    assert [*weights.notes] == ['  assumed: pixels of inception, as --pixels has it']
+    assert [*weights.notes] == [
+        f'  described: pixels in [-1, 1] ({path})',
+        '  assumed: images of 299 x 299',
+    ]
     with pytest.raises(WeightsError, match=r'scales pixels itself; leave --pixels=imagenet out'):
         foreign.read(path, foreign.Options(pixels='imagenet'))
     for config, classes, message in (

@@ -37,7 +37,7 @@ def problem(content: bytes) -> str:
 @pytest.mark.parametrize('name', ['pytorch_archive.pth', 'pytorch_pickles.pth'])
 def test_read__returns_the_tensors_of_pytorchs_files(name: str) -> None:
     content = (FOLDER / name).read_bytes()
-    found = state_dicts.read(content)['']
+    found = state_dicts.read(content).models['']
     w = np.arange(6, dtype=np.float32).reshape(2, 3)
     expected = {'w': w, 't': w.T, 'n': np.array(3), 'h': np.array([1.5, -2], np.float32), 'p': np.ones(2)}
     assert list(found) == list(expected)
@@ -57,7 +57,7 @@ def test_read__runs_nothing_and_skips_objects_of_other_types(protocol: int, tmp_
     text = problem((tmp_path / 'b.pth').read_bytes())
     assert 'it holds no dict of tensors by name; save one: torch.save(model.state_dict(), NEW_FILE)' in text
     models = {'model': {'a': np.ones(2, np.float32)}, 'model_ema': {'a': np.zeros(2, np.float32)}}
-    np.testing.assert_equal(state_dicts.read(with_training_state(models, protocol)), models)
+    np.testing.assert_equal(state_dicts.read(with_training_state(models, protocol)).models, models)
     assert not os.path.exists('harmed')
 
 
@@ -89,7 +89,7 @@ SHAPE, STRIDES, OFFSET = (b'(J\x02\0\0\0J\x02\0\0\0t', b'(J\x02\0\0\0J\x01\0\0\0
     ],
 )
 def test_read__stays_inside_of_a_storage(old: bytes, new: bytes) -> None:
-    np.testing.assert_array_equal(state_dicts.read(WHOLE)['']['a'], [[0, 1], [2, 3]])
+    np.testing.assert_array_equal(state_dicts.read(WHOLE).models['']['a'], [[0, 1], [2, 3]])
     text = problem(rewritten(old, new))
     assert 'more values than its storage' in text or 'has the shape' in text
 

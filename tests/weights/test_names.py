@@ -1,0 +1,255 @@
+"""Tests of the same networks under other names: wrapped, by index, retrained, packed, and of Keras in TensorFlow 2."""
+
+import json
+import os
+import tarfile
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import pytest
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from compat import tf
+from inception_v3.weights import sources
+from inception_v3.weights.sources import OBJECT_GRAPH, WeightsError
+from tests.support.weights import NARROW, keras_file, narrow
+from tools.weights import __main__ as command
+from tools.weights import architecture, foreign, keras_files, other_networks, state_dicts, writing
+
+Arrays = Dict[str, np.ndarray]
+INDEX = {'Conv2d_1a_3x3': 0, 'Conv2d_2a_3x3': 1, 'Conv2d_2b_3x3': 2, 'Conv2d_3b_1x1': 4, 'Conv2d_4a_3x3': 5}
+INDEX.update(
+    {f'Mixed_{name}': number for number, name in enumerate(['5b', '5c', '5d', '6a', '6b', '6c', '6d', '6e'], 7)}
+)
+INDEX.update({'AuxLogits': 15, 'Mixed_7a': 16, 'Mixed_7b': 17, 'Mixed_7c': 18, 'fc': 21})
+
+
+def tensors() -> Arrays:
+    return architecture.from_ours(narrow().values, architecture.of_torch(narrow().architecture.layers, False))
+
+
+def renamed(change: Callable[[str], str]) -> Arrays:
+    return {change(name): np.ascontiguousarray(array) for name, array in tensors().items()}
+
+
+def by_index(name: str) -> str:
+    module, _, rest = name.partition('.')
+    return f'{INDEX[module]}.{rest}'
+
+
+def read(path: Any, **options: Any) -> foreign.Weights:
+    return foreign.read(str(path), foreign.Options(depth_multiplier=NARROW, **options))
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        lambda name: name.replace('fc.', 'last_linear.') if name.startswith('fc.') else name,
+        lambda name: name.replace('fc.', 'fc.1.'),
+        lambda name: f'model._orig_mod.{name}',
+        by_index,
+        lambda name: f'head.1.{name[3:]}' if name.startswith('fc.') else f'backbone.{by_index(name)}',
+        lambda name: f'classifier.{name[3:]}' if name.startswith('fc.') else f'encoder.{name}',
+    ],
+    ids=['last_linear', 'fc.1', 'compiled', 'index', 'backbone by index', 'head beside'],
+)
+def test_torch__names_of_wrapped_networks_are_read(change: Callable[[str], str], tmp_path: Any) -> None:
+    (tmp_path / 'a.pth').write_bytes(state_dicts.write(renamed(change)))
+    np.testing.assert_equal(read(tmp_path / 'a.pth').values, narrow().values)
+
+
+def hugging_face(name: str) -> str:
+    """The name in Hugging Face's ResNet of a tensor in torchvision's."""
+    parts = name.split('.')
+    if parts[0] == 'fc':
+        return f'classifier.1.{parts[1]}'
+    if not parts[0].startswith('layer'):
+        return f'resnet.embedder.embedder.{"convolution" if "conv" in parts[0] else "normalization"}.{parts[-1]}'
+    begin = f'resnet.encoder.stages.{int(parts[0][-1]) - 1}.layers.{parts[1]}'
+    if parts[2] == 'downsample':
+        return f'{begin}.shortcut.{["convolution", "normalization"][int(parts[3])]}.{parts[-1]}'
+    kind = 'convolution' if 'conv' in parts[2] else 'normalization'
+    return f'{begin}.layer.{int(parts[2][-1]) - 1}.{kind}.{parts[-1]}'
+
+
+def test_torch__resnet_50_of_hugging_face_is_that_of_torchvision(tmp_path: Any) -> None:
+    network = architecture.resnet50(NARROW)
+    layers = [layer._replace(shape=(*layer.shape[:3], layer.shape[3] or 5)) for layer in network.layers]
+    entries = architecture.of_torch(layers, True)
+    random = np.random.RandomState(0)
+    own = {e.theirs: random.normal(size=[e.shape[axis] for axis in e.axes]).astype(np.float32) for e in entries}
+    for name, change in (('a', lambda each: each), ('b', hugging_face)):
+        arrays = {change(each): np.ascontiguousarray(array) for each, array in own.items()}
+        (tmp_path / f'{name}.pth').write_bytes(state_dicts.write(arrays))
+    np.testing.assert_equal(read(tmp_path / 'b.pth').values, read(tmp_path / 'a.pth').values)
+    deeper = {**own, 'layer3.6.conv1.weight': own['layer3.5.conv1.weight']}
+    (tmp_path / 'a.pth').write_bytes(state_dicts.write({k: np.ascontiguousarray(v) for k, v in deeper.items()}))
+    with pytest.raises(
+        WeightsError, match=r'has the weights of resnet of 3, 4, 7, 3 blocks. Only those of Inception v3'
+    ):
+        read(tmp_path / 'a.pth')
+
+
+@pytest.mark.parametrize(
+    ('names', 'network'),
+    [
+        ([f'layer{n}.{b}.conv{c}.weight' for n in (1, 2, 3, 4) for b in (0, 1) for c in (1, 2)], 'resnet18'),
+        ([f'features.{n}.weight' for n in (0, 2, 10, 12)] + ['classifier.6.weight'], 'vgg'),
+        (['cls_token', 'blocks.0.attn.qkv.weight'], 'vision transformer'),
+        (['features.denseblock1.denselayer1.norm1.weight'], 'densenet'),
+        (['a.weight'], ''),
+    ],
+)
+def test_torch__other_networks_have_their_names(names: Any, network: str) -> None:
+    assert other_networks.of_torch(dict.fromkeys(names, (1, 1, 1, 1))) == network
+
+
+def checkpoint(path: Any, values: Arrays) -> str:
+    writing.write_checkpoint(str(path), values)
+    return str(path)
+
+
+def scoped(*scopes: str, added: float = 0.0) -> Arrays:
+    own = enumerate(scopes)
+    return {
+        f'{scope}/{name}': value + number * added for number, scope in own for name, value in narrow().values.items()
+    }
+
+
+@pytest.mark.program
+def test_checkpoint__scopes_of_other_programs_are_left_out(tmp_path: Any) -> None:
+    path = checkpoint(tmp_path / 'a.ckpt', scoped('tower_0', 'tower_1'))
+    np.testing.assert_equal(read(path).values, narrow().values)
+    # Any of its files names a checkpoint, also for a run that begins from it.
+    np.testing.assert_equal(read(f'{path}.index').values, narrow().values)
+    assert sources.read(f'{path}.data-00000-of-00001').path == path
+    path = checkpoint(tmp_path / 'b.ckpt', scoped('student', 'ema/teacher', added=1.0))
+    with pytest.raises(WeightsError, match=r'several models. Name one of them with --which: ema/teacher; student'):
+        read(path)
+    with pytest.raises(WeightsError, match=r'--which=a: .* has no such model'):
+        read(path, which='a')
+    np.testing.assert_equal(read(path, which='student').values, narrow().values)
+    path = checkpoint(tmp_path / 'c.ckpt', {'InceptionV4/Conv2d_1a_3x3/weights': np.zeros(3, np.float32)})
+    with pytest.raises(WeightsError, match=r'has the weights of InceptionV4. Only those of'):
+        read(path)
+
+
+def graph_of(constants: Arrays) -> bytes:
+    graph = tf.GraphDef()
+    for name, value in constants.items():
+        node = graph.node.add(name=name, op='Const')
+        node.attr['value'].tensor.CopyFrom(tf.make_tensor_proto(value))
+    return bytes(graph.SerializeToString())
+
+
+def test_graph__retrained_and_frozen_is_read_and_that_of_2015_named(tmp_path: Any) -> None:
+    scope = 'InceptionV3/Logits/Conv2d_1c_1x1'
+    body = {f'module/{name}': value for name, value in narrow().values.items() if 'Logits' not in name}
+    final = 'final_retrain_ops'
+    head = {
+        f'{final}/weights/final_weights': narrow().values[f'{scope}/weights'][0, 0],
+        f'{final}/biases/final_biases': narrow().values[f'{scope}/biases'],
+    }
+    (tmp_path / 'a.pb').write_bytes(graph_of({**body, **head}))
+    weights = read(tmp_path / 'a.pb')
+    np.testing.assert_equal(weights.values, {n: v for n, v in narrow().values.items() if 'AuxLogits' not in n})
+    assert any('its classifier is called final_retrain_ops' in note for note in weights.notes)
+    (tmp_path / 'a.pb').write_bytes(graph_of({'mixed_10/tower_1/mixed/conv_1/conv2d_params': np.zeros(3, np.float32)}))
+    with pytest.raises(WeightsError, match='is the Inception graph of December 2015'):
+        read(tmp_path / 'a.pb')
+    # A value that claims 2^40 numbers.
+    graph = tf.GraphDef.FromString(graph_of({'a': np.zeros(1, np.float32)}))
+    graph.node[0].attr['value'].tensor.tensor_shape.dim[0].size = 1 << 40
+    (tmp_path / 'a.pb').write_bytes(graph.SerializeToString())
+    with pytest.raises(WeightsError, match=r'its tensors need .* bytes of memory'):
+        read(tmp_path / 'a.pb')
+
+
+def archive_of(path: Any, folder: Any) -> str:
+    with tarfile.open(str(path), 'w:gz' if str(path).endswith('gz') else 'w') as archive:
+        archive.add(str(folder), 'models')
+    return str(path)
+
+
+@pytest.mark.parametrize('ending', ['.tar.gz', '.tar'])
+def test_archive__of_a_checkpoint_is_read(ending: str, tmp_path: Any) -> None:
+    (tmp_path / 'in').mkdir()
+    checkpoint(tmp_path / 'in' / 'a.ckpt', narrow().values)
+    path = archive_of(tmp_path / f'a{ending}', tmp_path / 'in')
+    weights = read(path)
+    np.testing.assert_equal(weights.values, narrow().values)
+    assert weights.path == os.path.join(path, 'models', 'a.ckpt')
+
+
+def test_archive__writes_nothing_outside_and_is_bounded(tmp_path: Any, monkeypatch: Any) -> None:
+    (tmp_path / 'x').write_bytes(bytes(1 << 16))
+    with tarfile.open(str(tmp_path / 'a.tar.gz'), 'w:gz') as archive:
+        archive.add(str(tmp_path / 'x'), '../escaped.pth')
+        link = tarfile.TarInfo('a.pth')
+        link.type, link.linkname = tarfile.SYMTYPE, '/etc/passwd'
+        archive.addfile(link)
+    with pytest.raises(WeightsError, match=r'a.tar.gz: has no file of weights'):
+        read(tmp_path / 'a.tar.gz')
+    assert not os.path.exists(str(tmp_path.parent / 'escaped.pth'))
+    monkeypatch.setattr(sources, '_SMALL', 1000)
+    with pytest.raises(WeightsError, match=r'is no tar archive, or is damaged .*its tensors need 65,536 bytes'):
+        read(tmp_path / 'a.tar.gz')
+    whole = (tmp_path / 'a.tar.gz').read_bytes()
+    (tmp_path / 'a.tar.gz').write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(WeightsError, match='is no tar archive, or is damaged'):
+        read(tmp_path / 'a.tar.gz')
+
+
+def test_folder__of_several_or_no_files_is_one_message(tmp_path: Any, capsys: Any) -> None:
+    assert command.main(['import', str(tmp_path), str(tmp_path / 'run')]) == 2
+    error = capsys.readouterr().err
+    assert 'has no file of weights' in error and 'weights import' not in error
+    for name in ('a.pth', 'b.pth'):
+        (tmp_path / name).write_bytes(b'a')
+    with pytest.raises(WeightsError, match=r'has several files of weights. Name one of them: a.pth; b.pth'):
+        read(tmp_path)
+
+
+def object_checkpoint(path: Any, prefix: str) -> str:
+    """A checkpoint of TensorFlow 2 with the narrow network of Keras, whose keys are numbers."""
+    found = keras_files.read(keras_file())
+    graph, values = trackable_object_graph_pb2.TrackableObjectGraph(), {}
+    for number, (name, array) in enumerate(found.arrays.items()):
+        key = f'{prefix}/{number}/.ATTRIBUTES/VARIABLE_VALUE'
+        graph.nodes.add().attributes.add(name='VARIABLE_VALUE', full_name=name, checkpoint_key=key)
+        slot = f'{prefix}/{number}/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE'
+        graph.nodes.add().attributes.add(name='VARIABLE_VALUE', full_name=name, checkpoint_key=slot)
+        values.update({key: array, slot: 0 * array})
+    # The message ends with a zero, which NumPy drops from bytes.
+    graph.nodes[-1].children.add(local_name='a\0')
+    return checkpoint(path, {**values, OBJECT_GRAPH: np.array(graph.SerializeToString(), object)})
+
+
+def sized(content: bytes) -> bytes:
+    """A field of a protocol buffer, of 128 to 16,383 bytes, after its length."""
+    return bytes([len(content) & 0x7F | 0x80, len(content) >> 7]) + content
+
+
+@pytest.mark.program
+def test_keras__checkpoints_and_saved_models_of_tensorflow_2_are_read(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(foreign, 'inception', lambda *_: architecture.inception(NARROW))
+    expected = {name: value for name, value in narrow().values.items() if 'AuxLogits' not in name}
+    path = object_checkpoint(tmp_path / 'ck', 'model')
+    weights = foreign.read(path)
+    np.testing.assert_equal(weights.values, expected)
+    assert weights.origin == foreign.KERAS and 'because the file has weights alone' in weights.notes[0]
+    with pytest.raises(WeightsError, match=r'is of Keras or another program .* weights import \S*ck MODEL_DIR'):
+        sources.read(path)
+    (tmp_path / 'saved' / 'variables').mkdir(parents=True)
+    object_checkpoint(tmp_path / 'saved' / 'variables' / 'variables', 'variables')
+    (tmp_path / 'saved' / 'saved_model.pb').write_bytes(b'no graph')
+    np.testing.assert_equal(foreign.read(str(tmp_path / 'saved' / 'saved_model.pb')).values, expected)
+    # The configuration of the model is in a file of its own: it has another layer.
+    shape = {'class_name': '__tuple__', 'items': [None, 150, 150, 3]}
+    layers: List[Any] = [{'class_name': 'InputLayer', 'config': {'batch_input_shape': shape}}]
+    layers.append({'class_name': 'Lambda', 'config': {'name': 'a'}})
+    metadata = json.dumps({'class_name': 'Sequential', 'config': {'layers': layers}}).encode()
+    node = b'\x1a\x04root' + b'\x2a' + sized(metadata)
+    (tmp_path / 'saved' / 'keras_metadata.pb').write_bytes(b'\x0a' + sized(node))
+    with pytest.raises(WeightsError, match=r'saved: its configuration has the layer Lambda \(a\)'):
+        foreign.read(str(tmp_path / 'saved'))
