@@ -62,7 +62,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
     """
     from benchmarks import photographs
     from data.sources import source_of
-    from inception_v3.data_set import fit_to_data_set
+    from inception_v3.data_set import check_data, fit_to_data_set
 
     config = command_line.config
     if config.use_data == 'fake':
@@ -74,8 +74,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
             )
         config = photographs.made(config)
     config = fit_to_data_set(command_line._replace(config=config))
-    for split in splits:
-        source_of(config).find(split)
+    check_data(config, splits)
     return dataclasses.replace(
         config,
         train_batch_size=config.train_batch_size // config.replicas,

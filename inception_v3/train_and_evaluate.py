@@ -397,9 +397,9 @@ class Run:
         )
         if evaluation.changed:
             logger.info('settings that differ from those of the training: %s', '; '.join(evaluation.changed))
-        if evaluation.images + self._bad_records.count(VALIDATION) != config.eval_images:
-            flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
-            logger.info('%d images were expected (--%s)', config.eval_images, flag)
+        missed = history.shortfall(config, evaluation, self._bad_records.count(VALIDATION))
+        if missed:
+            logger.info('warning: %s', missed)
 
     def recorded(self, checkpoint: str) -> Optional[Evaluation]:
         """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any.

@@ -6,7 +6,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from inception_v3.commands.evaluate_report import predictions
-from inception_v3.commands.evaluate_report.predictions import Pairs
+from inception_v3.commands.paired import Pairs
 from inception_v3.config import ConfigError
 from inception_v3.run.files import now
 from studies.files import Table

@@ -21,7 +21,7 @@ from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of
 from data.sources import source_of
-from inception_v3.data_set import fit_to_data_set
+from inception_v3.data_set import check_data, fit_to_data_set
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import Evaluation
 from studies.files import write_json
@@ -166,9 +166,7 @@ def check(planned: Plan) -> None:
         seen.add(key)
         try:
             config = fit_to_data_set(trial.command_line)
-            if config.use_data == 'real':
-                for split in config.splits:
-                    source_of(config).find(split)
+            check_data(config)
         except remote.UnreachableError:
             raise
         except app.UsageError as error:

@@ -11,12 +11,13 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import StrMethodFormatter
 
 from console import html, processes
+from console.json_content import sealed
 from console.messages import shown
 from data.dataset_info import is_background
 from inception_v3.commands import drawing
 from inception_v3.commands.evaluate_report import JSON_FILE
 from inception_v3.commands.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
-from inception_v3.commands.evaluate_report.predictions import Pairs
+from inception_v3.commands.paired import Pairs
 from inception_v3.run.card import wilson_interval
 from inception_v3.run.history import Evaluation, shows_top_5
 
@@ -79,7 +80,7 @@ class ErrorReport(NamedTuple):
         own_fields = Mistake._fields[: Mistake._fields.index('likeliest')]
         values: Dict[str, Any] = {
             'model_dir': self.model_dir,
-            'evaluation': self.evaluation._asdict(),
+            'evaluation': sealed(self.evaluation._asdict()),
             **({'against': _comparison(*self.against)} if self.against else {}),
             'expected_calibration_error': analysis.expected_calibration_error,
             'bins': [each._asdict() for each in analysis.bins],
