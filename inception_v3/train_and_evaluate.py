@@ -103,6 +103,9 @@ class Run:
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
         check_data(config)
         check_fits(config)
+        warning = history.changed_surroundings(config) if config.mode != 'eval' else None
+        if warning:
+            logger.info('warning: %s', warning)
         for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
             logger.info(note)
 

@@ -201,6 +201,28 @@ def starts_before(checkpoint: str) -> List[Start]:
     return past[anew[-1] :] if anew else past
 
 
+# The versions on which the last bits of training depend.
+_OF_BITS = ('tensorflow', 'numpy', 'inception_v3')
+
+
+def changed_surroundings(config: Config) -> Optional[str]:
+    """A warning if a run with a seed resumes on other versions or another processor than it has trained on; or None."""
+    checkpoint = latest_checkpoint(str(config.model_dir)) if config.seed is not None else None
+    recorded = starts_before(checkpoint) if checkpoint else []
+    if not recorded:
+        return None
+    last, present = recorded[-1], source.versions()
+    pairs = [(name, last.versions.get(name), present[name]) for name in _OF_BITS]
+    pairs.append(('processor', last.host.get('processor'), _processor()))
+    changes = [f'{name}: {old} -> {new}' for name, old, new in pairs if old and old != new]
+    if not changes:
+        return None
+    return (
+        f'--seed={config.seed}: the run has trained in other surroundings up to step {step_of(str(checkpoint)):,}: '
+        f'{"; ".join(changes)}. No run in one of them repeats its bits; to repeat it, restore them'
+    )
+
+
 def write_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> None:
     """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
 
@@ -431,18 +453,33 @@ def changes_between(
     start: Start, config: Config, present: Optional[DatasetInfo], with_samples: bool = True
 ) -> Tuple[str, ...]:
     """The differences of a data set from that of a start, each as `name: old -> new`. The unknown does not differ."""
-    old, new = start.config.get('use_data', 'real'), config.use_data
+    samples = samples_of(config) if with_samples else {}
+    return _changes(start, {'use_data': config.use_data, 'data_format': config.data_format}, present, samples)
+
+
+def changes_of_start(old: Start, new: Start) -> Tuple[str, ...]:
+    """The differences of the data set of a start from that of another, as of `changes_between`."""
+    return _changes(old, new.config, new.info, new.samples or {})
+
+
+def _changes(
+    start: Start, config: Dict[str, Any], present: Optional[DatasetInfo], samples: Dict[str, List[Any]]
+) -> Tuple[str, ...]:
+    (old, old_format), (new, new_format) = (
+        [each.get(name, getattr(Config, name)) for name in ('use_data', 'data_format')]
+        for each in (start.config, config)
+    )
     if old != new:
         return (f'use_data: {old} -> {new}',)
     changes = [*changed_classes(start, present)]
     fingerprint = present.fingerprint if present else ''
     if start.fingerprint and fingerprint and start.fingerprint != fingerprint:
         changes.append(f'fingerprint: {start.fingerprint[:_DIGITS_SHOWN]} -> {fingerprint[:_DIGITS_SHOWN]}')
-    for split, sample in samples_of(config).items() if with_samples else ():
+    for split, sample in samples.items():
         before = (start.samples or {}).get(split, sample)
         # Earlier versions recorded a shorter sample. The first value is the number of files.
         different = [pair for pair in zip(before[:3], sample[:3]) if pair[0] != pair[1]]
-        divided = before[0] != sample[0] or start.config.get('data_format', 'tfrecord') != config.data_format
+        divided = before[0] != sample[0] or old_format != new_format
         is_whole = not any((*before[3:], *sample[3:]))
         # Equal fingerprints are of the same images, also in other files.
         if different and not (divided and is_whole and start.fingerprint and start.fingerprint == fingerprint):

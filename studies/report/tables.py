@@ -117,11 +117,12 @@ def differences(comparison: Comparison) -> Table:
 
 def _pairs(earlier: Case, later: Case) -> Optional[Pairs]:
     """The comparison of two single runs by the predictions in their evaluation reports, if of the same images."""
-    theirs, ours = ([run.predictions for run in case.runs] for case in (earlier, later))
+    theirs, ours = ([run.predictions for run in case.counted] for case in (earlier, later))
     if len(theirs) != 1 or len(ours) != 1 or not theirs[0] or not ours[0]:
         return None
     try:
-        return predictions.pairs(ours[0].images, theirs[0])
+        fingerprints = {each.evaluation.fingerprint for each in (ours[0], theirs[0])} - {''}
+        return predictions.pairs(ours[0].images, theirs[0]) if len(fingerprints) < 2 else None
     except ConfigError:
         return None
 
