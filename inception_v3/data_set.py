@@ -69,7 +69,10 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
         counts.append(checks.check(source, paths[host::hosts], skipped))
-    info = dataset_info.read(config.data_dir) if config.data_dir else None
+    info: Optional[DatasetInfo] = None
+    # A damaged description is refused by `fit_to_data_set` and `description_of`.
+    with contextlib.suppress(DataError):
+        info = dataset_info.read(config.data_dir) if config.data_dir else None
     if not info:
         return []
     labels.check_described(source, split, labels.sample(source, paths), info)

@@ -226,7 +226,7 @@ def test_evaluation__that_was_edited_is_not_repeated(own: Config, caplog: Any) -
         results.write_text('\n'.join([*results.read_text().splitlines()[:2], json.dumps({**line, 'top_1': 0.5})]))
     # Training evaluates the checkpoint again.
     summary = execute(own)
-    assert evaluations(own)[-1].top_1 == true.top_1 and f'top-1     {true.top_1:.2%}' in summary
+    assert evaluations(own)[-1].top_1 == true.top_1 and f'{true.top_1:.2%}' in summary
 
 
 def test_origin__that_was_edited_is_unknown(own: Config, caplog: Any) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import runpy
+import shutil
 import sys
 import types
 from typing import Any
@@ -162,6 +163,21 @@ def test_worse_export__is_reported_and_exit_code_2(
     assert 'npz: in its own runtime, top-1 0.00% of 359' in out and 'differenc' in out and 'nan' in out
     # The export stays, for a look at it; its card says how good it is.
     assert 'top-1 0.00%' in (tmp_path / 'npz' / 'README.md').read_text()
+
+
+def test_verification__on_incomplete_data_is_said_in_the_card(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path
+) -> None:
+    model_dir = shutil.copytree(str(finished_run.config.model_dir), str(tmp_path / 'run'))
+    data_dir = shutil.copytree(finished_run.config.data_dir, str(tmp_path / 'data'))
+    os.remove(os.path.join(data_dir, 'validation-00003-of-00004'))
+    config = dataclasses.replace(finished_run.config, data_dir=data_dir, model_dir=model_dir)
+    (tmp_path / 'run' / 'config.json').write_text(config.to_json())
+    code, out, err = commands.run(command.main, model_dir, '--format=npz', f'--out={tmp_path}/out', '--verify')
+    assert code == 0 and 'of 269 validation images' in out
+    card = (tmp_path / 'out' / 'npz' / 'README.md').read_text()
+    for words in ('1 of 4 validation files are missing', 'not those of the training: validation files: 4 -'):
+        assert words in err and words in card
 
 
 def refused(*words: str) -> str:
