@@ -176,8 +176,9 @@ def compare(
             difference = float(np.maximum(before.difference, np.abs(own - logits).max()))
             right = _right(own, batch.labels)
             counts = len(right), right.sum(), expected.sum(), (right > expected).sum(), (expected > right).sum()
-            sums = (old + int(new) for old, new in zip(before[1:], counts))
-            found[name] = Agreement(name, *sums, difference=difference)
+            names = Agreement._fields[1 : 1 + len(counts)]
+            sums = {field: getattr(before, field) + int(count) for field, count in zip(names, counts)}
+            found[name] = before._replace(difference=difference, **sums)
         screen.update(f'verifying: {max(each.images for each in found.values()):,} images')
     return found
 
