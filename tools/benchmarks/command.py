@@ -61,7 +61,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
     from data.sources import source_of
-    from inception_v3.data_set import fit_to_data_set
+    from inception_v3.data_set import check_data, fit_to_data_set
     from tools.benchmarks import photographs
 
     config = command_line.config
@@ -74,8 +74,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
             )
         config = photographs.made(config)
     config = fit_to_data_set(command_line._replace(config=config))
-    for split in splits:
-        source_of(config).find(split)
+    check_data(config, splits)
     return dataclasses.replace(
         config,
         train_batch_size=config.train_batch_size // config.replicas,
