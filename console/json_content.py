@@ -1,8 +1,9 @@
 """Makes values of JSON, whatever a file contains: damaged text, other types, deep nesting, numbers of any size."""
 
+import hashlib
 import json
 import sys
-from typing import Any, Callable, Tuple, Type, TypeVar, Union, get_type_hints
+from typing import Any, Callable, Dict, Tuple, Type, TypeVar, Union, get_type_hints
 
 from compat.messages import shown
 
@@ -11,6 +12,8 @@ _Record = TypeVar('_Record')
 _DAMAGED = (AttributeError, LookupError, MemoryError, OverflowError, TypeError, ValueError)
 _LARGEST_INTEGER = 2**63 - 1
 _LARGEST_FLOAT = sys.float_info.max
+# The key of a digest of all other values, and its length in hexadecimal digits.
+_SEAL, _SEAL_DIGITS = 'check', 16
 
 
 def from_json(content: Union[str, bytes], make: Callable[[Any], _Record]) -> _Record:
@@ -52,3 +55,20 @@ def fits(value: Any, hint: Any) -> bool:
         # JSON does not distinguish floats from integers: 1.0 may be written as 1.
         return type(value) is float or (type(value) is int and abs(value) <= _LARGEST_FLOAT)
     return hint is Any or (type(value) is hint and (hint is not int or abs(value) <= _LARGEST_INTEGER))
+
+
+def sealed(values: Dict[str, Any]) -> Dict[str, Any]:
+    """The values with a digest of them, by which `unsealed` notices a change by hand. It is no proof of origin."""
+    return {**values, _SEAL: _digest_of(values)}
+
+
+def unsealed(values: Dict[str, Any]) -> Tuple[Dict[str, Any], bool]:
+    """The values without the digest, and whether there was one; ValueError if they were changed after `sealed`."""
+    content = {name: value for name, value in values.items() if name != _SEAL}
+    if _SEAL in values and values[_SEAL] != _digest_of(content):
+        raise ValueError('it was changed after it was written')
+    return content, _SEAL in values
+
+
+def _digest_of(values: Dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:_SEAL_DIGITS]

@@ -6,10 +6,11 @@ Commands call them. The input pipeline reads files that were checked.
 import itertools
 import os
 import re
-from typing import List, Sequence
+from typing import List, Optional, Sequence
 
 from compat import tf
 from data import record_checker, record_counts, records, remote, tfrecord, tfrecord_files
+from data.dataset_info import FILE_NAME
 from data.record_checker import RecordChecker
 from data.records import DataError
 from data.sources import FOLDERS, Source
@@ -30,17 +31,34 @@ def checker(data_format: str, num_classes: int, with_boxes: bool, fields: Fields
     return SampleChecker(num_classes, with_boxes, fields)
 
 
-def check(source: Source, paths: Sequence[str], skipped: int) -> None:
-    """Raises DataError unless files have more records than may be skipped, and the first has its image and label."""
-    check_not_empty(source.data_format, paths, skipped)
+def check(source: Source, paths: Sequence[str], skipped: int) -> Optional[int]:
+    """Raises DataError unless files have more records than may be skipped, and the first has its image and label.
+
+    Returns the number of records, if it is known without reading the files.
+    """
+    count = check_not_empty(source.data_format, paths, skipped)
     if skipped:
-        return
+        return count
     if source.data_format == 'tar':
         from data.tar import shard
 
         shard.check_keys(paths[0], source.fields)
     else:
         record_checker.check_keys(paths[0], source.fields)
+    return count
+
+
+def incomplete(split: str, names: Sequence[str], present: int) -> str:
+    """The words for missing files of a split, with these names, of which others are present."""
+    return (
+        f'the data set is incomplete: {len(names)} of {len(names) + present} {split} files are missing, the first is '
+        f'{names[0]}. The others are read.'
+    )
+
+
+def other_count(split: str, count: int, described: int) -> str:
+    """The words for a split that has another number of records than its description says."""
+    return f'{split} records: {count:,}; {FILE_NAME} says {described:,}.'
 
 
 def missing(source: Source, split: str, paths: Sequence[str]) -> List[str]:
@@ -72,10 +90,11 @@ def unused(source: Source, split: str, paths: Sequence[str]) -> List[str]:
     return [*sorted(name for name in names if name.startswith(f'{split}-')), *beside]
 
 
-def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) -> None:
+def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) -> Optional[int]:
     """Raises DataError unless files have more records than may be skipped: a pipeline of no others loops forever.
 
     No more records are read than necessary. Also for impossible lengths of local records, and sizes of tar shards.
+    Returns the number of records, if it is known.
     """
     check_are_files(paths)
     found = 0
@@ -96,14 +115,14 @@ def check_not_empty(data_format: str, paths: Sequence[str], skipped: int = 0) ->
             f'{where}: {found} records, and --max_bad_records={skipped} allows all of them to be skipped. Lower it.'
         )
     if data_format == 'tfrecord':
-        check_lengths(paths)
-        return
+        return check_lengths(paths)
     from data.tar import shard
 
     for path, size in zip(paths, records.sizes_of(paths)):
         problem = shard.size_problem(path, size)
         if problem:
             raise DataError(f'{path}: {problem}')
+    return None
 
 
 def check_are_files(paths: Sequence[str]) -> None:
@@ -133,8 +152,13 @@ def _count_first_samples(path: str, at_most: int) -> int:
     return sum(not sample.problem.is_last for sample in first)
 
 
-def check_lengths(paths: Sequence[str]) -> None:
-    """Raises DataError for impossible lengths in local TFRecord files of moderate size, which the pipeline misses."""
+def check_lengths(paths: Sequence[str]) -> Optional[int]:
+    """Raises DataError for impossible lengths in local TFRecord files of moderate size, which the pipeline misses.
+
+    Returns the number of records; None of other files.
+    """
     if any(map(remote.is_remote, paths)) or sum(records.sizes_of(paths)) > _LARGEST_CHECKED:
-        return
-    tfrecord_files.count_records([path for path in paths if not tfrecord.compression_of(path)])
+        return None
+    plain = [path for path in paths if not tfrecord.compression_of(path)]
+    count = sum(tfrecord_files.count_records(plain))
+    return count if len(plain) == len(paths) else None

@@ -1,12 +1,12 @@
 """Reads, writes and hashes files, local or remote; also files with a JSON object per line."""
 
-import contextlib
 import hashlib
 import json
 from typing import Any, Callable, Dict, List, TypeVar, Union
 
 from compat import tf
 from compat.log import logger
+from compat.messages import shown
 from console import outputs
 from console.json_content import from_json
 from data import remote
@@ -15,6 +15,7 @@ _Record = TypeVar('_Record')
 
 # Bytes of a file that are hashed at once.
 _CHUNK = 1 << 20
+_LONGEST_REASON = 200
 
 
 def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
@@ -56,12 +57,18 @@ def append_line(path: str, values: Dict[str, Any]) -> None:
 
 
 def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
-    """The records in a file, each made by `record_of` of a line's JSON object. Damaged lines are skipped and logged."""
-    found = []
+    """The records in a file, each made by `record_of` of a line's JSON object.
+
+    Lines of which it makes none, with a ValueError, are skipped and logged.
+    """
+    found, problems = [], []
     lines = [line for line in text_of(path).split('\n') if line]
-    for line in lines:
-        with contextlib.suppress(ValueError):
+    for number, line in enumerate(lines, 1):
+        try:
             found.append(from_json(line, record_of))
-    if len(found) < len(lines):
-        logger.info('%s: skipped %d of %d lines, which are damaged', path, len(lines) - len(found), len(lines))
+        except ValueError as error:
+            problems.append(f'{number}: {shown(error, _LONGEST_REASON)}')
+    if problems:
+        text = '%s: skipped %d of %d lines, which are damaged; the first is line %s'
+        logger.info(text, path, len(problems), len(lines), problems[0])
     return found

@@ -4,15 +4,15 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from compat import tf
 from compat.log import logger
 from compat.messages import listed
-from data import checks, dataset_info, order, records, remote
+from data import checks, dataset_info, labels, order, records, remote
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import FILE_FLAGS, source_of
+from data.sources import FILE_FLAGS, Source, source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import SIZES, fit
 from inception_v3.tpu import topology
@@ -31,36 +31,64 @@ def makes_digits(command_line: 'CommandLine') -> bool:
     return is_own and command_line.config.use_data == 'real' and not os.path.exists(made)
 
 
-def check_data(config: Config) -> None:
-    """Finds the record files of a run's splits, checks that each host has some, and logs files that are not read.
+def check_data(config: Config, splits: Optional[Sequence[str]] = None) -> List[str]:
+    """Compares the record files of splits, by default those that a run reads, with their description.
+
+    Every reader of a data set calls it: it finds the files, and checks that each host has some. It logs what is missing
+    or not read as warnings, and returns them.
 
     Raises:
       DataError, RemoteError: as `check_files`.
     """
-    if config.use_data == 'fake':
-        return
-    for split in config.splits:
+    notes: List[str] = []
+    for split in (config.splits if splits is None else splits) if config.use_data == 'real' else ():
         paths = source_of(config).find(split)
-        check_files(config, split, paths)
-        for note in notes_on_files(config, split, paths):
-            logger.info('%s', note)
+        notes += [*check_files(config, split, paths), *notes_on_files(config, split, paths)]
+    for note in notes:
+        logger.info('warning: %s', note)
+    return notes
 
 
-def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
-    """Checks that each host has usable images of a split: without one, training would wait forever.
+def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
+    """Checks that each host has usable images of a split, without which training would wait forever, and its labels.
+
+    Returns a sentence if there are other numbers of records than `dataset.json` says, as far as they are known without
+    reading the files.
 
     Raises:
-      DataError: a host has no image, or only as many as may be skipped; its first record has no image or label; or a
-        file cannot be read.
+      DataError: a host has no image, or only as many as may be skipped; its first record has no image or label; labels
+        contradict `dataset.json`; or a file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
+    source, counts = source_of(config), []
     is_training = split == records.TRAIN
     # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
     hosts = topology.hosts_of(config) if is_training and config.seed is None else 1
     skipped = config.max_bad_records if is_training else 0
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
-        checks.check(source_of(config), paths[host::hosts], skipped)
+        counts.append(checks.check(source, paths[host::hosts], skipped))
+    info: Optional[DatasetInfo] = None
+    # A damaged description is refused by `fit_to_data_set` and `description_of`.
+    with contextlib.suppress(DataError):
+        info = dataset_info.read(config.data_dir) if config.data_dir else None
+    if not info:
+        return []
+    labels.check_described(source, split, labels.sample(source, paths), info)
+    return [] if source.patterns(split) else [*_shortfalls(source, split, paths, counts, info)]
+
+
+def _shortfalls(
+    source: Source, split: str, paths: Sequence[str], counts: Sequence[Optional[int]], info: DatasetInfo
+) -> Iterator[str]:
+    described = info.train_images if split == records.TRAIN else info.validation_images
+    known = [count for count in counts if count is not None]
+    if len(known) == len(counts) and sum(known) != described:
+        yield f'{source.flag(split)}: {checks.other_count(split, sum(known), described)}'
+    files = info.validation_records_per_file if split == records.VALIDATION else []
+    if len(files) > len(paths) and not checks.missing(source, split, paths):
+        count = f'{len(paths):,} {split} files, and {dataset_info.FILE_NAME} describes {len(files):,}'
+        yield f'{source.flag(split)}: the data set is incomplete: {count}. The others are read.'
 
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
@@ -68,10 +96,7 @@ def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator
     source = source_of(config)
     missing = checks.missing(source, split, paths)
     if missing:
-        yield (
-            f'{source.flag(split)}: the data set is incomplete: {len(missing)} of {len(missing) + len(paths)} '
-            f'{split} files are missing, the first is {missing[0]}. The others are read.'
-        )
+        yield f'{source.flag(split)}: {checks.incomplete(split, missing, len(paths))}'
     others = checks.unused(source, split, paths)
     if others:
         names = listed(others, 10, ', ')
@@ -84,26 +109,81 @@ def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator
                 f'--seed={config.seed}: with {hosts} hosts, batches have other images than with any number of hosts '
                 f'that divides {alone}.'
             )
-    if split == records.TRAIN and config.mode == 'train_and_eval' and config.eval_files:
-        both = {*paths} & {*source.find(records.VALIDATION)}
+    if split == records.VALIDATION:
+        yield from _notes_on_validation(source, paths)
+
+
+def _notes_on_validation(source: Source, paths: Sequence[str]) -> Iterator[str]:
+    """Sentences about validation files that are training files, too, or have labels from another number on."""
+    # Without training files, there is nothing to compare.
+    with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
+        training = source.find(records.TRAIN) if source.is_named([records.TRAIN]) else []
+        both = copies_among(paths, training)
         if both:
-            yield f'{source.flag(records.VALIDATION)}: {len(both)} of these files are also training files'
+            yield f'{source.flag(records.VALIDATION)}: {overlap(both, paths)}'
+        elif training and not (source.data_dir and dataset_info.read(source.data_dir)):
+            shift = labels.shift_between(labels.sample(source, training), labels.sample(source, paths))
+            if shift:
+                yield f'{source.flag(records.VALIDATION)}: {shift}'
+
+
+def overlap(both: Sequence[str], paths: Sequence[str]) -> str:
+    """The words for validation files that are training files, too."""
+    names = listed([os.path.basename(path) for path in both], 3, ', ')
+    return f'{len(both)} of these {len(paths)} files are also training files, which overstates the accuracy: {names}'
+
+
+def copies_among(paths: Sequence[str], others: Sequence[str]) -> List[str]:
+    """Those of the paths that are among the others: the same files, or local ones of the same size and beginning."""
+
+    def is_local(path: str) -> bool:
+        return not remote.is_remote(path)
+
+    real = {os.path.realpath(path) if is_local(path) else path for path in others}
+    of_size: Dict[int, List[str]] = {}
+    for path in filter(is_local, others):
+        of_size.setdefault(remote.size(path), []).append(path)
+
+    def is_among(path: str) -> bool:
+        if (os.path.realpath(path) if is_local(path) else path) in real:
+            return True
+        alike = of_size.get(remote.size(path), []) if is_local(path) else []
+        return bool(alike) and _sampled(path) in map(_sampled, alike)
+
+    return [path for path in paths if is_among(path)]
 
 
 def samples_of(config: Config) -> Dict[str, List[Any]]:
-    """Samples of the splits that a run reads: the number of files, and a SHA-256 of some files' sizes and beginnings.
+    """Samples of the splits that a run reads, by split.
 
-    A copy of the files has the same sample, wherever it is. A split without readable files has none.
+    A sample is the number of files; a SHA-256 of some files' sizes and beginnings; one of their ends, where a checksum
+    covers the label of the last record, however large its image is; and the number of files that their names say are
+    missing. Samples of earlier versions have the first two. A copy of the files has the same sample, wherever it is. A
+    split without readable files has none.
     """
     found: Dict[str, List[Any]] = {}
+    source = source_of(config)
     for split in config.splits if config.use_data == 'real' else ():
         with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
-            paths, digest = sorted(source_of(config).find(split)), hashlib.sha256()
-            for path in paths[:: -(-len(paths) // _SAMPLED_FILES)]:
-                with remote.opened(path) as file:
-                    digest.update(b'%d ' % remote.size(path) + file.read(_SAMPLED_BYTES))
-            found[split] = [len(paths), digest.hexdigest()]
+            paths = sorted(source.find(split))
+            digest, ends = hashlib.sha256(), hashlib.sha256()
+            for size, beginning, end in map(_sampled, paths[:: -(-len(paths) // _SAMPLED_FILES)]):
+                digest.update(b'%d ' % size + beginning)
+                ends.update(end)
+            missing = len(checks.missing(source, split, paths))
+            found[split] = [len(paths), digest.hexdigest(), ends.hexdigest(), missing]
     return found
+
+
+def _sampled(path: str) -> Tuple[int, bytes, bytes]:
+    """The size of a file, its beginning, and its end, which is empty if the beginning has all."""
+    size = remote.size(path)
+    with remote.opened(path) as file:
+        beginning, end = file.read(_SAMPLED_BYTES), b''
+        if size > _SAMPLED_BYTES:
+            file.seek(max(_SAMPLED_BYTES, size - _SAMPLED_BYTES))
+            end = file.read(_SAMPLED_BYTES)
+        return size, beginning, end
 
 
 def description_of(config: Config) -> Optional[DatasetInfo]:

@@ -103,6 +103,9 @@ class Run:
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
         check_data(config)
         check_fits(config)
+        warning = history.changed_surroundings(config) if config.mode != 'eval' else None
+        if warning:
+            logger.info('warning: %s', warning)
         for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
             logger.info(note)
 
@@ -397,9 +400,9 @@ class Run:
         )
         if evaluation.changed:
             logger.info('settings that differ from those of the training: %s', '; '.join(evaluation.changed))
-        if evaluation.images + self._bad_records.count(VALIDATION) != config.eval_images:
-            flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
-            logger.info('%d images were expected (--%s)', config.eval_images, flag)
+        missed = history.shortfall(config, evaluation, self._bad_records.count(VALIDATION))
+        if missed:
+            logger.info('warning: %s', missed)
 
     def recorded(self, checkpoint: str) -> Optional[Evaluation]:
         """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any.

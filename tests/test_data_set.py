@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from data import encoding
 from data.braces import PatternError
 from data.dataset_info import DatasetInfo
 from data.records import DataError
@@ -128,12 +129,41 @@ def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> 
     data_set.check_data(Config(use_tpu=False, data_dir=folder))
     named = ', '.join(f'train-{number:02d}' for number in range(10))
     assert caplog.messages == [
-        f'--data_dir={folder}: the data set is incomplete: 2 of 4 train files are missing, the first is '
+        f'warning: --data_dir={folder}: train records: 2; dataset.json says 10.',
+        f'warning: --data_dir={folder}: the data set is incomplete: 2 of 4 train files are missing, the first is '
         'train-00000-of-00004. The others are read.',
-        f'--data_dir={folder}: not read, because not named like train-00001-of-00004: {named}, and 1 more',
+        f'warning: --data_dir={folder}: not read, because not named like train-00001-of-00004: {named}, and 1 more',
+        f'warning: --data_dir={folder}: validation records: 1; dataset.json says 5.',
+        f'warning: --data_dir={folder}: 1 of these 1 files are also training files, which overstates the accuracy: '
+        'validation-00000-of-00001',
     ]
     # Fake images need no files.
     data_set.check_data(Config(use_data='fake', data_dir='/no/such/folder'))
+
+
+def test_check_data__names_validation_files_that_are_training_files(tmp_path: pathlib.Path) -> None:
+    write_records(tmp_path / 'a', 'train', [b'a' * 100_000, b'b'])
+    write_records(tmp_path / 'a', 'validation', [b'a' * 100_000, b'c'])
+    config = Config(use_tpu=False, data_dir=str(tmp_path / 'a'), mode='eval')
+    assert data_set.check_data(config) == []
+    shutil.copy(f'{tmp_path}/a/train-00000-of-00001', f'{tmp_path}/copy')
+    for patterns in ('train-*', f'{tmp_path}/copy'):
+        (note,) = data_set.check_data(dataclasses.replace(config, eval_files=patterns))
+        assert '1 of these 1 files are also training files, which overstates the accuracy: ' in note
+    # Without a description, only the other split tells where labels begin.
+    for split, first in (('train', 1), ('validation', 0)):
+        examples = [encoding.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
+        write_records(tmp_path / 'b', split, [example.SerializeToString() for example in examples])
+    (note,) = data_set.check_data(dataclasses.replace(config, data_dir=str(tmp_path / 'b')))
+    assert 'the labels of the splits seem to be shifted' in note
+
+
+def test_check_data__compares_numbered_files_with_the_description(foreign: str) -> None:
+    info = DatasetInfo('mine', 'here', 5, 4, 3, ['background', 'cat', 'dog'], '0' * 64, [2, 2])
+    info.write(foreign)
+    config = Config(use_tpu=False, data_dir=foreign, mode='eval')
+    (note,) = data_set.check_data(config)
+    assert note.endswith('incomplete: 1 validation files, and dataset.json describes 2. The others are read.')
 
 
 @pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
@@ -249,8 +279,8 @@ def test_fit_to_data_set__refuses_wrong_files_and_patterns(
 
 def test_notes__on_training_files_that_are_evaluated(foreign: str) -> None:
     config = fitted(f'--data_dir={foreign}', '--eval_files=train/*')
-    notes = [*data_set.notes_on_files(config, 'train', source_of(config).find('train'))]
-    assert notes == ['--eval_files=train/*: 2 of these files are also training files']
+    (note,) = data_set.notes_on_files(config, 'validation', source_of(config).find('validation'))
+    assert note.startswith('--eval_files=train/*: 2 of these 2 files are also training files')
 
 
 def test_check_data__of_the_keys(photos: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple, Optional
 
 from compat import tf
 from compat.log import logger
+from console.json_content import sealed
 from data import remote
 from data.files import write_whole
 from inception_v3.run.checkpoints import CheckpointError, is_complete, latest_checkpoint
@@ -105,7 +106,7 @@ def _write_version(folder: str, checkpoint: str, evaluation: Evaluation) -> None
     names += [other for other in (CONFIG_FILE, STARTS_FILE) if remote.exists(os.path.join(source, other))]
     for other in names:
         _copy(os.path.join(source, other), os.path.join(folder, other))
-    write_whole(os.path.join(folder, EVALUATION_FILE), json.dumps(evaluation._asdict()) + '\n')
+    write_whole(os.path.join(folder, EVALUATION_FILE), json.dumps(sealed(evaluation._asdict())) + '\n')
 
 
 def _copy(source: str, target: str) -> None:

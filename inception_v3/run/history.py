@@ -18,7 +18,7 @@ from compat import tf
 from compat.log import logger
 from compat.messages import shown
 from console import outputs
-from console.json_content import from_json, record
+from console.json_content import from_json, record, sealed, unsealed
 from console.processes import usable_cores
 from data import remote
 from data.dataset_info import DatasetInfo
@@ -36,6 +36,8 @@ STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE = 'starts.jsonl', 'first_steps.json'
 # The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
 FIRST_STEPS = 10
 _DIGITS_SHOWN = 12
+# The relative error of an accuracy that was computed in float32, with a margin.
+_FLOAT32_ERROR = 1e-6
 # The fields of a configuration that the probabilities of an evaluated image depend on, besides the weights.
 OF_MODEL = (
     'num_classes',
@@ -214,6 +216,28 @@ def starts_before(checkpoint: str) -> List[Start]:
     return past[anew[-1] :] if anew else past
 
 
+# The versions on which the last bits of training depend.
+_OF_BITS = ('tensorflow', 'numpy', 'inception_v3')
+
+
+def changed_surroundings(config: Config) -> Optional[str]:
+    """A warning if a run with a seed resumes on other versions or another processor than it has trained on; or None."""
+    checkpoint = latest_checkpoint(str(config.model_dir)) if config.seed is not None else None
+    recorded = starts_before(checkpoint) if checkpoint else []
+    if not recorded:
+        return None
+    last, present = recorded[-1], source.versions()
+    pairs = [(name, last.versions.get(name), present[name]) for name in _OF_BITS]
+    pairs.append(('processor', last.host.get('processor'), _processor()))
+    changes = [f'{name}: {old} -> {new}' for name, old, new in pairs if old and old != new]
+    if not changes:
+        return None
+    return (
+        f'--seed={config.seed}: the run has trained in other surroundings up to step {step_of(str(checkpoint)):,}: '
+        f'{"; ".join(changes)}. No run in one of them repeats its bits; to repeat it, restore them'
+    )
+
+
 def write_start(
     config: Config,
     data_set: Optional[DatasetInfo],
@@ -302,6 +326,15 @@ class Evaluation(NamedTuple):
         """The inputs of the evaluation. Evaluations with equal identities have equal scores."""
         return self.digest, self.weights, self.images, self.fingerprint, self.changed
 
+    def contradiction(self) -> Optional[str]:
+        """The reason why no evaluation can have these scores; None if one can."""
+        for name in ('top_1', 'top_5'):
+            score = getattr(self, name)
+            right = score * self.images
+            if not 0 <= score <= 1 or abs(right - round(right)) > _FLOAT32_ERROR * self.images:
+                return f'{name} is {score}, which is no number of {self.images:,} images'
+        return 'top_1 is above top_5' if self.top_1 > self.top_5 else None
+
     def differences_of_kind(self, other: 'Evaluation') -> List[str]:
         """The differences that make another evaluation incomparable with this one, each as `name: old -> new`."""
         names = ('weights', 'images', 'data_set', 'fingerprint', 'changed')
@@ -351,9 +384,17 @@ def changed_since_training(config: Config, data_set: Optional[DatasetInfo], chec
     return tuple(dict.fromkeys(changes))
 
 
+def shortfall(config: Config, evaluation: Evaluation, skipped: int) -> Optional[str]:
+    """A sentence if an evaluation has other images than its configuration says, besides the skipped ones; or None."""
+    if evaluation.images + skipped == config.eval_images:
+        return None
+    flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
+    return f'{evaluation.images:,} images were evaluated, and {config.eval_images:,} were expected (--{flag})'
+
+
 def append_evaluation(model_dir: str, evaluation: Evaluation) -> None:
     """Adds a line to `results.jsonl`."""
-    append_line(os.path.join(model_dir, RESULTS_FILE), evaluation._asdict())
+    append_line(os.path.join(model_dir, RESULTS_FILE), sealed(evaluation._asdict()))
 
 
 def read_evaluations(model_dir: str) -> List[Evaluation]:
@@ -368,14 +409,20 @@ def read_unchanged(model_dir: str) -> List[Evaluation]:
 
 
 def evaluations_in(path: str) -> List[Evaluation]:
-    """The evaluations in a file, a line each. Damaged lines are skipped."""
+    """The evaluations in a file, a line each. Lines that are damaged or were changed are skipped and logged."""
+    return read_lines(path, evaluation_in)
 
-    def evaluation(values: Any) -> Evaluation:
-        made = record(Evaluation, {**values, 'changed': tuple(values.get('changed', ()))})
-        datetime.datetime.fromisoformat(made.time)  # A ValueError skips the line.
-        return made
 
-    return read_lines(path, evaluation)
+def evaluation_in(values: Dict[str, Any]) -> Evaluation:
+    """The evaluation with these values in JSON; raises an error of `from_json` if they are damaged or were changed."""
+    content, has_digest = unsealed(values)
+    made = record(Evaluation, {**content, 'changed': tuple(content.get('changed', ()))})
+    datetime.datetime.fromisoformat(made.time)
+    # Those of earlier versions have no digest.
+    problem = None if has_digest else made.contradiction()
+    if problem:
+        raise ValueError(problem)
+    return made
 
 
 # The data set that a checkpoint has learned.
@@ -430,19 +477,38 @@ def changes_between(
     start: Start, config: Config, present: Optional[DatasetInfo], with_samples: bool = True
 ) -> Tuple[str, ...]:
     """The differences of a data set from that of a start, each as `name: old -> new`. The unknown does not differ."""
-    old, new = start.config.get('use_data', 'real'), config.use_data
+    samples = samples_of(config) if with_samples else {}
+    return _changes(start, {'use_data': config.use_data, 'data_format': config.data_format}, present, samples)
+
+
+def changes_of_start(old: Start, new: Start) -> Tuple[str, ...]:
+    """The differences of the data set of a start from that of another, as of `changes_between`."""
+    return _changes(old, new.config, new.info, new.samples or {})
+
+
+def _changes(
+    start: Start, config: Dict[str, Any], present: Optional[DatasetInfo], samples: Dict[str, List[Any]]
+) -> Tuple[str, ...]:
+    (old, old_format), (new, new_format) = (
+        [each.get(name, getattr(Config, name)) for name in ('use_data', 'data_format')]
+        for each in (start.config, config)
+    )
     if old != new:
         return (f'use_data: {old} -> {new}',)
     changes = [*changed_classes(start, present)]
     fingerprint = present.fingerprint if present else ''
     if start.fingerprint and fingerprint and start.fingerprint != fingerprint:
         changes.append(f'fingerprint: {start.fingerprint[:_DIGITS_SHOWN]} -> {fingerprint[:_DIGITS_SHOWN]}')
-    for split, (count, digest) in samples_of(config).items() if with_samples else ():
-        old_count, old_digest = (start.samples or {}).get(split, (count, digest))
+    for split, sample in samples.items():
+        before = (start.samples or {}).get(split, sample)
+        # Earlier versions recorded a shorter sample. The first value is the number of files.
+        different = [pair for pair in zip(before[:3], sample[:3]) if pair[0] != pair[1]]
+        divided = before[0] != sample[0] or old_format != new_format
+        is_whole = not any((*before[3:], *sample[3:]))
         # Equal fingerprints are of the same images, also in other files.
-        divided = old_count != count or start.config.get('data_format', 'tfrecord') != config.data_format
-        if old_digest != digest and not (divided and start.fingerprint and start.fingerprint == fingerprint):
-            changes.append(f'{split} files: {old_digest[:_DIGITS_SHOWN]} -> {digest[:_DIGITS_SHOWN]}')
+        if different and not (divided and is_whole and start.fingerprint and start.fingerprint == fingerprint):
+            was, now_is = (str(each)[:_DIGITS_SHOWN] for each in different[0])
+            changes.append(f'{split} files: {was} -> {now_is}')
     if changes and present and start.data_set != present.name:
         changes.insert(0, f'data_set: {shown(start.data_set) or "unnamed"} -> {shown(present.name)}')
     return tuple(changes)

@@ -130,7 +130,8 @@ def summary_of(
         rows.append(('top-1', f'{evaluation.top_1:.2%}'))
         if shows_top_5(config.num_classes):
             rows.append(('top-5', f'{evaluation.top_5:.2%}'))
-        words = f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'
+        expected = f' of {config.eval_images:,}' if evaluation.images != config.eval_images else ''
+        words = f'{evaluation.images:,}{expected} images, {evaluation.weights} weights of step {evaluation.step:,}'
         rows.append(('evaluated', words))
     if best:
         folder = os.path.join(str(config.model_dir), BEST_FOLDER)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compat import tf
 from data import dataset_info
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError
@@ -204,3 +205,74 @@ def test_evaluation__belongs_to_the_weights(own: Config) -> None:
     # With equal logits every label is among the likeliest.
     assert old.top_1 != new.top_1 == 1.0 and '100.00%' in summary
     assert origin.origin_of(own, checkpoint).top_1 == 1.0
+
+
+def edit(path: pathlib.Path, **changes: Any) -> None:
+    """Changes values of the last line of a file, as by hand."""
+    *lines, last = path.read_text().splitlines()
+    path.write_text(''.join(f'{line}\n' for line in [*lines, json.dumps({**json.loads(last), **changes})]))
+
+
+def test_evaluation__that_was_edited_is_not_repeated(own: Config, caplog: Any) -> None:
+    results, checkpoint = pathlib.Path(str(own.model_dir), 'results.jsonl'), f'{own.model_dir}/model.ckpt-5'
+    true = evaluations(own)[-1]
+    # A possible number of images, and of an earlier version, without a digest, an impossible one.
+    for changes, reason in (({'top_1': 1.0, 'top_5': 1.0}, 'it was changed'), ({'top_1': 0.5}, 'is no number of 359')):
+        edit(results, **changes)
+        assert origin.origin_of(own, checkpoint).top_1 is None
+        assert 'results.jsonl: skipped 1 of 3 lines' in caplog.text and 'line 3: ' in caplog.text
+        assert reason in caplog.text
+        line = json.loads(results.read_text().splitlines()[-1])
+        line.pop('check', None)
+        results.write_text('\n'.join([*results.read_text().splitlines()[:2], json.dumps({**line, 'top_1': 0.5})]))
+    # Training evaluates the checkpoint again.
+    summary = execute(own)
+    assert evaluations(own)[-1].top_1 == true.top_1 and f'{true.top_1:.2%}' in summary
+
+
+def test_origin__that_was_edited_is_unknown(own: Config, caplog: Any) -> None:
+    execute(dataclasses.replace(own, export_dir=f'{own.model_dir}/export'))
+    (saved_model,) = origin.saved_models(f'{own.model_dir}/export')
+    known = origin.read(saved_model)
+    assert known is not None and known.top_1 == evaluations(own)[-1].top_1
+    path = pathlib.Path(saved_model, 'assets.extra', 'origin.json')
+    path.write_text(json.dumps({**json.loads(path.read_text()), 'top_1': 0.99}))
+    assert origin.read(saved_model) is None and 'origin.json: is damaged, and is not used: it was cha' in caplog.text
+
+
+def test_evaluation__of_an_incomplete_data_set_is_said_and_not_the_runs(own: Config, caplog: Any) -> None:
+    os.remove(sorted(pathlib.Path(own.data_dir).glob('validation-*'))[-1])
+    summary = execute(dataclasses.replace(own, mode='eval', num_eval_images=359))
+    evaluation = evaluations(own)[-1]
+    assert evaluation.images == 269 and evaluation.changed == ('validation files: 4 -> 3',)
+    assert 'evaluated 269 of 359 images' in ' '.join(summary.split())
+    assert 'warning: 269 images were evaluated, and 359 were expected (--num_eval_images)' in caplog.messages
+    for words in ('1 of 4 validation files are missing', 'validation records: 269; dataset.json says 359.'):
+        assert any(message.startswith('warning: ') and words in message for message in caplog.messages)
+    assert origin.origin_of(own, f'{own.model_dir}/model.ckpt-5').images == 359
+
+
+def test_samples__notice_changes_at_the_ends_of_files(own: Config, tmp_path: Any) -> None:
+    path = sorted(pathlib.Path(own.data_dir).glob('train-*'))[0]
+    content = b'a' * 70_000 + b'b' * 70_000
+    path.write_bytes(content)
+    before = samples_of(own)['train']
+    path.write_bytes(content[:-1] + b'c')
+    after = samples_of(own)['train']
+    assert before[:2] == after[:2] and before[2] != after[2]
+    # Earlier versions recorded the beginnings alone.
+    (start,) = history.read_starts(str(own.model_dir))
+    for sample, expected in ((before, True), (before[:2], False)):
+        other = start._replace(samples={'train': sample})
+        changes = history.changes_between(other, own, described(own))
+        assert any(change.startswith('train files: ') for change in changes) is expected
+
+
+def test_resumption__with_a_seed_on_another_tensorflow_is_said(own: Config) -> None:
+    seeded = dataclasses.replace(own, seed=1)
+    assert history.changed_surroundings(seeded) is None
+    (start,) = history.read_starts(str(own.model_dir))
+    rewrite_starts(own, versions={**start.versions, 'tensorflow': '1.14.0'})
+    warning = history.changed_surroundings(seeded)
+    assert warning is not None and f'up to step 5: tensorflow: 1.14.0 -> {tf.__version__}.' in warning
+    assert history.changed_surroundings(own) is None

@@ -61,7 +61,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
     from data.sources import source_of
-    from inception_v3.data_set import fit_to_data_set, makes_digits
+    from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
     from tools.benchmarks import photographs
     from tools.datasets import digits
 
@@ -77,8 +77,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
     if makes_digits(command_line):
         digits.make(config.data_dir)
     config = fit_to_data_set(command_line._replace(config=config))
-    for split in splits:
-        source_of(config).find(split)
+    check_data(config, splits)
     return dataclasses.replace(
         config,
         train_batch_size=config.train_batch_size // config.replicas,

@@ -71,8 +71,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
+    from data import records
     from data.sources import source_of
-    from inception_v3.data_set import fit_to_data_set, makes_digits
+    from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
     from inception_v3.estimator import make_estimator
     from inception_v3.run.memory import check_fits
     from tools.benchmarks import photographs
@@ -85,6 +86,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     if makes_digits(command_line):
         digits.make(config.data_dir)
     config = with_steps(fit_to_data_set(command_line._replace(config=config)), own['steps'])
+    check_data(config, [records.TRAIN])
     check_fits(config)
     # Finds what a run needs and lacks, before the processes do.
     make_estimator(dataclasses.replace(config, model_dir=config.model_dir or 'unused'), writes=False)

@@ -1,23 +1,25 @@
 """Evaluates a checkpoint on this machine's CPU, analyses its errors, and writes the report."""
 
 import argparse
+import contextlib
 import dataclasses
 import math
 import os
 import tempfile
 import time
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from compat import tf
 from compat.errors import CommandError
+from compat.log import logger
 from compat.messages import in_rows
 from console.screen import Screen
-from data import record_checker, records
+from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_files, description_of, is_counted
+from inception_v3.data_set import check_data, copies_among, description_of, is_counted, overlap
 from inception_v3.input import device_images
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
@@ -72,7 +74,8 @@ def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], Err
 def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str:
     """Evaluates, writes the report into a folder, and returns the summary."""
     start = time.monotonic()
-    info, model = fit_to_data_set(trained_model.find(arguments.model_dir, arguments.checkpoint), arguments)
+    found = trained_model.find(arguments.model_dir, arguments.checkpoint)
+    info, model, data_notes = fit_to_data_set(found, arguments)
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
     other = predictions.read(arguments.against) if arguments.against else None
@@ -100,7 +103,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
     learned = history.trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
-    notes = [*notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
+    notes = [*data_notes, *notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
     report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
     _write(report, out)
     if other:
@@ -121,9 +124,11 @@ def _write(report: ErrorReport, out: str) -> None:
         write_whole(os.path.join(out, name), content)
 
 
-def fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple[Optional[DatasetInfo], TrainedModel]:
-    """The description of the data set, and the model with the configuration of its evaluation."""
-    config = model.config
+def fit_to_data_set(
+    model: TrainedModel, arguments: argparse.Namespace
+) -> Tuple[Optional[DatasetInfo], TrainedModel, List[str]]:
+    """The description of the data set, the model with the configuration of its evaluation, and notes on the files."""
+    trained = config = model.config
     names = ('data_dir', 'eval_files', 'data_format', 'image_key', 'label_key', 'label_offset')
     changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     if 'data_dir' in changes:
@@ -150,14 +155,29 @@ def fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple
         )
     if config.use_data == 'fake':
         raise ConfigError('The run was trained on made-up images: name the data set to evaluate with --data_dir.')
+    notes = check_data(config)
     paths = source_of(config).find(records.VALIDATION)
-    check_files(config, records.VALIDATION, paths)
+    if changes:
+        notes += notes_on_training_files(trained, config, paths)
     if changes and is_counted(config, records.VALIDATION):
         count = sum(each.records for each in source_of(config).contents(paths))
         config = dataclasses.replace(config, num_eval_images=count)
     elif info and arguments.data_dir:
         config = dataclasses.replace(config, num_eval_images=info.validation_images)
-    return description_of(config) if changes else info, model._replace(config=config)
+    return description_of(config) if changes else info, model._replace(config=config), notes
+
+
+def notes_on_training_files(trained: Config, config: Config, paths: Sequence[str]) -> Iterator[str]:
+    """A sentence if files to evaluate are training files of the run, whose data set may be gone."""
+    source = source_of(trained)
+    with contextlib.suppress(records.DataError, remote.RemoteError, tf.errors.OpError):
+        training = source.find(records.TRAIN) if source.is_named([records.TRAIN]) else []
+        both = copies_among(paths, training)
+        # Those of the same data set have been reported.
+        if both and (config.data_dir, config.train_files) != (trained.data_dir, trained.train_files):
+            note = f'{source_of(config).flag(records.VALIDATION)}: {overlap(both, paths)}'
+            logger.info('warning: %s', note)
+            yield note
 
 
 def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record_checker.BadRecord]) -> List[str]:
@@ -171,6 +191,9 @@ def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[reco
         )
     if evaluation.changed:
         notes.append(f'Settings that differ from training: {"; ".join(evaluation.changed)}.')
+    missed = history.shortfall(model.config, evaluation, len(skipped))
+    if missed:
+        notes.append(f'{missed}.')
     if skipped:
         notes.append(f'Skipped records: {len(skipped)}. {"; ".join(map(str, skipped))}')
     return notes

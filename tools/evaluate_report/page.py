@@ -12,13 +12,14 @@ from matplotlib.ticker import StrMethodFormatter
 
 from compat.messages import shown
 from console import html, processes
+from console.json_content import sealed
 from data.dataset_info import is_background
 from inception_v3.run.export.card import wilson_interval
 from inception_v3.run.history import Evaluation, shows_top_5
 from tools import drawing
 from tools.evaluate_report import JSON_FILE
 from tools.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake
-from tools.evaluate_report.predictions import Pairs
+from tools.paired import Pairs
 
 _PAIRS_SHOWN = 20
 _HEADS = ('class', 'name', 'images', 'top-1', 'top-5', 'predicted', 'most often classified as')
@@ -79,7 +80,7 @@ class ErrorReport(NamedTuple):
         own_fields = Mistake._fields[: Mistake._fields.index('likeliest')]
         values: Dict[str, Any] = {
             'model_dir': self.model_dir,
-            'evaluation': self.evaluation._asdict(),
+            'evaluation': sealed(self.evaluation._asdict()),
             **({'against': _comparison(*self.against)} if self.against else {}),
             'expected_calibration_error': analysis.expected_calibration_error,
             'bins': [each._asdict() for each in analysis.bins],

@@ -3,22 +3,18 @@
 import csv
 import io
 import itertools
-import math
 import os
-from typing import Any, Dict, NamedTuple, Sequence, Tuple
-
-from scipy import stats
+from typing import NamedTuple, Sequence
 
 from compat.messages import shown
-from console.json_content import from_json, record
+from console.json_content import from_json
 from data import remote
 from inception_v3.config import ConfigError
-from inception_v3.run.history import Evaluation
+from inception_v3.run.history import Evaluation, evaluation_in
 from tools.evaluate_report import FOLDER, JSON_FILE
+from tools.paired import Pairs
 
 PREDICTIONS_FILE = 'predictions.csv'
-# The 97.5 % quantile of the normal distribution.
-_QUANTILE = float(stats.norm.ppf(0.975))
 
 
 class Prediction(NamedTuple):
@@ -36,42 +32,6 @@ class Predictions(NamedTuple):
     path: str
     evaluation: Evaluation
     images: Sequence[Prediction]
-
-
-class Pairs(NamedTuple):
-    """The number of images that two checkpoints have evaluated, and of those that only one of them has right."""
-
-    images: int
-    ours_alone: int
-    theirs_alone: int
-
-    @property
-    def p_value(self) -> float:
-        """Of McNemar's exact test: the images that one alone has right are as likely of either."""
-        differing = self.ours_alone + self.theirs_alone
-        return float(stats.binomtest(self.ours_alone, differing).pvalue) if differing else 1.0
-
-    @property
-    def difference(self) -> Tuple[float, float, float]:
-        """Our top-1 minus theirs, as a fraction, with the ends of its 95 % interval.
-
-        The interval is Wald's with an image added to both counts: Bonett and Price, "Adjusted Wald Confidence Interval
-        for a Difference of Binomial Proportions Based on Paired Data" (2012).
-        """
-        total = self.images + 2
-        ours, theirs = (self.ours_alone + 1) / total, (self.theirs_alone + 1) / total
-        half = _QUANTILE * math.sqrt((ours + theirs - (ours - theirs) ** 2) / total)
-        value = (self.ours_alone - self.theirs_alone) / self.images
-        return value, max(ours - theirs - half, -1.0), min(ours - theirs + half, 1.0)
-
-    def __str__(self) -> str:
-        value, low, high = (f'{100 * each:+.2f}' for each in self.difference)
-        verdict = 'told apart' if self.p_value < 0.05 else 'not told apart'
-        return (
-            f"{verdict} (p = {self.p_value:.2g}, McNemar's exact test): top-1 {value} points, 95 % interval {low} "
-            f'to {high}; of {self.images:,} images, {self.ours_alone:,} are right only here, '
-            f'{self.theirs_alone:,} only there'
-        )
 
 
 def content(images: Sequence[Prediction]) -> bytes:
@@ -92,20 +52,20 @@ def read(path: str) -> Predictions:
         if found is None or report is None:
             continue
         try:
-            evaluation = from_json(report, lambda values: _evaluation(values['evaluation']))
+            evaluation = from_json(report, lambda values: evaluation_in(values['evaluation']))
             header, *rows = csv.reader(io.StringIO(found.decode(errors='surrogateescape'), newline=''))
             if tuple(header) != Prediction._fields or len(rows) != evaluation.images:
                 raise ValueError(f'it must have a line for each of {evaluation.images:,} images')
-            return Predictions(path, evaluation, [Prediction(file, *map(int, rest)) for file, *rest in rows])
+            images = [Prediction(file, *map(int, rest)) for file, *rest in rows]
+            right = sum(each.label == each.predicted for each in images)
+            if right != round(evaluation.top_1 * evaluation.images):
+                raise ValueError(f'{right:,} predictions are right, which top_1 = {evaluation.top_1:.4%} contradicts')
+            return Predictions(path, evaluation, images)
         except (ValueError, TypeError, csv.Error) as error:
             raise ConfigError(f'{folder}: {JSON_FILE} or {PREDICTIONS_FILE} is damaged: {shown(error, 300)}.')
     raise ConfigError(
         f'{path}: has no evaluation report with {PREDICTIONS_FILE}. Write it first: inception-v3 evaluate {path}'
     )
-
-
-def _evaluation(values: Dict[str, Any]) -> Evaluation:
-    return record(Evaluation, {**values, 'changed': tuple(values['changed'])})
 
 
 def pairs(ours: Sequence[Prediction], theirs: Predictions) -> Pairs:

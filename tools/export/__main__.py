@@ -3,7 +3,8 @@
 Each format gets a folder in --out: the model; preprocessing.json, which describes its input, its outputs and the steps
 from decoded pixels to the input; prepare.py, which carries them out with NumPy alone; labels.txt; and README.md, the
 model card. The weights are those that the run evaluates. With --verify, each export classifies all validation images in
-its own runtime. One that has not the checkpoint's accuracy (int8: that is over a point lower) gives exit code 1.
+its own runtime. One that has not the checkpoint's accuracy gives exit code 2. For int8 that is a loss of over a point,
+if there are enough images for McNemar's exact test to tell it from chance; a warning says if there are too few.
 """
 
 import argparse

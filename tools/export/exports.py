@@ -3,21 +3,24 @@
 import argparse
 import itertools
 import json
+import math
 import os
 import pathlib
 import sys
 import tempfile
-from typing import Dict, Iterable, List, NamedTuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
-from compat.errors import DONE, RETRY, CommandError
+from compat.errors import DONE, FIX, CommandError
 from compat.log import logger
+from compat.messages import in_markdown
 from console import extras
 from console.screen import Screen
 from data import records, remote
 from data.files import write_whole
-from inception_v3.config import ConfigError
+from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import check_data, description_of
 from inception_v3.run import history, trained_model
 from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
@@ -25,6 +28,7 @@ from inception_v3.run.files import check_writable
 from tools.export import prepare
 from tools.export.formats import FORMATS, of_variables
 from tools.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
+from tools.paired import FEWEST_DIFFERING, Pairs
 
 _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
 
@@ -32,22 +36,54 @@ _DESCRIPTION, _PROGRAM = 'preprocessing.json', 'prepare.py'
 class Agreement(NamedTuple):
     """The agreement of an export, in the format `name`, with its checkpoint on the validation images.
 
-    The export classifies `right` images as their label, the checkpoint `expected` ones; `difference` is the largest
-    absolute difference of two logits.
+    The export classifies `right` images as their label, the checkpoint `expected` ones; `alone` and `checkpoint_alone`
+    are right in one of the two only. `difference` is the largest absolute difference of two logits.
     """
 
     name: str
-    images: int
-    right: int
-    expected: int
-    difference: float
+    images: int = 0
+    right: int = 0
+    expected: int = 0
+    alone: int = 0
+    checkpoint_alone: int = 0
+    difference: float = 0.0
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the accuracy is the checkpoint's, or no lower than the format allows."""
+    def pairs(self) -> Pairs:
+        """The comparison by image; ours is the export."""
+        return Pairs(self.images, self.alone, self.checkpoint_alone)
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether the accuracy on these images is lower than the format allows, or another one if it allows none."""
         allowed = FORMATS[self.name].loses_at_most
         lost = 100 * (self.expected - self.right) / self.images
-        return lost <= allowed if allowed else lost == 0
+        return lost > allowed if allowed else lost != 0
+
+    @property
+    def is_kept(self) -> Optional[bool]:
+        """Whether the accuracy is the checkpoint's, or no lower than the format allows; None if that is not certain.
+
+        A format that allows a loss gives other answers, of which few images show more on one side by chance.
+        """
+        if not self.is_lower:
+            return True
+        return None if FORMATS[self.name].loses_at_most and not self.pairs.are_told_apart else False
+
+    @property
+    def verdict(self) -> str:
+        """The reason why the export is not kept, or why these images do not show whether it is; empty if it is."""
+        if self.is_kept is False:
+            return f'{self.name}: has not the accuracy of its checkpoint. Do not use it.'
+        if self.is_kept:
+            return ''
+        # As many as would tell the two apart if the same share of them differed, all to one side.
+        needed = math.ceil(FEWEST_DIFFERING * self.images / (self.checkpoint_alone - self.alone))
+        return (
+            f'{self.name}: {self.images:,} images are too few to tell whether its accuracy is lower than its '
+            f"checkpoint's: {self.checkpoint_alone:,} are right only there, {self.alone:,} only here (p = "
+            f"{self.pairs.p_value:.2g}, McNemar's exact test). At this rate, about {needed:,} validation images would."
+        )
 
     @property
     def line(self) -> str:
@@ -81,6 +117,10 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     is_calibrated = any(each.is_calibrated for each in formats.values())
     if config.use_data == 'fake' and (is_calibrated or arguments.verify):
         raise ConfigError('The run was trained on made-up images: --verify and int8 need a data set.')
+    splits = [split for split, used in ((records.TRAIN, is_calibrated), (records.VALIDATION, arguments.verify)) if used]
+    notes = check_data(config, splits)
+    if arguments.verify:
+        notes += _changes(config, model.checkpoint)
     check_writable('out', out)
     network = freeze(model, learned.class_names)
     calibration: List[np.ndarray] = []
@@ -99,15 +139,26 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
             with bad_records_explained(config, [records.VALIDATION], screen):
                 agreements = compare(paths, network, batches(False, config), screen)
         for name in formats:
-            verified = agreements[name].line if name in agreements else 'not verified (`--verify`)'
+            verified = 'not verified (`--verify`)'
+            if name in agreements:
+                verified = '; '.join([agreements[name].line, *(in_markdown(note.rstrip('.')) for note in notes)])
             _describe(os.path.join(unfinished, name), name, network, verified, learned)
             os.rename(os.path.join(unfinished, name), os.path.join(out, name))
     screen.clear()
     print(*(os.path.join(out, name) for name in formats), *agreements.values(), sep='\n')
-    worse = [name for name, agreement in agreements.items() if not agreement.is_kept]
-    for name in worse:
-        print(f'error: {name}: has not the accuracy of its checkpoint. Do not use it.', file=sys.stderr)
-    return RETRY if worse else DONE
+    for agreement in agreements.values():
+        if agreement.verdict:
+            print(f'{"error" if agreement.is_kept is False else "warning"}: {agreement.verdict}', file=sys.stderr)
+    # The same weights give the same answers: no retry helps.
+    return FIX if any(agreement.is_kept is False for agreement in agreements.values()) else DONE
+
+
+def _changes(config: Config, checkpoint: str) -> Iterator[str]:
+    changed = history.changed_since_training(config, description_of(config), checkpoint)
+    if changed:
+        note = f'the validation images are not those of the training: {"; ".join(changed)}'
+        logger.info('warning: %s', note)
+        yield note
 
 
 def compare(
@@ -116,23 +167,26 @@ def compare(
     """Runs the exports at paths, each in its own runtime, and their checkpoint on the same images."""
     checkpoint = of_variables(network, network.model.restore)
     runs = {name: FORMATS[name].open(path, network) for name, path in paths.items()}
-    found = {name: Agreement(name, 0, 0, 0, 0.0) for name in runs}
+    found = {name: Agreement(name) for name in runs}
     for batch in validation:
         logits = checkpoint(batch)
+        expected = _right(logits, batch.labels)
         for name, run in runs.items():
             own, before = run(batch), found[name]
             # NaN, too, is a difference.
             difference = float(np.maximum(before.difference, np.abs(own - logits).max()))
-            right = before.right + _right(own, batch.labels)
-            expected = before.expected + _right(logits, batch.labels)
-            found[name] = Agreement(name, before.images + len(batch.labels), right, expected, difference)
+            right = _right(own, batch.labels)
+            counts = len(right), right.sum(), expected.sum(), (right > expected).sum(), (expected > right).sum()
+            names = Agreement._fields[1 : 1 + len(counts)]
+            sums = {field: getattr(before, field) + int(count) for field, count in zip(names, counts)}
+            found[name] = before._replace(difference=difference, **sums)
         screen.update(f'verifying: {max(each.images for each in found.values()):,} images')
     return found
 
 
-def _right(logits: np.ndarray, labels: np.ndarray) -> int:
-    """The number of images whose label has the largest logit; ties count, as in the metrics."""
-    return int((logits.max(axis=1) == logits[np.arange(len(labels)), labels]).sum())
+def _right(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Whether the label of each image has the largest logit, bool [batch]; ties count, as in the metrics."""
+    return logits.max(axis=1) == logits[np.arange(len(labels)), labels]
 
 
 def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: history.TrainedData) -> None:

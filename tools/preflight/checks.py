@@ -244,7 +244,7 @@ def _count_shards(config: Config, report: Report) -> Dict[str, int]:
             paths = source_of(config).find(split)
             counts[split] = len(paths)
             report.warnings += notes_on_files(config, split, paths)
-            check_files(config, split, paths)
+            report.warnings += check_files(config, split, paths)
             with contextlib.closing(checker_of(config, split)) as checker:
                 at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
                 bad = [*itertools.islice(checker.search(paths[:1], lambda text: None), at_most)]

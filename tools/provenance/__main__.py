@@ -50,16 +50,23 @@ def _verify(model_dir: str) -> int:
     from tools.provenance import record, verification
 
     pairs, *starts = verification.verify(model_dir)
+    changed, is_read = verification.changes_of_data(starts[0])
+    same = 'every image and label is the same' if is_read else 'dataset.json and samples of the files are the same'
     steps = f'compared after step {", ".join(str(step.step) for step, _ in pairs)}'
     # Compared as text, so that a loss of NaN equals itself.
     recorded, repeated = next((pair for pair in pairs if str(pair[0]) != str(pair[1])), (None, None))
     if recorded and repeated:
         rows = [(name, f'{getattr(recorded, name)} -> {getattr(repeated, name)}') for name in ('loss', 'digest')]
         different = record.section(f'different after step {recorded.step}; {steps}', rows)
-        print(different, _text(record.differences_of_starts(*starts)), sep='\n\n')
+        differences = record.differences_of_starts(*starts)
+        known = {each.name for each in changed}
+        differences['data'] = [*changed, *(each for each in differences['data'] if each.name not in known)]
+        print(different, _text(differences, same), sep='\n\n')
     else:
         print(f'loss and variables are equal bit for bit; {steps}')
-    return FIX if recorded else DONE
+        if changed:
+            print(f'\n{_text({"data": changed})}\n\nthe data set was changed after the start of the run')
+    return FIX if recorded or changed else DONE
 
 
 def _diff(old: Any, new: Any) -> int:
@@ -83,11 +90,13 @@ def _crate(run: Any, arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _text(differences: Dict[str, List[Any]]) -> str:
+def _text(differences: Dict[str, List[Any]], same_data: str = 'the same') -> str:
     from tools.provenance.record import section
 
     rows = {title: [(each.name, each) for each in found] for title, found in differences.items()}
-    return '\n\n'.join(section(title, found, 'the same') for title, found in rows.items())
+    return '\n\n'.join(
+        section(title, found, same_data if title == 'data' else 'the same') for title, found in rows.items()
+    )
 
 
 if __name__ == '__main__':

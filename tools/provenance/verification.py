@@ -7,13 +7,21 @@ import sys
 import tempfile
 from typing import List, Sequence, Tuple
 
+from compat import tf
 from compat.errors import CommandError
 from console import processes, program
 from console.screen import Screen, set_up_logging
-from data import remote
+from data import labels, records, remote
+from data.records import DataError
+from data.sources import Source, source_of
 from inception_v3.config import Config
+from inception_v3.data_set import description_of
 from inception_v3.run import history
 from inception_v3.run.history import FirstStep, Start
+from tools.provenance.record import Difference
+
+# Bytes of the largest data set whose images and labels are all compared.
+_LARGEST_READ = 16 << 30
 
 
 def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, Start]:
@@ -47,18 +55,46 @@ def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, St
     return pairs, start, new_start
 
 
+def changes_of_data(start: Start) -> Tuple[List[Difference], bool]:
+    """The differences of the present data set from that of a start, and whether every image and label was compared.
+
+    That is so if `dataset.json` has a fingerprint, and the files are local and at most 16 GiB. Otherwise, the
+    description is compared, and samples of the files.
+    """
+    config = Config(**start.config)
+    config = dataclasses.replace(config, data_dir=_found(config.data_dir, config, start.directory))
+    try:
+        changes = history.changes_between(start, config, description_of(config))
+        info, source = start.info, source_of(config)
+        is_read = bool(info and start.fingerprint and config.use_data == 'real' and _is_small(source, config.splits))
+        taken = labels.fingerprint_of(source, info) if info and is_read else start.fingerprint
+    except (DataError, remote.RemoteError, tf.errors.OpError) as error:
+        return [Difference('data set', start.data_set, str(error))], False
+    found = [Difference(name, *values.split(' -> ', 1)) for name, _, values in (c.partition(': ') for c in changes)]
+    if taken != start.fingerprint:
+        found.append(Difference('fingerprint of the images and labels', start.fingerprint, taken))
+    return found, is_read
+
+
+def _is_small(source: Source, splits: Sequence[str]) -> bool:
+    paths = [path for split in splits for path in source.find(split)]
+    return not any(map(remote.is_remote, paths)) and sum(records.sizes_of(paths)) <= _LARGEST_READ
+
+
+def _found(path: str, config: Config, directory: str) -> str:
+    """A folder of a run that was started in a directory. Without one, patterns are relative to that directory."""
+    if not path:
+        return directory if config.train_files else ''
+    return path if remote.is_remote(path) else os.path.join(directory, path)
+
+
 def _repetition_of(config: Config, directory: str, model_dir: str, last: int) -> Config:
     """The configuration that trains the same steps up to `last`, and does nothing else."""
-
-    def found(path: str) -> str:
-        return os.path.join(directory, path) if path and not remote.is_remote(path) else path
-
     return dataclasses.replace(
         config,
         mode='train',
-        # Without a folder, patterns are relative to the one where the run was started.
-        data_dir=found(config.data_dir) or (directory if config.train_files else ''),
-        init_from=found(config.init_from),
+        data_dir=_found(config.data_dir, config, directory),
+        init_from=_found(config.init_from, config, directory) if config.init_from else '',
         model_dir=model_dir,
         export_dir=None,
         train_steps=last,

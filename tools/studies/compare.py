@@ -38,6 +38,8 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
     page.write(arguments.out, comparison)
     for case in comparison.cases:
         print(f'{case.name}: {", ".join(run.name for run in case.runs)}')
+    for note in comparison.notes:
+        print(f'note: {note}')
     print(f'written: {page.PAGE_FILE} in {arguments.out}')
 
 

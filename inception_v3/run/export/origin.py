@@ -1,12 +1,13 @@
 """The origin of a model: its run, step and accuracy. A SavedModel carries it in `assets.extra/origin.json`."""
 
-import contextlib
 import json
 import os
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from compat import tf
-from console.json_content import from_json, record
+from compat.log import logger
+from compat.messages import shown
+from console.json_content import from_json, record, sealed, unsealed
 from data import remote
 from data.files import text_of, write_whole
 from inception_v3.config import Config
@@ -23,6 +24,7 @@ _FILE = os.path.join(EXTRA, 'origin.json')
 SETTINGS = (*history.OF_MODEL, 'zero_init_last_scale', 'auxiliary_head', 'batch_norm')
 # The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
 _AS_VIEWED = 'images_as_viewed'
+_LONGEST_REASON = 200
 
 
 class Origin(NamedTuple):
@@ -87,18 +89,26 @@ def write(saved_model: str, origin: Origin) -> None:
     """Writes the origin of a SavedModel into its folder."""
     path = os.path.join(saved_model, _FILE)
     tf.io.gfile.makedirs(os.path.dirname(path))
-    write_whole(path, json.dumps(origin._asdict(), indent=2) + '\n')
+    write_whole(path, json.dumps(sealed(origin._asdict()), indent=2) + '\n')
 
 
 def read(saved_model: str) -> Optional[Origin]:
-    """The origin of a SavedModel; None if it has none, because an earlier version of this program exported it."""
-    with contextlib.suppress(TypeError, ValueError):
-        origin = from_json(text_of(os.path.join(saved_model, _FILE)), lambda values: record(Origin, values))
+    """The origin of a SavedModel; None if it has none, because an earlier version of this program exported it.
+
+    An origin that is damaged, or was changed by hand, is logged, and is none.
+    """
+    path = os.path.join(saved_model, _FILE)
+    text = text_of(path)
+    try:
+        origin = from_json(text, lambda values: record(Origin, unsealed(values)[0]))
         # Earlier versions, which did not have a setting, exported as its default does.
         origin.settings.update({name: getattr(Config, name) for name in SETTINGS if name not in origin.settings})
         # A damaged file may have other types.
         str(origin)
         return origin
+    except (TypeError, ValueError) as error:
+        if text:
+            logger.info('%s: is damaged, and is not used: %s', path, shown(error, _LONGEST_REASON))
     return None
 
 

@@ -270,6 +270,24 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         assert len(err) == 1 and message in err[0], (arguments, err)
 
 
+def test_data__that_is_incomplete_or_trained_on_is_said_in_the_report(
+    trained: Config, digits_dir: str, tmp_path: Any
+) -> None:
+    model_dir, data_dir = str(trained.model_dir), shutil.copytree(digits_dir, str(tmp_path / 'data'))
+    for path in records.find_shards(data_dir, records.VALIDATION)[1:]:
+        os.remove(path)
+    for arguments, parts in (
+        ([f'--data_dir={data_dir}'], ('3 of 4 validation files are missing', '89 images were evaluated, and 359 were')),
+        # Under another name, and from another folder.
+        ([f'--eval_files={tmp_path}/copy'], ('1 of these 1 files are also training files', 'Settings that differ')),
+    ):
+        shutil.copy(records.find_shards(digits_dir, records.TRAIN)[0], str(tmp_path / 'copy'))
+        code, out, err = run(model_dir, *arguments, f'--out={tmp_path}/out')
+        assert code == 0 and any('warning: ' in line and parts[0] in line for line in err)
+        page = ' '.join(read_page(f'{tmp_path}/out/report.html').text)
+        assert all(part in text for part in parts for text in (out, page))
+
+
 def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path: Any) -> None:
     model_dir = str(trained.model_dir)
     found = trained_model.find(model_dir, None)

@@ -10,13 +10,16 @@ import pytest
 from inception_v3.config import ConfigError
 from tests.support import recorded
 from tools.evaluate_report import predictions
-from tools.evaluate_report.predictions import Pairs, Prediction
+from tools.evaluate_report.predictions import Prediction
+from tools.paired import Pairs
 
 IMAGES = [Prediction(f'/data/b, "{file}".tfrecord', number, 3, 3) for file in 'yx' for number in range(2)]
 
 
 def write(folder: Any, images: Sequence[Prediction], **changes: Any) -> str:
-    evaluation = recorded.evaluation(5, 0.5, images=len(images), **changes)
+    right = sum(each.label == each.predicted for each in images)
+    scores = dict.fromkeys(('top_1', 'top_5'), right / max(1, len(images)))
+    evaluation = recorded.evaluation(5, 0)._replace(**scores, images=len(images), **changes)
     os.makedirs(str(folder / 'evaluation_report'))
     (folder / 'evaluation_report' / 'report.json').write_text(json.dumps({'evaluation': evaluation._asdict()}))
     (folder / 'evaluation_report' / 'predictions.csv').write_bytes(predictions.content(images))

@@ -1,10 +1,14 @@
 """`inception-v3 compare`: any runs, grouped into cases."""
 
 import dataclasses
+import json
 import os
+import shutil
 from typing import Any, Dict, List
 
+from data.files import append_line
 from inception_v3.config import Config
+from inception_v3.run import history
 from inception_v3.run.history import append_evaluation
 from tests.support import recorded
 from tests.tools.evaluate_report.test_predictions import IMAGES
@@ -94,3 +98,63 @@ def test_command__names_all_folders_that_are_no_runs(tmp_path: Any, capsys: Any)
     ):
         assert compare.main([run, argument]) == 2
         assert message in capsys.readouterr().err
+
+
+def rewritten(folder: str, **changes: Any) -> str:
+    """Changes values of the starts of a run."""
+    path = os.path.join(folder, 'starts.jsonl')
+    with open(path) as file:
+        lines = [{**json.loads(line), **changes} for line in file]
+    with open(path, 'w') as file:
+        file.writelines(f'{json.dumps(line)}\n' for line in lines)
+    return folder
+
+
+def test_compare__counts_a_copied_run_once(tmp_path: Any, capsys: Any) -> None:
+    first = write(f'{tmp_path}/a', 1, 0.5)
+    copy = shutil.copytree(first, f'{tmp_path}/b')
+    # Another folder with the same weights, as of the same seed again.
+    for name, seed in (('c', 2), ('d', 3)):
+        write(f'{tmp_path}/{name}', seed, 0.75)
+        append_evaluation(f'{tmp_path}/{name}', recorded.evaluation(300, 0.75, digest='same'))
+    folders = [first, copy, f'{tmp_path}/c', f'{tmp_path}/d']
+    assert compare.main([*folders, f'--out={tmp_path}/out']) == 0
+    out = capsys.readouterr().out
+    assert f'note: {copy} is not counted: it is a copy of {first}.' in out
+    assert f'note: {folders[3]} is not counted: it is a copy of {folders[2]}.' in out
+    (case,) = runs.compare(folders).cases
+    assert case.finals('top_1') == {1: 50, 2: 75} and [run.name for run in case.counted] == [first, folders[2]]
+    assert case.runs[1].state == f'not counted: a copy of {first}' and not case.runs[1].is_finished
+    assert tables.finals(runs.compare(folders)).rows[0][1] == '2 of 4'
+    assert 'is not counted' in (tmp_path / 'out' / 'report.html').read_text()
+    # A copy that trained on with other settings is another case, but not an independent run.
+    config = dataclasses.replace(SMALL, seed=1, learning_rate=0.9)
+    (tmp_path / 'b' / 'config.json').write_text(config.to_json())
+    assert f'{copy} began as {first}: they are copies, and not independent runs.' in runs.compare(folders).notes
+
+
+def test_compare__parts_versions_and_data_and_says_what_differs(tmp_path: Any) -> None:
+    (version,) = {start.versions['tensorflow'] for start in runs.read_run(write(f'{tmp_path}/a', 1, 0.5), 'a').starts}
+    other = rewritten(write(f'{tmp_path}/b', 1, 0.75), versions={'tensorflow': '9.0'})
+    data = rewritten(write(f'{tmp_path}/c', 1, 0.75), samples={'validation': [1, 'a' * 64, 'b' * 64, 0]})
+    moved = rewritten(write(f'{tmp_path}/d', 2, 0.75), samples={'validation': [1, 'c' * 64, 'b' * 64, 0]})
+    found = runs.compare([f'{tmp_path}/a', other])
+    assert [case.name for case in found.cases] == [f'tensorflow={version}', 'tensorflow=9.0']
+    assert [case.settings for case in found.cases] == [{}, {}] and found.notes == ()
+    found = runs.compare([data, moved])
+    assert len(found.cases) == 2 and found.notes == (
+        f'{moved} has other data than {data}, and its accuracy is of other images: '
+        f'validation files: {"a" * 12} -> {"c" * 12}.',
+    )
+    few = write(f'{tmp_path}/few', 3, 0.5)
+    append_evaluation(few, recorded.evaluation(300, 0.5, images=10))
+    append_line(os.path.join(few, 'starts.jsonl'), history.this_start(SMALL, None)._asdict())
+    assert runs.compare([f'{tmp_path}/a', few]).notes == (
+        f'The last evaluations are of different numbers of images: 359 images in {tmp_path}/a; 10 images in {few}.',
+        f'{few} was trained with several seeds: 3, None.',
+    )
+    # The cases of a sweep are fixed.
+    mixed = runs.case_of('case', {}, [runs.read_run(f'{tmp_path}/a', 'a'), runs.read_run(other, 'b')])
+    assert f'case: its runs are of different versions of TensorFlow: {version} in a; 9.0 in b.' in runs.cautions(
+        [mixed]
+    )

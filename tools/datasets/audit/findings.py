@@ -3,6 +3,7 @@
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from compat.messages import FEW, first_few
+from data import checks
 from data.dataset_info import FILE_NAME
 from data.record_checker import BadRecord
 from data.records import TRAIN, VALIDATION
@@ -72,10 +73,9 @@ def _of_split(split: str, described: Report) -> Iterator[Tuple[bool, str]]:
     if described['files'] and not count:
         yield True, f'the {split} files have no records.'
     if missing:
-        all_files = len(missing) + described['files']
-        yield False, f'missing {split} files: {len(missing):,} of {all_files:,}: {first_few(missing)}'
+        yield False, checks.incomplete(split, missing, described['files'])
     if expected not in (None, count):
-        yield False, f'{split} records: {count:,}; {FILE_NAME} says {expected:,}.'
+        yield False, checks.other_count(split, count, expected)
     for check in CHECKS:
         found = described[check.kind]
         if found['count'] and check.split in (None, split):

@@ -123,7 +123,7 @@ def curves(comparison: Comparison) -> List[Panel]:
         traces: List[Trace] = []
         for index, case in enumerate(comparison.cases):
             length = (comparison.by_epoch and case.steps_per_epoch) or 1
-            of_runs = {run.name: run.values(name) if name else run.losses for run in case.runs}
+            of_runs = {run.name: run.values(name) if name else run.losses for run in case.counted}
             runs = {run: {step / length: value for step, value in of.items()} for run, of in of_runs.items()}
             traces += _curve(index, case, runs)
         title = f'Validation: {metric.label}' if name else 'Training: loss'

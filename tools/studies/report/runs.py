@@ -11,6 +11,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 import numpy as np
 
 from compat import tf
+from compat.messages import listed
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.run import history
@@ -104,6 +105,9 @@ class Run:
     failure: Optional[str] = None
     # Facts of the last evaluation, if an evaluation report of it is in the model_dir.
     predictions: Optional[Predictions] = None
+    starts: Tuple[Start, ...] = ()
+    # The name of the earlier run of the case whose weights or whose beginning it has, and that counts instead.
+    copy_of: str = ''
 
     @property
     def seed(self) -> Optional[int]:
@@ -112,14 +116,20 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the last step has been evaluated; a later failure, such as of the export, does not change that."""
-        return bool(self.config and self.evaluations and self.evaluations[-1].step >= self.config.train_steps)
+        """Whether the last step has been evaluated; a later failure, such as of the export, does not change that.
+
+        A copy of another run is never finished, so that it does not count.
+        """
+        is_at_end = self.config and self.evaluations and self.evaluations[-1].step >= self.config.train_steps
+        return bool(is_at_end and not self.copy_of)
 
     @property
     def state(self) -> str:
         """The progress, in words."""
         if self.is_finished:
             return 'finished'
+        if self.copy_of:
+            return f'not counted: a copy of {self.copy_of}'
         steps = [evaluation.step for evaluation in self.evaluations] + [point.step for point in self.training]
         if not self.config:
             progress = 'not started'
@@ -132,6 +142,17 @@ class Run:
     def values(self, name: str) -> Dict[int, float]:
         """The values of a metric by step, in its unit."""
         return {each.step: METRICS[name].scale * getattr(each, name) for each in self.evaluations}
+
+    def is_copy_of(self, other: 'Run') -> bool:
+        """Whether a run with the same settings has the same last weights as another, or began with the same start."""
+        ours, theirs = (run.evaluations[-1].digest if run.evaluations else '' for run in (self, other))
+        return bool(ours == theirs != '' or (self.starts and self.starts[:1] == other.starts[:1]))
+
+    @property
+    def tensorflow(self) -> str:
+        """The versions of TensorFlow that trained it, in order; empty if none is recorded."""
+        versions = [start.versions.get('tensorflow') for start in self.starts]
+        return ', '.join(dict.fromkeys(str(version) for version in versions if version))
 
     @property
     def losses(self) -> Dict[int, float]:
@@ -152,12 +173,17 @@ class Case:
     runs: Tuple[Run, ...]
 
     @property
+    def counted(self) -> List[Run]:
+        """The runs without copies of others."""
+        return [run for run in self.runs if not run.copy_of]
+
+    @property
     def by_key(self) -> Dict[object, Run]:
         """The runs by their seeds if these are distinct, else by their names; by name also before they start."""
         # The seed of a run that has not started is not known.
-        seeds = [run.seed for run in self.runs if run.config]
+        seeds = [run.seed for run in self.counted if run.config]
         are_keys = None not in seeds and len({*seeds}) == len(seeds)
-        return {run.seed if are_keys and run.config else run.name: run for run in self.runs}
+        return {run.seed if are_keys and run.config else run.name: run for run in self.counted}
 
     def finals(self, name: str) -> Dict[object, float]:
         """The values of a metric at the last step, by key; only of finished runs."""
@@ -213,6 +239,71 @@ class Comparison:
         return len({case.steps_per_epoch for case in self.cases} - {None}) > 1
 
 
+def case_of(name: str, settings: Mapping[str, str], runs: Sequence[Run]) -> Case:
+    """A case of runs with the same settings. Copies of an earlier one are marked: a run must not count twice."""
+    marked: List[Run] = []
+    for run in runs:
+        original = next((each.name for each in marked if not each.copy_of and run.is_copy_of(each)), '')
+        marked.append(dataclasses.replace(run, copy_of=original))
+    return Case(name, settings, tuple(marked))
+
+
+def cautions(cases: Sequence[Case]) -> List[str]:
+    """Sentences about what makes runs incomparable, besides their settings: copies, data, images, versions, seeds."""
+    runs = [run for case in cases for run in case.runs if run.starts or run.evaluations]
+    found = [f'{run.name} is not counted: it is a copy of {run.copy_of}' for run in runs if run.copy_of]
+    runs = [run for run in runs if not run.copy_of]
+    groups = _by_data(runs)
+    for run in (of_group[0] for of_group in groups[1:]):
+        first = groups[0][0]
+        changes = '; '.join(history.changes_of_start(first.starts[-1], run.starts[-1]))
+        found.append(f'{run.name} has other data than {first.name}, and its accuracy is of other images: {changes}')
+    counts = _names_by({run.name: f'{run.evaluations[-1].images:,} images' for run in runs if run.evaluations})
+    if len(counts) > 1:
+        found.append(f'The last evaluations are of different numbers of images: {_listed(counts)}')
+    for case in cases:
+        versions = _names_by({run.name: run.tensorflow for run in case.counted})
+        if len(versions) > 1:
+            found.append(f'{case.name}: its runs are of different versions of TensorFlow: {_listed(versions)}')
+    begun: Dict[str, str] = {}
+    for run in runs:
+        first_start = str(run.starts[:1])
+        if run.starts and begun.setdefault(first_start, run.name) != run.name:
+            found.append(f'{run.name} began as {begun[first_start]}: they are copies, and not independent runs')
+        seeds = {str(start.config.get('seed')) for start in run.starts}
+        for what, values in (('versions of TensorFlow', run.tensorflow.split(', ')), ('seeds', sorted(seeds))):
+            if len(values) > 1:
+                found.append(f'{run.name} was trained with several {what}: {", ".join(values)}')
+    return [f'{text}.' for text in found]
+
+
+def _by_data(runs: Sequence[Run]) -> List[List[Run]]:
+    """The runs that have started, grouped by their data sets."""
+    groups: List[List[Run]] = []
+    for run in runs:
+        if run.starts:
+            same = (each for each in groups if not history.changes_of_start(each[0].starts[-1], run.starts[-1]))
+            group = next(same, None)
+            if group is None:
+                groups.append([run])
+            else:
+                group.append(run)
+    return groups
+
+
+def _names_by(values: Mapping[str, str]) -> Dict[str, List[str]]:
+    """The names of runs by a value; those without a value are left out."""
+    names: Dict[str, List[str]] = {}
+    for name, value in values.items():
+        if value:
+            names.setdefault(value, []).append(name)
+    return names
+
+
+def _listed(names_by: Mapping[str, Sequence[str]]) -> str:
+    return '; '.join(f'{value} in {listed(names, 3, ", ")}' for value, names in names_by.items())
+
+
 def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: Optional[str] = None) -> Run:
     """Reads a run, which may not have started, with its name in the report, and the command that will start it."""
     config = recorded_config(model_dir)
@@ -227,6 +318,7 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
         environment=_environment(started),
         failure=failure,
         predictions=_predictions(model_dir, evaluations[-1]) if evaluations else None,
+        starts=tuple(started),
     )
 
 
@@ -324,16 +416,24 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
     if problems:
         raise ConfigError('\n'.join(problems))
     cases = cases_of([read_run(folder, folder) for folder in folders])
-    return Comparison('Comparison of runs', '', tuple(cases))
+    return Comparison('Comparison of runs', '', tuple(cases), tuple(cautions(cases)))
 
 
 def cases_of(runs: Sequence[Run]) -> List[Case]:
     """Groups runs with a configuration that differ only in their seeds, in their given order.
 
-    Cases are named after the settings in which they differ, or after their first run if those names would be too long.
+    Runs on different versions of TensorFlow, or on different data, are of different cases, too. Cases are named after
+    what they differ in, or after their first run if those names would be too long.
     """
+    data_of = {
+        run.name: f'{of[0].starts[-1].data_set or "unnamed"} of {of[0].name}' for of in _by_data(runs) for run in of
+    }
     settings = [
-        {name: str(value) for name, value in dataclasses.asdict(run.config).items() if name not in _NOT_COMPARED}
+        {
+            **{name: str(value) for name, value in dataclasses.asdict(run.config).items() if name not in _NOT_COMPARED},
+            'tensorflow': run.tensorflow or 'unknown',
+            'data': data_of.get(run.name, 'unknown'),
+        }
         for run in runs
         if run.config
     ]
@@ -342,10 +442,11 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
     for run, of_run in zip(runs, settings):
         grouped.setdefault(tuple(of_run[name] for name in differing), []).append(run)
     names = [','.join(f'{name}={value}' for name, value in zip(differing, values)) or 'all runs' for values in grouped]
+    flags = {field.name for field in dataclasses.fields(Config)}
     if max(map(len, names), default=0) > _LONGEST_NAME:
         names = [of_case[0].name for of_case in grouped.values()]
     return [
-        Case(name, dict(zip(differing, values)), tuple(of_case))
+        case_of(name, {key: value for key, value in zip(differing, values) if key in flags}, of_case)
         for name, (values, of_case) in zip(names, grouped.items())
     ]
 

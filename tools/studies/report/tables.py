@@ -8,7 +8,7 @@ import numpy as np
 from inception_v3.config import ConfigError
 from inception_v3.run.files import now
 from tools.evaluate_report import predictions
-from tools.evaluate_report.predictions import Pairs
+from tools.paired import Pairs
 from tools.studies.files import Table
 from tools.studies.report import statistics
 from tools.studies.report.runs import LOSS_POINTS, THROUGHPUT, Case, Comparison, Metric, Run
@@ -117,11 +117,12 @@ def differences(comparison: Comparison) -> Table:
 
 def _pairs(earlier: Case, later: Case) -> Optional[Pairs]:
     """The comparison of two single runs by the predictions in their evaluation reports, if of the same images."""
-    theirs, ours = ([run.predictions for run in case.runs] for case in (earlier, later))
+    theirs, ours = ([run.predictions for run in case.counted] for case in (earlier, later))
     if len(theirs) != 1 or len(ours) != 1 or not theirs[0] or not ours[0]:
         return None
     try:
-        return predictions.pairs(ours[0].images, theirs[0])
+        fingerprints = {each.evaluation.fingerprint for each in (ours[0], theirs[0])} - {''}
+        return predictions.pairs(ours[0].images, theirs[0]) if len(fingerprints) < 2 else None
     except ConfigError:
         return None
 

@@ -21,13 +21,13 @@ from console.screen import Screen, duration
 from data import remote
 from data.files import text_of
 from data.sources import source_of
-from inception_v3.data_set import fit_to_data_set, makes_digits
+from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import Evaluation
 from tools.datasets import digits
 from tools.studies.files import write_json
 from tools.studies.report import page, tables
-from tools.studies.report.runs import Case, Comparison, Run, read_run
+from tools.studies.report.runs import Comparison, Run, case_of, cautions, read_run
 from tools.studies.report.statistics import FEWEST_RUNS, POWER
 from tools.studies.study import Study, StudyError
 from tools.studies.sweep import trials
@@ -169,9 +169,7 @@ def check(planned: Plan) -> None:
             if makes_digits(trial.command_line):
                 digits.make(config.data_dir)
             config = fit_to_data_set(trial.command_line)
-            if config.use_data == 'real':
-                for split in config.splits:
-                    source_of(config).find(split)
+            check_data(config)
         except remote.UnreachableError:
             raise
         except app.UsageError as error:
@@ -316,10 +314,10 @@ def comparison_of(planned: Plan, all_progress: Sequence[Progress]) -> Comparison
         run = read_run(trial.model_dir, trial.name, failure, trials.command(trial))
         runs.setdefault(trial.case, []).append(run)
     cases = [
-        Case(case.name, {flag: str(value) for flag, value in case.settings.items()}, tuple(runs[case.name]))
+        case_of(case.name, {flag: str(value) for flag, value in case.settings.items()}, runs[case.name])
         for case in study.cases()
     ]
-    notes = (f'{trials.cost_of(study, planned.all_trials)}.',)
+    notes = (f'{trials.cost_of(study, planned.all_trials)}.', *cautions(cases))
     return Comparison(study.name, study.question, tuple(cases), notes, tuple(study.report))
 
 
@@ -341,6 +339,7 @@ def seeds_needed(planned: Plan, sought: float) -> str:
 def summary(planned: Plan, all_progress: Sequence[Progress], comparison: Comparison) -> str:
     """The last lines that a sweep prints: the results by case, the failures, and the path of the report."""
     lines = [tables.finals(comparison).plain(), '', counts(all_progress)]
+    lines += [f'note: {note}' for note in cautions(comparison.cases)]
     for progress in all_progress:
         if progress.state is State.FAILED:
             lines.append(f'failed: {progress.trial.name}: {progress.reason}; log: {progress.trial.log}')

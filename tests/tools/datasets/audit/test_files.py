@@ -69,7 +69,7 @@ def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: path
     assert report['splits']['train']['missing_files'] == ['train-00002-of-00003']
     assert report['other_files'] == ['train-00000-of-00003.bak']
     missing, count, other_data, others = report['warnings']
-    assert missing == 'missing train files: 1 of 3: train-00002-of-00003'
+    assert missing.startswith('the data set is incomplete: 1 of 3 train files are missing, the first is train-00002-of')
     assert count == 'train records: 10; dataset.json says 15.'
     assert other_data.startswith('dataset.json has the fingerprint of other data')
     assert others == 'other files, which are not read: 1: train-00000-of-00003.bak'

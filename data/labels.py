@@ -1,0 +1,126 @@
+"""The labels in a data set's files: whether a sample of them agrees with the description, and with the other split."""
+
+import os
+from typing import Iterator, List, NamedTuple, Optional, Sequence
+
+from compat.messages import shown
+from data import record_checker, tfrecord_files
+from data.dataset_info import BACKGROUND, FILE_NAME, DatasetInfo, SplitFingerprint, fingerprint
+from data.records import TRAIN, VALIDATION, DataError
+from data.sources import Source
+
+# The sample: the beginnings of some files, each up to so many records and bytes, but at least one record.
+_FILES, _RECORDS, _BYTES = 8, 200, 1 << 20
+_TEXT = 'image/class/text'
+
+
+class Labelled(NamedTuple):
+    """A record: its label with the offset added; the name of its class, empty if it has none; its image's file."""
+
+    label: int
+    text: str
+    encoded: bytes
+
+
+def labelled_in(source: Source, path: str) -> Iterator[Labelled]:
+    """Yields the records of a file that have an image and a label, in order.
+
+    Raises:
+      DataError, RemoteError, tf.errors.OpError: the file cannot be read.
+    """
+    offset = source.fields.label_offset
+    if source.data_format == 'tar':
+        from data.tar import shard
+        from data.tar.layout import label_of
+
+        with shard.Shard(path) as content:
+            for sample in content.samples(label_of(source.fields.label)):
+                if sample.image:
+                    encoded = content.read(sample.image.start, sample.image.size)
+                    yield Labelled(sample.label + offset, '', encoded)
+        return
+    for serialized in tfrecord_files.serialized_in(path):
+        example = record_checker.parse_example(serialized)
+        if not example or record_checker.field_problem(example, 1 << 62, source.fields._replace(label_offset=0)):
+            continue
+        feature = example.features.feature
+        label = feature[source.fields.label].int64_list.value[0] + offset
+        texts = feature[_TEXT].bytes_list.value if _TEXT in feature else ()
+        yield Labelled(label, os.fsdecode(texts[0]) if texts else '', feature[source.fields.image].bytes_list.value[0])
+
+
+def fingerprint_of(source: Source, info: DatasetInfo) -> str:
+    """The fingerprint of the images and labels in the files that a description is of; raises errors as `labelled_in`.
+
+    All files are read. The labels are those in the records, without the addition of an offset.
+    """
+    stored = source._replace(fields=source.fields._replace(label_offset=0))
+    taken = {split: SplitFingerprint() for split in (TRAIN, VALIDATION)}
+    for split, images in ((TRAIN, info.train_images), (VALIDATION, info.validation_images)):
+        for path in stored.find(split) if images else ():
+            for each in labelled_in(stored, path):
+                taken[split] = taken[split].with_image(each.label, each.encoded)
+    return fingerprint(taken[TRAIN], taken[VALIDATION])
+
+
+def sample(source: Source, paths: Sequence[str]) -> List[Labelled]:
+    """The records at the beginnings of up to eight files of a split; raises errors as `labelled_in`."""
+    found: List[Labelled] = []
+    for path in paths[:: -(-len(paths) // _FILES)]:
+        count = size = 0
+        for each in labelled_in(source, path):
+            found.append(each._replace(encoded=b''))
+            count, size = count + 1, size + len(each.encoded)
+            if count >= _RECORDS or size >= _BYTES:
+                break
+    return found
+
+
+def check_described(source: Source, split: str, sampled: Sequence[Labelled], info: DatasetInfo) -> None:
+    """Checks that sampled labels of a split mean what a description says.
+
+    Raises:
+      DataError: there are labels 0, which the description names the background, or a record names another class than
+        the description does for its label. The message has the way on.
+    """
+    names, flag, offset = info.class_names, source.flag(split), source.fields.label_offset
+    background = sum(not each.label for each in sampled)
+    if background and any(names) and names[0] in ('', BACKGROUND):
+        now = f' (with --label_offset={offset})' if offset else ''
+        raise DataError(
+            f'{flag}: {background:,} of {len(sampled):,} sampled {split} labels are 0{now}, the {BACKGROUND} in '
+            f'{FILE_NAME}, which has no images. If the labels begin at 0, every class has the name of another: give '
+            f'--label_offset={offset + 1}, which is added to the labels of both splits; if only one split begins at 0, '
+            f'write it again. If the images of label 0 are a class, name it in {FILE_NAME}.'
+        )
+    # ImageNet has two classes named crane.
+    label_of = {name: label for label, name in enumerate(names) if names.count(name) == 1}
+    named = [(each, label_of[each.text]) for each in sampled if each.text in label_of]
+    others = [(each, meant) for each, meant in named if each.label != meant]
+    if 2 * len(others) > len(named):
+        each, meant = others[0]
+        name = shown(names[each.label]) if 0 <= each.label < len(names) else 'nothing'
+        raise DataError(
+            f'{flag}: {len(others):,} of {len(named):,} sampled {split} records name another class than {FILE_NAME} '
+            f'does, such as label {each.label}: {shown(each.text)} in {_TEXT}, and {name} in {FILE_NAME}. If all '
+            f'labels are shifted, give --label_offset={offset + meant - each.label}, which is added to each; else '
+            f'correct {FILE_NAME}.'
+        )
+
+
+def shift_between(train: Sequence[Labelled], validation: Sequence[Labelled]) -> Optional[str]:
+    """The suspicion that labels begin at 0 in one split and at 1 in the other, in words; None without."""
+    if not train or not validation:
+        return None
+    ends = [(min(labels), max(labels)) for labels in ([each.label for each in split] for split in (train, validation))]
+    (first, last), (first_validation, last_validation) = ends
+    begins_earlier = first_validation == 0 < first
+    is_shifted = abs(first_validation - first) == 1 and last_validation - last == first_validation - first
+    if not begins_earlier and not is_shifted:
+        return None
+    return (
+        f'the labels of the splits seem to be shifted: of {len(train):,} sampled training labels the least is '
+        f'{first:,} and the greatest {last:,}, of {len(validation):,} validation labels {first_validation:,} and '
+        f'{last_validation:,}. If so, the accuracy is wrong: write one split again, or evaluate with inception-v3 '
+        f'evaluate --label_offset=N, where N differs from that of the run by {first - first_validation:+d}'
+    )

@@ -1,0 +1,57 @@
+"""Compares the right and wrong answers of two classifiers for the same images."""
+
+import math
+from typing import NamedTuple, Tuple
+
+# The 97.5 % quantile of the normal distribution.
+_QUANTILE = 1.959963984540054
+# Two classifiers are told apart below this probability.
+_SIGNIFICANT = 0.05
+# The fewest images that one classifier alone has right with which McNemar's exact test tells two apart.
+FEWEST_DIFFERING = 6
+
+
+class Pairs(NamedTuple):
+    """The number of images that two classifiers have answered, and of those that only one of them has right."""
+
+    images: int
+    ours_alone: int
+    theirs_alone: int
+
+    @property
+    def p_value(self) -> float:
+        """Of McNemar's exact test: the images that one alone has right are as likely of either."""
+        differing = self.ours_alone + self.theirs_alone
+        # The binomial distribution of one half, in whole numbers: floats underflow from 1,075 images on.
+        ways, below = 1, 0
+        for number in range(min(self.ours_alone, self.theirs_alone) + 1):
+            below += ways
+            ways = ways * (differing - number) // (number + 1)
+        return min(1.0, 2 * below / 2**differing)
+
+    @property
+    def are_told_apart(self) -> bool:
+        """Whether the test tells the classifiers apart, at 5 %."""
+        return self.p_value < _SIGNIFICANT
+
+    @property
+    def difference(self) -> Tuple[float, float, float]:
+        """Our top-1 minus theirs, as a fraction, with the ends of its 95 % interval.
+
+        The interval is Wald's with an image added to both counts: Bonett and Price, "Adjusted Wald Confidence Interval
+        for a Difference of Binomial Proportions Based on Paired Data" (2012).
+        """
+        total = self.images + 2
+        ours, theirs = (self.ours_alone + 1) / total, (self.theirs_alone + 1) / total
+        half = _QUANTILE * math.sqrt((ours + theirs - (ours - theirs) ** 2) / total)
+        value = (self.ours_alone - self.theirs_alone) / self.images
+        return value, max(ours - theirs - half, -1.0), min(ours - theirs + half, 1.0)
+
+    def __str__(self) -> str:
+        value, low, high = (f'{100 * each:+.2f}' for each in self.difference)
+        verdict = 'told apart' if self.are_told_apart else 'not told apart'
+        return (
+            f"{verdict} (p = {self.p_value:.2g}, McNemar's exact test): top-1 {value} points, 95 % interval {low} "
+            f'to {high}; of {self.images:,} images, {self.ours_alone:,} are right only here, '
+            f'{self.theirs_alone:,} only there'
+        )
