@@ -125,9 +125,9 @@ def _variables(checkpoint: str, flag: str, kinds: str) -> Dict[str, np.ndarray]:
         raise WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {kinds}.')
 
 
-def content_of(path: str, flag: str) -> bytes:
-    """The content of a file. Raises WeightsError if there is none."""
-    content = None if tf.io.gfile.isdir(path) else remote.read(path, inputs.WEIGHTS_BYTES)
+def content_of(path: str, flag: str, at_most: int = inputs.WEIGHTS_BYTES) -> bytes:
+    """The content of a file of at most so many bytes. Raises WeightsError if there is none."""
+    content = None if tf.io.gfile.isdir(path) else remote.read(path, at_most)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')
     return content

@@ -9,10 +9,11 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from compat.messages import counted, listed, shown
+from console import inputs
 from console.json_content import from_json
 from data.dataset_info import BACKGROUND
+from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
-from tools.weights import small_files
 from tools.weights.choices import ADD, DROP
 
 # Keys under which settings and training scripts keep the names, or the numbers by name.
@@ -41,7 +42,7 @@ def read(path: str) -> List[str]:
     """The names in a file of labels, by class. Raises WeightsError if there is none, or it has another form."""
     flag = f'--labels={path}'
     try:
-        text = small_files.content_of(path, flag).decode('utf-8-sig').strip()
+        text = sources.content_of(path, flag, inputs.TEXT_BYTES).decode('utf-8-sig').strip()
     except UnicodeDecodeError as error:
         raise WeightsError(f'{flag}: is no text in UTF-8 ({shown(error)}). {_FORMS}')
     if text.startswith(('{"', '[')) or re.match(r'\{\s*"', text):

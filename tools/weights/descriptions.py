@@ -11,10 +11,12 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import numpy as np
 
 from compat.messages import shown
+from console import inputs
 from console.json_content import from_json
 from data import remote
+from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
-from tools.weights import class_names, small_files
+from tools.weights import class_names
 from tools.weights.changes import Images
 
 # The files, of which the first ones have more to say. Images are described by either.
@@ -74,7 +76,7 @@ def beside(path: str) -> List[Description]:
         own = os.path.join(os.path.dirname(path), name)
         if remote.exists(own):
             try:
-                settings = from_json(small_files.content_of(own, own), lambda value: value)
+                settings = from_json(sources.content_of(own, own, inputs.TEXT_BYTES), lambda value: value)
             except ValueError as error:
                 raise WeightsError(
                     f'{own}: is no JSON ({shown(error)}). Mend the file, or move the weights away from it.'

@@ -11,6 +11,7 @@ from typing import Iterator, List, NamedTuple
 
 from compat import tf
 from compat.messages import listed, shown
+from console import inputs
 from data import remote
 from inception_v3 import model_dir
 from inception_v3.weights import sources
@@ -102,7 +103,7 @@ def _unpacked(path: str, folder: str) -> bool:
 
     Members that lie outside of the archive's folder, links and devices are left out.
     """
-    content = remote.read(path)
+    content = remote.read(path, inputs.WEIGHTS_BYTES)
     if content is None:
         raise WeightsError(f'{path}: no such file.')
     if content[257:262] != b'ustar' and not content.startswith((_GZIP, _BZIP2, _XZ)):
