@@ -14,6 +14,7 @@ from console import extras, program
 from console.command_line import new_parser, number_of
 from console.errors import DONE, FIX
 from console.messages import counted, printable
+from console.paths import check_folder
 from console.processes import usable_cores
 from console.screen import Screen
 
@@ -68,6 +69,7 @@ def main() -> int:
     arguments = _arguments()
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.data_dir, 'data_dir')
         from data.audit import croissant
         from data.audit.report import audit
         from data.braces import check_given_once

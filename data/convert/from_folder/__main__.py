@@ -15,6 +15,7 @@ import sys
 
 from console import native_messages, program
 from console.command_line import new_parser, number_of
+from console.paths import check_folder
 from console.screen import Screen
 
 
@@ -56,6 +57,8 @@ def main() -> int:
     arguments = _arguments()
 
     def command(screen: Screen) -> None:
+        for folder in (arguments.folder, arguments.validation_folder or ''):
+            check_folder(folder)
         from data.convert.conversion import summary
         from data.convert.from_folder import conversion
 

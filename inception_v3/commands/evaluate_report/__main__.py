@@ -13,7 +13,7 @@ from typing import Optional, Sequence
 
 from console import extras, program
 from console.command_line import folder, new_parser, number_of
-from console.paths import expanded
+from console.paths import check_folder, expanded
 from console.screen import Screen
 from data.braces import check_given_once
 from inception_v3.commands.evaluate_report import FOLDER
@@ -46,6 +46,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parse(argv)
 
     def command(screen: Screen) -> None:
+        check_folder(arguments.model_dir)
         check_given_once(expanded(argv), ['eval_files'])
         extras.require('studies', 'matplotlib', 'scipy')
         from inception_v3.commands.evaluate_report import evaluation

@@ -13,6 +13,7 @@ from typing import List, Optional, Sequence
 
 from console import program
 from console.command_line import folder, new_parser, number_of
+from console.paths import check_folder
 from console.screen import Screen
 
 FOLDER = 'exports'
@@ -43,6 +44,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.model_dir)
         from inception_v3.commands.export import exports
 
         return exports.perform(arguments, arguments.out or os.path.join(arguments.model_dir, FOLDER), screen)

@@ -11,6 +11,7 @@ from typing import Optional, Sequence
 from console import native_messages, program
 from console.command_line import new_parser, number_of
 from console.errors import FIX
+from console.paths import check_folder
 from console.screen import Screen
 
 
@@ -30,6 +31,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         parser.error(f'--html={arguments.html}: must be the path of a file.')
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.model, 'model')
         from inception_v3.commands.predict import prediction
 
         return prediction.perform(arguments, screen)

@@ -12,6 +12,7 @@ from console import program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.messages import counted
+from console.paths import check_folder
 from console.screen import Screen
 
 
@@ -31,6 +32,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         parser.error('--crate and --license: need each other; an RO-Crate must have a licence.')
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.model_dir)
         from inception_v3.commands.provenance import record
 
         if arguments.verify:
