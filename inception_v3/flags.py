@@ -14,7 +14,7 @@ from absl import flags
 import inception_v3
 from console import processes
 from console.messages import shown
-from console.paths import check_folder, expanded
+from console.paths import check_folder, check_stores, expanded
 from data.braces import check_given_once
 from inception_v3 import rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
@@ -181,6 +181,7 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
         raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
+    check_stores(values[name].value for name in values)
     return CommandLine(
         fields={
             field.name: _value(values[field.name]) for field in dataclasses.fields(Config) if values[field.name].present

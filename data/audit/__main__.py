@@ -35,7 +35,9 @@ def _arguments() -> argparse.Namespace:
     parser = new_parser('audit', __doc__)
     # The source, with the names and the defaults of a run's flags.
     add = parser.add_argument
-    add('data_dir', nargs='?', default='', help='the folder of the data set; local, gs:// or s3://')
+    add(
+        'data_dir', nargs='?', default='', help='the folder of the data set; local, gs:// or, on TensorFlow 1.15, s3://'
+    )
     formats = ['tfrecord', 'tar']
     add('--data_format', choices=formats, default='tfrecord', help='format of the files (default: tfrecord)')
     for flag, kind in (('train_files', 'training'), ('eval_files', 'validation')):

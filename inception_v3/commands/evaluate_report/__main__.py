@@ -23,7 +23,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     """Parses a command line; flags that are not given are None."""
     parser = new_parser('evaluate', __doc__)
     add = parser.add_argument
-    add('model_dir', type=folder, help='the model_dir of a run; may be at gs:// or s3://')
+    add('model_dir', type=folder, help='the model_dir of a run; may be at gs:// or, on TensorFlow 1.15, s3://')
     about = 'a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)'
     add('--checkpoint', metavar='NAME', help=about)
     add('--out', type=folder, metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)')

@@ -20,7 +20,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Shows, verifies or compares as a command line asks, and returns the exit code."""
     help_text = f'{__doc__}\nIf --verify or --diff finds a difference, the exit code is {FIX}.'
     parser = new_parser('provenance', help_text)
-    parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
+    parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or, on TensorFlow 1.15, s3://')
     task = parser.add_mutually_exclusive_group()
     task.add_argument('--verify', action='store_true', help='repeat the recorded first steps, and compare them')
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
