@@ -97,7 +97,7 @@ def test_commands__refuse_an_unreachable_store_before_anything_else(no_s3: None,
         parser.parse_args(['a.jpg', 's3://b/a.jpg'])
     assert refusal.value.code == 2 and 's3://b/a.jpg: TensorFlow' in capsys.readouterr().err
     (tmp_path / 'flags').write_text('--export_dir=s3://b/e\n')
-    with pytest.raises(CommandError, match='^s3://b/e: TensorFlow'):
+    with pytest.raises(CommandError, match=r'^s3://b/e: TensorFlow'):
         flags.read(['train', f'--flagfile={tmp_path}/flags'])
 
 
