@@ -175,9 +175,10 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
         for value in filter(None, (word.partition('=')[2] for word in argv)):
             text = text.replace(value, shown(value))
         unknown = _UNKNOWN.match(text)
-        name = unknown and next((ours for ours, others in _OTHER_NAMES.items() if unknown.group(1) in others), None)
-        if unknown and name:
-            text = f'--{unknown.group(1)}: not a flag. Here it is --{name}.'
+        word = unknown.group(1) if unknown else ''
+        name = next((ours for ours, others in _OTHER_NAMES.items() if word in others), '')
+        if name:
+            text = f'--{word}: not a flag. Here it is --{name}.'
         raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
