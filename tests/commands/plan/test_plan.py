@@ -110,6 +110,9 @@ def test_measured_step_ms__is_the_median_of_the_last_start_of_such_steps(tmp_pat
     assert measured_step_ms(config) == pytest.approx(100)
     assert measured_step_ms(dataclasses.replace(config, train_steps=9)) == pytest.approx(100)
     assert measured_step_ms(dataclasses.replace(config, train_batch_size=65)) is None
+    starts = tmp_path / 'starts.jsonl'
+    starts.write_text(starts.read_text().replace('"step": 0', '"step": 3'))
+    assert measured_step_ms(config) == pytest.approx(10), 'steps before the last start'
 
 
 def test_plan__writes_page_picture_and_numbers_without_a_session(
