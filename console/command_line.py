@@ -3,10 +3,10 @@
 import argparse
 from typing import Any, Callable, List, Optional, Sequence
 
-from compat.errors import EXIT_CODES
+from compat.errors import EXIT_CODES, CommandError
 from compat.messages import shown
 from console import processes
-from console.paths import expanded
+from console.paths import check_stores, expanded
 
 _KINDS = {int: 'a whole number', float: 'a number'}
 
@@ -23,8 +23,16 @@ class _Parser(argparse.ArgumentParser):
         )
 
     def parse_args(self, args: Optional[Sequence[str]] = None, namespace: Any = None) -> Any:
-        """The values of a command line, by default this process's, as `expanded` makes its words."""
-        return super().parse_args(expanded(args), namespace)
+        """The values of a command line, by default this process's, as `expanded` makes its words.
+
+        Names of stores that this TensorFlow cannot reach are refused.
+        """
+        values = super().parse_args(expanded(args), namespace)
+        try:
+            check_stores(vars(values).values())
+        except CommandError as error:
+            self.error(str(error))
+        return values
 
 
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ import unicodedata
 from typing import Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 from compat.messages import counted, shown
+from console.paths import meant_path
 from data import image_files
 from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
@@ -84,7 +85,7 @@ def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[s
     Returns the folder, and the paths that are left out, with the reasons.
     """
     if not os.path.isdir(folder):
-        raise DataError(f'{show(folder)}: no such folder.')
+        raise DataError(f'{show(folder)}: no such folder.{meant_path(folder)}')
     folder = folder.rstrip(os.sep) or os.sep
     visited = {os.path.realpath(each) for each in without}
     found: Dict[str, Folder] = {}
@@ -157,7 +158,15 @@ def _splits(tree: Folder, whole: Folder, no_splits: bool) -> List[Folder]:
     """The training and the validation folder, whose subfolders are the classes; or the folder of all classes."""
     folders = {name: inner.stepped() for name, inner in whole.filled().items()}
     if not folders:
-        raise DataError(f'{show(tree.path)}: no images in class folders. Name a table of labels with --labels=FILE.')
+        own = [*tree.images()]
+        is_class = (
+            f' It has {counted(len(own), "image")} of its own: if they are of one class, name the folder above it, '
+            f'{show(os.path.dirname(os.path.abspath(tree.path)))}.'
+        )
+        raise DataError(
+            f'{show(tree.path)}: no images in class folders.{is_class if own else ""} Name a table of labels with '
+            '--labels=FILE.'
+        )
     if no_splits:
         return [whole]
     kinds = {name: _SPLIT_NAMES.get(name.casefold(), '') for name in folders}
