@@ -1,6 +1,7 @@
 """Shows values from users and files: in messages, on a terminal, in tables, in Markdown."""
 
-from typing import Any, Sequence, Tuple
+import difflib
+from typing import Any, Iterable, Sequence, Tuple
 
 # The maximum length of a value in a message.
 _CHARACTERS = 80
@@ -24,6 +25,15 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
     if len(text) > at_most:
         text = f'{text[: at_most // 2]}...{text[-at_most // 2 :]}'
     return printable(text)
+
+
+def meant(word: str, choices: Iterable[str], before: str = '') -> str:
+    """The question whether one of some choices was meant instead of a word; empty if none is like it.
+
+    The answer has `before` in front, such as the folder of a file name.
+    """
+    similar = difflib.get_close_matches(word, [*choices], n=1)
+    return f' Did you mean {shown(before + similar[0])}?' if similar else ''
 
 
 def listed(texts: Sequence[str], at_most: int = 3, separator: str = '; ') -> str:

@@ -89,15 +89,17 @@ def complete(version: str) -> None:
     Raises:
       CommandError: a package of Estimator is missing; the message has the command that installs it.
     """
-    from compat import errors, tensorflow_standins
+    from compat import errors
 
-    newest = tensorflow_standins.NEWEST
-    if [int(number) for number in version.split('.')[:2]] > [int(number) for number in newest.split('.')]:
-        log.logger.warning('TensorFlow %s is newer than %s, the newest that this program was tried on', version, newest)
     try:
+        from compat import tensorflow_standins
+
         tensorflow_standins.add_estimator()
     except ImportError as error:
         raise errors.CommandError(str(error))
+    newest = tensorflow_standins.NEWEST
+    if [int(number) for number in version.split('.')[:2]] > [int(number) for number in newest.split('.')]:
+        log.logger.warning('TensorFlow %s is newer than %s, the newest that this program was tried on', version, newest)
 
 
 if not hasattr(tf, 'estimator'):

@@ -3,13 +3,13 @@
     import tensorflow_standins
     import tensorflow.compat.v1 as tf
 
-    tensorflow_standins.add_estimator()
-
-Afterwards, `tf.estimator` is the package tensorflow-estimator 2.15.0, on Keras 2, the package tf_keras. It needs four
-modules and a decorator that TensorFlow no longer has. This module stands in for them, as far as training, evaluation
-and export need them. What is not available through the stand-ins is refused with one sentence.
+Importing it, before any other module of TensorFlow, adds Estimator: `tf.estimator` is the package tensorflow-estimator
+2.15.0, on Keras 2, the package tf_keras. It needs four modules and a decorator that TensorFlow no longer has. This
+module stands in for them, as far as training, evaluation and export need them. What is not available through the
+stand-ins is refused with one sentence.
 """
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -24,17 +24,44 @@ if importlib.util.find_spec('tf_keras') is not None:
 # The newest TensorFlow that this module was tried with.
 NEWEST = '2.21'
 _ESTIMATOR = 'tensorflow_estimator.python.estimator'
+# The names by which TensorFlow 2.15 offers each module of the package, and the modules below it.
+_NAMES = {
+    'tensorflow_estimator._api.v1.estimator': [
+        'tensorflow.compat.v1.estimator',
+        'tensorflow._api.v2.compat.v1.estimator',
+    ],
+    'tensorflow_estimator._api.v2.estimator': [
+        'tensorflow.estimator',
+        'tensorflow.compat.v2.estimator',
+        'tensorflow._api.v2.compat.v2.estimator',
+    ],
+    _ESTIMATOR: ['tensorflow.python.estimator'],
+    f'{_ESTIMATOR}.keras_lib': ['tensorflow.python.estimator.keras'],
+    f'{_ESTIMATOR}.estimator_lib': ['tensorflow.python.estimator.estimator_lib'],
+    **{
+        f'{_ESTIMATOR}.tpu.{name}': [f'tensorflow.python.tpu.{name}']
+        for name in ('error_handling', 'tpu_config', 'tpu_context', 'tpu_estimator', 'util')
+    },
+}
+# Variables in which TensorFlow 2 looks for a TPU without a name.
+_TPU_VARIABLES = ('TPU_NAME', 'KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS', 'TPU_CONFIG')
 
 
 def add_estimator() -> None:
-    """Sets `estimator` in `tensorflow` and `tensorflow.compat.v1`; does nothing if TensorFlow contains it.
+    """Adds Estimator to TensorFlow, as importing this module does; does nothing if TensorFlow contains it.
+
+    `estimator` becomes an attribute of `tensorflow`, `tensorflow.compat.v1` and `tensorflow.compat.v2`, and its modules
+    can be imported by the names that they had, such as `tensorflow.estimator` and `tensorflow.python.estimator`. On
+    TensorFlow 2, `TPUClusterResolver('')` is a machine without a TPU, as on TensorFlow 1.
 
     Raises:
-      ImportError: a package is missing. The message is the command that installs it.
+      ImportError: a package is missing; the message is the command that installs it; or Keras 3 is in use.
     """
     import tensorflow
     import tensorflow.compat.v1
 
+    if not tensorflow.__version__.startswith('1.'):
+        _accept_no_tpu(tensorflow.distribute.cluster_resolver.TPUClusterResolver)
     if hasattr(tensorflow.compat.v1, 'estimator'):
         return
     missing = [
@@ -50,14 +77,40 @@ def add_estimator() -> None:
             f'TensorFlow {tensorflow.__version__} contains no Estimator, and packages that bring it are missing: '
             f'pip install {" ".join(missing)}'
         )
+    if not tensorflow.keras.layers.Layer.__module__.startswith('tf_keras'):
+        raise ImportError(
+            'Estimator needs Keras 2, and Keras 3 is in use: import tensorflow_standins before any module that '
+            'imports TensorFlow, without TF_USE_LEGACY_KERAS=0'
+        )
     for name, content in _modules(tensorflow.compat.v1).items():
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__dict__.update(content)
-    for owner, version in ((tensorflow.compat.v1, 'v1'), (tensorflow, 'v2')):
-        owner.estimator = importlib.import_module(f'tensorflow_estimator._api.{version}.estimator')
+    for module in _NAMES:
+        importlib.import_module(module)
+    for module, names in _NAMES.items():
+        below = [name for name in sys.modules if name == module or name.startswith(f'{module}.')]
+        for name in names:
+            sys.modules.update({name + each[len(module) :]: sys.modules[each] for each in below})
+            owner, _, last = name.rpartition('.')
+            setattr(importlib.import_module(owner), last, sys.modules[module])
     importlib.import_module(f'{_ESTIMATOR}.tpu._tpu_estimator_embedding').EmbeddingConfigSpec.__new__ = _refusal(
         'embeddings and feature columns on a TPU (EmbeddingConfigSpec)'
     )
+
+
+def _accept_no_tpu(resolver: Any) -> None:
+    """Makes the empty name, which TensorFlow 2 refuses, the resolver of a machine that reaches no TPU by network."""
+    initialize = resolver.__init__
+    if hasattr(initialize, '__wrapped__'):
+        return
+
+    @functools.wraps(initialize)
+    def initialize_or_local(self: Any, tpu: Any = None, *arguments: Any, **named: Any) -> None:
+        if tpu == '' and not any(name in os.environ for name in _TPU_VARIABLES):
+            tpu = 'local'
+        initialize(self, tpu, *arguments, **named)
+
+    resolver.__init__ = initialize_or_local
 
 
 def _refusal(subject: str) -> Callable[..., NoReturn]:
@@ -93,7 +146,13 @@ def _modules(tf: Any) -> Dict[str, Dict[str, Any]]:
             'ShutdownLameWorkers': shutdown,
             'start_worker_watchdog': _refusal('the watchdog of the workers of a TPU (TF_TPU_WATCHDOG_TIMEOUT)'),
         },
+        'tensorflow.python.tpu.async_checkpoint': {
+            'AsyncCheckpointSaverHook': _refusal('saving checkpoints in the background (AsyncCheckpointSaverHook)')
+        },
         # Types of arguments alone: `EmbeddingConfigSpec` is refused.
         'tensorflow.python.tpu.tpu_embedding': {f'{name}Parameters': object for name in optimizers},
         'tensorflow.python.tpu.tpu_embedding_gradient': {},
     }
+
+
+add_estimator()

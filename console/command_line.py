@@ -3,10 +3,10 @@
 import argparse
 from typing import Any, Callable, List, NoReturn, Optional, Sequence
 
-from compat.errors import EXIT_CODES
+from compat.errors import EXIT_CODES, CommandError
 from compat.messages import printable, shown
 from console import processes, streams
-from console.paths import expanded
+from console.paths import check_stores, expanded
 
 _KINDS = {int: 'a whole number', float: 'a number'}
 
@@ -23,9 +23,17 @@ class _Parser(argparse.ArgumentParser):
         )
 
     def parse_args(self, args: Optional[Sequence[str]] = None, namespace: Any = None) -> Any:
-        """The values of a command line, by default this process's, as `expanded` makes its words."""
+        """The values of a command line, by default this process's, as `expanded` makes its words.
+
+        Names of stores that this TensorFlow cannot reach are refused.
+        """
         streams.open_closed()
-        return super().parse_args(expanded(args), namespace)
+        values = super().parse_args(expanded(args), namespace)
+        try:
+            check_stores(vars(values).values())
+        except CommandError as error:
+            self.error(str(error))
+        return values
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with the usage and a message, which has words of the user."""

@@ -1,6 +1,7 @@
 """The common layout of all HTML pages: self-contained files for light and dark mode."""
 
 import base64
+import re
 from typing import Any
 
 import jinja2
@@ -8,6 +9,7 @@ import markupsafe
 
 from compat.messages import printable
 
+_UTC = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)')
 # Blue and vermilion of Okabe and Ito, which colour-blind readers can tell apart; lighter variants in dark mode.
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --card: #f6f7f9; --ink: #1b1f24; --faint: #5c6570; --line: #d9dde3;
@@ -31,9 +33,9 @@ select, input { font: inherit; padding: .15rem .5rem; border: 1px solid var(--li
 .figure { flex: 0 1 auto; min-width: 0; height: auto; display: block; }
 /* Figures have the colours of a light page. */
 @media (prefers-color-scheme: dark) { .figure { filter: invert(.93) hue-rotate(180deg); } }
-.about { margin: .5rem 0 1rem; }
-.about div { display: flex; flex-wrap: wrap; gap: 0 .75rem; }
-.about dt { color: var(--faint); min-width: 5rem; }
+.about { margin: .5rem 0 1rem; display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0 .75rem; }
+.about div { display: contents; }
+.about dt { color: var(--faint); }
 .about dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
 .faint { color: var(--faint); }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(13.5rem, 1fr)); gap: .75rem; margin: 1rem 0; }
@@ -49,6 +51,16 @@ select, input { font: inherit; padding: .15rem .5rem; border: 1px solid var(--li
 .bars i { grid-column: 1 / -1; height: 5px; border-radius: 3px; background: var(--track); overflow: hidden; }
 .bars i::before { content: ''; display: block; height: 100%; width: var(--share);
   background: var(--fill, var(--good)); }
+/* On a narrow screen, a row is a block with a line per cell; `data-head` is the head of its column. */
+@media (max-width: 499.98px) {
+  .stacked, .stacked tbody, .stacked tr { display: block; width: 100%; }
+  .stacked thead { display: none; }
+  .stacked tr { border-bottom: 1px solid var(--line); padding: .4rem 0; }
+  .stacked tr td { display: grid; grid-template-columns: 8.5rem minmax(0, 1fr); gap: .75rem; padding: .1rem 0;
+    border: 0; text-align: left; min-width: 0; white-space: normal; overflow-wrap: anywhere; }
+  .stacked tr td::before { content: attr(data-head); color: var(--faint); }
+  .stacked tr td:empty { display: none; }
+}
 """
 
 _LAYOUT = """{% macro bar(name, share, fill='') -%}
@@ -78,8 +90,9 @@ _LAYOUT = """{% macro bar(name, share, fill='') -%}
 def template(text: str) -> jinja2.Template:
     """Compiles a Jinja template of a part of a page. The template escapes inserted values.
 
-    In the template, `layout.begin(title)` starts a page. `layout.bar(name, share)` is an item of a list of the class
-    `bars`: a name, and a bar for a share of 0 to 1. `layout.picture(figure, alt)` is a figure: its data URI and width.
+    In the template, `TIME | minute` is a time in UTC as all pages show it. `layout.begin(title)` starts a page.
+    `layout.bar(name, share)` is an item of a list of the class `bars`: a name, and a bar for a share of 0 to 1.
+    `layout.picture(figure, alt)` is a figure: its data URI and width.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -90,7 +103,13 @@ def template(text: str) -> jinja2.Template:
         loader=jinja2.DictLoader({'layout': _LAYOUT}),
     )
     environment.globals['style'] = _STYLE
+    environment.filters['minute'] = minute
     return environment.from_string("{% import 'layout' as layout %}" + text)
+
+
+def minute(time: str) -> str:
+    """A time in UTC, ISO 8601, as `2026-11-27 12:25 UTC`; another text stays as it is."""
+    return f'{time[:10]} {time[11:16]} UTC' if _UTC.fullmatch(time) else time
 
 
 def finalized(value: Any) -> Any:

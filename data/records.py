@@ -11,6 +11,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 from compat import tf
 from compat.errors import CommandError
 from console import inputs
+from console.paths import meant_path
 from data import remote
 
 TRAIN = 'train'
@@ -71,7 +72,9 @@ def find_shards(data_dir: str, split: str, is_tar: bool = False) -> List[str]:
     except tf.errors.OpError as error:
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
     if names is None:
-        raise DataError(f'--data_dir={data_dir}: no such folder. It must hold the files of a data set.')
+        raise DataError(
+            f'--data_dir={data_dir}: no such folder.{meant_path(data_dir)} It must hold the files of a data set.'
+        )
     # The pattern excludes backups and incomplete copies, which would duplicate images.
     found = {name: match.group(1) for name in names for match in [re.match(split + pattern, name)] if match}
     if not found:

@@ -1,9 +1,9 @@
 """Files in Google Cloud Storage (`gs://`) and Amazon S3 (`s3://`), with error messages that name the cause.
 
-TensorFlow reads and writes both, and retries transient failures: on gs:// ten times in 90 seconds, on s3:// ten times
-in 25 seconds. But it hides some errors. On gs:// and s3://, a folder that may not be listed appears not to exist. On
-s3://, a file that may not be read appears to be missing or empty. The functions of this module check such a result with
-a second, different request.
+TensorFlow 1.15 reads and writes both; later versions have gs:// alone, and `console.paths.check_stores` refuses s3://.
+It retries transient failures: on gs:// ten times in 90 seconds, on s3:// ten times in 25 seconds. But it hides some
+errors. On gs:// and s3://, a folder that may not be listed appears not to exist. On s3://, a file that may not be read
+appears to be missing or empty. The functions of this module check such a result with a second, different request.
 """
 
 import contextlib

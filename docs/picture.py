@@ -21,6 +21,8 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PICTURE = _ROOT / 'docs' / 'digits.png'
 _COMMAND = ['-m', 'inception_v3.main', '--preset=digits', '--seed=1']
 _COLUMNS = 88
+# In points, the font and the distance of lines; in inches, the terminal's margins and the height of the plots.
+_FONT, _LINE, _MARGIN, _PLOTS = 11.3, 14.2, 0.4, 2.5
 # The live line of this step is shown.
 _SHOWN_STEP = 600
 
@@ -58,27 +60,33 @@ def draw(recording: str, evaluations: Sequence[Tuple[int, float]]) -> Figure:
     screen_lines = ['$ ./run python ' + ' '.join(_COMMAND), *lines[:above], shown, '', '…', '', *lines[above:]]
     text = '\n'.join(textwrap.fill(line, _COLUMNS, subsequent_indent='         ') for line in screen_lines)
 
-    figure = Figure(figsize=(11, 4.1), dpi=100)
-    screen = figure.add_axes([0, 0, 0.655, 1])
+    # The lines of the terminal have the size of the text beside a picture of 880 pixels, the width of a page.
+    of_screen = _MARGIN + _LINE * (text.count('\n') + 1) / 72
+    height = of_screen + _PLOTS
+    figure = Figure(figsize=(8.8, height), dpi=100)
+    screen = figure.add_axes([0, _PLOTS / height, 1, of_screen / height])
     screen.set_facecolor('#1c1f26')
     screen.set_xticks([])
     screen.set_yticks([])
-    screen.text(0.02, 0.97, text, color='#e6e6e6', family='monospace', fontsize=8, va='top', linespacing=1.25)
-    loss_axes = figure.add_axes([0.72, 0.58, 0.26, 0.36])
+    # A line of this font is 0.969 of its size high.
+    middle = {'va': 'center', 'linespacing': _LINE / (0.969 * _FONT), 'fontsize': _FONT}
+    screen.text(0.015, 0.5, text, color='#e6e6e6', family='monospace', **middle)
+    bottom, of_plot = 0.45 / height, (_PLOTS - 0.8) / height
+    loss_axes = figure.add_axes([0.06, bottom, 0.41, of_plot])
     loss_axes.plot(*zip(*losses), color='#0072b2', linewidth=0.8)
     loss_axes.set_title('training loss', fontsize=9, loc='left')
-    accuracy_axes = figure.add_axes([0.72, 0.1, 0.26, 0.36])
+    accuracy_axes = figure.add_axes([0.56, bottom, 0.41, of_plot])
     steps, accuracies = zip(*evaluations)
     accuracy_axes.plot(steps, [100 * accuracy for accuracy in accuracies], 'o-', color='#d55e00')
     for step, accuracy in evaluations:
         label = f'{accuracy:.1%}'
         accuracy_axes.annotate(
-            label, (step, 100 * accuracy), (0, -13), textcoords='offset points', ha='center', fontsize=8
+            label, (step, 100 * accuracy), (0, 7), textcoords='offset points', ha='center', fontsize=8
         )
     accuracy_axes.set_title('top-1 of all validation images, %', fontsize=9, loc='left')
-    accuracy_axes.set_xlabel('step', fontsize=8)
     accuracy_axes.set_ylim(90, 100)
     for axes in (loss_axes, accuracy_axes):
+        axes.set_xlabel('step', fontsize=8)
         axes.set_xlim(0, 1.08 * max(steps))
         axes.tick_params(labelsize=8)
         axes.spines[['top', 'right']].set_visible(False)

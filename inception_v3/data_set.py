@@ -219,10 +219,20 @@ def fit_to_data_set(command_line: 'CommandLine') -> Config:
     if not source_of(config).is_named(config.splits):
         raise ConfigError(
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
-            'random images with --use_data=fake.'
+            f'random images with --use_data=fake.{_presets_for_beginners(command_line)}'
         )
     description = dataset_info.read(config.data_dir) if config.data_dir else None
     return fit(command_line, description, counted(command_line, description))
+
+
+def _presets_for_beginners(command_line: 'CommandLine') -> str:
+    """Presets for a command line without one, whose default, ImageNet on a TPU, few begin with."""
+    if command_line.preset:
+        return ''
+    return (
+        ' To try the program, begin with --preset=digits, which needs no data; for your own images, with inception-v3 '
+        'from-folder and --preset=own_images.'
+    )
 
 
 def counted(command_line: 'CommandLine', description: Optional[DatasetInfo]) -> Dict[str, int]:

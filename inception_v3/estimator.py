@@ -70,7 +70,8 @@ def make_estimator(
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
     if config.use_tpu and not (config.tpu or config.master):
         raise ConfigError(
-            '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
+            '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False. '
+            'On a CPU, begin with --preset=digits, own_images or finetune, which fit the sizes to few images.'
         )
     accelerator.check(config)
     places = source_of(config).places(config.splits) if config.use_data == 'real' else {}

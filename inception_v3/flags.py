@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 import textwrap
 import types
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, get_type_hints
@@ -13,7 +14,7 @@ from absl import flags
 import inception_v3
 from compat.messages import shown
 from console import inputs, processes
-from console.paths import expanded
+from console.paths import check_folder, check_stores, expanded
 from data.braces import check_given_once
 from inception_v3 import rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
@@ -36,6 +37,33 @@ _HELP_FLAGS = {
     'helpshort': 'the purpose, the exit codes, the presets and the flags of this command alone',
     'version': 'the version of the program',
 }
+
+
+# Names that other programs have for what these flags set.
+_OTHER_NAMES = {
+    'train_batch_size': ('batch_size', 'batch', 'bs', 'per_device_train_batch_size', 'global_batch_size'),
+    'train_epochs': ('epochs', 'num_epochs', 'max_epochs', 'num_train_epochs', 'n_epochs'),
+    'train_steps': ('steps', 'max_steps', 'num_steps', 'total_steps', 'iterations', 'max_train_steps'),
+    'learning_rate': ('lr', 'base_lr', 'base_learning_rate', 'initial_learning_rate'),
+    'data_dir': ('data', 'dataset', 'dataset_dir', 'data_path', 'dataset_path', 'input_dir', 'train_dir'),
+    'model_dir': ('output_dir', 'out_dir', 'output', 'save_dir', 'log_dir', 'logdir', 'checkpoint_dir', 'job_dir'),
+    'network': ('model', 'model_name', 'arch', 'architecture', 'backbone'),
+    'init_from': ('pretrained', 'weights', 'checkpoint', 'init_checkpoint', 'checkpoint_path', 'finetune_from'),
+    'num_classes': ('classes', 'num_labels', 'num_label_classes', 'n_classes'),
+    'height and --width': ('image_size', 'img_size', 'input_size', 'input_image_size', 'resolution', 'size'),
+    'accelerator': ('device', 'gpu', 'gpus', 'cuda', 'no_cuda', 'num_gpus'),
+    'precision': ('fp16', 'bf16', 'amp', 'mixed_precision', 'dtype', 'use_bfloat16'),
+    'optimizer': ('opt', 'optim'),
+    'weight_decay': ('wd', 'l2'),
+    'tpu': ('tpu_name',),
+    'train_steps_per_eval': ('steps_per_eval', 'eval_steps', 'eval_every', 'eval_interval'),
+    'save_checkpoints_secs': ('save_steps', 'save_every', 'save_checkpoints_steps'),
+    'iterations': ('iterations_per_loop', 'steps_per_loop'),
+    'num_shards': ('num_cores', 'num_tpu_cores'),
+    'moving_average_decay': ('ema', 'ema_decay', 'model_ema', 'model_ema_decay'),
+    'use_learning_rate_warmup': ('warmup', 'warmup_steps', 'lr_warmup_epochs', 'warmup_proportion'),
+}
+_UNKNOWN = re.compile(r"Unknown command line flag '([^']*)'")
 
 
 class OwnFlag(NamedTuple):
@@ -69,6 +97,12 @@ class CommandLine(NamedTuple):
     verbose: bool = False
     help: str = ''
     own: Mapping[str, Any] = NO_FLAGS
+
+    @property
+    def chooses_statistics(self) -> bool:
+        """Whether the preset, not a flag, sets a decay of batch normalization that is its own and not of TPU cores."""
+        preset = PRESETS[self.preset or DEFAULT_PRESET]
+        return 'batch_norm_decay' in preset and not preset.get('use_tpu', True) and 'batch_norm_decay' not in self.given
 
     @property
     def given(self) -> FrozenSet[str]:
@@ -151,9 +185,15 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
         # A long value must not hide what is allowed.
         for value in filter(None, (word.partition('=')[2] for word in argv)):
             text = text.replace(value, shown(value))
+        unknown = _UNKNOWN.match(text)
+        word = unknown.group(1) if unknown else ''
+        name = next((ours for ours, others in _OTHER_NAMES.items() if word in others), '')
+        if name:
+            text = f'--{word}: not a flag. Here it is --{name}.'
         raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
+    check_stores(values[name].value for name in values)
     return CommandLine(
         fields={
             field.name: _value(values[field.name]) for field in dataclasses.fields(Config) if values[field.name].present
@@ -178,6 +218,15 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     line = line._replace(config=Config(**with_preset(line)))
     rules.check(line.config, line.given)
     return line
+
+
+def check_data_dir(line: CommandLine) -> None:
+    """Refuses a local `--data_dir` that does not exist, before TensorFlow is loaded.
+
+    Raises CommandError. A preset's own folder may be one that the run makes.
+    """
+    if line.config.use_data == 'real' and 'data_dir' in line.given:
+        check_folder(line.config.data_dir, 'data_dir')
 
 
 def with_preset(line: CommandLine) -> Dict[str, Any]:

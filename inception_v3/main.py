@@ -30,6 +30,7 @@ def main(argv: Sequence[str]) -> int:
             print(flags.help_text('train', _PURPOSE, command_line))
             return
         set_up_logging(screen, command_line.verbose)
+        flags.check_data_dir(command_line)
         # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
         from inception_v3.data_set import fit_to_data_set, makes_digits
         from inception_v3.run.history import with_settled_threads

@@ -12,7 +12,7 @@ import sys
 from typing import Dict, Optional, Sequence, Tuple
 
 from compat.errors import DONE, EXIT_CODES, FIX, CommandError
-from compat.messages import shown
+from compat.messages import meant, shown
 
 PROGRAM = 'inception-v3'
 # By group and name: the module that `python -m` runs, and a line for `--help`.
@@ -98,7 +98,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return DONE
     if not name:
         return _fail(f'name a command. {_HINT}')
-    return _fail(f'{shown(name)}: no such command. {_HINT}')
+    return _fail(f'{shown(name)}: no such command.{meant(name, COMMANDS)} {_HINT}')
 
 
 def _fail(message: str) -> int:

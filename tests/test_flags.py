@@ -87,6 +87,8 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
         (['--preset=foo'], ['preset', 'foo', 'digits', 'imagenet']),
         ([f'--{"x" * 5000}=1'], ['not a flag']),
         (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
+        (['--batch_size=4'], ['--batch_size: not a flag. Here it is --train_batch_size.', '--help']),
+        (['--epochs', '4'], ['Here it is --train_epochs.']),
         (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),
         (['--learning_rate=fast'], ['learning_rate=fast', 'a number']),
         (['--use_tpu=maybe'], ['use_tpu=maybe', 'True or False']),

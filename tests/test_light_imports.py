@@ -18,10 +18,22 @@ CASES: List[Tuple[List[str], int, str]] = [
     *(([name, '--no_such_flag=1'], 2, 'error: ') for name in sorted(COMMANDS)),
     (['train', '--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
     (['plan', '--learning_rate=0'], 2, '--learning_rate=0.0: must be above 0.'),
+    *(
+        ([*command, place], 2, f'error: {place}: no such folder.')
+        for command, place in (
+            (['train', '--preset=own_images'], '--data_dir=/no/such'),
+            (['plan', '--preset=own_images'], '--data_dir=/no/such'),
+            (['evaluate'], '/no/such'),
+            (['export', '--format=npz'], '/no/such'),
+            (['predict', 'a.jpg'], '--model=/no/such'),
+            (['provenance'], '/no/such'),
+        )
+    ),
     (['preflight', '--topology=v4-8'], 2, '--topology=v4-8: this program runs on v2 and v3 only'),
     (['weights', 'export', '--help'], 0, 'torchvision'),
     (['weights', 'import', 'a', 'b', '--class_0=no'], 2, "'keep', 'add', 'drop'"),
     (['features', 'a', '--model=b', '--batch_size=0'], 2, '--batch_size: 0: must be a whole number'),
+    (['from-folder', '/no/such', 'out'], 2, 'error: /no/such: no such folder.'),
     (['fid', 'a'], 2, 'pt_inception-2015-12-05-6726825d.pth'),
 ]
 # Each command line in a process of its own, forked from one that has loaded nothing else.

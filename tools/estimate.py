@@ -17,6 +17,8 @@ from inception_v3.weights import beginning, sources
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
+# The TPU time of the guide's sample trace, which names no TPU, no batch, and does not say whether this is a step.
+ASSUMED_STEP_MS = 815.0
 # The most points of a curve; more than a figure has columns of pixels.
 _POINTS = 4000
 # A float32 error is smaller, an overshoot larger.
@@ -44,8 +46,9 @@ class Estimate:
     rate, the run's and the documented one without warm-up, have points at `steps`.
     """
 
-    def __init__(self, config: Config, step_ms: float = 815.0):
+    def __init__(self, config: Config, step_ms: float = ASSUMED_STEP_MS, chooses_statistics: bool = False):
         self.config = config
+        self.chooses_statistics = chooses_statistics
         self.step_ms = step_ms
         self.steps_per_epoch = config.num_train_images / config.train_batch_size
         self.epochs = config.train_steps / self.steps_per_epoch
@@ -61,8 +64,11 @@ class Estimate:
 
     @property
     def warnings(self) -> List[str]:
-        """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
-        found, over = [batch_norm.decay_warning(self.config)], self.overshoot
+        """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores.
+
+        A preset for few images chooses that decay for them (`CommandLine.chooses_statistics`), without a warning.
+        """
+        found, over = [None if self.chooses_statistics else batch_norm.decay_warning(self.config)], self.overshoot
         if over:
             found.insert(
                 0,

@@ -261,6 +261,13 @@ def _length(spans: Iterable[Span]) -> float:
     return sum(end - start for start, end in spans)
 
 
+def _ticks(length: float) -> List[float]:
+    """Round numbers of milliseconds from 0 on, at most five, up to 93 % of a length, so that none is cut off."""
+    power = 10.0 ** math.floor(math.log10(length))
+    step = next(each for each in (power / 5, power / 2, power, 2 * power) if length / each <= 5)
+    return [round(n * step, 9) for n in range(math.ceil(length / step)) if n * step <= 0.93 * length]
+
+
 def _page(profile: Profile, spans: Dict[str, List[Span]], bounds: Sequence[float]) -> str:
     from console import html, processes
 
@@ -276,5 +283,7 @@ def _page(profile: Profile, spans: Dict[str, List[Span]], bounds: Sequence[float
         command=processes.command_line('train'),
         profile=profile,
         rows={kind: row(kind) for kind in spans},
+        # One axis for all strips.
+        ticks=[(100 * at / length, f'{at:,g}') for at in _ticks(length)],
         marks=[100 * (bound - begin) / length for bound in bounds[1:-1]],
     )

@@ -34,7 +34,7 @@ def notes_of(config: Config) -> Iterator[str]:
     is_long = initial_share_of_statistics(batch_norm.decay_for(config.replicas), config.train_steps) < _TOO_MUCH
     if is_long and config.batch_norm_decay == Config.batch_norm_decay and batch_norm.decay_warning(config):
         yield f'warning: {batch_norm.decay_warning(config)}'
-    yield from warnings_of(config)
+    yield from (f'warning: {each}' for each in warnings_of(config))
     if config.seed is not None and accelerator.on_gpu(config):
         yield 'on a GPU, --seed repeats data and initial weights, but not the last bits of every sum'
     smallest = NETWORKS[config.network].auxiliary_head_min_size
@@ -61,7 +61,15 @@ def initial_share_of_averages(decay: float, steps: int) -> float:
 
 
 def warnings_of(config: Config) -> Iterator[str]:
-    """A sentence for each average that holds more than a tenth of its initial values when it is first evaluated."""
+    """Sentences about a run's sizes: a batch larger than the data set, and averages that are not evaluated yet.
+
+    Those are averages that hold more than a tenth of their initial values when they are first evaluated.
+    """
+    if config.train_batch_size > config.num_train_images:
+        yield (
+            f'--train_batch_size={config.train_batch_size}: the data set has {config.num_train_images:,} training '
+            'images, so that each batch has some of them several times. Give a smaller one.'
+        )
     last = config.train_steps
     first = min(last, config.train_steps_per_eval) if config.mode == 'train_and_eval' else last
     averages: List[Tuple[str, str, Callable[[float, int], float]]] = []

@@ -57,6 +57,7 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
     [
         ([], 'error: name a command. inception-v3 --help'),
         (['xyz\n'], r'xyz\n: no such command. inception-v3 --help'),
+        (['evalaute', 'run'], 'evalaute: no such command. Did you mean evaluate? inception-v3 --help'),
     ],
 )
 def test_wrong_command__one_message_and_exit_code_2(capsys: Any, arguments: Any, words: str) -> None:

@@ -100,6 +100,9 @@ def test_page__shows_the_four_views(profiled: Profile, tmp_path: pathlib.Path) -
     assert profiled.verdict in text and 'a &lt;device&gt;' in text and 'Profile of steps 5 to 6' in text
     # The device's bars, and the border between the steps.
     assert 'class="step" style="left:5.00%;width:25.00%"' in text and 'class="mark" style="left:50.00%"' in text
+    # One axis of milliseconds under all strips, and the date as on all pages.
+    assert text.count('<i style="left:0.00%">0</i><i style="left:25.00%">5</i><i style="left:50.00%">10</i>') == 4
+    assert '2026-11-23 12:00 UTC' in text and '12:00:00' not in text
     # The wait for a batch is a part of transfer: 4 ms of each step.
     assert '4.00 ms per step' in text.partition('<h2>Transfer')[2]
     assert 'http' not in text.partition('<body>')[2]

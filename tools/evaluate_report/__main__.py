@@ -13,7 +13,7 @@ from typing import Optional, Sequence
 
 from console import extras, program
 from console.command_line import folder, new_parser, number_of
-from console.paths import expanded
+from console.paths import check_folder, expanded
 from console.screen import Screen
 from data.braces import check_given_once
 from tools.evaluate_report import FOLDER
@@ -23,7 +23,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     """Parses a command line; flags that are not given are None."""
     parser = new_parser('evaluate', __doc__)
     add = parser.add_argument
-    add('model_dir', type=folder, help='the model_dir of a run; may be at gs:// or s3://')
+    add('model_dir', type=folder, help='the model_dir of a run; may be at gs:// or, on TensorFlow 1.15, s3://')
     about = 'a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)'
     add('--checkpoint', metavar='NAME', help=about)
     add('--out', type=folder, metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)')
@@ -46,6 +46,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parse(argv)
 
     def command(screen: Screen) -> None:
+        check_folder(arguments.model_dir)
         check_given_once(expanded(argv), ['eval_files'])
         extras.require('studies', 'matplotlib', 'scipy')
         from tools.evaluate_report import evaluation

@@ -14,6 +14,7 @@ from typing import List, Optional, Sequence
 
 from console import program
 from console.command_line import folder, new_parser, number_of
+from console.paths import check_folder
 from console.screen import Screen
 
 FOLDER = 'exports'
@@ -32,7 +33,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Makes the exports that a command line asks for, and returns the exit code."""
     parser = new_parser('export', __doc__)
     add = parser.add_argument
-    add('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
+    add('model_dir', help='the model_dir of a run; may be at gs:// or, on TensorFlow 1.15, s3://')
     add('--format', required=True, type=_formats, metavar='FORMATS', help=f'one or several of {",".join(NAMES)}')
     about = f'local folder for the exports (default: {FOLDER} in model_dir)'
     add('--out', type=folder, metavar='DIR', help=about)
@@ -44,6 +45,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.model_dir)
         from tools.export import exports
 
         return exports.perform(arguments, arguments.out or os.path.join(arguments.model_dir, FOLDER), screen)

@@ -20,7 +20,10 @@ _OWN_FLAGS = {
     'out': flags.OwnFlag(str, 'plan', f'folder for {PAGE_FILE} and {PICTURE_FILE}'),
     # The trace names no TPU, no batch, and does not say whether this is a step.
     'step_ms': flags.OwnFlag(
-        float, 815.0, "milliseconds of a training step, for hours and rates; 815 is the TPU time in the guide's trace"
+        float,
+        None,
+        'milliseconds of a training step, for hours and rates; by default those of the run in model_dir, or, before it '
+        "has begun, 815, the TPU time in the guide's trace",
     ),
 }
 
@@ -34,6 +37,7 @@ def main(argv: Sequence[str]) -> int:
             print(flags.help_text('plan', _PURPOSE, command_line, _OWN_FLAGS))
             return
         set_up_logging(screen, command_line.verbose)
+        flags.check_data_dir(command_line)
         # TensorFlow and matplotlib take seconds to load; --help and a wrong flag answer at once.
         from tools.plan import writing
 

@@ -1,9 +1,10 @@
 """The rows, warnings and files of a plan, and its figure, the learning rate."""
 
+import contextlib
 import math
 import os
 import pathlib
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from compat import tf
 from compat.log import logger
 from compat.messages import in_rows
 from console import extras, html, processes
+from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.config import Config, ConfigError
@@ -18,11 +20,19 @@ from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
+from inception_v3.run.history import read_starts
+from inception_v3.run.hooks.summaries import HOST_FOLDER, IMAGES_PER_SECOND
 from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import topology
 from tools import drawing
-from tools.estimate import Estimate, weights_of
+from tools.estimate import ASSUMED_STEP_MS, Estimate, weights_of
 from tools.plan import PAGE_FILE, PICTURE_FILE
+
+# The settings that the time of a step depends on.
+_OF_STEP = (
+    *('network', 'height', 'width', 'depth_multiplier', 'auxiliary_head', 'num_classes', 'train_batch_size'),
+    *('precision', 'use_tpu', 'tpu', 'num_shards', 'accelerator', 'batch_norm', 'preprocessing', 'use_data'),
+)
 
 
 def write(command_line: CommandLine) -> str:
@@ -35,7 +45,7 @@ def write(command_line: CommandLine) -> str:
     """
     extras.require('studies', 'matplotlib')
     out, step_ms = command_line.own['out'], command_line.own['step_ms']
-    if not 0 < step_ms < math.inf:
+    if step_ms is not None and not 0 < step_ms < math.inf:
         raise ConfigError(f'--step_ms={step_ms:g}: must be the milliseconds of a training step, above 0.')
     config = _configuration(command_line)
     begins, notes = weights_of(config, latest_checkpoint(config.model_dir) if config.model_dir else None)
@@ -46,8 +56,12 @@ def write(command_line: CommandLine) -> str:
         raise ConfigError(f'--out={out}: is the folder of a run. Name another folder for the plan.')
     check_writable('out', out)
 
-    estimate = Estimate(config, step_ms)
-    rows = [*_rows(estimate), *begins]
+    measured = None if step_ms else measured_step_ms(config)
+    origin = (
+        '--step_ms' if step_ms else 'as in this run so far' if measured else 'an assumption, which --step_ms replaces'
+    )
+    estimate = Estimate(config, step_ms or measured or ASSUMED_STEP_MS, command_line.chooses_statistics)
+    rows = [*_rows(estimate, origin), *begins]
     warnings = [*estimate.warnings, *warnings_of(config), *notes]
     picture = _draw(estimate)
     write_whole(os.path.join(out, PICTURE_FILE), picture)
@@ -56,7 +70,7 @@ def write(command_line: CommandLine) -> str:
         warnings=warnings,
         figure=drawing.on_page(picture),
         rows=rows,
-        milliseconds=f'{step_ms:g}',
+        milliseconds=f'{estimate.step_ms:.4g} ms ({origin})',
     )
     write_whole(os.path.join(out, PAGE_FILE), page)
     for warning in warnings:
@@ -79,7 +93,7 @@ def _configuration(command_line: CommandLine) -> Config:
     return config
 
 
-def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
+def _rows(estimate: Estimate, origin: str) -> List[Tuple[str, str]]:
     config, rates, size = estimate.config, estimate.rates, estimate.bytes_per_image
     hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
     cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
@@ -95,7 +109,7 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
             f'{config.train_steps:,} of {config.train_batch_size:,} images, {estimate.steps_per_epoch:,.1f} per epoch',
         ),
         ('devices', f'{cores}, {config.train_batch_size // config.replicas:,} images each'),
-        ('hours', f'{estimate.hours:,.1f} if a step takes {estimate.step_ms:g} ms (--step_ms)'),
+        ('hours', f'{estimate.hours:,.1f} if a step takes {estimate.step_ms:.4g} ms ({origin})'),
         ('learning rate', f'{rate}, {rates[-1]:.4g} at last'),
         ('averages', averages if config.moving_average else 'none'),
         ('batch normalization', _described(config.batch_norm_decay, initial_share_of_statistics, estimate)),
@@ -107,9 +121,31 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
         (
             'input',
             f'{hosts}: {estimate.images_per_second:,.0f} images/s, {estimate.images_per_second * size / 1e6:,.1f} MB/s '
-            f'to the devices at {estimate.step_ms:g} ms; {size:,} bytes per image',
+            f'to the devices at {estimate.step_ms:.4g} ms; {size:,} bytes per image',
         ),
     ]
+
+
+def measured_step_ms(config: Config) -> Optional[float]:
+    """The median milliseconds of a step that the run in model_dir took; None without one, or if its steps were others.
+
+    The speeds are those of the run's event files, of its last start.
+    """
+    starts = read_starts(config.model_dir) if config.model_dir else []
+    if not starts or any(
+        starts[-1].config.get(name, getattr(Config, name)) != getattr(config, name) for name in _OF_STEP
+    ):
+        return None
+    speeds: List[float] = []
+    for folder in (config.model_dir, os.path.join(str(config.model_dir), HOST_FOLDER)):
+        for name in remote.names_in(str(folder)) or ():
+            if not name.startswith('events.out.tfevents.'):
+                continue
+            with contextlib.suppress(tf.errors.DataLossError):  # A kill leaves an unfinished event.
+                for event in tf.train.summary_iterator(os.path.join(str(folder), name)):
+                    values = [v.simple_value for v in event.summary.value if v.tag == IMAGES_PER_SECOND]
+                    speeds += [each for each in values if event.step > starts[-1].step and each > 0]
+    return float(1000 * config.train_batch_size / np.median(speeds)) if speeds else None
 
 
 def _described(decay: float, share_after: Callable[[float, int], float], estimate: Estimate) -> str:

@@ -12,6 +12,7 @@ from compat import native_messages
 from compat.errors import FIX
 from console import program
 from console.command_line import new_parser, number_of
+from console.paths import check_folder
 from console.screen import Screen
 
 
@@ -31,6 +32,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         parser.error(f'--html={arguments.html}: must be the path of a file.')
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.model, 'model')
         from tools.predict import prediction
 
         return prediction.perform(arguments, screen)

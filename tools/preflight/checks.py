@@ -77,7 +77,7 @@ def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen
         report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
     if config.mode != 'eval' and 'init_from' not in unchecked:
         _check_weights(config, checkpoint, report)
-    if config.mode != 'eval' and batch_norm.decay_warning(config):
+    if config.mode != 'eval' and not line.chooses_statistics and batch_norm.decay_warning(config):
         report.warn(f'{batch_norm.decay_warning(config)}.')
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED

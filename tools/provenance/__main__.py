@@ -12,6 +12,7 @@ from compat.errors import DONE, FIX
 from compat.messages import counted
 from console import program
 from console.command_line import new_parser
+from console.paths import check_folder
 from console.screen import Screen
 
 
@@ -19,7 +20,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Shows, verifies or compares as a command line asks, and returns the exit code."""
     help_text = f'{__doc__}\nIf --verify or --diff finds a difference, the exit code is {FIX}.'
     parser = new_parser('provenance', help_text)
-    parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
+    parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or, on TensorFlow 1.15, s3://')
     task = parser.add_mutually_exclusive_group()
     task.add_argument('--verify', action='store_true', help='repeat the recorded first steps, and compare them')
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
@@ -31,6 +32,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         parser.error('--crate and --license: need each other; an RO-Crate must have a licence.')
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.model_dir)
         from tools.provenance import record
 
         if arguments.verify:

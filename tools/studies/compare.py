@@ -20,7 +20,9 @@ OUT = os.path.join('runs', 'studies', 'compare')
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Compares the runs that a command line names, and returns the exit code."""
     parser = new_parser('compare', __doc__)
-    parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run; it may be at gs:// or s3://')
+    parser.add_argument(
+        'runs', nargs='+', metavar='RUN', help='model_dir of a run; it may be at gs:// or, on TensorFlow 1.15, s3://'
+    )
     out_help = f'folder for the report, created if missing (default {OUT})'
     parser.add_argument('--out', type=folder, default=OUT, help=out_help)
     arguments = parser.parse_args(argv)

@@ -58,6 +58,14 @@ NO_HEAD = 'the auxiliary head is left out: it needs images of at least 107 x 107
         ({'width': 107, 'height': 107}, [MOMENTS]),
         ({'network': 'resnet50', 'width': 32, 'height': 32}, [MOMENTS]),
         ({'mode': 'eval', 'height': 106}, []),
+        (
+            {'num_train_images': 1000},
+            [
+                MOMENTS,
+                'warning: --train_batch_size=1024: the data set has 1,000 training images, so that each batch has some '
+                'of them several times. Give a smaller one.',
+            ],
+        ),
     ],
 )
 def test_notes_of__name_the_moments_and_an_omitted_head(changes: Any, notes: List[str]) -> None:

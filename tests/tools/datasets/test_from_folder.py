@@ -197,10 +197,14 @@ def test_class_of_which_most_images_of_a_split_are_unreadable__is_refused(tmp_pa
 
 def test_missing_images__are_refused(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     for fraction, split in ((0.01, 'validation'), (0.99, 'train')):
-        assert f'{folder}: no {split} images are left' in refusal(folder, validation_fraction=fraction)
+        message = refusal(folder, validation_fraction=fraction)
+        # round(0.01 * 51) is the first that is not 0.
+        assert f'{folder}: no {split} images are left' in message and 'a class needs 51 of them' in message
     assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
     save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
-    assert f'{tmp_path / "flat"}: no images in class folders.' in refusal(tmp_path / 'flat')
+    is_class = f'It has 1 image of its own: if they are of one class, name the folder above it, {tmp_path}.'
+    assert f'{tmp_path / "flat"}: no images in class folders. {is_class}' in refusal(tmp_path / 'flat')
+    assert f'no such folder. Did you mean {tmp_path / "flat"}?' in refusal(tmp_path / 'falt')
     save_class(tmp_path / 'one' / 'train', 'cat', range(4))
     assert 'all training images are of one class, cat. ' in refusal(tmp_path / 'one', dry_run=True)
     save_class(tmp_path / 'one' / 'val', 'coffee', range(2))

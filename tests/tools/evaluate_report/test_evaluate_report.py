@@ -254,7 +254,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
     dataclasses.replace(info, num_classes=12, class_names=['x'] * 12).write(more_classes)
     other_data = write_predictions(tmp_path / 'other', [], data_set='others', fingerprint='f')
     cases: List[Tuple[List[str], str]] = [
-        ([str(tmp_path / 'none')], f'{tmp_path}/none: contains no checkpoint.'),
+        ([str(tmp_path / 'none')], f'{tmp_path}/none: no such folder.'),
         ([model_dir, '--checkpoint=model.ckpt-6'], '--checkpoint=model.ckpt-6: no checkpoint of this name'),
         ([model_dir, f'--data_dir={tmp_path}/empty'], f'{tmp_path}/empty'),
         ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, including the background; the network has 11.'),

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from compat import tf
+from inception_v3 import flags as command_lines
 from inception_v3.config import Config
 from inception_v3.presets import PRESETS
+from inception_v3.run.history import write_start
 from tests.support.pages import read_page
 from tests.support.runs import FinishedRun
 from tools.estimate import Estimate
 from tools.plan.__main__ import main
+from tools.plan.writing import measured_step_ms
 
 LARGE_BATCH = Config(**PRESETS['imagenet_large_batch'])
 
@@ -85,6 +88,31 @@ def test_estimate__bytes_of_an_image_follow_the_flags(changes: Any, bytes_sent: 
 def test_decay_warning__names_alpha_to_the_power_of_the_cores(changes: Any, part: str) -> None:
     warnings = Estimate(Config(**changes)).warnings
     assert len(warnings) == bool(part) and all(part in warning for warning in warnings)
+
+
+@pytest.mark.parametrize('preset', ['own_images', 'digits', 'finetune'])
+def test_decay_warning__not_of_a_preset_for_few_images(preset: str) -> None:
+    found = []
+    for words in ([preset], [preset, '--batch_norm_decay=0.5'], ['imagenet_large_batch', '--num_shards=64']):
+        line = command_lines.parse(['plan', '--preset=' + words[0], *words[1:]])
+        warnings = Estimate(line.config, 1.0, line.chooses_statistics).warnings
+        found.append([text for text in warnings if 'is not alpha **' in text])
+    assert not found[0] and '=0.5 is not' in found[1][0] and 'alpha ** 64' in found[2][0]
+
+
+def test_measured_step_ms__is_the_median_of_the_last_start_of_such_steps(tmp_path: pathlib.Path) -> None:
+    config = Config(model_dir=str(tmp_path), train_batch_size=64, use_tpu=False, use_data='fake')
+    assert measured_step_ms(config) is None
+    write_start(config, None)
+    with tf.summary.FileWriter(str(tmp_path)) as writer:
+        for step, speed in ((2, 100.0), (3, 640.0), (4, 6400.0)):
+            writer.add_summary(tf.Summary(value=[{'tag': 'images_per_second', 'simple_value': speed}]), step)
+    assert measured_step_ms(config) == pytest.approx(100)
+    assert measured_step_ms(dataclasses.replace(config, train_steps=9)) == pytest.approx(100)
+    assert measured_step_ms(dataclasses.replace(config, train_batch_size=65)) is None
+    starts = tmp_path / 'starts.jsonl'
+    starts.write_text(starts.read_text().replace('"step": 0', '"step": 3'))
+    assert measured_step_ms(config) == pytest.approx(10), 'steps before the last start'
 
 
 def test_plan__writes_page_picture_and_numbers_without_a_session(

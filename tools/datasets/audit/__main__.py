@@ -14,6 +14,7 @@ from compat.errors import DONE, FIX
 from compat.messages import counted, printable
 from console import extras, program
 from console.command_line import new_parser, number_of
+from console.paths import check_folder
 from console.processes import usable_cores
 from console.screen import Screen
 
@@ -34,7 +35,9 @@ def _arguments() -> argparse.Namespace:
     parser = new_parser('audit', __doc__)
     # The source, with the names and the defaults of a run's flags.
     add = parser.add_argument
-    add('data_dir', nargs='?', default='', help='the folder of the data set; local, gs:// or s3://')
+    add(
+        'data_dir', nargs='?', default='', help='the folder of the data set; local, gs:// or, on TensorFlow 1.15, s3://'
+    )
     formats = ['tfrecord', 'tar']
     add('--data_format', choices=formats, default='tfrecord', help='format of the files (default: tfrecord)')
     for flag, kind in (('train_files', 'training'), ('eval_files', 'validation')):
@@ -68,6 +71,7 @@ def main() -> int:
     arguments = _arguments()
 
     def command(screen: Screen) -> int:
+        check_folder(arguments.data_dir, 'data_dir')
         from data.braces import check_given_once
         from data.sources import FILE_FLAGS, source_of
         from tools.datasets import conversion

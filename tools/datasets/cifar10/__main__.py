@@ -33,8 +33,8 @@ def main() -> int:
     """Converts the source named on the command line."""
     parser = new_parser('cifar10', __doc__)
     add, positive = parser.add_argument, number_of(int, 1)
-    add('source', help='the archive, or the folder that it unpacks to; local, gs:// or s3://')
-    add('--data_dir', required=True, help='new folder for the shards; local, gs:// or s3://')
+    add('source', help='the archive, or the folder that it unpacks to; local, gs:// or, on TensorFlow 1.15, s3://')
+    add('--data_dir', required=True, help='new folder for the shards; local, gs:// or, on TensorFlow 1.15, s3://')
     for split, number in IMAGES.items():
         add(f'--{split}_images', type=positive, default=number, help=f'{split} images (default {number:,})')
     for split, number in SHARDS.items():

@@ -17,6 +17,7 @@ import sys
 from compat import native_messages
 from console import program
 from console.command_line import new_parser, number_of
+from console.paths import check_folder
 from console.screen import Screen
 
 
@@ -65,6 +66,8 @@ def main() -> int:
     arguments = _arguments()
 
     def command(screen: Screen) -> None:
+        for folder in (arguments.folder, arguments.validation_folder or ''):
+            check_folder(folder)
         from tools.datasets.conversion import summary
         from tools.datasets.from_folder import conversion
 

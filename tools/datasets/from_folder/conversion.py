@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import functools
+import itertools
 import os
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -98,7 +99,8 @@ def import_folder(
         if not files and (split == TRAIN or is_split or validation_fraction):
             reason = (
                 f' --validation_fraction={validation_fraction:g} is the share of the distinct images of each class, '
-                'rounded to a whole number; 0 makes no validation split.'
+                f'rounded to a whole number, so that a class needs {_least(validation_fraction, split):,} of them; '
+                '0 makes no validation split.'
             )
             raise DataError(f'{folder}: no {split} images are left; each split needs some.{"" if is_split else reason}')
     _remark(images, 0.0, say)
@@ -111,6 +113,14 @@ def import_folder(
     shards = train_shards, validation_shards
     with conversion.progress() as progress:
         return writing.write_data_set(data_dir, name, 'a folder of images', [*label_of], examples, shards, progress)
+
+
+def _least(fraction: float, split: str) -> int:
+    """The least number of images of a class of which `split_by_content` gives one to a split."""
+    share = fraction if split == VALIDATION else 1 - fraction
+    # Python rounds halves to even numbers.
+    numbers = itertools.count(max(1, int(0.5 / share) - 1))
+    return next(n for n in numbers if (n - round(fraction * n) if split == TRAIN else round(fraction * n)))
 
 
 def _understood(found: ImageSet, dry_run: bool, refused_path: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ import unicodedata
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 from compat.messages import counted, shown
+from console.paths import meant_path
 from data import image_files
 from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
@@ -89,7 +90,7 @@ def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[s
     Returns the folder, and the paths that are left out, with the reasons.
     """
     if not os.path.isdir(folder):
-        raise DataError(f'{show(folder)}: no such folder.')
+        raise DataError(f'{show(folder)}: no such folder.{meant_path(folder)}')
     folder = folder.rstrip(os.sep) or os.sep
     visited = {os.path.realpath(each) for each in without}
     found: Dict[str, Folder] = {}
@@ -429,8 +430,11 @@ def _refusal(whole: Folder, found: Sequence[str], beside: _Beside, splits: Seque
 
 def _without_classes(whole: Folder, beside: _Beside) -> str:
     text = f'{show(whole.path)}: no images in class folders.'
-    if any(whole.images()):
-        return f'{text} {beside.way(whole, whole)}'
+    own = [*whole.images()]
+    if own:
+        above = show(os.path.dirname(os.path.abspath(whole.path)))
+        is_class = f'If its {counted(len(own), "image")} are of one class, name the folder above it, {above}.'
+        return f'{text} {is_class} {beside.way(whole, whole)}'
     if beside.archives:
         return f'{text} Unpack {listed(beside.archives)} first, and name the folder of the images.'
     found = f' It has other files, such as {listed(beside.files)}.' if beside.files else ''

@@ -8,7 +8,7 @@ are copied byte for byte; a CMYK image, or a PNG or GIF image with a JPEG name, 
 100. The order of the images depends only on their names, and mixes the classes.
 
 An interrupted conversion resumes with the same command: finished files are kept. On a cluster, add --runner=RUNNER and,
-after --, Beam's own options; all folders must be at gs:// or s3://.
+after --, Beam's own options; all folders must be at gs:// or, on TensorFlow 1.15, s3://.
 """
 
 import functools
@@ -33,7 +33,7 @@ def main() -> int:
     cores = usable_cores()
     parser = new_parser('imagenet', __doc__)
     add, positive = parser.add_argument, number_of(int, 1)
-    add('data_dir', help='new folder for the record files; local, gs:// or s3://')
+    add('data_dir', help='new folder for the record files; local, gs:// or, on TensorFlow 1.15, s3://')
     text = 'the archive (of archives n….tar), or a folder of such archives or of folders n…'
     add('--train', required=True, help=f'training images: {text}')
     text = 'the archive, or a folder of images or of folders n…'

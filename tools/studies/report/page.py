@@ -53,6 +53,7 @@ def page(comparison: Comparison) -> str:
         comparison=comparison,
         status=tables.status(comparison),
         finals=tables.finals(comparison),
+        shared_flags=[f'--{name}={value}' for name, value in tables.shared_settings(comparison).items()],
         further=[table for table in (of(comparison) for of in further) if table.rows],
         chart=markupsafe.Markup(chart(comparison).to_html(full_html=False, config=_CONFIG, div_id='chart')),
         environment=tables.environment(comparison.runs),

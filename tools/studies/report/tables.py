@@ -24,12 +24,18 @@ def status(comparison: Comparison) -> str:
 
 
 def finals(comparison: Comparison) -> Table:
-    """Final results by case: number of finished runs, mean ± standard deviation, images/s."""
+    """Final results by case: the flags that differ, number of finished runs, mean ± standard deviation, images/s."""
+    shared = shared_settings(comparison)
+    differing = [{name: value for name, value in c.settings.items() if name not in shared} for c in comparison.cases]
     # The name of a case may contain its settings.
-    shows_flags = any(f'{name}={value}' not in c.name for c in comparison.cases for name, value in c.settings.items())
+    shows_flags = any(
+        f'{name}={value}' not in case.name
+        for case, settings in zip(comparison.cases, differing)
+        for name, value in settings.items()
+    )
     rows = []
-    for case in comparison.cases:
-        flags = [' '.join(f'--{name}={value}' for name, value in case.settings.items())] if shows_flags else []
+    for case, settings in zip(comparison.cases, differing):
+        flags = [' '.join(f'--{name}={value}' for name, value in settings.items())] if shows_flags else []
         finished = f'{sum(run.is_finished for run in case.runs)} of {len(case.runs)}'
         values = [metric.mean(summarize(case.finals(name).values())) for name, metric in comparison.metrics.items()]
         values.append(THROUGHPUT.mean(summarize(case.throughputs.values())))
@@ -37,6 +43,14 @@ def finals(comparison: Comparison) -> Table:
     headings = [metric.heading for metric in (*comparison.metrics.values(), THROUGHPUT)]
     header = ('case', *(['flags'] if shows_flags else []), 'runs', *headings)
     return Table('Results', header, rows, header.index('runs'))
+
+
+def shared_settings(comparison: Comparison) -> Dict[str, str]:
+    """The settings that all of several cases have, with the same value."""
+    if len(comparison.cases) < 2:
+        return {}
+    every = [case.settings.items() for case in comparison.cases]
+    return {name: value for name, value in every[0] if all((name, value) in each for each in every)}
 
 
 def means(comparison: Comparison) -> Table:

@@ -21,6 +21,7 @@ from compat.errors import CommandError
 from compat.messages import counted
 from console import program
 from console.command_line import folder, new_parser, number_of, numbers_of
+from console.paths import check_stores
 from console.screen import Screen
 from inception_v3.config import Config
 from tools.benchmarks import tables
@@ -96,10 +97,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
-    prepare(arguments.out)
     from inception_v3.run import source
     from tools.benchmarks import photographs
-    from tools.studies.streaming import pipelines
+    from tools.studies.streaming import object_store, pipelines
+
+    check_stores([f's3://{object_store.BUCKET}'])
+    prepare(arguments.out)
 
     if not arguments.data_dir:
         screen.update('looking for the photographs, or generating them')

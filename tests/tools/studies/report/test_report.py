@@ -52,6 +52,23 @@ def test_report__tables_have_the_numbers() -> None:
     assert 'cross-entropy, nats' in only and 'top-1' not in only and 'top-5' not in only
 
 
+def test_report__shows_flags_that_differ_and_folds_the_others() -> None:
+    settings = {f'setting_{n}': '1' for n in range(7)}
+    of_cases = {'sgd': settings, 'momentum': {'setting_0': '2'}}
+    cases = [
+        Case(f'case {n}', {'optimizer': name, 'width': '75', **more}, recorded.case(name, [0.5]).runs)
+        for n, (name, more) in enumerate(of_cases.items())
+    ]
+    comparison = comparison_of(*cases)
+    table = tables.finals(comparison)
+    assert table.rows[1][1] == '--optimizer=momentum --setting_0=2'
+    text = page.page(comparison)
+    assert 'Flags that all cases have (1)' in text and text.count('--width=75') == 1
+    # The first case has eight that the other has not or has otherwise; five are shown.
+    shown, folded = text.partition('<summary>3 more</summary>')[::2]
+    assert '--setting_3=1' in shown and '--setting_4=1' in folded and '--setting_4=1' not in shown
+
+
 def test_report__tables_of_one_four_and_other_runs() -> None:
     cases = (
         recorded.case('one', [0.5]),
