@@ -37,7 +37,7 @@ def test_during__outside_a_command_captures_and_restores(capfd: Any) -> None:
 @pytest.mark.program
 def test_captured__leaves_pythons_messages_on_the_screen() -> None:
     code = (
-        'import os, sys\nfrom console import native_messages\nwith native_messages.captured():\n'
+        'import os, sys\nfrom compat import native_messages\nwith native_messages.captured():\n'
         "  print('shown', file=sys.stderr); os.write(2, b'hidden'); print('too', file=sys.stderr)\n"
         "print('end', file=sys.stderr)"
     )

@@ -252,7 +252,9 @@ def test_command__refuses_values_out_of_range(options: List[str], expected: str,
     assert not (folder.parent / 'records').exists()
 
 
-def test_command__has_the_documented_defaults(monkeypatch: Any) -> None:
+def test_command__has_the_documented_defaults(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'in').mkdir()
     monkeypatch.setattr(conversion, 'import_folder', lambda say, **settings: seen.append(settings))
     seen: List[Any] = []
     assert run_from_folder('in', 'out').returncode == 0

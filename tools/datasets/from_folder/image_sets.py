@@ -433,7 +433,7 @@ def _without_classes(whole: Folder, beside: _Beside) -> str:
     own = [*whole.images()]
     if own:
         above = show(os.path.dirname(os.path.abspath(whole.path)))
-        is_class = f'If its {counted(len(own), "image")} are of one class, name the folder above it, {above}.'
+        is_class = f'It has {counted(len(own), "image")} of its own: if they are of one class, name the folder above it, {above}.'
         return f'{text} {is_class} {beside.way(whole, whole)}'
     if beside.archives:
         return f'{text} Unpack {listed(beside.archives)} first, and name the folder of the images.'
