@@ -433,8 +433,9 @@ def _without_classes(whole: Folder, beside: _Beside) -> str:
     own = [*whole.images()]
     if own:
         above = show(os.path.dirname(os.path.abspath(whole.path)))
-        is_class = f'It has {counted(len(own), "image")} of its own: if they are of one class, name the folder above it, {above}.'
-        return f'{text} {is_class} {beside.way(whole, whole)}'
+        text += f' It has {counted(len(own), "image")} of its own: if they are of one class, name the folder above it, '
+        text += f'{above}.'
+        return f'{text} {beside.way(whole, whole)}'
     if beside.archives:
         return f'{text} Unpack {listed(beside.archives)} first, and name the folder of the images.'
     found = f' It has other files, such as {listed(beside.files)}.' if beside.files else ''
