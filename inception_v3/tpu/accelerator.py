@@ -41,9 +41,11 @@ def check(config: Config) -> None:
 def placement(config: Config, is_exported: bool) -> ContextManager[Any]:
     """Context manager that requests the run's GPU for the operations in its body.
 
-    An exported graph requests no device, because it runs on any. Operations without a kernel for GPUs run on the CPU.
+    An exported graph requests no device, because it runs on any. Of several replicas, `tf.distribute` places each.
+    Operations without a kernel for GPUs run on the CPU.
     """
-    return tf.device(GPU) if on_gpu(config) and not is_exported else contextlib.nullcontext()
+    is_placed = on_gpu(config) and config.replicas == 1 and not is_exported
+    return tf.device(GPU) if is_placed else contextlib.nullcontext()
 
 
 def layout_for(config: Config, is_exported: bool) -> layers.Layout:
@@ -64,7 +66,9 @@ def description(config: Config) -> str:
 def set_devices(session: tf.ConfigProto, config: Config) -> None:
     """Adds the devices and the layout of a run to the configuration of its sessions."""
     # TensorFlow takes all memory of each GPU that it may use, so that others than the run's are left out.
-    session.device_count['GPU'] = 1 if on_gpu(config) else 0
+    session.device_count['GPU'] = config.num_gpus if on_gpu(config) else 0
+    if not config.use_tpu and config.num_gpus > 1 and not on_gpu(config):
+        session.device_count['CPU'] = config.num_gpus
     if config.layout != 'auto':
         rewriting = session.graph_options.rewrite_options
         rewriting.layout_optimizer = rewriting.OFF
