@@ -33,17 +33,18 @@ def batch_norm_for(config: Config, is_training: bool, layout: Layout = NHWC) -> 
 
 def description(config: Config) -> str:
     """The batch normalization of a run in words, with the number of images and cores of its moments."""
-    images = config.train_batch_size // config.replicas
+    images, replica = config.train_batch_size // config.replicas, 'core' if config.use_tpu else 'replica'
     if config.replicas == 1:
         return f'{config.batch_norm}: over the {images} images of a batch; there is one replica'
     if config.batch_norm == 'local':
-        return f"local: over each core's own {images} images; the first core's moving statistics are kept"
+        return f"local: over each {replica}'s own {images} images; the first {replica}'s moving statistics are kept"
     if config.batch_norm == 'averaged':
         return (
-            f"averaged: over each core's own {images} images; moving statistics are means over {config.replicas} cores"
+            f"averaged: over each {replica}'s own {images} images; moving statistics are means over {config.replicas} "
+            f'{replica}s'
         )
     groups = _groups(config)
-    over = f'synchronized: over the {len(groups[0]) * images} images of {len(groups[0])} cores'
+    over = f'synchronized: over the {len(groups[0]) * images} images of {len(groups[0])} {replica}s'
     return over if len(groups) == 1 else f"{over}, {len(groups)} groups; the first group's moving statistics are kept"
 
 
@@ -68,7 +69,8 @@ def decay_warning(config: Config) -> Optional[str]:
         return None
     return (
         f'--batch_norm_decay={decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the documented decay for '
-        f'this number of cores, where alpha = {ONE_DEVICE_DECAY} is that of one device'
+        f'this number of {"cores" if config.use_tpu else "replicas"}, where alpha = {ONE_DEVICE_DECAY} is that of one '
+        'device'
     )
 
 

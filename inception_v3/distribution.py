@@ -7,7 +7,6 @@ batch of all replicas, which take consecutive shares of it.
 import functools
 from typing import Any, List, Optional, Tuple
 
-from console.messages import counted
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.tpu import accelerator
@@ -46,10 +45,3 @@ class OrderedSums(tf.distribute.ReductionToOneDevice):
     def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, *options: Any) -> List[Any]:
         """Reduces each value to its destination; TensorFlow 2 gives further options."""
         return super().batch_reduce_implementation(reduce_op, value_destination_pairs, *options)
-
-
-def notice(config: Config) -> str:
-    """The notice that a run shows whose replicas are on this machine's CPU."""
-    return f"""THE GPUS ARE VIRTUAL: {counted(config.num_gpus, 'replica')} on devices of this CPU.
-  as on GPUs: tf.distribute's program, a copy of the variables for each replica, sums over replicas, checkpoints
-  not as on GPUs: speed, memory, and the arithmetic of cuDNN and NCCL"""

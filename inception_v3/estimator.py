@@ -143,7 +143,7 @@ def arguments_of(
 
 
 class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
-    """A TPUEstimator without a TPU, whose graphs of training and of evaluation are built by a strategy, if one is given.
+    """A TPUEstimator without a TPU, whose graphs a strategy builds, if one is given: those of training and evaluation.
 
     The strategy stays out of `RunConfig`, which would read TF_CONFIG for it and copy it for every replica. The batch
     sizes are those of one replica.

@@ -69,9 +69,7 @@ def _make_state() -> State:
     def variable(name: str, first: float, dtype: tf.DType) -> tf.Variable:
         collections = [tf.GraphKeys.GLOBAL_VARIABLES, VARIABLES]
         first_value = tf.constant_initializer(first)
-        return tf.get_variable(
-            name, [], dtype, first_value, trainable=False, collections=collections, **replicas.SAME
-        )
+        return tf.get_variable(name, [], dtype, first_value, trainable=False, collections=collections, **replicas.SAME)
 
     # Reads and writes of resource variables have a defined order.
     with tf.variable_scope('loss_scale', use_resource=True):

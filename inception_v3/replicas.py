@@ -159,5 +159,7 @@ def saveables(variables: Dict[str, tf.Variable]) -> Any:
         return variables
     # Of a dictionary, it expects variables without copies.
     return [
-        make(name) for name, variable in variables.items() for make in variable._gather_saveables_for_checkpoint().values()
+        make(name)
+        for name, variable in variables.items()
+        for make in variable._gather_saveables_for_checkpoint().values()
     ]
