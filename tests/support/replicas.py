@@ -19,7 +19,7 @@ def strategy_for(number: int) -> tf.distribute.Strategy:
 def on_replicas(
     number: int, computation: Callable[[], Any], times: int = 1
 ) -> Tuple[List[Any], Dict[str, List[np.ndarray]]]:
-    """The results of a computation on each replica in the last of `times` runs, and the copies of each variable then."""
+    """The results of a computation on each replica, in the last of `times` runs, and the copies of each variable."""
     strategy = strategy_for(number)
     with strategy.scope():
         found = strategy.extended.call_for_each_replica(computation)
