@@ -53,6 +53,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         config,
         use_tpu=False,
         accelerator='cpu',
+        num_gpus=1,
         layout='auto',
         tpu=None,
         master='',
