@@ -98,17 +98,17 @@ class Residual(tf.keras.layers.Layer):
             )
         return Builder(False, half.dtype, layers.conv2d, self._norm(training), layers.NHWC).block('unit', channels)
 
-    def _halves(self, x: Halves) -> Tuple[tf.Tensor, ...]:
+    def _halves(self, x: Halves) -> Tuple[tf.Tensor, tf.Tensor]:
         """The halves with their channels last."""
-        halves = x if isinstance(x, (tuple, list)) else tf.split(x, 2, axis=self.axis)
-        return tuple(
-            tf.transpose(each, [0, 2, 3, 1]) if self.axis == 1 else tf.convert_to_tensor(each) for each in halves
-        )
+        x1, x2 = x if isinstance(x, (tuple, list)) else tf.split(x, 2, axis=self.axis)
+        if self.axis == 1:
+            return tf.transpose(x1, [0, 2, 3, 1]), tf.transpose(x2, [0, 2, 3, 1])
+        return tf.convert_to_tensor(x1), tf.convert_to_tensor(x2)
 
     def _as_given(self, halves: Sequence[tf.Tensor], like: Halves) -> Halves:
         """Halves from `_halves`, in the form and order of axes of `like`."""
-        found = tuple(tf.transpose(each, [0, 3, 1, 2]) if self.axis == 1 else each for each in halves)
-        return found if isinstance(like, (tuple, list)) else tf.concat(found, self.axis)
+        x1, x2 = (tf.transpose(each, [0, 3, 1, 2]) if self.axis == 1 else each for each in halves)
+        return (x1, x2) if isinstance(like, (tuple, list)) else tf.concat([x1, x2], self.axis)
 
     def call(self, x: tf.Tensor, training: bool = True) -> tf.Tensor:
         """Computes y."""

@@ -208,9 +208,9 @@ def test_estimator__two_steps_have_the_gradients_and_statistics_of_the_program(t
         )
         estimator.train(lambda: tf.data.Dataset.from_tensors((images, [1, 2, 3, 0])).repeat(), steps=steps)
 
-    folders = [str(tmp_path / name) for name in ('program', 'published')]
+    folders = str(tmp_path / 'program'), str(tmp_path / 'published')
     train(program_model_fn, folders[0], 1)
-    shutil.copytree(*folders)
+    shutil.copytree(folders[0], folders[1])
     for model_fn, folder in zip((program_model_fn, published_model_fn), folders):
         train(model_fn, folder, 2)
     before, expected, found = (
