@@ -6,18 +6,20 @@ are for what the versions keep in different places, and data sets need; `tensorf
 `tensorflow_standins` what 2.21 lacks.
 """
 
+import logging
 import sys
 from typing import Any, Callable
 
 # The settings come before TensorFlow is loaded.
 from compat import log, native_messages, settings  # noqa: F401
 
+_level = logging.getLogger('tensorflow').level
 with native_messages.captured():  # 2.21 announces itself on standard error.
     import tensorflow.compat.v1 as tf
     import tensorflow.compat.v2 as tf2  # noqa: F401
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
-log.settle_tensorflow()
+log.settle_tensorflow(_level)
 if sys.modules.get('boto3', sys) is None:
     # Others may load it from now on.
     del sys.modules['boto3']
