@@ -5,8 +5,6 @@ import sys
 
 logger = logging.getLogger('inception_v3')
 _tensorflow = logging.getLogger('tensorflow')
-# The least level of TensorFlow's messages that are shown.
-_shown = {'level': logging.CRITICAL}
 
 
 def show(handler: logging.Handler, verbose: bool) -> None:
@@ -15,18 +13,18 @@ def show(handler: logging.Handler, verbose: bool) -> None:
         each.handlers = [handler]
         each.propagate = False
     logger.setLevel(logging.INFO)
-    _shown['level'] = logging.INFO if verbose else logging.CRITICAL
+    _tensorflow.setLevel(logging.INFO if verbose else logging.CRITICAL)
     if 'compat.tensorflow' in sys.modules:
-        settle_tensorflow()
+        settle_tensorflow(_tensorflow.level)
 
 
-def settle_tensorflow() -> None:
-    """Sets the log of TensorFlow, once it is loaded: loading it adds a handler, and may change the level."""
+def settle_tensorflow(level: int) -> None:
+    """Sets the log of TensorFlow, once it is loaded, to its level before: loading adds a handler, and may change it."""
     from tensorflow.python.util import deprecation
 
-    _tensorflow.setLevel(_shown['level'])
+    _tensorflow.setLevel(level)
     if logger.handlers:
         _tensorflow.handlers = [*logger.handlers]
     # To warn about deprecated arguments, TensorFlow inspects a function's signature at every call, which takes a fifth
     # of the time to build a graph.
-    deprecation._PRINT_DEPRECATION_WARNINGS = _shown['level'] < logging.CRITICAL
+    deprecation._PRINT_DEPRECATION_WARNINGS = level < logging.CRITICAL

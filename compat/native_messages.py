@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import threading
-from typing import Callable, Iterator, Optional, Tuple, TypeVar
+from typing import Any, Callable, Iterator, Optional, TextIO, Tuple, TypeVar, cast
 
 _STANDARD_ERROR = 2
 _Result = TypeVar('_Result')
@@ -16,6 +16,19 @@ _Result = TypeVar('_Result')
 _lock = threading.Lock()
 # The descriptor of the file that receives the messages; None outside `captured`.
 _file: Optional[int] = None
+
+
+class _Stream:
+    """Python's standard error during `captured`, and the stream that was there before afterwards.
+
+    What is loaded in the block may keep it: TensorFlow's log does.
+    """
+
+    def __init__(self, target: TextIO):
+        self.target = target
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.target, name)
 
 
 @contextlib.contextmanager
@@ -28,10 +41,12 @@ def captured() -> Iterator[None]:
     before = sys.stderr
     before.flush()
     screen = os.dup(_STANDARD_ERROR)
+    shown = _Stream(before)
     try:
         with tempfile.TemporaryFile() as file:
             if _descriptor() == _STANDARD_ERROR:
-                sys.stderr = os.fdopen(os.dup(screen), 'w', 1, before.encoding, before.errors)
+                shown.target = os.fdopen(os.dup(screen), 'w', 1, before.encoding, before.errors)
+                sys.stderr = cast(TextIO, shown)
             os.dup2(file.fileno(), _STANDARD_ERROR)
             _file = file.fileno()
             try:
@@ -39,9 +54,9 @@ def captured() -> Iterator[None]:
             finally:
                 _file = None
                 os.dup2(screen, _STANDARD_ERROR)
-                if sys.stderr is not before:
-                    sys.stderr.close()
-                    sys.stderr = before
+                if shown.target is not before:
+                    shown.target.close()
+                    shown.target = sys.stderr = before
     finally:
         os.close(screen)
 

@@ -9,7 +9,9 @@ import warnings
 # Hides warnings about renamed functions, NumPy types and processor features, and errors that TensorFlow also raises,
 # such as those of damaged images.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-logging.getLogger('tensorflow').setLevel(logging.CRITICAL)
+_log = logging.getLogger('tensorflow')
+if not _log.level:  # A program that has called `tf.logging.set_verbosity` before keeps its level.
+    _log.setLevel(logging.CRITICAL)
 warnings.filterwarnings('ignore', category=FutureWarning)
 # A warning of `cryptography`, which Google's packages import if it is installed.
 warnings.filterwarnings('ignore', 'Python 3.7 is no longer supported')

@@ -6,6 +6,7 @@ are for what the versions keep in different places, and data sets need; `names` 
 `tensorflow_standins` what 2.21 lacks.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -18,12 +19,13 @@ from compat import log, native_messages, settings
 
 _XLA_VARIABLES = ('TF_XLA_FLAGS', 'XLA_FLAGS')
 
+_level = logging.getLogger('tensorflow').level
 with native_messages.captured():  # 2.21 announces itself on standard error.
     import tensorflow.compat.v1 as tf
     import tensorflow.compat.v2 as tf2  # noqa: F401
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
-log.settle_tensorflow()
+log.settle_tensorflow(_level)
 if sys.modules.get('boto3', sys) is None:
     # Others may load it from now on.
     del sys.modules['boto3']

@@ -39,6 +39,11 @@ class Record(NamedTuple):
     position: Any = ()  # Its place in the file, an int64 scalar, as for the path.
     key: Any = ()  # The seed of its distortion, int64 [2], in training with a seed.
 
+    @property
+    def seed(self) -> Optional[tf.Tensor]:
+        """The key, or None for a record without one."""
+        return None if isinstance(self.key, tuple) else self.key
+
 
 def as_records(serialized: tf.data.Dataset, path: Optional[tf.Tensor] = None) -> tf.data.Dataset:
     """Returns a data set of the records of a file, with their places if its path is given.

@@ -1,4 +1,4 @@
-"""Draws docs/diagrams/NAME.svg from the program's own functions: momentum, the phases of the input, a timescale.
+"""Draws docs/diagrams/NAME.svg from the program's own functions: momentum, phases of the input, timescales, a step.
 
 ./run python -m docs.diagrams
 """
@@ -8,6 +8,7 @@ from typing import Dict, List, Tuple
 
 from compat import tf
 from docs.network_diagrams import STYLE, document
+from inception_v3.batch_norm import ONE_DEVICE_DECAY, decay_for
 from inception_v3.config import Config
 from inception_v3.input_pipeline import _GROUP_RECORDS, BATCHES_AHEAD
 from inception_v3.optimizers import MOMENTUM, make_optimizer
@@ -162,7 +163,74 @@ def timescales() -> str:
     return _svg('Batches of an input pipeline and steps of a device', 274, lines)
 
 
-DIAGRAMS = {'momentum': momentum, 'phases': phases, 'timescale': timescales}
+# Replicas of the guide's GPU job, which is also the number of cores of its TPU, and steps that are drawn.
+_REPLICAS, _UPDATES = 8, 3
+
+
+def moved(decay: float, updates: int) -> List[float]:
+    """A moving statistic from 0, before and after each of some updates by a batch with the value 1."""
+    values = [0.0]
+    for _ in range(updates):
+        values.append(decay * values[-1] + (1 - decay) * 1.0)
+    return values
+
+
+def updates() -> str:
+    """Eight sequential updates of a moving statistic in a GPU job, within one update of a TPU."""
+    rows = (
+        ('o', _REPLICAS, ONE_DEVICE_DECAY, f'GPU job: {_REPLICAS} updates per step, one after the other'),
+        ('p', 1, decay_for(_REPLICAS), "TPU: one update per step, by the first core's batch"),
+    )
+    step, height = 190, 150 / moved(decay_for(_REPLICAS), _UPDATES)[-1]
+    lines = []
+    for number in range(1, _UPDATES + 1):
+        x = 60 + number * step
+        lines.append(f'<path class="d" d="M {x} 130 V 250"/><text class="f m" x="{x}" y="268">step {number}</text>')
+    for row, (kind, per_step, decay, label) in enumerate(rows):
+        points = ['M 60 220']
+        for number, value in enumerate(moved(decay, _UPDATES * per_step)[1:], 1):
+            points.append(f'H {60 + number * step / per_step:.0f} V {220 - height * value:.1f}')
+        lines.append(f'<path class="{kind}" d="{" ".join(points)}"/>')
+        y = 70 + 36 * row
+        lines.append(f'<path class="{kind}" d="M 66 {y - 4} h 24"/><text x="98" y="{y}">{label}</text>')
+        lines.append(f'<text class="f" x="98" y="{y + 16}">decay {decay:.4f} per update</text>')
+    lines.append('<text class="f" x="10" y="42">A moving statistic, if all batches have the same value</text>')
+    return _svg('Eight updates of a GPU job within one of a TPU', 280, lines)
+
+
+def training_loop() -> str:
+    """A step of training on a host and a device, from a record to the weights."""
+    boxes = (
+        ('1', 'host (CPU)', ('read records,', 'decode, distort,', 'batch')),
+        ('2a', 'forward', ('activations', 'and logits')),
+        ('2b', 'loss', ('cross-entropy,', 'auxiliary head,', 'weight decay')),
+        ('2c', 'backward', ('gradients,', 'averaged over', 'the cores')),
+        ('3', 'update', ('weights, moving', 'statistics,', 'averages')),
+    )
+    lines = ['<text class="f" x="10" y="50">records, on a disk or in a bucket</text>']
+    lines.append('<path class="a" d="M 74 58 V 78"/>')
+    lines.append('<path d="M 152 72 V 64 H 706 V 72"/><text class="m" x="429" y="56">device (TPU, GPU)</text>')
+    for column, (number, name, texts) in enumerate(boxes):
+        left = 10 + 142 * column
+        lines.append(f'<rect x="{left}" y="80" width="128" height="104" rx="6"/>')
+        lines.append(f'<text class="m" style="font-weight:600" x="{left + 64}" y="102">{number} {name}</text>')
+        lines += [
+            f'<text class="m" x="{left + 64}" y="{126 + 20 * row}">{text}</text>' for row, text in enumerate(texts)
+        ]
+        if column:
+            lines.append(f'<path class="a" d="M {left - 13} 132 h 12"/>')
+    lines.append('<path class="a" d="M 642 186 V 212 H 74 V 187"/>')
+    lines.append('<text class="f m" x="358" y="230">the next batch, which the host has prepared meanwhile</text>')
+    return _svg('A step of training', 242, lines)
+
+
+DIAGRAMS = {
+    'momentum': momentum,
+    'phases': phases,
+    'timescale': timescales,
+    'training_loop': training_loop,
+    'updates': updates,
+}
 
 
 def main() -> None:

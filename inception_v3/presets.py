@@ -51,7 +51,7 @@ def _imagenet_in_batches_of(images: int, per_core: int = 128, **changes: Any) ->
     cores = images // per_core
     return {
         'num_shards': cores,
-        # The documented decay of one device, to the power of the number of cores: the default is that of 8.
+        # The documented decay of one sequential update, to the power of the number of cores: the default is that of 8.
         'batch_norm_decay': round(0.9997**cores, 4),
         'train_batch_size': images,
         'use_learning_rate_warmup': True,
@@ -171,10 +171,11 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'train_steps_per_eval': 1252,
     },
     # The published example of streamed shards: CIFAR-10 repeated to 1,280,000 images. Published are images, shards,
-    # batches per core (128 and 64), epochs with an evaluation after each, bfloat16, 8 workers per host, the shuffle
+    # batches per core (128 and 64), epochs with an evaluation after each, bfloat16, the shuffle
     # buffer of 10,000, the padding by 4 pixels, and the log's 10 steps. The other values are chosen here: those of
     # resnet50_imagenet, except for a cosine schedule after one epoch of warm-up. An epoch has 312.5 steps: evaluations
-    # come at its end, or up to five steps later.
+    # come at its end, or up to five steps later. NUM_WORKERS=8 is published with two meanings; here, a host reads 8
+    # files at a time.
     'cifar10_stream': {
         **_RESNET,
         'data_format': 'tar',

@@ -1,6 +1,9 @@
 """Tests of the arguments of a run's TPUEstimator, without a run."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 from typing import Any, Dict
 
 import pytest
@@ -12,8 +15,10 @@ from inception_v3.estimator import arguments_of, make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.seeding import session_config
 from inception_v3.tpu import topology
+from tests.support.runs import ONE_LAYER
 
 EMULATED = Config(
     tpu='emulated:4',
@@ -81,14 +86,8 @@ def test_estimator__connects_to_the_master() -> None:
     assert make_estimator(dataclasses.replace(config, use_tpu=False, model_dir='m')).config.master == ''
 
 
-@pytest.mark.program
-@pytest.mark.both
-def test_guide__its_cycles_train_and_evaluate(
-    digits_dir: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, one_layer: None
-) -> None:
+def guide_cycles(model_dir: str) -> None:
     """The cycles as the guide prints them: documented names and defaults, and the data set in the working folder."""
-    monkeypatch.chdir(digits_dir)
-    model_dir = str(tmp_path)
     inception_classifier = tf.estimator.tpu.TPUEstimator(
         model_fn=inception_model_fn,
         use_tpu=False,
@@ -99,19 +98,41 @@ def test_guide__its_cycles_train_and_evaluate(
     )
     eval_hooks = [LoadEMAHook(model_dir)]
     for cycle in range(2):
+        tf.logging.info('Starting training cycle %d.', cycle)
         inception_classifier.train(input_fn=InputPipeline(True), steps=1)
+        tf.logging.info('Starting evaluation cycle %d .', cycle)
         eval_results = inception_classifier.evaluate(input_fn=InputPipeline(False), steps=1, hooks=eval_hooks)
+        tf.logging.info('Evaluation results: %s', eval_results)
         assert (eval_results['global_step'], eval_results['images']) == (cycle + 1, 64)
-
-    shapes = dict(tf.train.list_variables(model_dir))
-    assert shapes['Logits/biases'] == [1001]
-    assert {'Logits/biases/ExponentialMovingAverage', 'Logits/biases/RMSProp'} <= {*shapes}
     # The evaluations were those of the averages. This one has every validation image, and ends.
     weights = inception_classifier.evaluate(input_fn=InputPipeline(False))
     assert weights['images'] == 359 and weights['cross_entropy'] != eval_results['cross_entropy']
+
+
+@pytest.mark.program
+@pytest.mark.both
+def test_guide__its_cycles_train_evaluate_and_log(digits_dir: str, tmp_path: Any) -> None:
+    # The level is set before our modules load TensorFlow, which must not change it.
+    code = "import logging, runpy; logging.getLogger('tensorflow').setLevel(20); "
+    code += "runpy.run_module('tests.test_estimator', run_name='__main__', alter_sys=True)"
+    done = subprocess.run([sys.executable, '-c', code, digits_dir, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and 'Logging error' not in done.stderr, done.stderr
+    lines = [line.partition('{')[0] for line in done.stderr.splitlines() if ' cycle ' in line or ' results: ' in line]
+    of_cycle = ('Starting training cycle {}.', 'Starting evaluation cycle {} .', 'Evaluation results: ')
+    assert lines == ['INFO:tensorflow:' + line.format(cycle) for cycle in range(2) for line in of_cycle]
+
+    shapes = dict(tf.train.list_variables(str(tmp_path)))
+    assert shapes['Logits/biases'] == [1001]
+    assert {'Logits/biases/ExponentialMovingAverage', 'Logits/biases/RMSProp'} <= {*shapes}
 
 
 def test_input_pipeline__without_data_set_names_the_flag(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match='--data_dir='):
         InputPipeline(True)({'batch_size': 1})
+
+
+if __name__ == '__main__':
+    NETWORKS['inception_v3'] = ONE_LAYER
+    os.chdir(sys.argv[1])
+    guide_cycles(sys.argv[2])

@@ -29,7 +29,7 @@ LAYERS = (
     ('run',),
     ('data_set', 'estimator'),
     ('fitting',),
-    ('flags', 'input_pipeline', 'model_fn'),
+    ('flags', 'input_pipeline', 'model_fn', 'networks.keras_revnet'),
     ('batch_norm', 'distribution', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
     ('host_call', 'learning_rate', 'metrics', 'presets', 'tpu', 'weights'),
     ('model_dir',),

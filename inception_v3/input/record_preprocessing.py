@@ -43,7 +43,7 @@ class RecordPreprocessing:
 
         Without a key, it draws from TensorFlow's generators.
         """
-        serialized, key = record.serialized, None if isinstance(record.key, tuple) else record.key
+        serialized = record.serialized
         preprocessing = preprocessing_for(self._config)
         records = serialized.shape.as_list()[0] if serialized.shape.ndims else None
 
@@ -54,7 +54,7 @@ class RecordPreprocessing:
             encoded, bbox, label = self.parse(serialized)
             shape, distortion = image_shape(encoded), ()
             if self._is_training:
-                drawn = preprocessing.draw(shape, bbox, uniform_of(key, records))
+                drawn = preprocessing.draw(shape, bbox, uniform_of(record.seed, records))
                 distortion = tf.nest.map_structure(of_each, drawn)
             window = preprocessing.crop(shape, distortion or None)
             return DrawnRecord(encoded, shape, distortion, cut_of(encoded, shape, window.crop), label)

@@ -1,14 +1,34 @@
-"""Keras layers and models of RevNets, for eager programs: the network of `revnet` with the blocks of `reversible`."""
+"""Keras layers and models of RevNets: the network of `revnet` with the blocks of `reversible`.
+
+They run eagerly, in a `tf.function`, and in the graph of an Estimator's model function:
+
+    logits, hidden = model(features, training=True)
+    gradients, loss = model.compute_gradients(hidden, labels)
+    with tf.control_dependencies(model.get_updates_for(features)):
+        train_op = optimizer.apply_gradients(zip(gradients, model.trainable_variables), global_step)
+
+In a graph, `get_updates_for` has the updates of the moving statistics, which nothing else may need. Without
+`global_step`, which the published text leaves out, an Estimator trains without end.
+"""
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+import functools
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from compat import tf
+from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers, reversible
 from inception_v3.networks.revnet import Architecture, Builder, revnet
 
 # Makes the normalization of training (True) or of evaluation, such as `lambda training: BatchNorm(training, 0.9)`.
 NormMaker = Callable[[bool], layers.Norm]
+# The decay of Keras' batch normalization.
+DECAY = 0.99
+# Both halves of the channels, each [batch, height, width, channels / 2], or one tensor of all channels.
+Halves = Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor]]
+
+
+_CHANNELS = {'channels_last': 3, 'channels_first': 1}
 
 
 class _Variables:
@@ -42,20 +62,53 @@ class Residual(tf.keras.layers.Layer):
     """A reversible block: y1 = x1 + F(x2), y2 = x2 + G(y1), where x1 and x2 are the halves of the channels of x.
 
     Args:
-      filters: the channels of its input and output, [batch, height, width, filters] in float32 or float64.
-      norm: the normalization.
+      filters: the channels of x or, as in the published text, of each half; None: those of the first x.
+      norm: the normalization, of [batch, height, width, channels]; None: BatchNorm with Keras' decay, 0.99.
+      data_format: 'channels_last': x is [batch, height, width, channels]; 'channels_first', as in the published test:
+        [batch, channels, height, width], which is transposed for the convolutions, since a CPU has none of this order.
+
+    Attributes:
+      axis: the axis of the channels.
+
+    x is float32 or float64.
     """
 
-    def __init__(self, filters: int, norm: NormMaker, **options: Any):
+    def __init__(
+        self,
+        filters: Optional[int] = None,
+        norm: Optional[NormMaker] = None,
+        data_format: str = 'channels_last',
+        **options: Any,
+    ):
         super().__init__(**options)
+        if data_format not in _CHANNELS:
+            raise ValueError(f"data_format={data_format!r}: is neither 'channels_last' nor 'channels_first'.")
+        self.axis = _CHANNELS[data_format]
         self._filters = filters
-        self._norm = norm
+        self._norm = norm or functools.partial(BatchNorm, decay=DECAY)
         self._own = _Variables(self)
 
-    def _block(self, x: tf.Tensor, training: bool) -> reversible.Block:
-        return Builder(False, x.dtype, layers.conv2d, self._norm(training), layers.NHWC).block(
-            'unit', self._filters // 2
-        )
+    def _block(self, half: tf.Tensor, training: bool) -> reversible.Block:
+        """The functions F and G for a half, [batch, height, width, channels / 2]."""
+        channels = int(half.shape[3])
+        if self._filters not in (None, channels, 2 * channels):
+            raise ValueError(
+                f'filters={self._filters}: x has {2 * channels} channels, {channels} in each half. Pass one of these '
+                'numbers, or none.'
+            )
+        return Builder(False, half.dtype, layers.conv2d, self._norm(training), layers.NHWC).block('unit', channels)
+
+    def _halves(self, x: Halves) -> Tuple[tf.Tensor, tf.Tensor]:
+        """The halves with their channels last."""
+        x1, x2 = x if isinstance(x, (tuple, list)) else tf.split(x, 2, axis=self.axis)
+        if self.axis == 1:
+            return tf.transpose(x1, [0, 2, 3, 1]), tf.transpose(x2, [0, 2, 3, 1])
+        return tf.convert_to_tensor(x1), tf.convert_to_tensor(x2)
+
+    def _as_given(self, halves: Sequence[tf.Tensor], like: Halves) -> Halves:
+        """Halves from `_halves`, in the form and order of axes of `like`."""
+        x1, x2 = (tf.transpose(each, [0, 3, 1, 2]) if self.axis == 1 else each for each in halves)
+        return (x1, x2) if isinstance(like, (tuple, list)) else tf.concat([x1, x2], self.axis)
 
     def call(self, x: tf.Tensor, training: bool = True) -> tf.Tensor:
         """Computes y."""
@@ -65,19 +118,31 @@ class Residual(tf.keras.layers.Layer):
     @tf.autograph.experimental.do_not_convert
     def _output(self, x: tf.Tensor, training: bool) -> tf.Tensor:
         with self._own.scope(x.dtype):
-            x1, x2 = tf.split(x, 2, axis=3)
-            return tf.concat(reversible.chain([self._block(x, training)], x1, x2, training), 3)
+            x1, x2 = self._halves(x)
+            return self._as_given(reversible.chain([self._block(x1, training)], x1, x2, training), like=x)
 
-    def backward_grads(
-        self, y: tf.Tensor, dy: tf.Tensor, training: bool = True
-    ) -> Tuple[tf.Tensor, tf.Tensor, List[tf.Tensor]]:
-        """Computes x, its gradient and those of `trainable_variables`, from y and its gradient."""
-        with self._own.scope(y.dtype):
-            halves, d_halves = (tf.split(each, 2, axis=3) for each in (y, dy))
-            x, dx, gradients = reversible.backward(
-                [self._block(y, training)], halves, d_halves, self.trainable_variables
+    def backward_grads(self, y: Halves, dy: Halves, training: bool = True) -> Tuple[Halves, Halves, List[tf.Tensor]]:
+        """Computes x, its gradient and those of `trainable_variables`, from y and its gradient.
+
+        This is the method that the published text defines: y and dy are pairs of halves there, and so are x and its
+        gradient then. Its test calls the method with x as well, and takes two results; that form does not exist.
+
+        Raises:
+          TypeError: there are three tensors.
+          ValueError: the block has not been called, and has no variables.
+        """
+        if isinstance(training, (tf.Tensor, tuple, list)):
+            raise TypeError(
+                'backward_grads(x, y, dy): x follows from y. Call x, dx, gradients = backward_grads(y, dy).'
             )
-            return tf.concat(x, 3), tf.concat(dx, 3), gradients
+        if not self.built:
+            raise ValueError('backward_grads: the block has no variables yet. Compute y with it first.')
+        halves, d_halves = self._halves(y), self._halves(dy)
+        with self._own.scope(halves[0].dtype):
+            x, dx, gradients = reversible.backward(
+                [self._block(halves[0], training)], halves, d_halves, self.trainable_variables
+            )
+        return self._as_given(x, like=y), self._as_given(dx, like=dy), gradients
 
 
 class RevNet(tf.keras.Model):
@@ -85,16 +150,22 @@ class RevNet(tf.keras.Model):
 
     Args:
       architecture: of the network.
-      num_classes: the number of logits.
-      norm: the normalization.
+      num_classes: the number of logits; 10, CIFAR-10's, by default.
+      norm: the normalization; None: BatchNorm with Keras' decay, 0.99.
       rebuild_activations: recompute activations in the backward pass; False: ordinary backpropagation.
     """
 
-    def __init__(self, architecture: Architecture, num_classes: int, norm: NormMaker, rebuild_activations: bool = True):
+    def __init__(
+        self,
+        architecture: Architecture,
+        num_classes: int = 10,
+        norm: Optional[NormMaker] = None,
+        rebuild_activations: bool = True,
+    ):
         super().__init__()
         self._architecture = architecture
         self._num_classes = num_classes
-        self._norm = norm
+        self._norm = norm or functools.partial(BatchNorm, decay=DECAY)
         self._rebuild_activations = rebuild_activations
         self._own = _Variables(self)
 
@@ -112,7 +183,11 @@ class RevNet(tf.keras.Model):
             hidden.append(reversible.chain(blocks, x1, x2, rebuild, self._own.of_chain()))
             return hidden[-1]
 
-        return self._logits(images, training, self._norm(training), chain), hidden
+        logits = self._logits(images, training, self._norm(training), chain)
+        if training:
+            # The last normalization moves its statistics before these logits, not those of `compute_gradients`.
+            self.add_update(logits)
+        return logits, hidden
 
     def compute_gradients(
         self, hidden: Sequence[Any], labels: tf.Tensor, training: bool = True

@@ -83,7 +83,8 @@ def chain(
     def rebuilt(x1: tf.Tensor, x2: tf.Tensor) -> Any:
         # Otherwise the tape of an eager program stores the activations.
         with stop_recording(), _noting_variables(of_blocks):
-            y1, y2 = map(tf.identity, outputs) if outputs else _forward(blocks, x1, x2)
+            # In a graph, the variables behind given outputs would be taken for those of the blocks otherwise.
+            y1, y2 = map(tf.stop_gradient, outputs) if outputs else _forward(blocks, x1, x2)
         tapes.variables_accessed(of_blocks.values())
 
         def gradient(d_y1: tf.Tensor, d_y2: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:

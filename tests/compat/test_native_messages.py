@@ -1,5 +1,6 @@
 """Tests of messages that C libraries write to standard error."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -31,6 +32,17 @@ def test_during__outside_a_command_captures_and_restores(capfd: Any) -> None:
         native_messages.during(lambda: 1 // 0)
     write(b'after')
     assert capfd.readouterr().err == 'after'
+
+
+def test_captured__a_log_handler_made_meanwhile_goes_on_afterwards(capfd: Any, monkeypatch: Any) -> None:
+    with os.fdopen(2, 'w', 1, closefd=False) as stream:
+        monkeypatch.setattr(sys, 'stderr', stream)
+        with native_messages.captured():
+            handler = logging.StreamHandler()
+            handler.emit(logging.makeLogRecord({'msg': 'during'}))
+        assert sys.stderr is stream
+        handler.emit(logging.makeLogRecord({'msg': 'after'}))
+    assert capfd.readouterr().err == 'during\nafter\n'
 
 
 @pytest.mark.both

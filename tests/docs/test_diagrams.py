@@ -30,3 +30,9 @@ def test_timescale__waits_for_the_slower_side() -> None:
     host, device = diagrams.timescale(8)
     np.testing.assert_allclose(np.diff(device), 815)
     np.testing.assert_allclose(host, [0, 266.24, 2 * 266.24, 3 * 266.24, 266.24 + 815, 266.24 + 2 * 815])
+
+
+def test_updates__of_eight_replicas_meet_one_of_a_tpu_after_each_step() -> None:
+    gpu, tpu = diagrams.moved(0.9997, 24), diagrams.moved(0.9997**8, 3)
+    assert tpu[1] == pytest.approx(1 - 0.9997**8) and len({*gpu}) == 25
+    np.testing.assert_allclose(gpu[::8], tpu, atol=1e-15)

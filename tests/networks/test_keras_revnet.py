@@ -1,9 +1,12 @@
 """The Keras layers and models of RevNets, against NumPy and against ordinary backpropagation.
 
-They run eagerly and in a `tf.function`, in a process of its own: eager execution cannot be switched off again.
+They run eagerly and in a `tf.function`, in a process of its own: eager execution cannot be switched off again. In the
+graph of an Estimator they run here.
 """
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from typing import Any, Dict, List
@@ -13,8 +16,12 @@ import pytest
 
 from compat import tf
 from inception_v3.batch_norm import BatchNorm
+from inception_v3.config import Config
+from inception_v3.networks import layers
 from inception_v3.networks.keras_revnet import Residual, RevNet
-from inception_v3.networks.revnet import REVNET_38
+from inception_v3.networks.revnet import REVNET_38, revnet
+from inception_v3.seeding import session_config
+from tests.support.checkpoints import saved_variables
 
 # A stage that is reversible, and one whose first unit is not.
 SHORT = REVNET_38._replace(units=(2, 2), depths=(32, 48))
@@ -89,6 +96,33 @@ def observe_residual() -> Dict[str, float]:
     }
 
 
+def observe_published_forms() -> Dict[str, float]:
+    """The published test, with the channels as the second axis, and `backward_grads` of halves."""
+    x, dy = (tf.constant(np.moveaxis(each, 3, 1)) for each in (X, DY))
+    block = Residual(data_format='channels_first')
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = block(x)
+    dx_true = tape.gradient(y, x, output_gradients=dy)
+    tensors = block.backward_grads(y, dy)
+    halves = block.backward_grads(*(tf.split(each, 2, axis=block.axis) for each in (y, dy)))
+    # The gradients of F come before those of G.
+    assert ['F' if '/F/' in f'/{each.name}' else 'G' for each in block.trainable_variables] == 6 * ['F'] + 6 * ['G']
+    last = Residual(16)
+    last(X)
+    for variable, value in zip(last.trainable_variables, block.trainable_variables):
+        variable.assign(value)
+    found = last.backward_grads(np.moveaxis(y.numpy(), 1, 3), DY)
+    return {
+        'dx': distance([tensors[1]], [dx_true]),
+        'x': distance([tensors[0]], [x]),
+        'halves': distance(
+            [*halves[0], *halves[1], *halves[2]], [*tf.split(x, 2, 1), *tf.split(dx_true, 2, 1), *tensors[2]]
+        ),
+        'channels last': distance([*found[1:2], *found[2]], [np.moveaxis(dx_true.numpy(), 1, 3), *tensors[2]]),
+    }
+
+
 def observe_model(compiled: bool) -> Dict[str, float]:
     def compiler(function: Any) -> Any:
         return tf.function(function, autograph=False) if compiled else function
@@ -122,6 +156,73 @@ def observe_model(compiled: bool) -> Dict[str, float]:
     }
 
 
+def test_residual__refuses_what_does_not_fit() -> None:
+    x = tf.zeros([1, 2, 2, 32])
+    with pytest.raises(ValueError, match='is neither'):
+        Residual(data_format='NHWC')
+    with pytest.raises(ValueError, match='filters=8: x has 32 channels, 16 in each half'):
+        Residual(8)(x)
+    with pytest.raises(ValueError, match='Compute y with it first'):
+        Residual().backward_grads(x, x)
+    with pytest.raises(TypeError, match='x follows from y'):
+        Residual().backward_grads(x, x, x)
+
+
+def published_model_fn(features: Any, labels: Any, mode: str, params: Dict[str, Any]) -> tf.estimator.EstimatorSpec:
+    """The published model function, with the step that it leaves out. Momentum 0 keeps the gradients as they are."""
+    model = RevNet(params['hyperparameters'])
+    optimizer = tf.train.MomentumOptimizer(0.1, 0.0)
+    _, saved_hidden = model(features, training=True)
+    gradients, loss = model.compute_gradients(saved_hidden, labels, training=True)
+    with tf.control_dependencies(model.get_updates_for(features)):
+        pairs = zip(gradients, model.trainable_variables)
+        train_op = optimizer.apply_gradients(pairs, global_step=tf.train.get_or_create_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def program_model_fn(features: Any, labels: Any, mode: str, params: Dict[str, Any]) -> tf.estimator.EstimatorSpec:
+    """The same with the network of the program, by ordinary backpropagation."""
+    with tf.variable_scope('', use_resource=True):
+        logits, _ = revnet(
+            params['hyperparameters'],
+            features,
+            10,
+            True,
+            layers.conv2d,
+            BatchNorm(True, 0.99),
+            rebuild_activations=False,
+        )
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    optimizer = tf.train.MomentumOptimizer(0.1, 0.0)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss, tf.train.get_global_step()))
+
+
+@pytest.mark.both
+@pytest.mark.program
+def test_estimator__two_steps_have_the_gradients_and_statistics_of_the_program(tmp_path: Any) -> None:
+    def train(model_fn: Any, folder: str, steps: int) -> None:
+        images = IMAGES.astype(np.float32)
+        run_config = tf.estimator.RunConfig(folder, session_config=session_config(Config(use_tpu=False)))
+        estimator = tf.estimator.Estimator(
+            model_fn, config=run_config, params={'hyperparameters': SHORT._replace(units=(1, 2))}
+        )
+        estimator.train(lambda: tf.data.Dataset.from_tensors((images, [1, 2, 3, 0])).repeat(), steps=steps)
+
+    folders = str(tmp_path / 'program'), str(tmp_path / 'published')
+    train(program_model_fn, folders[0], 1)
+    shutil.copytree(folders[0], folders[1])
+    for model_fn, folder in zip((program_model_fn, published_model_fn), folders):
+        train(model_fn, folder, 2)
+    before, expected, found = (
+        saved_variables(os.path.join(folder, f'model.ckpt-{step}'))
+        for folder, step in ((folders[0], 1), (folders[0], 3), (folders[1], 3))
+    )
+    assert {*found} == {*expected}
+    for name, value in expected.items():
+        assert not np.array_equal(value, before[name]), name
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5 * np.abs(value).max(), err_msg=name)
+
+
 @pytest.mark.both
 @pytest.mark.program
 def test_gradients__equal_those_of_a_tape_over_the_equations() -> None:
@@ -129,7 +230,7 @@ def test_gradients__equal_those_of_a_tape_over_the_equations() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == 3
+    assert len(found) == 4
     for case, distances in found.items():
         for name, value in distances.items():
             assert value <= (0 if name == 'moved again' else 1e-12), (case, name, value)
@@ -138,5 +239,10 @@ def test_gradients__equal_those_of_a_tape_over_the_equations() -> None:
 if __name__ == '__main__':
     tf.enable_eager_execution()
     tf.keras.backend.set_floatx('float64')
-    cases = {'residual': observe_residual(), 'model': observe_model(False), 'compiled model': observe_model(True)}
+    cases = {
+        'residual': observe_residual(),
+        'published forms': observe_published_forms(),
+        'model': observe_model(False),
+        'compiled model': observe_model(True),
+    }
     print(json.dumps(cases))

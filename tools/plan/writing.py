@@ -1,4 +1,4 @@
-"""The rows, warnings and files of a plan, and its figure, the learning rate."""
+"""The rows, warnings and files of a plan, and its figure: the learning rate, and what the averages remember."""
 
 import contextlib
 import math
@@ -118,7 +118,7 @@ def _rows(estimate: Estimate, origin: str) -> List[Tuple[str, str]]:
         ('batch normalization', _described(config.batch_norm_decay, initial_share_of_statistics, estimate)),
         (
             'its documented decay',
-            f'alpha = {batch_norm.ONE_DEVICE_DECAY} on 1 device, beta = alpha ** {config.replicas} = '
+            f'alpha = {batch_norm.ONE_DEVICE_DECAY} per update of a GPU job, beta = alpha ** {config.replicas} = '
             f'{batch_norm.decay_for(config.replicas):.4g} for {cores}',
         ),
         (
@@ -161,12 +161,47 @@ def _described(decay: float, share_after: Callable[[float, int], float], estimat
     )
 
 
+def remembered(decay: float, steps: int) -> np.ndarray:
+    """The weights of the newest value of an exponential average, of the one before, …: of four windows, or of `steps`.
+
+    A window is 1 / (1 - decay) steps; the values in it have 63 % of all weight.
+    """
+    return (1 - decay) * decay ** np.arange(min(steps, round(4 / (1 - decay))))
+
+
 def _draw(estimate: Estimate) -> bytes:
-    """Draws the learning rate of a run, beside the documented one, as a PNG file."""
+    """Draws the learning rate of a run, beside the documented one, and the windows of its averages, as a PNG file."""
     from matplotlib.figure import Figure
 
-    figure, over = Figure(figsize=(11, 4.2)), estimate.overshoot
-    axes: Any = figure.subplots()
+    figure = Figure(figsize=(11, 4.2))
+    left, right = figure.subplots(1, 2, gridspec_kw={'width_ratios': (2, 1)})
+    _draw_rates(estimate, left)
+    _draw_windows(estimate.config, right)
+    for axes in (left, right):
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[['top', 'right']].set_visible(False)
+        axes.legend(loc='upper right', frameon=False, fontsize=9)
+    return drawing.png(figure)
+
+
+def _draw_windows(config: Config, axes: Any) -> None:
+    drawn = [('batch normalization', config.batch_norm_decay, drawing.BAD)]
+    if config.moving_average:
+        drawn.insert(0, ('weights', config.moving_average_decay, drawing.GOOD))
+    for name, decay, color in drawn:
+        # A decay of 0 keeps the newest value alone; one of 1, the initial value for good.
+        if decay < 1:
+            weights, window = remembered(decay, config.train_steps), 1 / (1 - decay)
+            axes.plot(weights, color=color, linewidth=2, label=f'{name}: {window:,.0f} steps')
+            inside = weights[: round(window)]
+            axes.fill_between(np.arange(len(inside)), inside, color=color, alpha=0.2)
+    axes.set(xlim=(0, None), ylim=(0, None), xlabel='steps before')
+    axes.set_title('weight in the average; window: 63 %', loc='left', fontsize=10)
+
+
+def _draw_rates(estimate: Estimate, axes: Any) -> None:
+    over = estimate.overshoot
     epochs = np.array(estimate.steps) / estimate.steps_per_epoch
     documented = {'color': drawing.FAINT, 'linestyle': '--', 'label': 'documented, no warm-up'}
     axes.step(epochs, estimate.documented, where='post', **documented)
@@ -177,8 +212,3 @@ def _draw(estimate: Estimate) -> bytes:
         axes.annotate(text, place, (18, 4), textcoords='offset points', color=drawing.BAD, fontsize=9)
     axes.set(xlim=(0, estimate.epochs), ylim=(0, 1.12 * max(*estimate.rates, *estimate.documented)), xlabel='epoch')
     axes.set_title('learning rate', loc='left', fontsize=10)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[['top', 'right']].set_visible(False)
-    axes.legend(loc='upper right', frameon=False, fontsize=9)
-    return drawing.png(figure)

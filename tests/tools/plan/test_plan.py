@@ -1,6 +1,7 @@
 """Tests of the plan of a run, against formulas in NumPy."""
 
 import dataclasses
+import math
 import pathlib
 import sys
 from typing import Any, List
@@ -16,6 +17,7 @@ from inception_v3.run.history import write_start
 from tests.support.pages import read_page
 from tests.support.runs import FinishedRun
 from tools.estimate import Estimate
+from tools.plan import writing
 from tools.plan.__main__ import main
 from tools.plan.writing import measured_step_ms
 
@@ -50,6 +52,17 @@ def test_estimate__curves_are_the_documented_formula() -> None:
     np.testing.assert_allclose(plan.rates, np.where(epoch < 12, rising, plain))
     assert max(plan.rates) == pytest.approx(1.1 * adjusted)
     assert plan.images_per_second == pytest.approx(4096 / 4 / 0.815), 'of each of four hosts'
+
+
+@pytest.mark.parametrize(('decay', 'window'), [(0.995, 200), (0.9976, 417)])
+def test_remembered__is_the_share_of_each_value_in_the_average(decay: float, window: int) -> None:
+    average, values = 0.0, np.random.RandomState(0).normal(size=4 * window)
+    for value in values:
+        average = decay * average + (1 - decay) * value
+    weights = writing.remembered(decay, 9999)
+    assert len(writing.remembered(decay, 99)) == 99
+    assert average == pytest.approx(float(weights @ values[::-1][: len(weights)]), abs=1e-3)
+    assert weights[:window].sum() == pytest.approx(1 - math.exp(-1), abs=0.002)
 
 
 def test_estimate__marks_the_overshoot_of_the_warm_up() -> None:

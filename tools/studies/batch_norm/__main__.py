@@ -27,7 +27,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = new_parser('batch-norm', __doc__)
     text = f'folder for {NAME}.json and {NAME}.md, created if missing (default {OUT})'
     parser.add_argument('--out', type=folder, default=OUT, help=text)
-    text = "also measure Keras' own layers on 8 virtual CPU devices, as the document does; needs TensorFlow 2.15"
+    text = (
+        "also measure Keras' own layers on 8 virtual CPU devices (the document has 8 TPU cores); needs TensorFlow 2.15"
+    )
     parser.add_argument('--keras', action='store_true', help=text)
     arguments = parser.parse_args(argv)
     perform = functools.partial(_perform, arguments.out, arguments.keras)

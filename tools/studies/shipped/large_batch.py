@@ -47,7 +47,7 @@ STUDY = Study(
                 f'batch={batch}': {
                     'train_batch_size': batch,
                     'num_shards': batch // 128,
-                    # The documented decay of one device, to the power of the number of cores.
+                    # The documented decay of one sequential update, to the power of the number of cores.
                     'batch_norm_decay': round(0.9997 ** (batch // 128), 4),
                     'eval_batch_size': 1024,
                     'train_steps': 213000 * 1024 // batch,
