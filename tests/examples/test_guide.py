@@ -105,7 +105,7 @@ def test_guide_storage__shuffles_and_repeats_training_and_reads_validation_once(
             # Of several files of endless epochs, one may be late for longer than two epochs.
             ours = dataclasses.replace(config, num_files_infeed=1 if is_training else 8)
             dataset = guide.InputPipeline(is_training, ours).storage().batch(number)
-            return [*session.run(tf.data.make_one_shot_iterator(dataset).get_next())]
+            return [*session.run(tf.data.make_one_shot_iterator(dataset).get_next().serialized)]
 
         def stored(split: str) -> List[bytes]:
             files = find_shards(config.data_dir, split)
