@@ -169,7 +169,6 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
 
     def _train_model_distributed(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
         strategy = self._train_distribution
-        assert strategy, 'Estimator calls this with a strategy alone'
         strategy.configure(self._session_config)
         return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
 
