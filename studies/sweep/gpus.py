@@ -12,7 +12,7 @@ VISIBLE = 'CUDA_VISIBLE_DEVICES'
 
 
 def per_trial(asked: Optional[int], waiting: Iterable[Trial], are_there: bool) -> int:
-    """The number of GPUs that each trial gets: as asked for; else 1 if there are any and a trial may use one, else 0."""
+    """The number of GPUs of each trial: as asked for; else 1 if there are any and a trial may use one, else 0."""
     if asked is not None:
         return asked
     may_use_one = any(not trial.config.use_tpu and trial.config.accelerator != 'cpu' for trial in waiting)

@@ -114,7 +114,8 @@ def _sees(directory: str, study: str) -> bool:
 class Task(RunningTrial):
     """A trial that was submitted to a cluster, and reserves cores and GPUs on its node.
 
-    Ray names its GPUs in `CUDA_VISIBLE_DEVICES`, which the trial's process inherits. `study` is the path of `study.json`.
+    Ray names the GPUs in `CUDA_VISIBLE_DEVICES`, which the trial's process inherits. `study` is the path of
+    `study.json`.
     """
 
     def __init__(self, trial: Trial, cores: int, gpus: int, study: str):

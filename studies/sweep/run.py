@@ -84,8 +84,8 @@ def run(
 ) -> int:
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
-    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`. Each has
-    as many GPUs of its own as `gpus.per_trial` says.
+    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`. Each
+    has as many GPUs of its own as `gpus.per_trial` says.
     Trials are not pinned to cores: this would change their number of threads, and with it the last bits of their
     results, which may depend on the command line only.
 

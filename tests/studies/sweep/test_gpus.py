@@ -11,7 +11,10 @@ from studies.sweep import gpus, trials
 from tests.support.processes import shell, text_of, wait_for
 
 # A trial that prints its GPUs, and ends when a file of the name of its seed exists.
-PROGRAM = 'echo $CUDA_VISIBLE_DEVICES; case "$*" in *seed=1*) end=1 ;; *) end=2 ;; esac; until [ -e {}/$end ]; do sleep 0.02; done'
+PROGRAM = (
+    'echo $CUDA_VISIBLE_DEVICES; case "$*" in *seed=1*) end=1 ;; *) end=2 ;; esac; '
+    'until [ -e {}/$end ]; do sleep 0.02; done'
+)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,9 @@ def test_trials__have_gpus_of_their_own_and_get_those_of_trials_that_ended(tmp_p
 
 
 def test_trials__are_refused_when_too_few_gpus_are_there() -> None:
-    with pytest.raises(StudyError, match=r'^--workers=3: with --gpus_per_trial=2, .* need 6 GPUs .* sees 5 .*--workers=2'):
+    with pytest.raises(
+        StudyError, match=r'^--workers=3: with --gpus_per_trial=2, .* need 6 GPUs .* sees 5 .*--workers=2'
+    ):
         gpus.GpusOfTrials(['0', '1', '2', '3', '4'], each=2, workers=3)
     with pytest.raises(StudyError, match=r'need 4 GPUs .*smaller --gpus_per_trial'):
         gpus.GpusOfTrials(['0'], each=4, workers=1)

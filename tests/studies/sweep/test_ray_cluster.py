@@ -54,7 +54,8 @@ def raylet_of(process: int) -> int:
 
 
 # Starts trials in a process of its own, because that of the cluster cannot connect to it. It prints what the cluster
-# says to a folder that does not exist, and to trials with too many GPUs, and then the value of each line that it reads, after a sign: Ray prints, too.
+# says to a folder that does not exist, and to trials with too many GPUs. Then it prints the value of each line that it
+# reads, after a sign: Ray prints, too.
 DRIVER = """
 import sys
 import ray
@@ -111,7 +112,9 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
         assert ask('place.slots()') == '2'
         pair = trials_in(str(tmp_path))
         wait_for(lambda: all(text_of(trial.log) for trial in pair), LIMIT)
-        assert {wait_for(lambda: text_of(str(tmp_path / f'{trial.case}.gpus'))) for trial in pair} == {'0,1\n'}
+        seen = [str(tmp_path / f'{trial.case}.gpus') for trial in pair]
+        wait_for(lambda: all(map(text_of, seen)), LIMIT)
+        assert [*map(text_of, seen)] == ['0,1\n', '0,1\n']
         raylets = [raylet_of(int(text_of(trial.log))) for trial in pair]
         of_doomed = doomed.all_processes['raylet'][0].process.pid
         assert len({*raylets}) == 2 and of_doomed in raylets
