@@ -11,7 +11,7 @@ Words after -- are flags of the program for every trial: the data set, the TPU, 
 
 Each trial uses all cores of its machine, regardless of --workers: the number of threads affects the last bits of its
 results, and these must be the same as when its command line is run alone. With --workers above 1, set the flag
-intra_op_threads=1 in the study, so that trials share the cores well. Each trial has its own GPUs (--gpus_per_trial).
+intra_op_threads=1 in the study, so that trials share the cores well. Each trial has GPUs of its own.
 
 If a trial fails, the other trials still run, and the sweep ends with exit code 1. The same command retries it.
 """
