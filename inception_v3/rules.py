@@ -15,6 +15,7 @@ from data.braces import PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import EPOCHS
+from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
 from inception_v3.tpu import topology
 
@@ -36,7 +37,7 @@ def check(config: Config, given: AbstractSet[str] = frozenset()) -> None:
 
 def contradictions(config: Config, given: AbstractSet[str] = frozenset()) -> Iterator[str]:
     """Messages about values that contradict each other, a line each; arguments as of `check`."""
-    for rule in (_tpu, _accelerator, _network, _schedule, _folders, _records, _images, _profile_steps, _weights):
+    for rule in (_tpu, _accelerator, _machines, _network, _schedule, _folders, _records, _images, _profile_steps, _weights):
         yield from rule(config)
     for rule_of_given in (_without_effect, _of_given):
         yield from rule_of_given(config, given)
@@ -93,6 +94,29 @@ def _accelerator(config: Config) -> Iterator[str]:
         yield f'--layout=NCHW: is for GPUs; a {device} computes in NHWC. Leave out --layout.'
     if config.layout == 'NCHW' and config.batch_norm == 'synchronized':
         yield '--layout=NCHW: needs --batch_norm=local; a run on a GPU has one core, whose own moments are used.'
+
+
+def _machines(config: Config) -> Iterator[str]:
+    hosts, index = config.worker_hosts, config.task_index
+    if not hosts:
+        if index is not None:
+            yield f'--task_index={index}: needs --worker_hosts, the addresses of all machines.'
+        return
+    flag, addresses = f'--worker_hosts={shown(hosts)}', cluster.addresses_in(hosts)
+    problem = cluster.problem_with(addresses)
+    if problem or len(addresses) < 2:
+        yield f'{flag}: {problem or "must be the addresses of at least two machines"}.'
+    elif index is None:
+        yield f'{flag}: needs --task_index, the number of this machine among them, from 0 to {len(addresses) - 1}.'
+    elif index >= len(addresses):
+        yield f'--task_index={index}: must be at most {len(addresses) - 1}; {flag} has {len(addresses)} machines.'
+    if config.use_tpu:
+        yield f'{flag}: is for machines without a TPU; here --use_tpu=True. Leave out --worker_hosts, or TF_CONFIG.'
+    if config.mode == 'eval':
+        yield (
+            f'{flag}: machines evaluate together in turn with training alone; here --mode=eval. Leave out --worker_hosts, '
+            'or TF_CONFIG, to evaluate on one machine.'
+        )
 
 
 def _network(config: Config) -> Iterator[str]:

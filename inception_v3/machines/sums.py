@@ -1,0 +1,143 @@
+"""Sums over the replicas of all machines: a MirroredStrategy of each machine's devices, whose sums pass to the others.
+
+Each machine builds the graph of its own replicas, and runs it in a session of its own server. Only sums leave a machine:
+first its devices' values are added, then one collective operation of TensorFlow for all tensors of a request adds
+those of the machines. TensorFlow's own MultiWorkerMirroredStrategy has one operation for each gradient, takes one
+device per machine without GPUs, numbers the replicas of each machine from 0 on 1.15, and adds in the order of a ring.
+"""
+
+import atexit
+import functools
+import itertools
+from typing import Any, Dict, List, Sequence
+
+from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from tensorflow.python.distribute import mirrored_strategy
+from tensorflow.python.ops import collective_ops
+
+from inception_v3.config import Config
+from inception_v3.machines import cluster
+
+# Each machine is a job of its own, of one task. So the names of its devices are the same as without other machines.
+_JOB = 'worker{}'
+# The numbers of the group of all machines, and of its first operation. TensorFlow's strategies number theirs from 1.
+_GROUP, _FIRST_INSTANCE = 1, 1000
+_SUM = tf.distribute.ReduceOp.SUM
+
+
+@functools.lru_cache(maxsize=None)
+def server_of(worker_hosts: str, number: int, session_config: bytes) -> tf.train.Server:
+    """This machine's TensorFlow server, which listens until the process ends: TensorFlow cannot stop it."""
+    addresses = cluster.addresses_in(worker_hosts)
+    jobs = {_JOB.format(job): [address] for job, address in enumerate(addresses)}
+    config = tf.ConfigProto.FromString(session_config)
+    return tf.train.Server(jobs, job_name=_JOB.format(number), task_index=0, config=config)
+
+
+# 1.15 fails, with a traceback, to free a server after its own modules.
+atexit.register(server_of.cache_clear)
+
+
+def set_cluster(session: tf.ConfigProto, config: Config) -> None:
+    """Adds what the sessions of several machines need to the configuration of a run's sessions."""
+    if config.machines == 1:
+        return
+    session.experimental.collective_group_leader = f'/job:{_JOB.format(0)}/replica:0/task:0'
+    session.device_filters.append(f'/job:{_JOB.format(config.task_index)}')
+    # Otherwise evaluation and training, which have sessions of the same server, would share their variables.
+    session.isolate_session_state = True
+
+
+def master_of(config: Config, session: tf.ConfigProto) -> str:
+    """The server of a run's sessions: empty for this process alone."""
+    if config.machines == 1:
+        return ''
+    return str(server_of(config.worker_hosts, int(config.task_index or 0), session.SerializeToString()).target)
+
+
+class AcrossMachines(tf.distribute.MirroredStrategy):
+    """As MirroredStrategy, over the devices of all machines; `devices` are those of this one.
+
+    With `is_ordered`, the machines' sums are added in the order of the machines, as one machine adds those of its
+    devices; else by a ring, or NCCL, which sends fewer bytes.
+    """
+
+    def __init__(
+        self, devices: Sequence[str], within: tf.distribute.CrossDeviceOps, machines: int, number: int, is_ordered: bool
+    ):
+        sums = _Sums(within, machines, is_ordered)
+        tf.distribute.Strategy.__init__(self, _Extended(self, [*devices], sums, machines, number))
+
+
+class _Extended(mirrored_strategy.MirroredExtended):
+    def __init__(self, strategy: Any, devices: List[str], sums: '_Sums', machines: int, number: int):
+        self._machines, self._sums = machines, sums
+        self.first_replica = number * len(devices)
+        super().__init__(strategy, devices=devices, cross_device_ops=sums)
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return self._machines * len(self.worker_devices)
+
+    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, *options: Any) -> Any:
+        # TensorFlow's own takes the value of a machine's only replica for the same on all replicas, and 2.x would add
+        # values on a CPU within this machine alone.
+        return self._sums.reduce(reduce_op, value, destinations, *options)
+
+
+class _Sums(tf.distribute.CrossDeviceOps):
+    """Adds values within this machine by `within`, and those of the machines by a collective operation."""
+
+    def __init__(self, within: tf.distribute.CrossDeviceOps, machines: int, is_ordered: bool):
+        super().__init__()
+        self._within = within
+        self._machines = machines
+        self._is_ordered = is_ordered
+        # Graphs of training and of evaluation have the same strategy. Each machine builds them in the same order.
+        self._instances = itertools.count(_FIRST_INSTANCE)
+
+    @property
+    def _num_between_graph_workers(self) -> int:
+        # Of one value, TensorFlow would take this machine's for the sum.
+        return self._machines
+
+    def reduce_implementation(self, reduce_op: Any, value: Any, destinations: Any, *options: Any) -> Any:
+        """Reduces a value, with its number of replicas on this machine, to devices of this machine."""
+        return self.batch_reduce_implementation(reduce_op, [(value, destinations)], *options)[0]
+
+    def batch_reduce_implementation(self, reduce_op: Any, pairs: Any, *options: Any) -> List[Any]:
+        """Reduces pairs of values and destinations together."""
+        local = self._within.batch_reduce(_SUM, pairs, *options)
+        totals = self._across([each.values[0] if hasattr(each, 'values') else each for each in local])
+        if reduce_op != _SUM:
+            replicas = self._machines * len(pairs[0][0].values)
+            totals = [_divided(total, replicas) for total in totals]
+        return [self.broadcast(total, destinations) for total, (_, destinations) in zip(totals, pairs)]
+
+    def _across(self, tensors: Sequence[Any]) -> List[tf.Tensor]:
+        """The sums of each tensor over the machines, by one operation for all tensors of a type on a device."""
+        together: Dict[Any, List[int]] = {}
+        for place, tensor in enumerate(tensors):
+            together.setdefault((tensor.dtype.base_dtype, tensor.device), []).append(place)
+        sums: Dict[int, tf.Tensor] = {}
+        for (_, device), places in together.items():
+            with tf.device(device):
+                values = [tf.convert_to_tensor(tensors[place]) for place in places]
+                sizes = [value.shape.num_elements() for value in values]
+                flat = self._sum_of(tf.concat([tf.reshape(value, [-1]) for value in values], 0))
+                for place, value, part in zip(places, values, tf.split(flat, sizes)):
+                    sums[place] = tf.reshape(part, value.shape)
+        return [sums[place] for place in range(len(tensors))]
+
+    def _sum_of(self, flat: tf.Tensor) -> tf.Tensor:
+        instance = next(self._instances)
+        if not self._is_ordered:
+            return collective_ops.all_reduce(flat, self._machines, _GROUP, instance, 'Add', 'Id')
+        gathered = collective_ops.all_gather(flat[tf.newaxis], self._machines, _GROUP, instance)
+        gathered.set_shape([self._machines, *flat.shape.as_list()])
+        return functools.reduce(tf.add, tf.unstack(gathered))
+
+
+def _divided(total: tf.Tensor, replicas: int) -> tf.Tensor:
+    with tf.device(total.device):
+        return total / tf.cast(replicas, total.dtype)

@@ -1,0 +1,77 @@
+"""TF_CONFIG and the addresses of workers."""
+
+import json
+from typing import Any, Optional
+
+import pytest
+
+from inception_v3.machines import cluster
+
+A, B, C = 'a.svc:2222', '10.0.0.5:2222', '[fe80::1]:2222'
+
+
+def tf_config(kind: Any, index: Any, **tasks: Any) -> str:
+    return json.dumps({'cluster': tasks, 'task': {'type': kind, 'index': index}, 'environment': 'cloud'})
+
+
+@pytest.mark.parametrize(
+    ('value', 'hosts', 'index'),
+    [
+        (tf_config('worker', 1, worker=[A, B]), f'{A},{B}', 1),
+        (tf_config('chief', 0, worker=[B, C], chief=[A]), f'{A},{B},{C}', 0),
+        (tf_config('worker', 1, worker=[B, C], chief=[A]), f'{A},{B},{C}', 2),
+        # Shell scripts write the index as a string.
+        (tf_config('worker', '1', worker=[A, B]), f'{A},{B}', 1),
+        # One machine.
+        (tf_config('chief', 0, chief=[A]), None, None),
+        (tf_config('worker', 0), None, None),
+        ('{}', None, None),
+        ('', None, None),
+    ],
+)
+def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], index: Optional[int]) -> None:
+    expected = {'worker_hosts': hosts, 'task_index': index} if hosts else {}
+    assert cluster.flags_of(value) == expected
+
+
+@pytest.mark.parametrize(
+    ('value', 'problem'),
+    [
+        ('{"cluster"', 'Expecting'),
+        ('[1]', 'not a JSON object'),
+        ('{"cluster": 3}', 'must be JSON objects'),
+        (tf_config('worker', 0, worker=[A, B], ps=[C]), 'ps: this program has no parameter servers'),
+        (tf_config('ps', 0, worker=[A, B]), 'ps: '),
+        (tf_config('evaluator', 0, worker=[A, B]), 'evaluator: the workers evaluate .*--mode=eval'),
+        (tf_config('evaluator', 0), 'evaluator: '),
+        (tf_config('master', 0, master=[A], worker=[B]), 'unknown tasks: master'),
+        (tf_config('worker', 0, worker=A), '"worker" must be a list'),
+        (tf_config('worker', 0, worker=[A, 3]), '"worker" must be a list'),
+        (tf_config('worker', 0, worker=[A], chief=[B, C]), '"chief" must be one machine'),
+        (tf_config('worker', 2, worker=[A, B]), '"task" is worker 2, and "cluster" has worker 0, worker 1'),
+        (tf_config('worker', True, worker=[A, B]), '"task" is worker True'),
+        (tf_config(['worker'], 0, worker=[A, B]), 'unhashable'),
+        (tf_config('worker', 0, worker=[A, A]), 'is the address of two workers'),
+        (tf_config('worker', 0, worker=[A, 'b']), 'b is not an address HOST:PORT'),
+        (tf_config('worker', 0, worker=[A, 'b:0']), 'b:0 is not an address'),
+        (tf_config('worker', 0, worker=[A, 'b:65536']), 'b:65536 is not an address'),
+        (tf_config('worker', 0, worker=[A, 'grpc://b:1']), 'is not an address'),
+        (tf_config('worker', 0, worker=[A, 'b:1\nx']), r'b:1\\nx is not an address'),
+    ],
+)
+def test_flags_of__refuses_what_it_cannot_use(value: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=f'^TF_CONFIG=.*: .*{problem}.*unset it, and use --worker_hosts') as info:
+        cluster.flags_of(value)
+    assert '\n' not in str(info.value)
+
+
+@pytest.mark.parametrize(
+    ('addresses', 'port'),
+    [(['a:2222', 'b:2222'], 2223), (['a:2222', 'a:2223'], 2224), (['a:65535', 'b:1'], 65534)],
+)
+def test_channel_port__is_next_to_the_first_workers_and_no_ones(addresses: Any, port: int) -> None:
+    assert cluster.channel_port(addresses) == port
+
+
+def test_host_and_port__leaves_out_brackets() -> None:
+    assert cluster.host_and_port(C) == ('fe80::1', 2222)
