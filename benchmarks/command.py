@@ -80,8 +80,8 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
         config,
         train_batch_size=config.train_batch_size // config.replicas,
         eval_batch_size=config.eval_batch_size // config.replicas,
-        # With --use_tpu, evaluation appends endless batches of padding, which must not be measured.
-        **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
+        # For several replicas, evaluation appends batches of padding, which must not be measured.
+        **{'use_tpu': False, 'tpu': None, 'master': '', 'num_gpus': 1, 'batch_norm_group_size': 0},
     )
 
 

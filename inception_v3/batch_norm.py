@@ -6,6 +6,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.tpu.ops import tpu_ops
 
+from inception_v3 import replicas
 from inception_v3.config import Config
 from inception_v3.networks.layers import NHWC, Layout
 from inception_v3.weights.selection import NOTHING, Patterns
@@ -32,17 +33,18 @@ def batch_norm_for(config: Config, is_training: bool, layout: Layout = NHWC) -> 
 
 def description(config: Config) -> str:
     """The batch normalization of a run in words, with the number of images and cores of its moments."""
-    images = config.train_batch_size // config.replicas
+    images, replica = config.train_batch_size // config.replicas, 'core' if config.use_tpu else 'replica'
     if config.replicas == 1:
         return f'{config.batch_norm}: over the {images} images of a batch; there is one replica'
     if config.batch_norm == 'local':
-        return f"local: over each core's own {images} images; the first core's moving statistics are kept"
+        return f"local: over each {replica}'s own {images} images; the first {replica}'s moving statistics are kept"
     if config.batch_norm == 'averaged':
         return (
-            f"averaged: over each core's own {images} images; moving statistics are means over {config.replicas} cores"
+            f"averaged: over each {replica}'s own {images} images; moving statistics are means over {config.replicas} "
+            f'{replica}s'
         )
     groups = _groups(config)
-    over = f'synchronized: over the {len(groups[0]) * images} images of {len(groups[0])} cores'
+    over = f'synchronized: over the {len(groups[0]) * images} images of {len(groups[0])} {replica}s'
     return over if len(groups) == 1 else f"{over}, {len(groups)} groups; the first group's moving statistics are kept"
 
 
@@ -67,7 +69,8 @@ def decay_warning(config: Config) -> Optional[str]:
         return None
     return (
         f'--batch_norm_decay={decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the documented decay for '
-        f'this number of cores, where alpha = {ONE_DEVICE_DECAY} is that of one device'
+        f'this number of {"cores" if config.use_tpu else "replicas"}, where alpha = {ONE_DEVICE_DECAY} is that of one '
+        'device'
     )
 
 
@@ -132,8 +135,9 @@ class BatchNorm:
             if scale_initializer is not None:
                 gamma = tf.get_variable('gamma', depth, initializer=scale_initializer)
             beta = tf.get_variable('beta', depth, initializer=tf.zeros_initializer())
-            mean = tf.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), trainable=False)
-            variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), trainable=False)
+            statistics = {'trainable': False, **replicas.FIRST_IS_KEPT}
+            mean = tf.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), **statistics)
+            variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), **statistics)
             gamma, beta, shift, spread = (tf.cast(each, x.dtype) for each in (gamma, beta, mean, variance))
             if not self.is_training or self.frozen.match(f'{tf.get_variable_scope().name}/moving_mean'):
                 return tf.cast(self._normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
@@ -163,7 +167,7 @@ class BatchNorm:
                 x, gamma, beta, epsilon=epsilon, data_format=self.layout.name
             )
         if self.averaged_over:
-            mean, variance = _mean_over(self.averaged_over, mean, variance)
+            (mean, variance), _ = _means_over(self.averaged_over, mean, variance)
         return outputs, mean, variance
 
     def _normalize_with(
@@ -190,27 +194,29 @@ def _normalize_synchronized(
     """Normalizes with the moments of a group of cores: one all-reduce forward and one backward.
 
     Returns:
-      The normalized batch, the mean, and the unbiased variance. Mean and variance have no gradient.
+      The normalized batch, the mean, and the unbiased variance. Mean and variance have no gradient. On replicas they
+      are those of the first group, so that the shift, the moving mean, stays the same for all.
     """
     elements = int(x.shape.num_elements() // x.shape[-1])
     count = elements * len(groups[0])
 
-    @tf.custom_gradient
+    @replicas.custom_gradient
     def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         shifted = x - shift
-        mean, mean_square = _mean_over(groups, _mean(shifted), _mean(tf.square(shifted)))
-        # Rounding can make the variance of a constant channel slightly negative.
-        variance = tf.maximum(mean_square - tf.square(mean), 0.0)
+        own, first = _means_over(groups, _mean(shifted), _mean(tf.square(shifted)))
+        mean, variance = _moments(*own)
         inverse = tf.math.rsqrt(variance + epsilon)
         normalized = (shifted - mean) * inverse
 
         def gradient(d_outputs: tf.Tensor, *unused: Any) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             """Ioffe & Szegedy, section 3, with its sums over the group, one axis at a time; see `_mean`."""
             d_mean, d_scale = _mean(d_outputs), _mean(d_outputs * normalized)
-            group_mean, group_scale = _mean_over(groups, d_mean, d_scale)
+            (group_mean, group_scale), _ = _means_over(groups, d_mean, d_scale)
             d_x = (d_outputs - group_mean - normalized * group_scale) * (gamma * inverse)
             return d_x, d_scale * elements, d_mean * elements
 
+        if first is not own:
+            mean, variance = _moments(*first)
         # Bessel's correction; a single value gets none.
         return (normalized * gamma + beta, mean + shift, variance * (count / max(count - 1, 1))), gradient
 
@@ -229,8 +235,20 @@ def _mean(x: tf.Tensor) -> tf.Tensor:
     return x / count
 
 
-def _mean_over(groups: Sequence[Sequence[int]], *tensors: tf.Tensor) -> List[tf.Tensor]:
-    """Means of tensors over each group of cores, by one all-reduce."""
-    if len(groups[0]) == 1:
-        return list(tensors)
-    return tf.unstack(tpu_ops.cross_replica_sum(tf.stack(tensors), groups) / len(groups[0]))
+def _moments(mean: tf.Tensor, mean_square: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance. Rounding can make the variance of a constant channel slightly negative."""
+    return mean, tf.maximum(mean_square - tf.square(mean), 0.0)
+
+
+def _means_over(
+    groups: Sequence[Sequence[int]], *tensors: tf.Tensor
+) -> Tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]:
+    """Means of tensors over the own group of cores, and over the first group if it is known, by one all-reduce."""
+    if len(groups[0]) == 1 and not replicas.are_several():
+        return tensors, tensors
+    stacked = tf.stack(tensors)
+    if not replicas.are_several():
+        own = tf.unstack(tpu_ops.cross_replica_sum(stacked, groups) / len(groups[0]))
+        return own, own
+    own, first = (tf.unstack(total / len(groups[0])) for total in replicas.sums(groups, stacked))
+    return own, own if len(groups) == 1 else first

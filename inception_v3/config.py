@@ -26,6 +26,9 @@ _LONGEST_TEXT = 4096
 _MOST_THREADS = 1024
 # TensorFlow allocates 24 bytes for each place of a shuffle buffer at once.
 _MOST_SHUFFLED = 10_000_000
+# The `--num_gpus` that stands for all visible ones.
+ALL_GPUS = -1
+_MOST_GPUS = 64
 # The beginning of the `--tpu` of an emulated TPU.
 EMULATED = 'emulated:'
 
@@ -155,6 +158,13 @@ class Config:
     accelerator: str = _cluster(
         'auto', 'device without a TPU; auto: a GPU if one is visible, else the CPU', choices=('auto', 'cpu', 'gpu')
     )
+    num_gpus: int = _cluster(
+        1,
+        'GPUs of a run without a TPU, each with a replica of the network; -1: all that are visible; with '
+        '--accelerator=cpu, virtual devices of the CPU',
+        lower=ALL_GPUS,
+        upper=_MOST_GPUS,
+    )
     worker_hosts: str = _cluster(
         '',
         'addresses HOST:PORT of the machines that train together without a TPU, the same on all, such as '
@@ -195,8 +205,8 @@ class Config:
     num_classes: int = _data(
         1001, "classes, including the background; default: from dataset.json in --data_dir, else ImageNet's", lower=2
     )
-    train_batch_size: int = _data(1024, 'images per training step, over all cores', lower=1)
-    eval_batch_size: int = _data(1024, 'images per evaluation step, over all cores', lower=1)
+    train_batch_size: int = _data(1024, 'images per training step, over all cores or GPUs', lower=1)
+    eval_batch_size: int = _data(1024, 'images per evaluation step, over all cores or GPUs', lower=1)
     eval_total_size: int = _data(0, 'validation images to evaluate; 0: all', lower=0)
     num_files_infeed: int = _data(8, 'record files that each host reads at once', lower=1, upper=_MOST_THREADS)
     initial_shuffle_buffer_size: int = _data(
@@ -449,8 +459,8 @@ class Config:
 
     @property
     def replicas(self) -> int:
-        """Copies of the network that share a batch: one per TPU core, or per machine without a TPU."""
-        return self.num_shards if self.use_tpu else self.machines
+        """Copies of the network that share a batch: one per TPU core, or per GPU of all machines."""
+        return self.num_shards if self.use_tpu else self.num_gpus * self.machines
 
     @property
     def splits(self) -> Tuple[str, ...]:

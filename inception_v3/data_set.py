@@ -15,7 +15,7 @@ from data.records import DataError
 from data.sources import FILE_FLAGS, source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import SIZES, fit
-from inception_v3.tpu import topology
+from inception_v3.tpu import accelerator, topology
 
 if TYPE_CHECKING:
     from inception_v3.flags import CommandLine
@@ -128,7 +128,7 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
 
 
 def fit_to_data_set(command_line: 'CommandLine') -> Config:
-    """The configuration of a command line, with the sizes and the classes of its data set's description.
+    """The configuration of a command line, with the sizes and classes of its data set, and the number of GPUs.
 
     The digits preset makes its data set first, unless `--data_dir` names another.
 
@@ -136,7 +136,8 @@ def fit_to_data_set(command_line: 'CommandLine') -> Config:
       ConfigError: no data set is named, it lacks the description, or flags contradict the description.
       DataError: the description or the files cannot be read, or the digits cannot be made.
     """
-    config = command_line.config
+    config = accelerator.settled(command_line.config)
+    command_line = command_line._replace(config=config)
     if config.use_data == 'fake':
         return fit(command_line, None, {})
     if not source_of(config).is_named(config.splits):

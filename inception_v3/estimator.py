@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data.sources import source_of
-from inception_v3 import seeding
+from inception_v3 import distribution, seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.tpu import accelerator, addresses, slices, topology
@@ -92,8 +92,9 @@ def make_estimator(
             from inception_v3.tpu.emulation import EmulatedTPUEstimator
 
             estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
-        elif not (config.use_tpu or writes):
-            estimator = LocalEstimator(**arguments)
+        elif not config.use_tpu:
+            kind = ReplicatedEstimator if writes else LocalEstimator
+            estimator = kind(distribution.strategy_of(config), **arguments)
         else:
             estimator = tf.estimator.tpu.TPUEstimator(**arguments)
     slices.evaluate_on_all_hosts(estimator)
@@ -134,10 +135,36 @@ def arguments_of(
         'config': run_config,
         'params': {'config': config, 'class_names': [*class_names]},
         'use_tpu': config.use_tpu,
-        'train_batch_size': config.train_batch_size,
-        'eval_batch_size': config.eval_batch_size,
+        # A TPUEstimator without a TPU gives the whole batch to its one replica.
+        'train_batch_size': config.train_batch_size // (1 if config.use_tpu else config.replicas),
+        'eval_batch_size': config.eval_batch_size // (1 if config.use_tpu else config.replicas),
         'export_to_tpu': False,
     }
+
+
+class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
+    """A TPUEstimator without a TPU, whose graphs a strategy builds, if one is given: those of training and evaluation.
+
+    The strategy stays out of `RunConfig`, which would read TF_CONFIG for it and copy it for every replica. The batch
+    sizes are those of one replica.
+    """
+
+    def __init__(self, strategy: Optional[tf.distribute.Strategy] = None, **arguments: Any):
+        super().__init__(**arguments)
+        self._train_distribution = self._eval_distribution = strategy
+
+    @staticmethod
+    def _assert_members_are_not_overridden(estimator: Any) -> None:
+        """Allows this subclass to override methods of Estimator."""
+
+    def _call_input_fn(self, input_fn: Callable[..., Any], mode: str, *input_context: Any) -> Any:
+        # Estimator passes a context for a strategy, which TPUEstimator does not expect.
+        return super()._call_input_fn(input_fn, mode)
+
+    def _train_model_distributed(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
+        strategy = self._train_distribution
+        strategy.configure(self._session_config)
+        return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
 
 
 class _Session(tf.train.SessionCreator):
@@ -177,6 +204,24 @@ class _Session(tf.train.SessionCreator):
         self._close()
 
 
+class _BegunOnce(tf.estimator.SessionRunHook):
+    """A hook that may add operations to the graph only in its first use, after which the graph is final."""
+
+    def __init__(self, hook: tf.estimator.SessionRunHook):
+        self._hook = hook
+        self._has_begun = False
+        self.after_create_session = hook.after_create_session
+        self.before_run = hook.before_run
+        self.after_run = hook.after_run
+        self.end = hook.end
+
+    def begin(self) -> None:
+        """Begins the hook the first time."""
+        if not self._has_begun:
+            self._hook.begin()
+        self._has_begun = True
+
+
 class _Graph(NamedTuple):
     """A graph with its session, the operation of a step, and the metrics to read after the last step.
 
@@ -188,15 +233,21 @@ class _Graph(NamedTuple):
     hooks: List[tf.estimator.SessionRunHook]
     step: tf.Operation
     metrics: Optional[Dict[str, tf.Tensor]] = None
+    strategy: Optional[tf.distribute.Strategy] = None
 
     def run(self, hooks: List[tf.estimator.SessionRunHook]) -> None:
         """Performs steps until the input ends or a hook requests a stop."""
-        with self.graph.as_default(), tf.train.MonitoredSession(self.session, [*self.hooks, *hooks]) as session:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.graph.as_default())
+            if self.strategy:
+                # Names and values of variables are those of their first copies.
+                stack.enter_context(self.strategy.scope())
+            session = stack.enter_context(tf.train.MonitoredSession(self.session, [*self.hooks, *hooks]))
             while not session.should_stop():
                 session.run(self.step)
 
 
-class LocalEstimator(tf.estimator.tpu.TPUEstimator):
+class LocalEstimator(ReplicatedEstimator):
     """A TPUEstimator without a TPU, whose graphs and sessions of training and of evaluation live until `release`.
 
     A call of `train` goes on with the weights and the input of the call before, which must have saved the weights. A
@@ -204,14 +255,10 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     Saving, summaries and the check of the loss are up to the hooks.
     """
 
-    def __init__(self, **arguments: Any):
+    def __init__(self, strategy: Optional[tf.distribute.Strategy] = None, **arguments: Any):
         self._training: Optional[_Graph] = None
         self._evaluation: Optional[_Graph] = None
-        super().__init__(**arguments)
-
-    @staticmethod
-    def _assert_members_are_not_overridden(estimator: Any) -> None:
-        """Allows this subclass to override methods of Estimator."""
+        super().__init__(strategy, **arguments)
 
     def release(self) -> None:
         """Closes the sessions, and frees the memory of the graphs."""
@@ -231,6 +278,11 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
             return super()._train_model_default(input_fn, hooks, saving_listeners)
         return self._training.run(hooks)
 
+    def _train_model_distributed(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
+        if not self._training:
+            return super()._train_model_distributed(input_fn, hooks, saving_listeners)
+        return self._training.run(hooks)
+
     def _train_with_estimator_spec(
         self, estimator_spec: Any, worker_hooks: Sequence[Any], hooks: List[Any], *unused: Any
     ) -> Any:
@@ -238,7 +290,11 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
         tf.add_to_collection(tf.GraphKeys.LOSSES, estimator_spec.loss)
         session = _Session(estimator_spec.scaffold, self._session_config, checkpoint_dir=self.model_dir)
         self._training = _Graph(
-            tf.get_default_graph(), session, [*estimator_spec.training_hooks], estimator_spec.train_op
+            tf.get_default_graph(),
+            session,
+            [*estimator_spec.training_hooks],
+            estimator_spec.train_op,
+            strategy=self._train_distribution,
         )
         # Those of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
         return self._training.run([*worker_hooks, *hooks])
@@ -253,7 +309,9 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
             # Unlike a training step, an evaluation becomes faster, by 3 to 8 %.
             config.graph_options.rewrite_options.disable_meta_optimizer = False
             session = _Session(scaffold, config)
-            self._evaluation = _Graph(tf.get_default_graph(), session, own_hooks, update_op, metrics)
+            own_hooks = [_BegunOnce(hook) for hook in own_hooks]
+            graph = tf.get_default_graph()
+            self._evaluation = _Graph(graph, session, own_hooks, update_op, metrics, self._eval_distribution)
         # Of these, which Estimator hands on to the method below, only the hooks are new in each evaluation.
         return None, None, None, hooks
 

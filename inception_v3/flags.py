@@ -225,9 +225,10 @@ def _own_export_dir(preset: Dict[str, Any], given: Mapping[str, Any]) -> Dict[st
 
 
 def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
-    """The fields that flags of devices imply: `use_tpu`, and `num_shards` for an emulated TPU."""
+    """The fields that the flags of devices imply: `use_tpu`, and `num_shards` for an emulated TPU."""
     implied: Dict[str, Any] = {}
-    if given.get('accelerator', 'auto') != 'auto' or given.get('worker_hosts'):
+    is_without_tpu = given.get('accelerator', 'auto') != 'auto' or given.get('worker_hosts')
+    if is_without_tpu or given.get('num_gpus', Config.num_gpus) != Config.num_gpus:
         implied['use_tpu'] = False
     if given.get('tpu') or given.get('master'):
         implied['use_tpu'] = True

@@ -11,6 +11,7 @@ from console.processes import usable_cores
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
+from inception_v3 import distribution
 from inception_v3.config import Config
 from inception_v3.input import device_images
 from inception_v3.input.fake_data import fake_images
@@ -76,7 +77,7 @@ class InputPipeline:
             config = params.get('config') or Config(use_tpu='context' in params)
             return InputPipeline(self._is_training, config, self._with_places)(params)
         config = self._config
-        host, hosts = 0, 1
+        host, hosts = distribution.input_share(config)
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
         if config.use_data == 'fake':
@@ -207,9 +208,14 @@ class InputPipeline:
             dataset = dataset.map(pad)
             if config.use_tpu:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
+            elif config.replicas > 1:
+                # The last step has a batch for each replica; TensorFlow leaves out a step that lacks one.
+                dataset = dataset.concatenate(padding.map(pad).repeat(config.replicas - 1))
         if config.transpose_enabled:
             dataset = dataset.map(lambda features, labels: (_with_batch_last(features), labels))
-        return dataset.prefetch(BATCHES_AHEAD) if config.prefetch_enabled else dataset
+        # A TPU's infeed holds further batches of each core.
+        ahead = BATCHES_AHEAD if config.use_tpu else BATCHES_AHEAD * config.num_gpus
+        return dataset.prefetch(ahead) if config.prefetch_enabled else dataset
 
 
 def _options(is_training: bool, config: Config) -> tf.data.Options:

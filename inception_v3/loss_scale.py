@@ -12,6 +12,7 @@ counted. The state is in the checkpoint, but a checkpoint without it, of another
 from typing import Any, NamedTuple, Optional
 
 from console.tensorflow_versions import tf
+from inception_v3 import replicas
 
 FIRST_SCALE = 2.0**15
 GREATEST_SCALE = 2.0**24
@@ -48,8 +49,9 @@ def minimize(
     pairs = optimizer.compute_gradients(loss * scale, aggregation_method=aggregation_method)
     pairs = [(gradient / scale, variable) for gradient, variable in pairs if gradient is not None]
     is_finite = tf.reduce_all(tf.stack([tf.reduce_all(tf.is_finite(gradient)) for gradient, _ in pairs]))
+    is_finite = replicas.all_true(is_finite)
     is_applied = is_finite | (scale <= 1)
-    applied = tf.cond(is_applied, lambda: optimizer.apply_gradients(pairs), tf.no_op)
+    applied = replicas.apply_gradients_if(is_applied, optimizer, pairs)
     is_grown = steady + 1 >= GROWTH_STEPS
     raised = tf.where(is_grown, tf.minimum(scale * 2, GREATEST_SCALE), scale)
     updates = [
@@ -58,7 +60,7 @@ def minimize(
         tf.assign_add(held.skipped_steps, tf.cast(~is_applied, tf.int64)),
     ]
     with tf.control_dependencies([applied, *updates]):
-        return tf.assign_add(global_step, 1).op
+        return replicas.add_one(global_step)
 
 
 def _make_state() -> State:
@@ -67,7 +69,7 @@ def _make_state() -> State:
     def variable(name: str, first: float, dtype: tf.DType) -> tf.Variable:
         collections = [tf.GraphKeys.GLOBAL_VARIABLES, VARIABLES]
         first_value = tf.constant_initializer(first)
-        return tf.get_variable(name, [], dtype, first_value, trainable=False, collections=collections)
+        return tf.get_variable(name, [], dtype, first_value, trainable=False, collections=collections, **replicas.SAME)
 
     # Reads and writes of resource variables have a defined order.
     with tf.variable_scope('loss_scale', use_resource=True):

@@ -3,6 +3,7 @@
 from typing import Any, Dict, Sequence, Tuple
 
 from console.tensorflow_versions import tf
+from inception_v3 import replicas
 from inception_v3.config import PADDING_LABEL
 
 Metric = Tuple[tf.Tensor, tf.Operation]
@@ -37,9 +38,10 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
             trainable=False,
             collections=[tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.METRIC_VARIABLES],
             use_resource=True,
+            **replicas.SUMMED,
         )
         update = count.assign_add(tf.reduce_sum(tf.cast(values, tf.int64)))
-        return count.read_value(), update
+        return replicas.total_of(count), update
 
     with tf.variable_scope('evaluation_metrics'):
         return {

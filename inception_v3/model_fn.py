@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
-from inception_v3 import loss_scale, metrics, moving_average, seeding
+from inception_v3 import loss_scale, metrics, moving_average, replicas, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.host_call import host_call
@@ -147,7 +147,9 @@ def _training(
         summation = seeding.aggregation_method(config)
         if config.precision == 'float16':
             train_op = loss_scale.minimize(optimizer, loss, global_step, summation)
-            tf.add_to_collection(tf.GraphKeys.SAVERS, loss_scale.Saver())
+            # One for all replicas.
+            if not tf.get_collection(tf.GraphKeys.SAVERS):
+                tf.add_to_collection(tf.GraphKeys.SAVERS, loss_scale.Saver())
         else:
             train_op = optimizer.minimize(loss, global_step, aggregation_method=summation)
     if config.moving_average:
@@ -157,7 +159,7 @@ def _training(
         _TRAIN,
         loss=loss,
         train_op=train_op,
-        host_call=None if config.skip_host_call else host_call(loss, rate, step, config),
+        host_call=None if config.skip_host_call else host_call(replicas.mean(loss), rate, step, config),
     )
 
 

@@ -8,6 +8,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import slot_creator
 
 from console.errors import CheckpointError
+from inception_v3 import replicas
 from inception_v3.config import Config
 from inception_v3.weights.selection import FROZEN
 
@@ -32,14 +33,20 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
     """
     steps = tf.cast(global_step, tf.float32)
     share = 1.0 - tf.minimum(config.moving_average_decay, (1.0 + steps) / (10.0 + steps))
-    for variable in tf.get_collection(FROZEN):
-        _create_average(variable)
-    updates = []
-    # A variable may be in both collections.
-    for variable in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
-        average = _create_average(variable)
-        updates.append(tf.assign_sub(average, (average - variable) * tf.cast(share, average.dtype)))
-    return tf.group(*updates)
+
+    def move(average: tf.Variable, variable: tf.Variable, share: tf.Tensor) -> tf.Tensor:
+        return tf.assign_sub(average, (average - variable) * tf.cast(share, average.dtype))
+
+    def update(share: tf.Tensor) -> tf.Operation:
+        for variable in tf.get_collection(FROZEN):
+            _create_average(variable)
+        updates = []
+        # A variable may be in both collections.
+        for variable in collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()]):
+            updates.append(replicas.update(_create_average(variable), move, variable, share))
+        return tf.group(*updates)
+
+    return replicas.merged(update, share)
 
 
 def _create_average(variable: tf.Variable) -> tf.Variable:
@@ -59,7 +66,7 @@ def averaging_saver() -> tf.train.Saver:
     """A saver that restores the variables of the graph, from their averages if these exist."""
     # Only the names are needed; they do not depend on the decay.
     averages = tf.train.ExponentialMovingAverage(decay=0.0)
-    return tf.train.Saver(averages.variables_to_restore())
+    return tf.train.Saver(replicas.saveables(averages.variables_to_restore()))
 
 
 class LoadEMAHook(tf.estimator.SessionRunHook):

@@ -3,6 +3,7 @@
 from typing import Any, List, Tuple
 
 from console.tensorflow_versions import tf
+from inception_v3 import replicas
 from inception_v3.config import Config
 from inception_v3.weights.selection import is_head
 
@@ -59,4 +60,4 @@ class TwoRates(tf.train.Optimizer):
         if global_step is None:
             return tf.group(*updates, name=name)
         with tf.control_dependencies(updates):
-            return tf.assign_add(global_step, 1, name=name).op
+            return replicas.add_one(global_step, name)

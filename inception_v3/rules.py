@@ -13,7 +13,7 @@ from typing import AbstractSet, Callable, Iterator, Tuple
 from console.messages import shown
 from data.braces import PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import ALL_GPUS, Config, ConfigError
 from inception_v3.epochs import EPOCHS
 from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
@@ -37,7 +37,19 @@ def check(config: Config, given: AbstractSet[str] = frozenset()) -> None:
 
 def contradictions(config: Config, given: AbstractSet[str] = frozenset()) -> Iterator[str]:
     """Messages about values that contradict each other, a line each; arguments as of `check`."""
-    for rule in (_tpu, _accelerator, _machines, _network, _schedule, _folders, _records, _images, _profile_steps, _weights):
+    for rule in (
+        _tpu,
+        _replicas,
+        _accelerator,
+        _machines,
+        _network,
+        _schedule,
+        _folders,
+        _records,
+        _images,
+        _profile_steps,
+        _weights,
+    ):
         yield from rule(config)
     for rule_of_given in (_without_effect, _of_given):
         yield from rule_of_given(config, given)
@@ -50,14 +62,6 @@ def _text(value: object) -> str:
 
 def _tpu(config: Config) -> Iterator[str]:
     cores, tpu, master = config.num_shards, f'--tpu={_text(config.tpu)}', f'--master={_text(config.master)}'
-    for name in ('train_batch_size', 'eval_batch_size') if config.use_tpu else ():
-        size = getattr(config, name)
-        if size % cores:
-            near = max(1, round(size / cores)) * cores
-            yield (
-                f'--{name}={size}: must be a multiple of the number of TPU cores, --num_shards={cores}; the nearest is '
-                f'{near}.'
-            )
     if config.master and not config.master.startswith('grpc://'):
         yield f'{master}: must be an address that begins with grpc://.'
     if config.tpu == topology.LOCAL and config.use_tpu and cores != topology.CORES_PER_HOST:
@@ -80,6 +84,25 @@ def _tpu(config: Config) -> Iterator[str]:
         yield f'{master}: an emulated TPU, {tpu}, has no address.'
 
 
+def _replicas(config: Config) -> Iterator[str]:
+    number = f'--num_gpus={config.num_gpus}'
+    if config.use_tpu and config.num_gpus != Config.num_gpus:
+        tpu = f' and --tpu={_text(config.tpu)}' if config.tpu else ''
+        yield f'{number}: is for a run without a TPU; here --use_tpu=True{tpu}. Leave out one of the two.'
+        return
+    if config.num_gpus == 0:
+        yield f'{number}: must be at least 1, or {ALL_GPUS} for all that are visible; --accelerator=cpu uses none.'
+    if config.num_gpus == ALL_GPUS and config.accelerator == 'cpu':
+        yield f'{number}: stands for all visible GPUs; with --accelerator=cpu, give the number of virtual devices.'
+    # The number of all GPUs is not known before a run begins.
+    for name in ('train_batch_size', 'eval_batch_size') if config.replicas > 0 else ():
+        size, replicas = getattr(config, name), config.replicas
+        if size % replicas:
+            near = max(1, round(size / replicas)) * replicas
+            of = f'TPU cores, --num_shards={replicas}' if config.use_tpu else f'replicas, --num_gpus={replicas}'
+            yield f'--{name}={size}: must be a multiple of the number of {of}; the nearest is {near}.'
+
+
 def _accelerator(config: Config) -> Iterator[str]:
     if config.accelerator != 'auto' and config.use_tpu:
         tpu = f' and --tpu={_text(config.tpu)}' if config.tpu else ''
@@ -93,7 +116,7 @@ def _accelerator(config: Config) -> Iterator[str]:
         device = 'TPU' if config.use_tpu else 'CPU'
         yield f'--layout=NCHW: is for GPUs; a {device} computes in NHWC. Leave out --layout.'
     if config.layout == 'NCHW' and config.batch_norm == 'synchronized':
-        yield '--layout=NCHW: needs --batch_norm=local; a run on a GPU has one core, whose own moments are used.'
+        yield '--layout=NCHW: --batch_norm=synchronized computes in NHWC. Leave out one of the two.'
 
 
 def _machines(config: Config) -> Iterator[str]:
@@ -137,10 +160,10 @@ def _network(config: Config) -> Iterator[str]:
     # Evaluation ignores the groups, so it may run on another number of cores.
     if size and config.mode != 'eval' and config.batch_norm != 'synchronized':
         yield f'--batch_norm_group_size={size}: needs --batch_norm=synchronized; here it is {config.batch_norm}.'
-    elif size and config.mode != 'eval' and config.replicas % size:
+    elif size and config.mode != 'eval' and config.replicas > 0 and config.replicas % size:
         yield (
-            f'--batch_norm_group_size={size}: must divide the number of cores, {config.replicas} '
-            f'({"--num_shards" if config.use_tpu else "--use_tpu=False has one"}).'
+            f'--batch_norm_group_size={size}: must divide the number of {"cores" if config.use_tpu else "replicas"}, '
+            f'{config.replicas} ({"--num_shards" if config.use_tpu else "--num_gpus"}).'
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Callable
 from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+from inception_v3 import replicas
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.threefry import uniform_rows
@@ -67,7 +68,7 @@ def dropout_for(config: Config) -> layers.Dropout:
         images = inputs.shape.as_list()[0]
         number = tf.constant(_number_for(tf.get_variable_scope().name, config))
         step = tf.cast(tf.train.get_or_create_global_step(), tf.int32)
-        replica = gen_xla_ops.xla_replica_id() if config.use_tpu else 0
+        replica = gen_xla_ops.xla_replica_id() if config.use_tpu else replicas.number()
         # A core draws the numbers of its own images only; those of a global batch may exceed its memory.
         draws = uniform_rows((number, step), replica * images + tf.range(images), inputs.shape[1:].num_elements())
         kept = tf.reshape(draws < keep, inputs.shape)

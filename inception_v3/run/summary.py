@@ -27,6 +27,8 @@ def notes_of(config: Config) -> Iterator[str]:
         from inception_v3.tpu.emulation import notice
 
         yield notice(topology.emulated(str(config.tpu)))
+    elif config.replicas > 1 and not (config.use_tpu or accelerator.on_gpu(config)):
+        yield accelerator.notice(config)
     if config.mode == 'eval':
         return
     yield f'batch normalization: {batch_norm.description(config)}'

@@ -55,6 +55,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         worker_hosts='',
         task_index=None,
         accelerator='cpu',
+        num_gpus=1,
         layout='auto',
         tpu=None,
         master='',

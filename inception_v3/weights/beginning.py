@@ -9,6 +9,7 @@ from console.log import logger
 from console.messages import listed, shown
 from console.tensorflow_versions import tf
 from data.files import write_whole
+from inception_v3 import replicas
 from inception_v3.config import Config, differences
 from inception_v3.weights.model_dir import absolute
 from inception_v3.weights.selection import HEAD, Patterns
@@ -189,8 +190,12 @@ class BeginHook(tf.estimator.SessionRunHook):
             return
         # The initializers exist already; new operations would belong on the devices of the variables. One call for all,
         # because a session prepares its graph anew for each.
-        feeds = {variable.initializer.inputs[1]: value for variable, value in self._assignments}
-        session.run([variable.initializer for variable, _ in self._assignments], feeds)
+        initializers = [
+            (copy.initializer, value) for variable, value in self._assignments for copy in replicas.copies(variable)
+        ]
+        session.run(
+            [initializer for initializer, _ in initializers], {each.inputs[1]: value for each, value in initializers}
+        )
         path = os.path.join(str(self._config.model_dir), TABLE_FILE)
         lines = ['\t'.join(Row._fields), *('\t'.join(row) for row in self._beginning.rows)]
         write_whole(path, '\n'.join(lines) + '\n')

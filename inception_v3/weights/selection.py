@@ -74,11 +74,11 @@ class Selection:
         if name in self._names or name == tf.GraphKeys.GLOBAL_STEP:
             return variable
         self._names.append(name)
-        tf.add_to_collection(tf.GraphKeys.MODEL_VARIABLES, variable)
+        _add(tf.GraphKeys.MODEL_VARIABLES, variable)
         if is_weight and self._frozen.match(name):
-            tf.add_to_collection(FROZEN, variable)
+            _add(FROZEN, variable)
         if self._head.match(name):
-            tf.add_to_collection(_HEAD, variable)
+            _add(_HEAD, variable)
         return variable
 
     def check(self) -> None:
@@ -97,6 +97,12 @@ class Selection:
             )
         if self._frozen.names and not tf.trainable_variables():
             raise ConfigError(f'{flag}: matches all weights of the network; none is left to train.')
+
+
+def _add(collection: str, variable: tf.Variable) -> None:
+    """Adds a variable to a collection once; each replica gets it."""
+    if not any(each is variable for each in tf.get_collection_ref(collection)):
+        tf.add_to_collection(collection, variable)
 
 
 def without_frozen(variables: List[tf.Variable]) -> List[tf.Variable]:

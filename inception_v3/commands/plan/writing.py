@@ -22,7 +22,7 @@ from inception_v3.flags import CommandLine
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
-from inception_v3.tpu import topology
+from inception_v3.tpu import accelerator, topology
 
 
 def write(command_line: CommandLine) -> str:
@@ -66,7 +66,8 @@ def write(command_line: CommandLine) -> str:
 
 def _configuration(command_line: CommandLine) -> Config:
     """The configuration of the run. The digits need not be written yet, and data_dir need not be named."""
-    config = command_line.config
+    config = accelerator.settled(command_line.config)
+    command_line = command_line._replace(config=config)
     if config.mode == 'eval':
         raise ConfigError('--mode=eval: does not train, so there is nothing to plan. Use train or train_and_eval.')
     if makes_digits(command_line):
@@ -83,6 +84,8 @@ def _rows(estimate: Estimate) -> List[Tuple[str, str]]:
     config, rates, size = estimate.config, estimate.rates, estimate.bytes_per_image
     hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
     cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
+    if not config.use_tpu and config.replicas > 1:
+        cores = f'{config.replicas} replicas'
     peak = max(rates)
     peak_epoch = estimate.steps[rates.index(peak)] / estimate.steps_per_epoch
     rate = f'{rates[0]:.4g} at first, at most {peak:.4g} (from epoch {peak_epoch:.1f})'

@@ -38,7 +38,7 @@ class StepLines:
 
     The lines are those of the published streaming example, each with this program's words after a bar; docs/outputs.md
     compares them. A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU. Both rates are
-    those of a core:
+    those of a core or of another replica:
 
     - Rate is smoothed: the latest call has a weight of 1/20. It starts again with each cycle of training; the first
       call of a cycle does not count, and its line repeats GlobalRate.
@@ -80,11 +80,12 @@ class StepLines:
                 f'GlobalRate={global_rate / replicas:.2f} Time={now} | step {done.step} of {config.train_steps}{rest}'
             )
         if ended > ended_before:
+            kind = 'core' if config.use_tpu else 'replica'
             name = f'Epoch {epoch}' if ended == epoch else f'Epochs {epoch} to {ended}'
             logger.info(
                 f'{name} train end {now}, Epoch Time={datetime.timedelta(seconds=int(self._seconds))}, '
                 f'Replica Train Samples={self._images // replicas}, Reduced GlobalRate={global_rate:.2f} | '
-                f'{self._seconds:.1f} s, {self._images:,} images on {counted(replicas, "core")}'
+                f'{self._seconds:.1f} s, {self._images:,} images on {counted(replicas, kind)}'
             )
             self._images, self._seconds = 0, 0.0
 

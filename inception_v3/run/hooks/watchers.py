@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from console.log import logger
 from console.tensorflow_versions import tf
 from data.dataset_info import DatasetInfo
-from inception_v3 import loss_scale
+from inception_v3 import loss_scale, replicas
 from inception_v3.config import Config
 from inception_v3.run import history
 from inception_v3.run.failures import DivergedError
@@ -114,7 +114,7 @@ class FirstStepsRecorder(Watcher):
 
     def graph_built(self) -> None:
         """Finds the variables."""
-        self._variables = {variable.op.name: variable for variable in tf.global_variables()}
+        self._variables = {variable.op.name: replicas.copies(variable)[0] for variable in tf.global_variables()}
 
     def session_began(self, session: tf.Session, begin: int, now: float) -> None:
         """Records if the session begins at step 0, or where the recorded steps end."""

@@ -1,0 +1,47 @@
+"""The replicas of a run without a TPU: the strategy of `tf.distribute` that its graphs are built with.
+
+Each replica is a copy of the network on a device of its own. It stands for a core of a TPU: `--train_batch_size` is the
+batch of all replicas, which take consecutive shares of it.
+"""
+
+import functools
+from typing import Any, List, Optional, Tuple
+
+from console.tensorflow_versions import tf
+from inception_v3.config import Config
+from inception_v3.tpu import accelerator
+
+# Gradients of at most so many values are added together, in one sum. Larger ones are not worth a copy.
+_SMALL = 1 << 14
+
+
+def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
+    """The strategy of a run with several replicas; None on a TPU, or with one replica."""
+    if config.use_tpu or config.replicas == 1:
+        return None
+    kind = 'gpu' if accelerator.on_gpu(config) else 'cpu'
+    devices = [f'/{kind}:{index}' for index in range(config.num_gpus)]
+    # Without a seed, TensorFlow chooses, which is NCCL if the GPUs have it.
+    is_ordered = config.seed is not None or kind == 'cpu'
+    return tf.distribute.MirroredStrategy(devices, OrderedSums() if is_ordered else None)
+
+
+def input_share(config: Config) -> Tuple[int, int]:
+    """The share of the data set that this process reads: its number, and the number of shares."""
+    return 0, 1
+
+
+class OrderedSums(tf.distribute.ReductionToOneDevice):
+    """Adds the values of replicas on the first one's device, in the order of the replicas.
+
+    TensorFlow's own `AddN` begins with any value whose memory it can reuse, so that the last bits of three and more
+    vary. Small gradients are added together: most of a network's variables are vectors, whose sums would take longer to
+    start than to compute.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(accumulation_fn=lambda values: functools.reduce(tf.add, values))
+
+    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, *options: Any) -> List[Any]:
+        """Reduces each value to its destination; TensorFlow 2 gives further options."""
+        return super().batch_reduce_implementation(reduce_op, value_destination_pairs, *options)

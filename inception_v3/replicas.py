@@ -1,0 +1,165 @@
+"""Operations between the replicas of a step: copies of the network on several devices, by `tf.distribute`.
+
+The functions are for a model function, which `tf.distribute` calls once for each replica, each time on a thread of its
+own. With one replica, or on a TPU, whose cores have operations of their own, they do what the model function would do
+without them.
+"""
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
+from tensorflow.python.framework import ops
+
+# Variables whose copies differ between replicas. Checkpoints have the first one's.
+FIRST_IS_KEPT = {
+    'synchronization': tf.VariableSynchronization.ON_READ,
+    'aggregation': tf.VariableAggregation.ONLY_FIRST_REPLICA,
+}
+# Variables to which every replica adds. Their value is the sum.
+SUMMED = {'synchronization': tf.VariableSynchronization.ON_READ, 'aggregation': tf.VariableAggregation.SUM}
+# Variables to which all replicas assign the same value.
+SAME = {'aggregation': tf.VariableAggregation.ONLY_FIRST_REPLICA}
+
+
+def are_several() -> bool:
+    """Whether the current graph is built for several replicas."""
+    return tf.distribute.get_strategy().num_replicas_in_sync > 1
+
+
+def number() -> Any:
+    """The number of the current replica among all, from 0; an int32 scalar, or 0 without replicas."""
+    return tf.distribute.get_replica_context().replica_id_in_sync_group if are_several() else 0
+
+
+def _reduced(reduction: tf.distribute.ReduceOp, tensor: tf.Tensor) -> tf.Tensor:
+    """The sum or mean of a tensor over the replicas, for each of them. It has no gradient.
+
+    That of `all_reduce` looks for the variables that the sum depends on, and fails in a graph of 1.15, where they are
+    those of all replicas.
+    """
+
+    def merge(strategy: tf.distribute.Strategy, value: Any) -> Any:
+        return strategy.extended.batch_reduce_to(reduction, [(value, value)])[0]
+
+    return tf.distribute.get_replica_context().merge_call(merge, args=(tensor,))
+
+
+def mean(tensor: tf.Tensor) -> tf.Tensor:
+    """The mean of a tensor over the replicas."""
+    return _reduced(tf.distribute.ReduceOp.MEAN, tensor) if are_several() else tensor
+
+
+def all_true(condition: tf.Tensor) -> tf.Tensor:
+    """Whether a condition, a boolean scalar, holds on every replica."""
+    if not are_several():
+        return condition
+    return tf.equal(_reduced(tf.distribute.ReduceOp.SUM, tf.cast(~condition, tf.float32)), 0)
+
+
+def sums(groups: Sequence[Sequence[int]], tensor: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+    """The sums of a tensor over the current replica's group of replicas, and over the first group.
+
+    `tf.distribute` adds over all replicas alone. In that sum each group has a place of its own, with zeros of all other
+    replicas, so that the bits are those of a sum over the group.
+    """
+    if len(groups) == 1:
+        total = _reduced(tf.distribute.ReduceOp.SUM, tensor)
+        return total, total
+    group_of = {replica: place for place, group in enumerate(groups) for replica in group}
+    own = tf.gather([group_of[replica] for replica in range(len(group_of))], number())
+    placed = tf.scatter_nd([[own]], tensor[tf.newaxis], [len(groups), *tensor.shape.as_list()])
+    totals = _reduced(tf.distribute.ReduceOp.SUM, placed)
+    return totals[own], totals[0]
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `tf.custom_gradient`, for a function of tensors alone, which may contain sums over the replicas.
+
+    The function returns a tuple of results, and a function from their gradients to those of its arguments. Unlike
+    TensorFlow's, this takes no variable that the results depend on for one of the function's own: see `_reduced`.
+    """
+    if not are_several():
+        return tf.custom_gradient(function)
+
+    def decorated(*arguments: tf.Tensor) -> Any:
+        results, gradient = function(*(tf.identity(each) for each in arguments))
+        name = f'GradientOfReplica{ops.uid()}'
+
+        @ops.RegisterGradient(name)
+        def of_all(operation: tf.Operation, *gradients: tf.Tensor) -> List[Any]:
+            return [*([None] * len(results)), *gradient(*gradients[: len(results)])]
+
+        with tf.get_default_graph().gradient_override_map({'IdentityN': name}):
+            return tuple(tf.identity_n([*results, *arguments])[: len(results)])
+
+    return decorated
+
+
+def merged(function: Callable[..., Any], *values: Any) -> Any:
+    """The result of a function of the first replica's values, which is called once for all replicas.
+
+    Within the function, `update` reaches the copies of a variable on all replicas.
+    """
+    if not are_several():
+        return function(*values)
+
+    def merge(strategy: tf.distribute.Strategy, *values: Any) -> Any:
+        return function(*(strategy.experimental_local_results(value)[0] for value in values))
+
+    return tf.distribute.get_replica_context().merge_call(merge, args=values)
+
+
+def update(variable: tf.Variable, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function of a variable and of further arguments, of which some may be variables, on each copy.
+
+    It is for functions that `merged` calls.
+    """
+    if not are_several():
+        return function(variable, *arguments)
+    return tf.distribute.get_strategy().extended.update(variable, function, args=arguments)
+
+
+def add_one(step: tf.Variable, name: Optional[str] = None) -> tf.Operation:
+    """Adds 1 to a variable of all replicas."""
+    if not are_several():
+        return tf.assign_add(step, 1, name=name).op
+    return merged(lambda: update(step, lambda copy: tf.assign_add(copy, 1)))
+
+
+def apply_gradients_if(condition: tf.Tensor, optimizer: tf.train.Optimizer, pairs: Sequence[Any]) -> tf.Operation:
+    """Applies pairs of gradients and variables if a condition holds, which must be the same on every replica."""
+    if not are_several():
+        return tf.cond(condition, lambda: optimizer.apply_gradients(pairs), tf.no_op)
+
+    def merge(strategy: tf.distribute.Strategy, condition: Any, pairs: Any) -> tf.Operation:
+        # An optimizer begins on each replica, and merges them itself.
+        def apply() -> tf.Operation:
+            return strategy.group(strategy.extended.call_for_each_replica(optimizer.apply_gradients, args=(pairs,)))
+
+        return tf.cond(strategy.experimental_local_results(condition)[0], apply, tf.no_op)
+
+    return tf.distribute.get_replica_context().merge_call(merge, args=(condition, pairs))
+
+
+def total_of(variable: tf.Variable) -> tf.Tensor:
+    """The value of a variable that is `SUMMED`."""
+    if not are_several():
+        return variable.read_value()
+    return tf.distribute.get_replica_context().merge_call(lambda strategy: strategy.extended.read_var(variable))
+
+
+def copies(variable: tf.Variable) -> List[tf.Variable]:
+    """The copies of a variable on the replicas of this process, for hooks; the first is the one that is saved."""
+    return [*tf.distribute.get_strategy().experimental_local_results(variable)]
+
+
+def saveables(variables: Dict[str, tf.Variable]) -> Any:
+    """Variables by their names in a checkpoint, as `tf.train.Saver` takes them; it restores all copies."""
+    if not are_several():
+        return variables
+    # Of a dictionary, it expects variables without copies.
+    return [
+        make(name)
+        for name, variable in variables.items()
+        for make in variable._gather_saveables_for_checkpoint().values()
+    ]
