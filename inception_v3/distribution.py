@@ -9,6 +9,7 @@ from typing import Any, List, Optional, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.machines import sums
 from inception_v3.tpu import accelerator
 
 # Gradients of at most so many values are added together, in one sum. Larger ones are not worth a copy.
@@ -23,12 +24,16 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
     devices = [f'/{kind}:{index}' for index in range(config.num_gpus)]
     # Without a seed, TensorFlow chooses, which is NCCL if the GPUs have it.
     is_ordered = config.seed is not None or kind == 'cpu'
+    if config.machines > 1:
+        within = OrderedSums() if is_ordered else tf.distribute.ReductionToOneDevice()
+        number = int(config.task_index or 0)
+        return sums.AcrossMachines(devices, within, config.machines, number, config.seed is not None)
     return tf.distribute.MirroredStrategy(devices, OrderedSums() if is_ordered else None)
 
 
 def input_share(config: Config) -> Tuple[int, int]:
     """The share of the data set that this process reads: its number, and the number of shares."""
-    return 0, 1
+    return int(config.task_index or 0), config.machines
 
 
 class OrderedSums(tf.distribute.ReductionToOneDevice):

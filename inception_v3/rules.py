@@ -99,7 +99,9 @@ def _replicas(config: Config) -> Iterator[str]:
         size, replicas = getattr(config, name), config.replicas
         if size % replicas:
             near = max(1, round(size / replicas)) * replicas
-            of = f'TPU cores, --num_shards={replicas}' if config.use_tpu else f'replicas, --num_gpus={replicas}'
+            of = f'TPU cores, --num_shards={replicas}' if config.use_tpu else f'replicas, --num_gpus={config.num_gpus}'
+            if config.machines > 1:
+                of = f'{of} on each of {config.machines} machines'
             yield f'--{name}={size}: must be a multiple of the number of {of}; the nearest is {near}.'
 
 
@@ -137,9 +139,11 @@ def _machines(config: Config) -> Iterator[str]:
         yield f'{flag}: is for machines without a TPU; here --use_tpu=True. Leave out --worker_hosts, or TF_CONFIG.'
     if config.mode == 'eval':
         yield (
-            f'{flag}: machines evaluate together in turn with training alone; here --mode=eval. Leave out --worker_hosts, '
-            'or TF_CONFIG, to evaluate on one machine.'
+            f'{flag}: machines evaluate together only in turn with training; here --mode=eval. Leave out '
+            '--worker_hosts, or TF_CONFIG, to evaluate on one machine.'
         )
+    if not config.skip_host_call:
+        yield f'{flag}: needs --skip_host_call=True; the first machine alone writes summaries.'
 
 
 def _network(config: Config) -> Iterator[str]:

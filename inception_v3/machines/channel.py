@@ -120,6 +120,8 @@ class Channel(abc.ABC):
         self._on_end = on_end
         self._change = threading.Condition()
         self._ending: Optional[Ending] = None
+        # Whether `on_end` has returned, which it does not if it ends the process.
+        self._is_handled = False
         self._has_left = False
 
     @abc.abstractmethod
@@ -146,7 +148,7 @@ class Channel(abc.ABC):
     def wait_for_ending(self, seconds: float) -> None:
         """Waits for the end of the run at another worker, which would explain an error of TensorFlow here."""
         with self._change:
-            self._change.wait_for(lambda: self._ending is not None, seconds)
+            self._change.wait_for(lambda: self._is_handled, seconds)
 
     def _tell(self, kind: str, value: Any = None) -> None:
         for link in self._links():
@@ -159,15 +161,17 @@ class Channel(abc.ABC):
             if self._ending or self._has_left:
                 return
             self._ending = ending
-            self._change.notify_all()
         self._on_end(ending)
+        with self._change:
+            self._is_handled = True
+            self._change.notify_all()
 
     def _next(self, values: 'queue.Queue[Any]') -> Any:
         """The next element of a queue. Raises the error of an ending that comes first."""
         while True:
             with contextlib.suppress(queue.Empty):
                 return values.get(timeout=_LOOK_EVERY)
-            if self._ending:
+            if self._ending and self._is_handled:
                 raise self._ending.error()
 
     def _show_life(self) -> None:

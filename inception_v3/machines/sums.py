@@ -1,8 +1,8 @@
 """Sums over the replicas of all machines: a MirroredStrategy of each machine's devices, whose sums pass to the others.
 
-Each machine builds the graph of its own replicas, and runs it in a session of its own server. Only sums leave a machine:
-first its devices' values are added, then one collective operation of TensorFlow for all tensors of a request adds
-those of the machines. TensorFlow's own MultiWorkerMirroredStrategy has one operation for each gradient, takes one
+Each machine builds the graph of its own replicas, and runs it in a session of its own server. Only sums leave a
+machine: first its devices' values are added, then one collective operation of TensorFlow for all tensors of a request
+adds those of the machines. TensorFlow's own MultiWorkerMirroredStrategy has one operation for each gradient, takes one
 device per machine without GPUs, numbers the replicas of each machine from 0 on 1.15, and adds in the order of a ring.
 """
 

@@ -46,7 +46,9 @@ class Workers:
         worker = self.all[number]
         if number:
             return self.call(lambda: worker.join(lambda greeting: {**greeting, **answer}))
-        return self.call(lambda: worker.gather({'token': 7}, lambda answers: answer.get('check', lambda _: '')(answers)))
+        return self.call(
+            lambda: worker.gather({'token': 7}, lambda answers: answer.get('check', lambda _: '')(answers))
+        )
 
     @staticmethod
     def call(function: Callable[[], Any]) -> 'queue.Queue[Any]':
@@ -252,7 +254,9 @@ def test_ports__in_use_are_named() -> None:
         other.listen()
         error = workers.start(0).get(timeout=20)
         assert error.exit_code == 1
-        assert str(error).startswith(f'--worker_hosts: port {port}, on which the first worker talks to the others, is in')
+        assert str(error).startswith(
+            f'--worker_hosts: port {port}, on which the first worker talks to the others, is in'
+        )
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(('127.0.0.1', cluster.host_and_port(workers.addresses[1])[1]))
