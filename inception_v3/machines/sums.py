@@ -25,17 +25,10 @@ _GROUP, _FIRST_INSTANCE = 1, 1000
 _SUM = tf.distribute.ReduceOp.SUM
 
 
-@functools.lru_cache(maxsize=None)
-def server_of(worker_hosts: str, number: int, session_config: bytes) -> tf.train.Server:
-    """This machine's TensorFlow server, which listens until the process ends: TensorFlow cannot stop it."""
-    addresses = cluster.addresses_in(worker_hosts)
-    jobs = {_JOB.format(job): [address] for job, address in enumerate(addresses)}
-    config = tf.ConfigProto.FromString(session_config)
-    return tf.train.Server(jobs, job_name=_JOB.format(number), task_index=0, config=config)
-
-
-# 1.15 fails, with a traceback, to free a server after its own modules.
-atexit.register(server_of.cache_clear)
+# This process's server for the machines of a run, which listens until the process ends: TensorFlow cannot stop it. 1.15
+# fails, with a traceback, to free it after its own modules.
+_servers: Dict[str, tf.train.Server] = {}
+atexit.register(_servers.clear)
 
 
 def set_cluster(session: tf.ConfigProto, config: Config) -> None:
@@ -49,10 +42,15 @@ def set_cluster(session: tf.ConfigProto, config: Config) -> None:
 
 
 def master_of(config: Config, session: tf.ConfigProto) -> str:
-    """The server of a run's sessions: empty for this process alone."""
+    """The address of the server of a run's sessions, which it starts the first time; empty for this process alone."""
     if config.machines == 1:
         return ''
-    return str(server_of(config.worker_hosts, int(config.task_index or 0), session.SerializeToString()).target)
+    if config.worker_hosts not in _servers:
+        addresses = cluster.addresses_in(config.worker_hosts)
+        jobs = {_JOB.format(number): [address] for number, address in enumerate(addresses)}
+        own = _JOB.format(config.task_index)
+        _servers[config.worker_hosts] = tf.train.Server(jobs, job_name=own, task_index=0, config=session)
+    return str(_servers[config.worker_hosts].target)
 
 
 class AcrossMachines(tf.distribute.MirroredStrategy):
