@@ -158,8 +158,14 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
     def _assert_members_are_not_overridden(estimator: Any) -> None:
         """Allows this subclass to override methods of Estimator."""
 
+    def _create_global_step(self, graph: tf.Graph) -> tf.Variable:
+        step = tf.train.get_global_step(graph)
+        return super()._create_global_step(graph) if step is None else step
+
     def _call_input_fn(self, input_fn: Callable[..., Any], mode: str, *input_context: Any) -> Any:
-        # Estimator passes a context for a strategy, which TPUEstimator does not expect.
+        # An input with a seed begins at the global step, which Estimator creates later if there is a strategy. It then
+        # passes a context, which TPUEstimator does not expect.
+        self._create_global_step(tf.get_default_graph())
         return super()._call_input_fn(input_fn, mode)
 
     def _train_model_distributed(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:

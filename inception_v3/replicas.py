@@ -76,11 +76,15 @@ def sums(groups: Sequence[Sequence[int]], tensor: tf.Tensor) -> Tuple[tf.Tensor,
     return totals[own], totals[0]
 
 
-def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `tf.custom_gradient`, for a function of tensors alone, which may contain sums over the replicas.
+def custom_gradient(
+    function: Callable[..., Any], variables: Optional[Dict[str, tf.Variable]] = None
+) -> Callable[..., Any]:
+    """As `tf.custom_gradient`, for a function of tensors, which may contain sums over the replicas.
 
-    The function returns a tuple of results, and a function from their gradients to those of its arguments. Unlike
-    TensorFlow's, this takes no variable that the results depend on for one of the function's own: see `_reduced`.
+    The function returns a tuple of results, and a function from their gradients to those of its arguments. TensorFlow's
+    searches the graph for the variables that the results depend on, and fails: see `_reduced`. Here they are those of
+    `variables` that train, which may be added while the function runs. As TensorFlow does, the function from gradients
+    gets them as `variables` if there are any, and then returns their gradients, too.
     """
     if not are_several():
         return tf.custom_gradient(function)
@@ -88,13 +92,18 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     def decorated(*arguments: tf.Tensor) -> Any:
         results, gradient = function(*(tf.identity(each) for each in arguments))
         name = f'GradientOfReplica{ops.uid()}'
+        own = [variable for variable in (variables or {}).values() if variable.trainable]
 
         @ops.RegisterGradient(name)
         def of_all(operation: tf.Operation, *gradients: tf.Tensor) -> List[Any]:
-            return [*([None] * len(results)), *gradient(*gradients[: len(results)])]
+            of_results = gradients[: len(results)]
+            if not own:
+                return [*([None] * len(results)), *gradient(*of_results)]
+            of_arguments, of_variables = gradient(*of_results, variables=own)
+            return [*([None] * len(results)), *of_arguments, *of_variables]
 
         with tf.get_default_graph().gradient_override_map({'IdentityN': name}):
-            return tuple(tf.identity_n([*results, *arguments])[: len(results)])
+            return tuple(tf.identity_n([*results, *arguments, *own])[: len(results)])
 
     return decorated
 

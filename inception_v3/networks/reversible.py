@@ -11,6 +11,8 @@ from console.tensorflow_names import stop_recording  # isort: skip  Before Tenso
 from console.tensorflow_versions import tf  # isort: skip
 from tensorflow.python.eager import tape as tapes
 
+from inception_v3 import replicas
+
 # Arguments: a tensor, and whether this is the recomputation of an earlier call. The result has the tensor's shape. The
 # function takes its variables from `get_variable`, uses no other tensor, and changes no variable in a recomputation.
 Residual = Callable[[tf.Tensor, bool], tf.Tensor]
@@ -78,7 +80,6 @@ def chain(
     scope = tf.get_variable_scope()
     of_blocks: Dict[str, tf.Variable] = {} if found is None else found
 
-    @tf.custom_gradient
     def rebuilt(x1: tf.Tensor, x2: tf.Tensor) -> Any:
         # Otherwise the tape of an eager program stores the activations.
         with stop_recording(), _noting_variables(of_blocks):
@@ -91,7 +92,7 @@ def chain(
 
         return (y1, y2), gradient
 
-    return rebuilt(x1, x2)
+    return replicas.custom_gradient(rebuilt, of_blocks)(x1, x2)
 
 
 def _forward(blocks: Sequence[Block], x1: tf.Tensor, x2: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
