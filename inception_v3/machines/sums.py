@@ -101,11 +101,16 @@ class _Sums(tf.distribute.CrossDeviceOps):
 
     def reduce_implementation(self, reduce_op: Any, value: Any, destinations: Any, *options: Any) -> Any:
         """Reduces a value, with its number of replicas on this machine, to devices of this machine."""
-        return self.batch_reduce_implementation(reduce_op, [(value, destinations)], *options)[0]
+        # Not in a batch, in which 1.15 takes the first copy of a variable for its value.
+        local = self._within.reduce(_SUM, value, destinations, *options)
+        return self._reduced(reduce_op, [local], [(value, destinations)])[0]
 
     def batch_reduce_implementation(self, reduce_op: Any, pairs: Any, *options: Any) -> List[Any]:
         """Reduces pairs of values and destinations together."""
-        local = self._within.batch_reduce(_SUM, pairs, *options)
+        return self._reduced(reduce_op, self._within.batch_reduce(_SUM, pairs, *options), pairs)
+
+    def _reduced(self, reduce_op: Any, local: Sequence[Any], pairs: Any) -> List[Any]:
+        """The results of sums on this machine, for pairs of values and destinations."""
         totals = self._across([each.values[0] if hasattr(each, 'values') else each for each in local])
         if reduce_op != _SUM:
             replicas = self._machines * len(pairs[0][0].values)
