@@ -66,7 +66,7 @@ class Run:
         self._screen = screen
         self._termination = termination or Termination(lambda error: None)
         self._workers = Workers(config, self._termination)
-        self._termination.agree = self._workers.stop
+        self._termination.agree = self._workers.agreed
         self.began_at: Optional[int] = None
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import inception_v3
-from console.errors import RETRY, CommandError
+from console.errors import DONE, RETRY, CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
@@ -52,6 +52,8 @@ class Workers:
         self._model_dir = str(config.model_dir)
         self._addresses = cluster.addresses_in(config.worker_hosts)
         self._channel: Optional[Channel] = None
+        # Whether all workers end after a signal, each with its own message.
+        self._end_together = False
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
@@ -78,7 +80,8 @@ class Workers:
             joined.leave(RETRY, str(error.message))
             raise
         except BaseException as error:
-            joined.leave(error.exit_code if isinstance(error, CommandError) else RETRY, str(error))
+            code = error.exit_code if isinstance(error, CommandError) else RETRY
+            joined.leave(DONE if self._end_together else code, str(error))
             raise
         joined.leave()
         if isinstance(joined, Later):
@@ -91,14 +94,14 @@ class Workers:
         """The value, of JSON, that `make` returns on the first worker, where alone it is called."""
         return self._channel.share(make) if self._channel else make()
 
-    def stop(self) -> None:
-        """After a step: if any worker has received a signal, all have."""
+    def agreed(self, request: Optional[int]) -> Optional[int]:
+        """The signal after which all workers end this step, if any of them has received one; given this one's."""
         if not self._channel:
-            return
-        bits = self._channel.union(_BITS.get(self._termination.request or 0, 0))
-        for number, bit in _BITS.items():
-            if bits & bit and not self._termination.request:
-                self._termination.request = number
+            return request
+        bits = self._channel.union(_BITS.get(request or 0, 0))
+        agreed = next((number for number, bit in _BITS.items() if bits & bit), None)
+        self._end_together = bool(agreed)
+        return agreed
 
     def session_hook(self) -> List[tf.estimator.SessionRunHook]:
         """The hook of the first session, which later workers begin once the first has saved what they restore."""

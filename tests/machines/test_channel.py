@@ -34,7 +34,7 @@ class Workers:
 
     def __init__(self, count: int, timeout: float = 30.0):
         self.addresses = free_addresses(count)
-        self.ended: 'queue.Queue[Tuple[int, Ending]]' = queue.Queue()
+        self.ended: queue.Queue[Tuple[int, Ending]] = queue.Queue()
         kinds = [First, *[Later] * (count - 1)]
         self.all: List[Any] = [
             kind(self.addresses, number, timeout, lambda ending, number=number: self.ended.put((number, ending)))
@@ -52,7 +52,7 @@ class Workers:
 
     @staticmethod
     def call(function: Callable[[], Any]) -> 'queue.Queue[Any]':
-        result: 'queue.Queue[Any]' = queue.Queue()
+        result: queue.Queue[Any] = queue.Queue()
 
         def run() -> None:
             try:
@@ -103,7 +103,7 @@ def test_union__all_get_the_bits_of_all(three: Workers) -> None:
     for step in range(20):
         expected = 5 if step == 19 else 0
         bits = [4, 0, 1] if step == 19 else [0, 0, 0]
-        assert together(three, lambda worker, n: worker.union(bits[n])) == [expected] * 3
+        assert together(three, lambda worker, n, bits=bits: worker.union(bits[n])) == [expected] * 3
 
 
 def test_begin__waits_for_a_late_worker_and_says_for_whom(monkeypatch: Any) -> None:

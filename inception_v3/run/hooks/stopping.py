@@ -44,8 +44,8 @@ class Termination(tf.estimator.SessionRunHook):
 
     `end_at_once` ends the process because of an error. It is called, after `tell` with the error and `release`, if
     there are no steps to lose, or if another signal comes: a SIGTERM more than 5 seconds after the first signal, or a
-    second Ctrl-C. `request` is the signal that came, here or at another worker, while there were steps to lose; `agree`
-    is called after each step, so that all workers of a run end after the same one.
+    second Ctrl-C. `request` is the signal that came while there were steps to lose. `agree` is given it after each
+    step, and returns the signal, of any worker of the run, after which all end.
     """
 
     def __init__(self, end_at_once: Callable[[CommandError], None]):
@@ -56,7 +56,7 @@ class Termination(tf.estimator.SessionRunHook):
         self.request: Optional[int] = None
         self.release: Callable[[], None] = lambda: None
         self.tell: Callable[[CommandError], None] = lambda error: None
-        self.agree: Callable[[], None] = lambda: None
+        self.agree: Callable[[Optional[int]], Optional[int]] = lambda request: request
 
     def __enter__(self) -> 'Termination':
         read_end, write_end = os.pipe()
@@ -115,8 +115,10 @@ class Termination(tf.estimator.SessionRunHook):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Ends training after a signal."""
-        self.agree()
-        if self.request:
+        # A signal may come between the agreement and this line: only what all agree on ends this step.
+        agreed = self.agree(self.request)
+        if agreed:
+            self.request = agreed
             run_context.request_stop()
 
 
