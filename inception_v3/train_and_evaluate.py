@@ -126,7 +126,7 @@ class Run:
                 check_writable('export_dir', config.export_dir)
         check_answers(self._estimator.config.master)
         evaluation, export = None, None
-        with self._workers.joined(), contextlib.ExitStack() as protection:
+        with self._workers.joined(self._data_set), contextlib.ExitStack() as protection:
             self._protect(protection)
             with failures.bad_records_explained(config, config.splits, self._screen):
                 if config.mode == 'train':

@@ -16,6 +16,7 @@ from console.errors import DONE, RETRY, CommandError
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
+from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
@@ -56,8 +57,8 @@ class Workers:
         self._end_together = False
 
     @contextlib.contextmanager
-    def joined(self) -> Iterator[None]:
-        """Waits for all workers, checks that they agree, and tells them how this one ends.
+    def joined(self, data_set: Optional[DatasetInfo]) -> Iterator[None]:
+        """Waits for all workers, checks that they agree, also on the data set, and tells them how this one ends.
 
         Raises:
           RetryableError: a port is in use.
@@ -72,7 +73,7 @@ class Workers:
         self._termination.tell = lambda error: joined.leave(error.exit_code, str(error))
         try:
             channel.check_port_is_free(self._addresses, number)
-            self._begin()
+            self._begin(self._facts(data_set))
             yield
         except _GONE as error:
             # The connection between the workers tells which one is gone, and ends this process.
@@ -114,20 +115,23 @@ class Workers:
 
     # Agreement before training.
 
-    def _begin(self) -> None:
+    def _begin(self, facts: Dict[str, Any]) -> None:
         if isinstance(self._channel, Later):
-            self._channel.join(lambda token: {**self._facts(), 'seen': self._seen(token)})
+            own = {'facts': facts, 'model_dir': self._model_dir}
+            self._channel.join(lambda token: {**own, 'seen': self._seen(token)})
             return
         assert isinstance(self._channel, First)
         path = os.path.join(self._model_dir, f'.workers-{secrets.token_hex(8)}.unfinished')
         token = {'name': os.path.basename(path), 'content': secrets.token_hex(16)}
         write_whole(path, token['content'])
         try:
-            self._channel.gather({'name': token['name']}, lambda answers: self._problems(token['content'], answers))
+            self._channel.gather(
+                {'name': token['name']}, lambda answers: self._problems(facts, token['content'], answers)
+            )
         finally:
             tf.io.gfile.remove(path)
 
-    def _facts(self) -> Dict[str, Any]:
+    def _facts(self, data_set: Optional[DatasetInfo]) -> Dict[str, Any]:
         """What must be the same for all workers, by its name for the user."""
         fields = vars(self._config)
         facts = {
@@ -137,7 +141,8 @@ class Workers:
         }
         for split, (files, digest) in samples_of(self._config).items():
             facts[f'the {split} files'] = f'{files} files, sample {digest[:_DIGITS_SHOWN]}'
-        return {'facts': facts, 'model_dir': self._model_dir}
+        facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''
+        return facts
 
     def _seen(self, token: Any) -> Optional[str]:
         """The content of the first worker's file in this worker's model_dir; None if it is not there."""
@@ -149,10 +154,10 @@ class Workers:
             time.sleep(_LOOK_EVERY)
         return None
 
-    def _problems(self, content: str, answers: Dict[int, Any]) -> str:
+    def _problems(self, first: Dict[str, Any], content: str, answers: Dict[int, Any]) -> str:
         """A line for each difference between the first worker and another; empty if there is none."""
-        first, here = self._facts()['facts'], channel.name_of(self._addresses, 0)
         problems: List[str] = []
+        here = channel.name_of(self._addresses, 0)
         for number, answer in answers.items():
             there = channel.name_of(self._addresses, number)
             facts = answer.get('facts') if isinstance(answer, dict) else None

@@ -123,13 +123,14 @@ def test_workers__replicas_are_those_of_one_process(program: Any, workers: int, 
     ],
 )
 def test_workers__end_when_one_is_lost(program: Any, lost: int, sent: int, reason: str, seconds: int) -> None:
-    two = program(2, worker_timeout=3 if sent == signal.SIGSTOP else 60, mode='train')
-    processes = two.start_all(lost, step=3, signal=sent)
+    two = program(2, worker_timeout=3 if sent == signal.SIGSTOP else 60)
+    # In the second cycle.
+    processes = two.start_all(lost, step=PER_EVAL + 2, signal=sent)
     survivor = 1 - lost
-    two.says(survivor, 'preparing to train')
-    assert two.ends(processes[survivor]) == [1]
+    two.says(survivor, f'preparing to evaluate step {PER_EVAL}')
     began = time.monotonic()
-    expected = f'error: worker {lost} ({two.addresses[lost]}) is lost: {reason}. The checkpoint of step 0 is kept, and'
+    assert two.ends(processes[survivor]) == [1]
+    expected = f'error: worker {lost} ({two.addresses[lost]}) is lost: {reason}. The checkpoint of step {PER_EVAL} is kept, and'
     assert two.log(survivor).count('error: ') == 1 and expected in two.log(survivor), two.log(survivor)
     # A lost first worker leaves its lock behind, which the next command of this machine takes over.
     assert os.path.exists(os.path.join(two.model_dir, 'trainer.json')) == (lost == 0)
@@ -149,10 +150,11 @@ def test_workers__that_differ_are_refused_with_both_values(program: Any, tmp_pat
     other_data.mkdir()
     for path in glob.glob(os.path.join(two._flags['data_dir'], '*')):
         (other_data / os.path.basename(path)).write_bytes(pathlib.Path(path).read_bytes())
-    # Other records in files of the same names and sizes.
-    os.replace(other_data / sorted(p.name for p in other_data.glob('train-*'))[0], other_data / 'train-00000-of-00002')
-    changed = sorted(other_data.glob('train-*'))[-1]
-    changed.write_bytes(changed.read_bytes()[:-1] + b'\0')
+    # One byte differs.
+    changed = sorted(other_data.glob('train-*'))[0]
+    content = bytearray(changed.read_bytes())
+    content[60_000] ^= 1
+    changed.write_bytes(content)
     other = {'learning_rate': 0.5, 'model_dir': str(tmp_path / 'elsewhere'), 'data_dir': str(other_data)}
     assert two.ends(two.start(0), two.start(1, **other)) == [2, 2]
     first, second = (f'worker {number} ({address})' for number, address in enumerate(two.addresses))
