@@ -5,15 +5,12 @@ batch of all replicas, which take consecutive shares of it.
 """
 
 import functools
-from typing import Any, List, Optional, Tuple
+from typing import Optional, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.machines import sums
 from inception_v3.tpu import accelerator
-
-# Gradients of at most so many values are added together, in one sum. Larger ones are not worth a copy.
-_SMALL = 1 << 14
 
 
 def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
@@ -25,10 +22,10 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
     # Without a seed, TensorFlow chooses, which is NCCL if the GPUs have it.
     is_ordered = config.seed is not None or kind == 'cpu'
     if config.machines > 1:
-        within = OrderedSums() if is_ordered else tf.distribute.ReductionToOneDevice()
+        within = ordered_sums() if is_ordered else tf.distribute.ReductionToOneDevice()
         number = int(config.task_index or 0)
         return sums.AcrossMachines(devices, within, config.machines, number, config.seed is not None)
-    return tf.distribute.MirroredStrategy(devices, OrderedSums() if is_ordered else None)
+    return tf.distribute.MirroredStrategy(devices, ordered_sums() if is_ordered else None)
 
 
 def input_share(config: Config) -> Tuple[int, int]:
@@ -36,17 +33,10 @@ def input_share(config: Config) -> Tuple[int, int]:
     return int(config.task_index or 0), config.machines
 
 
-class OrderedSums(tf.distribute.ReductionToOneDevice):
-    """Adds the values of replicas on the first one's device, in the order of the replicas.
+def ordered_sums() -> tf.distribute.CrossDeviceOps:
+    """Sums over replicas on the first one's device, in the order of the replicas.
 
     TensorFlow's own `AddN` begins with any value whose memory it can reuse, so that the last bits of three and more
-    vary. Small gradients are added together: most of a network's variables are vectors, whose sums would take longer to
-    start than to compute.
+    vary.
     """
-
-    def __init__(self) -> None:
-        super().__init__(accumulation_fn=lambda values: functools.reduce(tf.add, values))
-
-    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, *options: Any) -> List[Any]:
-        """Reduces each value to its destination; TensorFlow 2 gives further options."""
-        return super().batch_reduce_implementation(reduce_op, value_destination_pairs, *options)
+    return tf.distribute.ReductionToOneDevice(accumulation_fn=lambda values: functools.reduce(tf.add, values))

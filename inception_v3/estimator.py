@@ -114,6 +114,8 @@ def arguments_of(
     `master` is the address of the TPU worker, empty for this process; or it is None, and a cluster looks it up.
     """
     tpu = tf.estimator.tpu
+    session_config = seeding.session_config(config)
+    sums.set_cluster(session_config, config)
     with _tf_config_explained():
         run_config = tpu.RunConfig(
             cluster=cluster,
@@ -123,7 +125,7 @@ def arguments_of(
             # A host call writes the same values at the same steps.
             save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
             log_step_count_steps=config.save_summary_steps,
-            session_config=seeding.session_config(config),
+            session_config=session_config,
             tpu_config=tpu.TPUConfig(
                 iterations_per_loop=config.iterations,
                 num_shards=config.num_shards if config.use_tpu else None,
@@ -290,8 +292,7 @@ class LocalEstimator(ReplicatedEstimator):
 
     def _master(self) -> str:
         # A server begins to listen when the first session begins.
-        config = self.params['config']
-        return sums.master_of(config, seeding.session_config(config))
+        return sums.master_of(self.params['config'], self._session_config)
 
     def _train_model_default(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
         if not self._training:

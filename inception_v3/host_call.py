@@ -13,7 +13,8 @@ EPOCH = 'epoch'
 DESCRIPTIONS = {
     LOSS: (
         'Training loss of a step, in nats: cross-entropy with smoothed labels, plus the auxiliary loss, plus weight '
-        'decay. Written by the host: the loss of the first core. Written by a host call: the mean over all cores.'
+        'decay. Written by the host: the loss of the first core, or the mean over GPUs. Written by a host call: the '
+        'mean over all cores.'
     ),
     LEARNING_RATE: 'Learning rate of a step, for the whole batch.',
     EPOCH: 'Number of passes over the training images, before a step.',

@@ -8,7 +8,6 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from inception_v3 import replicas
 from inception_v3.config import Config
-from inception_v3.machines import sums
 from inception_v3.networks import layers
 from inception_v3.networks.threefry import uniform_rows
 from inception_v3.tpu import accelerator
@@ -22,7 +21,6 @@ def session_config(config: Config) -> tf.ConfigProto:
         intra_op_parallelism_threads=config.intra_op_threads,
     )
     accelerator.set_devices(session, config)
-    sums.set_cluster(session, config)
     rewriting = session.graph_options.rewrite_options
     # On a CPU, TensorFlow's graph optimizer makes no training step faster (docs/measurements.md). It works through the
     # whole graph for each different request to a session: to initialize, save, train, …

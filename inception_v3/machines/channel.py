@@ -143,7 +143,7 @@ class Channel(abc.ABC):
                 return
             self._has_left = True
             self._change.notify_all()
-        self._tell('end', [code, f'{name_of(self._addresses, self._number)} ended: {text}' if code else ''])
+        self._tell('end', [code, f'{cluster.name_of(self._addresses, self._number)} ended: {text}' if code else ''])
 
     def wait_for_ending(self, seconds: float) -> None:
         """Waits for the end of the run at another worker, which would explain an error of TensorFlow here."""
@@ -180,11 +180,6 @@ class Channel(abc.ABC):
             time.sleep(min(_SIGN_EVERY, self._timeout / _SIGNS))
 
 
-def name_of(addresses: Sequence[str], number: int) -> str:
-    """The number and the address of a worker."""
-    return f'worker {number} ({addresses[number]})'
-
-
 class _Other(NamedTuple):
     """Another worker, at the first one: its connection, its answer to the greeting, and its bits of each step."""
 
@@ -215,7 +210,7 @@ class First(Channel):
         with self._change:
             while len(self._others) < len(self._addresses) - 1:
                 missing = (number for number in range(1, len(self._addresses)) if number not in self._others)
-                logger.info('waiting for %s', ', '.join(name_of(self._addresses, number) for number in missing))
+                logger.info('waiting for %s', ', '.join(cluster.name_of(self._addresses, number) for number in missing))
                 self._change.wait(_SAY_EVERY)
             self._is_complete = True
         listening.close()
@@ -255,7 +250,7 @@ class First(Channel):
         except (OSError, TypeError, ValueError) as error:
             reason = shown(error)
         link.close()
-        name = name_of(self._addresses, number)
+        name = cluster.name_of(self._addresses, number)
         with self._change:
             if not self._is_complete:
                 # Nothing has begun: another process may come in its place.
@@ -321,7 +316,7 @@ class Later(Channel):
         while True:
             if time.monotonic() >= said_at + _SAY_EVERY:
                 said_at = time.monotonic()
-                logger.info('waiting for %s, at its port %d', name_of(self._addresses, 0), where[1])
+                logger.info('waiting for %s, at its port %d', cluster.name_of(self._addresses, 0), where[1])
             try:
                 link = _Link(socket.create_connection(where, self._timeout), self._timeout)
                 answer = answer_to(link.receive().value)
@@ -352,7 +347,7 @@ class Later(Channel):
                     self._is_over.set()
                     return
         except (OSError, TypeError, ValueError) as error:
-            self._end(Ending(RETRY, f'{name_of(self._addresses, 0)} is lost: {shown(error)}.'))
+            self._end(Ending(RETRY, f'{cluster.name_of(self._addresses, 0)} is lost: {shown(error)}.'))
             self._is_over.set()
 
     def _links(self) -> List[_Link]:

@@ -45,6 +45,11 @@ def host_and_port(address: str) -> Tuple[str, int]:
     return host.strip('[]'), int(port)
 
 
+def name_of(addresses: Sequence[str], number: int) -> str:
+    """The number and the address of a worker, for messages."""
+    return f'worker {number} ({addresses[number]})'
+
+
 def channel_port(addresses: Sequence[str]) -> int:
     """The port of the first worker on which all others talk to it, besides TensorFlow's own port.
 

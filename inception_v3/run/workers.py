@@ -9,7 +9,7 @@ import os
 import secrets
 import signal
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import inception_v3
 from console.errors import DONE, RETRY, CommandError
@@ -20,10 +20,12 @@ from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
-from inception_v3.machines import channel, cluster
-from inception_v3.machines.channel import Channel, Ending, First, Later
+from inception_v3.machines import cluster
 from inception_v3.run.failures import what_is_kept
 from inception_v3.run.hooks.stopping import Termination
+
+if TYPE_CHECKING:
+    from inception_v3.machines.channel import Channel, Ending
 
 # Flags that may differ: paths on each machine, whose content is compared, and what concerns one machine alone.
 _OF_MACHINE = frozenset(
@@ -67,13 +69,24 @@ class Workers:
         if not self._addresses:
             yield
             return
+        # A run of one machine has none of it.
+        from inception_v3.machines import channel
+
         number = int(self._config.task_index or 0)
-        kind = Later if number else First
-        joined = self._channel = kind(self._addresses, number, self._config.worker_timeout, self._ended)
+        given = self._addresses, number, self._config.worker_timeout, self._ended
+        first, later = (None, channel.Later(*given)) if number else (channel.First(*given), None)
+        joined = self._channel = first or later
+        assert joined
         self._termination.tell = lambda error: joined.leave(error.exit_code, str(error))
         try:
             channel.check_port_is_free(self._addresses, number)
-            self._begin(self._facts(data_set))
+            facts = self._facts(data_set)
+            if first:
+                with self._visible_file() as (name, content):
+                    first.gather(name, lambda answers: self._problems(facts, content, answers))
+            elif later:
+                own = {'facts': facts, 'model_dir': self._model_dir}
+                later.join(lambda name: {**own, 'seen': self._seen(name)})
             yield
         except _GONE as error:
             # The connection between the workers tells which one is gone, and ends this process.
@@ -85,10 +98,10 @@ class Workers:
             joined.leave(DONE if self._end_together else code, str(error))
             raise
         joined.leave()
-        if isinstance(joined, Later):
-            joined.wait_for_first()
+        if later:
+            later.wait_for_first()
 
-    def _ended(self, ending: Ending) -> None:
+    def _ended(self, ending: 'Ending') -> None:
         self._termination.end_process(ending.error(what_is_kept(self._model_dir) if ending.code == RETRY else ''))
 
     def share(self, make: Callable[[], Any]) -> Any:
@@ -110,24 +123,19 @@ class Workers:
 
     def summary(self) -> str:
         """The summary of a run at a worker that writes nothing."""
-        first, own = (channel.name_of(self._addresses, number) for number in (0, int(self._config.task_index or 0)))
+        first, own = (cluster.name_of(self._addresses, number) for number in (0, int(self._config.task_index or 0)))
         return f'{own} is done; {first} has the results'
 
     # Agreement before training.
 
-    def _begin(self, facts: Dict[str, Any]) -> None:
-        if isinstance(self._channel, Later):
-            own = {'facts': facts, 'model_dir': self._model_dir}
-            self._channel.join(lambda token: {**own, 'seen': self._seen(token)})
-            return
-        assert isinstance(self._channel, First)
-        path = os.path.join(self._model_dir, f'.workers-{secrets.token_hex(8)}.unfinished')
-        token = {'name': os.path.basename(path), 'content': secrets.token_hex(16)}
-        write_whole(path, token['content'])
+    @contextlib.contextmanager
+    def _visible_file(self) -> Iterator[Tuple[str, str]]:
+        """A file in model_dir that the other workers must see: its name and its content."""
+        name, content = f'.workers-{secrets.token_hex(8)}.unfinished', secrets.token_hex(16)
+        path = os.path.join(self._model_dir, name)
+        write_whole(path, content)
         try:
-            self._channel.gather(
-                {'name': token['name']}, lambda answers: self._problems(facts, token['content'], answers)
-            )
+            yield name, content
         finally:
             tf.io.gfile.remove(path)
 
@@ -144,9 +152,9 @@ class Workers:
         facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''
         return facts
 
-    def _seen(self, token: Any) -> Optional[str]:
+    def _seen(self, name: Any) -> Optional[str]:
         """The content of the first worker's file in this worker's model_dir; None if it is not there."""
-        path = os.path.join(self._model_dir, os.path.basename(str(token['name'])))
+        path = os.path.join(self._model_dir, os.path.basename(str(name)))
         for _ in range(int(_VISIBLE_WITHIN / _LOOK_EVERY)):
             content = remote.read(path)
             if content:
@@ -157,9 +165,9 @@ class Workers:
     def _problems(self, first: Dict[str, Any], content: str, answers: Dict[int, Any]) -> str:
         """A line for each difference between the first worker and another; empty if there is none."""
         problems: List[str] = []
-        here = channel.name_of(self._addresses, 0)
+        here = cluster.name_of(self._addresses, 0)
         for number, answer in answers.items():
-            there = channel.name_of(self._addresses, number)
+            there = cluster.name_of(self._addresses, number)
             facts = answer.get('facts') if isinstance(answer, dict) else None
             if not isinstance(facts, dict):
                 problems.append(f'{there}: says nothing of itself; it runs another version of the program.')
@@ -170,12 +178,11 @@ class Workers:
                     f'{shown(answer.get("model_dir"))}. All workers need one folder: on a file system that the '
                     'machines share, such as NFS, or in a bucket, gs://BUCKET/FOLDER.'
                 )
-            problems += [
-                f'{name}: {shown(first.get(name))} at {here}, {shown(facts.get(name))} at {there}. It must be the same '
-                'for all workers.'
-                for name in dict.fromkeys([*first, *facts])
-                if first.get(name) != facts.get(name)
-            ]
+            for name in dict.fromkeys([*first, *facts]):
+                one, other = first.get(name), facts.get(name)
+                if one != other:
+                    values = f'{shown(one)} at {here}, {shown(other)} at {there}'
+                    problems.append(f'{name}: {values}. It must be the same for all workers.')
         return '\n'.join(dict.fromkeys(problems))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import main, model_fn
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.seeding import session_config
@@ -151,7 +151,34 @@ def test_run__with_a_requested_gpu_trains_evaluates_and_exports(
     assert not {each.device for each in exported.get_operations() if 'GPU' in each.device}
 
 
-@pytest.mark.parametrize('flag', ['--accelerator=gpu', '--layout=NCHW'])
+@pytest.mark.parametrize(
+    ('number', 'visible', 'settled', 'text'),
+    [
+        (1, 4, 1, '1 of the 4 GPUs of this machine; the others are idle: --num_gpus=-1 uses all'),
+        (3, 4, 3, '3 of the 4 GPUs of this machine; the other is idle: --num_gpus=-1 uses all'),
+        (-1, 4, 4, 'the 4 GPUs of this machine'),
+        (-1, 1, 1, 'the GPU of this machine'),
+        (-1, 0, 1, 'the CPU of this machine'),
+    ],
+)
+def test_description__names_used_and_idle_gpus(
+    monkeypatch: Any, number: int, visible: int, settled: int, text: str
+) -> None:
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: visible)
+    config = accelerator.settled(Config(use_tpu=False, num_gpus=number, train_batch_size=12, eval_batch_size=12))
+    assert (config.num_gpus, config.replicas, accelerator.description(config)) == (settled, settled, text)
+    assert session_config(config).device_count['GPU'] == (settled if visible else 0)
+    accelerator.check(config)
+
+
+def test_check__refuses_more_gpus_than_are_visible(monkeypatch: Any) -> None:
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 2)
+    with pytest.raises(ConfigError, match='TensorFlow sees 2 on this machine'):
+        accelerator.check(Config(use_tpu=False, num_gpus=4))
+    accelerator.check(Config(use_tpu=False, num_gpus=4, accelerator='cpu'))
+
+
+@pytest.mark.parametrize('flag', ['--accelerator=gpu', '--layout=NCHW', '--num_gpus=2'])
 def test_gpu__asked_for_but_not_visible_is_refused(monkeypatch: Any, capsys: Any, tmp_path: Any, flag: str) -> None:
     monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 0)
     model_dir = tmp_path / 'run'

@@ -206,16 +206,17 @@ def test_lost__a_worker_is_that_shows_no_life_in_time(silent: int, monkeypatch: 
     show_life = Channel._show_life
     monkeypatch.setattr(Channel, '_show_life', lambda self: None if self._number == silent else show_life(self))
     began = time.monotonic()
-    workers = Workers(3, timeout=BRIEF).begun()
+    # Four signs of life in it, even on a busy machine.
+    workers = Workers(3, timeout=2).begun()
     endings = workers.endings(2)
-    text = f'worker {silent} ({workers.addresses[silent]}) is lost: no sign of life for 0 s (--worker_timeout).'
+    text = f'worker {silent} ({workers.addresses[silent]}) is lost: no sign of life for 2 s (--worker_timeout).'
     assert {*endings} == {0, 1, 2} - {silent} and {*endings.values()} == {Ending(1, text)}
-    assert BRIEF <= time.monotonic() - began < 10
+    assert 2 <= time.monotonic() - began < 20
 
 
 def test_lost__no_one_is_that_shows_life(monkeypatch: Any) -> None:
-    workers = Workers(2, timeout=BRIEF).begun()
-    time.sleep(3 * BRIEF)
+    workers = Workers(2, timeout=1).begun()
+    time.sleep(1.5)
     assert workers.ended.empty() and together(workers, lambda worker, n: worker.union(n)) == [1, 1]
 
 

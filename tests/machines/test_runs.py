@@ -130,7 +130,8 @@ def test_workers__end_when_one_is_lost(program: Any, lost: int, sent: int, reaso
     two.says(survivor, f'preparing to evaluate step {PER_EVAL}')
     began = time.monotonic()
     assert two.ends(processes[survivor]) == [1]
-    expected = f'error: worker {lost} ({two.addresses[lost]}) is lost: {reason}. The checkpoint of step {PER_EVAL} is kept, and'
+    name = f'worker {lost} ({two.addresses[lost]})'
+    expected = f'error: {name} is lost: {reason}. The checkpoint of step {PER_EVAL} is kept, and'
     assert two.log(survivor).count('error: ') == 1 and expected in two.log(survivor), two.log(survivor)
     # A lost first worker leaves its lock behind, which the next command of this machine takes over.
     assert os.path.exists(os.path.join(two.model_dir, 'trainer.json')) == (lost == 0)

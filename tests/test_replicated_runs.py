@@ -1,0 +1,112 @@
+"""Tests of whole runs on several replicas, on virtual devices of the CPU: they are runs on as many TPU cores."""
+
+import dataclasses
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3.config import Config
+from inception_v3.run import history
+from inception_v3.run.history import read_evaluations
+from tests.support.checkpoints import saved_variables
+from tests.support.runs import evaluations, execute, make_small_config
+from tests.test_repeatability import differing, train
+
+
+@pytest.fixture
+def config(digits_dir: str, tmp_path: Any, tiny: None) -> Config:
+    """A run with dropout and an auxiliary head in two cycles; its evaluation has a remainder for 2 and 4 replicas."""
+    return make_small_config(
+        digits_dir,
+        # The least size with an auxiliary head.
+        height=107,
+        width=107,
+        train_batch_size=8,
+        eval_batch_size=8,
+        eval_total_size=13,
+        train_steps=3,
+        train_steps_per_eval=2,
+        batch_norm_decay=0.5,
+        learning_rate=0.5,
+        seed=1,
+        intra_op_threads=1,
+        iterations=1,
+        model_dir=str(tmp_path / 'model'),
+    )
+
+
+def on_gpus(config: Config, number: int, **changes: Any) -> Config:
+    return dataclasses.replace(config, accelerator='cpu', num_gpus=number, **changes)
+
+
+def on_cores(config: Config, number: int, **changes: Any) -> Config:
+    return dataclasses.replace(config, use_tpu=True, tpu=f'emulated:{number}', num_shards=number, **changes)
+
+
+@pytest.mark.both
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ('number', 'changes'),
+    [
+        (2, {'transfer': 'uint8', 'head_learning_rate': 0.2}),
+        (4, {'batch_norm': 'synchronized', 'batch_norm_group_size': 2, 'clear_update_collections': False}),
+        (4, {'batch_norm': 'averaged', 'freeze': 'Layer', 'freeze_batch_norm': False}),
+    ],
+)
+def test_run__has_the_bits_of_an_emulated_tpu(
+    number: int, changes: Dict[str, Any], config: Config, tmp_path: Any
+) -> None:
+    own = on_gpus(config, number, **changes)
+    tpu = on_cores(config, number, model_dir=str(tmp_path / 'tpu'), **changes)
+    assert not differing(train(own, 3), train(tpu, 3))
+    steps, on_tpu = (history.read_first_steps(str(each.model_dir)) for each in (own, tpu))
+    assert [each.digest for each in steps] == [each.digest for each in on_tpu]
+    # The mean over the replicas, beside the loss of the first core.
+    np.testing.assert_allclose(steps[0].loss, on_tpu[0].loss, rtol=0.2)
+    for one, other in zip(evaluations(own), evaluations(tpu)):
+        assert (one.step, one.images, one.top_1) == (other.step, 13, other.top_1)
+        np.testing.assert_allclose(one.cross_entropy, other.cross_entropy, rtol=1e-6)
+
+
+@pytest.mark.both
+@pytest.mark.program
+def test_run__moves_between_replicas_cores_and_one_device(config: Config, tmp_path: Any) -> None:
+    first = train(on_gpus(config, 1, export_dir=str(tmp_path / 'export')), 1)
+    for step, (place, number) in enumerate([(on_gpus, 2), (on_gpus, 4), (on_cores, 2), (on_gpus, 2), (on_gpus, 1)], 2):
+        moved = train(place(config, number), step)
+        assert moved.keys() == first.keys()
+        assert moved['global_step'] == step
+    # Whatever trains a checkpoint, every number of devices evaluates it alike.
+    checkpoint = tf.train.latest_checkpoint(str(config.model_dir))
+    found = []
+    for place, number in ((on_gpus, 1), (on_gpus, 4), (on_cores, 4)):
+        execute(place(config, number, mode='eval', train_steps=6))
+        found.append(read_evaluations(str(config.model_dir))[-1])
+    assert [(each.checkpoint, each.images, each.top_1) for each in found] == [
+        (found[0].checkpoint, 13, found[0].top_1) for each in found
+    ]
+    np.testing.assert_allclose([each.cross_entropy for each in found], found[0].cross_entropy, rtol=1e-6)
+    assert checkpoint.endswith('-6')
+
+
+@pytest.mark.both
+@pytest.mark.program
+def test_run__resumes_to_the_bit_on_replicas(config: Config, tmp_path: Any) -> None:
+    config = on_gpus(config, 2, batch_norm='synchronized', batch_norm_group_size=1)
+    whole = train(dataclasses.replace(config, model_dir=str(tmp_path / 'whole')), 3)
+    assert not differing(whole, train(config, 1, 3))
+
+
+@pytest.mark.both
+@pytest.mark.program
+def test_run__begins_from_weights_on_every_replica(config: Config, tmp_path: Any) -> None:
+    train(on_gpus(config, 1), 1)
+    begun = on_gpus(config, 2, init_from=str(config.model_dir), model_dir=str(tmp_path / 'begun'), keep_best=True)
+    alone = on_gpus(begun, 1, model_dir=str(tmp_path / 'alone'))
+    one, other = train(begun, 1), train(alone, 1)
+    # The loss of the first step is that of the same weights and images; a replica normalizes its own.
+    for name in ('Logits/weights', 'Layer/weights'):
+        np.testing.assert_allclose(one[name], other[name], atol=0.05)
+    assert not differing(*(saved_variables(f'{each.model_dir}/model.ckpt-0') for each in (begun, alone)))
