@@ -23,8 +23,7 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
     is_ordered = config.seed is not None or kind == 'cpu'
     if config.machines > 1:
         within = ordered_sums() if is_ordered else tf.distribute.ReductionToOneDevice()
-        number = int(config.task_index or 0)
-        return sums.AcrossMachines(devices, within, config.machines, number, config.seed is not None)
+        return sums.AcrossMachines(devices, within, config)
     return tf.distribute.MirroredStrategy(devices, ordered_sums() if is_ordered else None)
 
 

@@ -292,7 +292,8 @@ class LocalEstimator(ReplicatedEstimator):
 
     def _master(self) -> str:
         # A server begins to listen when the first session begins.
-        return sums.master_of(self.params['config'], self._session_config)
+        strategy = self._train_distribution
+        return strategy.server(self._session_config) if isinstance(strategy, sums.AcrossMachines) else ''
 
     def _train_model_default(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
         if not self._training:

@@ -41,30 +41,29 @@ def set_cluster(session: tf.ConfigProto, config: Config) -> None:
     session.isolate_session_state = True
 
 
-def master_of(config: Config, session: tf.ConfigProto) -> str:
-    """The address of the server of a run's sessions, which it starts the first time; empty for this process alone."""
-    if config.machines == 1:
-        return ''
-    if config.worker_hosts not in _servers:
-        addresses = cluster.addresses_in(config.worker_hosts)
-        jobs = {_JOB.format(number): [address] for number, address in enumerate(addresses)}
-        own = _JOB.format(config.task_index)
-        _servers[config.worker_hosts] = tf.train.Server(jobs, job_name=own, task_index=0, config=session)
-    return str(_servers[config.worker_hosts].target)
-
-
 class AcrossMachines(tf.distribute.MirroredStrategy):
-    """As MirroredStrategy, over the devices of all machines; `devices` are those of this one.
+    """As MirroredStrategy, over the devices of all machines of a run; `devices` are those of this one.
 
-    With `is_ordered`, the machines' sums are added in the order of the machines, as one machine adds those of its
-    devices; else by a ring, or NCCL, which sends fewer bytes.
+    With a seed, the machines' sums are added in the order of the machines, as one machine adds those of its devices;
+    else by a ring, or NCCL, which sends fewer bytes. `within` adds the values of this machine.
     """
 
-    def __init__(
-        self, devices: Sequence[str], within: tf.distribute.CrossDeviceOps, machines: int, number: int, is_ordered: bool
-    ):
-        sums = _Sums(within, machines, is_ordered)
-        tf.distribute.Strategy.__init__(self, _Extended(self, [*devices], sums, machines, number))
+    def __init__(self, devices: Sequence[str], within: tf.distribute.CrossDeviceOps, config: Config):
+        self._addresses = cluster.addresses_in(config.worker_hosts)
+        self._number = int(config.task_index or 0)
+        added = _Sums(within, len(self._addresses), config.seed is not None)
+        extended = _Extended(self, [*devices], added, len(self._addresses), self._number)
+        # Not that of MirroredStrategy, which makes the second argument itself.
+        tf.distribute.Strategy.__init__(self, extended)
+
+    def server(self, session_config: tf.ConfigProto) -> str:
+        """The address of this machine's server for sessions, which it starts the first time."""
+        address = self._addresses[self._number]
+        if address not in _servers:
+            jobs = {_JOB.format(number): [each] for number, each in enumerate(self._addresses)}
+            own = _JOB.format(self._number)
+            _servers[address] = tf.train.Server(jobs, job_name=own, task_index=0, config=session_config)
+        return str(_servers[address].target)
 
 
 class _Extended(mirrored_strategy.MirroredExtended):
