@@ -160,15 +160,17 @@ def _value(flag: flags.Flag) -> Any:
     return expanded([flag.value])[0] if isinstance(flag.value, str) else flag.value
 
 
-def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: str = '') -> CommandLine:
+def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Optional[str] = None) -> CommandLine:
     """Parses a command line, as `read` does, and checks its values, alone and against each other.
 
-    `tf_config` is the value of TF_CONFIG, for a command that obeys it; it stands for flags.
+    `tf_config` is the value of TF_CONFIG, which stands for flags; None for a command that runs on one machine alone.
     """
     line = read(argv, own_flags)
     if line.help:
         return line
-    line = line._replace(fields={**_of_tf_config(tf_config, line.fields), **line.fields})
+    if tf_config is None and line.fields.get('worker_hosts'):
+        raise ConfigError('--worker_hosts: only training runs on several machines. Leave out the flag.')
+    line = line._replace(fields={**_of_tf_config(tf_config or '', line.fields), **line.fields})
     line = line._replace(config=Config(**with_preset(line)))
     rules.check(line.config, line.given)
     return line

@@ -213,6 +213,6 @@ def test_slurm__starts_a_worker_on_each_node(tmp_path: pathlib.Path, code: int, 
     assert subprocess.run(['bash', script], cwd=tmp_path, env=environment).returncode == code
     arguments = (tmp_path / 'arguments').read_text().splitlines()
     assert arguments[:4] == ['--tf=2.15', 'python', '-m', 'inception_v3.main']
-    config = flags.parse(['main', *arguments[4:]]).config
+    config = flags.parse(['main', *arguments[4:]], tf_config='').config
     assert (config.worker_hosts, config.task_index, config.num_gpus) == ('node1:2222,node2:2222', 1, 4)
     assert (tmp_path / 'calls').exists() == is_queued_again

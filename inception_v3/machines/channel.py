@@ -88,6 +88,9 @@ class _Link:
                 line = self._reader.readline(_LONGEST + 1)
             except socket.timeout:
                 raise OSError(f'no sign of life for {self._connection.gettimeout():.0f} s (--worker_timeout)')
+            except ConnectionError:
+                # The system resets the connection of a process that ends with messages that it has not read.
+                line = b''
             except (OSError, ValueError) as error:
                 raise OSError(f'its connection ended ({error})')
             if not line:
@@ -205,8 +208,8 @@ class First(Channel):
         """
         host, port = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
         listening = _listening(*_own_address(host, port), 'on which the first worker talks to the others')
-        for target, arguments in ((self._accept, [listening, greeting]), (self._show_life, [])):
-            threading.Thread(target=target, args=arguments, daemon=True).start()
+        threading.Thread(target=self._accept, args=[listening, greeting], daemon=True).start()
+        threading.Thread(target=self._show_life, daemon=True).start()
         with self._change:
             while len(self._others) < len(self._addresses) - 1:
                 missing = (number for number in range(1, len(self._addresses)) if number not in self._others)
@@ -249,14 +252,15 @@ class First(Channel):
                     return
         except (OSError, TypeError, ValueError) as error:
             reason = shown(error)
-        link.close()
         name = cluster.name_of(self._addresses, number)
         with self._change:
             if not self._is_complete:
                 # Nothing has begun: another process may come in its place.
                 del self._others[number]
                 logger.info('%s has left: %s', name, reason)
+                link.close()
                 return
+        # Tells the worker, too, if it is only silent.
         self._end(Ending(RETRY, f'{name} is lost: {reason}.'))
 
     def _greeted(self, link: _Link, greeting: Any) -> Tuple[int, _Other]:

@@ -43,7 +43,7 @@ _GONE = (
     *(tf.errors.DeadlineExceededError, tf.errors.UnknownError),
 )
 # Signals, as bits of a step.
-_BITS = {signal.SIGTERM: 1, signal.SIGINT: 2}
+_BITS: Dict[int, int] = {signal.SIGTERM: 1, signal.SIGINT: 2}
 
 
 class Workers:
@@ -75,8 +75,8 @@ class Workers:
         number = int(self._config.task_index or 0)
         given = self._addresses, number, self._config.worker_timeout, self._ended
         first, later = (None, channel.Later(*given)) if number else (channel.First(*given), None)
-        joined = self._channel = first or later
-        assert joined
+        joined: Any = first or later
+        self._channel = joined
         self._termination.tell = lambda error: joined.leave(error.exit_code, str(error))
         try:
             channel.check_port_is_free(self._addresses, number)

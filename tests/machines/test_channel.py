@@ -1,6 +1,7 @@
 """The connection between workers: threads of this process stand in for their processes."""
 
 import contextlib
+import functools
 import queue
 import socket
 import threading
@@ -37,9 +38,12 @@ class Workers:
         self.ended: queue.Queue[Tuple[int, Ending]] = queue.Queue()
         kinds = [First, *[Later] * (count - 1)]
         self.all: List[Any] = [
-            kind(self.addresses, number, timeout, lambda ending, number=number: self.ended.put((number, ending)))
+            kind(self.addresses, number, timeout, functools.partial(self._ended_at, number))
             for number, kind in enumerate(kinds)
         ]
+
+    def _ended_at(self, number: int, ending: Ending) -> None:
+        self.ended.put((number, ending))
 
     def start(self, number: int, **answer: Any) -> 'queue.Queue[Any]':
         """Starts a worker; the queue gets its result: None, or an error."""
@@ -87,7 +91,7 @@ def three() -> Iterator[Workers]:
 
 
 def together(workers: Workers, call: Callable[[Channel, int], Any]) -> List[Any]:
-    results = [workers.call(lambda worker=worker, n=n: call(worker, n)) for n, worker in enumerate(workers.all)]
+    results = [workers.call(functools.partial(call, worker, n)) for n, worker in enumerate(workers.all)]
     return [result.get(timeout=20) for result in results]
 
 
@@ -95,7 +99,7 @@ def test_share__all_get_the_value_of_the_first(three: Workers) -> None:
     assert together(three, lambda worker, n: worker.share(lambda: ['of', n])) == [['of', 0]] * 3
     # In the order in which the first gives them, although others ask later.
     for value in (1, 2):
-        three.all[0].share(lambda value=value: value)
+        three.all[0].share(functools.partial(int, value))
     assert [three.all[2].share(lambda: None) for _ in range(2)] == [1, 2]
 
 
@@ -103,7 +107,8 @@ def test_union__all_get_the_bits_of_all(three: Workers) -> None:
     for step in range(20):
         expected = 5 if step == 19 else 0
         bits = [4, 0, 1] if step == 19 else [0, 0, 0]
-        assert together(three, lambda worker, n, bits=bits: worker.union(bits[n])) == [expected] * 3
+        results = [three.call(functools.partial(each.union, own)) for each, own in zip(three.all, bits)]
+        assert [result.get(timeout=20) for result in results] == [expected] * 3
 
 
 def test_begin__waits_for_a_late_worker_and_says_for_whom(monkeypatch: Any) -> None:
@@ -191,7 +196,7 @@ def test_lost__all_others_end_with_the_name_of_the_worker(lost: int) -> None:
     workers = Workers(3).begun()
     survivors = sorted({0, 1, 2} - {lost})
     # Another waits for a value, or for the bits of a step.
-    waiting = [workers.call(lambda worker=workers.all[n]: worker.union(0)) for n in survivors]
+    waiting = [workers.call(functools.partial(workers.all[n].union, 0)) for n in survivors]
     workers.cut(lost)
     text = f'worker {lost} ({workers.addresses[lost]}) is lost: its process ended.'
     assert workers.endings(2) == {number: Ending(1, text) for number in survivors}

@@ -105,9 +105,8 @@ class Program:
 
     def start_all(self, worker: int = -1, step: int = 0, signal: int = 0) -> List[Any]:
         """Starts all workers, of which one signals itself."""
-        return [
-            self.start(number, *((step, signal) if number == worker else ())) for number in range(len(self.addresses))
-        ]
+        numbers = range(len(self.addresses))
+        return [self.start(number, step if number == worker else 0, signal) for number in numbers]
 
     def _log(self, number: int) -> str:
         return str(self.folder / f'log-{number}.txt')
