@@ -31,7 +31,7 @@ LAYERS = (
     ('fitting',),
     ('flags', 'input_pipeline', 'model_fn'),
     ('batch_norm', 'distribution', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
-    ('host_call', 'learning_rate', 'metrics', 'presets', 'tpu', 'weights'),
+    ('host_call', 'learning_rate', 'machines', 'metrics', 'presets', 'tpu', 'weights'),
     ('config', 'epochs', 'loss_scale', 'networks'),
     ('replicas',),
 )
