@@ -165,6 +165,17 @@ class Config:
         lower=ALL_GPUS,
         upper=_MOST_GPUS,
     )
+    worker_hosts: str = _cluster(
+        '',
+        'addresses HOST:PORT of the machines that train together without a TPU, the same on all, such as '
+        'A:2222,B:2222; default: those in the environment variable TF_CONFIG, else this machine alone',
+    )
+    task_index: Optional[int] = _cluster(
+        None, 'number of this machine among --worker_hosts, from 0; default: as in TF_CONFIG', lower=0
+    )
+    worker_timeout: int = _cluster(
+        60, 'seconds without a sign of life of another machine after which the run ends', lower=2
+    )
     num_shards: int = _cluster(8, 'number of TPU cores', lower=1)
     iterations: int = _cluster(100, 'training steps that a TPU runs before it returns to its host', lower=1)
     intra_op_threads: int = _cluster(
@@ -437,9 +448,19 @@ class Config:
         return self.use_tpu and str(self.tpu).startswith(EMULATED)
 
     @property
+    def machines(self) -> int:
+        """The number of machines that train together without a TPU."""
+        return len(self.worker_hosts.split(','))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this machine is the first of the run, which alone writes."""
+        return not self.task_index
+
+    @property
     def replicas(self) -> int:
-        """Copies of the network that share a batch: one per TPU core, or per GPU."""
-        return self.num_shards if self.use_tpu else self.num_gpus
+        """Copies of the network that share a batch: one per TPU core, or per GPU of all machines."""
+        return self.num_shards if self.use_tpu else self.num_gpus * self.machines
 
     @property
     def splits(self) -> Tuple[str, ...]:

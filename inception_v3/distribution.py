@@ -9,6 +9,7 @@ from typing import Optional, Tuple
 
 from compat import tf
 from inception_v3.config import Config
+from inception_v3.machines import sums
 from inception_v3.tpu import accelerator
 
 
@@ -20,12 +21,15 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
     devices = [f'/{kind}:{index}' for index in range(config.num_gpus)]
     # Without a seed, TensorFlow chooses, which is NCCL if the GPUs have it.
     is_ordered = config.seed is not None or kind == 'cpu'
+    if config.machines > 1:
+        within = ordered_sums() if is_ordered else tf.distribute.ReductionToOneDevice()
+        return sums.AcrossMachines(devices, within, config)
     return tf.distribute.MirroredStrategy(devices, ordered_sums() if is_ordered else None)
 
 
 def input_share(config: Config) -> Tuple[int, int]:
     """The share of the data set that this process reads: its number, and the number of shares."""
-    return 0, 1
+    return int(config.task_index or 0), config.machines
 
 
 def ordered_sums() -> tf.distribute.CrossDeviceOps:

@@ -14,6 +14,7 @@ from compat.messages import shown
 from data.sources import source_of
 from inception_v3 import distribution, seeding
 from inception_v3.config import Config, ConfigError
+from inception_v3.machines import sums
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.tpu import accelerator, addresses, slices, topology
 
@@ -114,6 +115,8 @@ def arguments_of(
     `master` is the address of the TPU worker, empty for this process; or it is None, and a cluster looks it up.
     """
     tpu = tf.estimator.tpu
+    session_config = seeding.session_config(config)
+    sums.set_cluster(session_config, config)
     with _tf_config_explained():
         run_config = tpu.RunConfig(
             cluster=cluster,
@@ -123,7 +126,7 @@ def arguments_of(
             # A host call writes the same values at the same steps.
             save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
             log_step_count_steps=config.save_summary_steps,
-            session_config=seeding.session_config(config),
+            session_config=session_config,
             tpu_config=tpu.TPUConfig(
                 iterations_per_loop=config.iterations,
                 num_shards=config.num_shards if config.use_tpu else None,
@@ -179,11 +182,19 @@ class _Session(tf.train.SessionCreator):
     """A session that hooks can begin to use several times.
 
     In the beginning, it restores the newest checkpoint in `checkpoint_dir`, if there is one; or each time `checkpoint`.
+    `master` gives the server of the session; empty for this process alone.
     """
 
-    def __init__(self, scaffold: Optional[tf.train.Scaffold], config: Any, checkpoint_dir: Optional[str] = None):
+    def __init__(
+        self,
+        scaffold: Optional[tf.train.Scaffold],
+        config: Any,
+        master: Callable[[], str],
+        checkpoint_dir: Optional[str] = None,
+    ):
         self._scaffold = scaffold or tf.train.Scaffold()
         self._config = config
+        self._master = master
         self._checkpoint_dir = checkpoint_dir
         self._session: Optional[tf.Session] = None
         self._close: Callable[[], None] = lambda: None
@@ -194,6 +205,7 @@ class _Session(tf.train.SessionCreator):
         if self._session is None:
             session = tf.train.ChiefSessionCreator(
                 self._scaffold,
+                master=self._master(),
                 config=self._config,
                 checkpoint_dir=self._checkpoint_dir,
                 checkpoint_filename_with_path=self.checkpoint,
@@ -280,6 +292,11 @@ class LocalEstimator(ReplicatedEstimator):
         self.release()
         return super().export_saved_model(*args, **kwargs)
 
+    def _master(self) -> str:
+        # A server begins to listen when the first session begins.
+        strategy = self._train_distribution
+        return strategy.server(self._session_config) if isinstance(strategy, sums.AcrossMachines) else ''
+
     def _train_model_default(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
         if not self._training:
             # Builds the graph, in which it calls the method below.
@@ -296,7 +313,7 @@ class LocalEstimator(ReplicatedEstimator):
     ) -> Any:
         # Hooks look for the training loss here.
         tf.add_to_collection(tf.GraphKeys.LOSSES, estimator_spec.loss)
-        session = _Session(estimator_spec.scaffold, self._session_config, checkpoint_dir=self.model_dir)
+        session = _Session(estimator_spec.scaffold, self._session_config, self._master, self.model_dir)
         self._training = _Graph(
             tf.get_default_graph(),
             session,
@@ -316,7 +333,7 @@ class LocalEstimator(ReplicatedEstimator):
             config.CopyFrom(self._session_config)
             # Unlike a training step, an evaluation becomes faster, by 3 to 8 %.
             config.graph_options.rewrite_options.disable_meta_optimizer = False
-            session = _Session(scaffold, config)
+            session = _Session(scaffold, config, self._master)
             own_hooks = [_BegunOnce(hook) for hook in own_hooks]
             graph = tf.get_default_graph()
             self._evaluation = _Graph(graph, session, own_hooks, update_op, metrics, self._eval_distribution)

@@ -19,6 +19,7 @@ from data.braces import check_given_once
 from inception_v3 import rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 from inception_v3.epochs import EPOCHS, steps_of_epochs
+from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
 from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
 from inception_v3.tpu import topology
@@ -210,11 +211,17 @@ def _value(flag: flags.Flag) -> Any:
     return expanded([flag.value])[0] if isinstance(flag.value, str) else flag.value
 
 
-def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
-    """Parses a command line, as `read` does, and checks its values, alone and against each other."""
+def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Optional[str] = None) -> CommandLine:
+    """Parses a command line, as `read` does, and checks its values, alone and against each other.
+
+    `tf_config` is the value of TF_CONFIG, which stands for flags; None for a command that runs on one machine alone.
+    """
     line = read(argv, own_flags)
     if line.help:
         return line
+    if tf_config is None and line.fields.get('worker_hosts'):
+        raise ConfigError('--worker_hosts: only training runs on several machines. Leave out the flag.')
+    line = line._replace(fields={**_of_tf_config(tf_config or '', line.fields), **line.fields})
     line = line._replace(config=Config(**with_preset(line)))
     rules.check(line.config, line.given)
     return line
@@ -227,6 +234,19 @@ def check_data_dir(line: CommandLine) -> None:
     """
     if line.config.use_data == 'real' and 'data_dir' in line.given:
         check_folder(line.config.data_dir, 'data_dir')
+
+
+def _of_tf_config(tf_config: str, given: Mapping[str, Any]) -> Dict[str, Any]:
+    try:
+        fields = cluster.flags_of(tf_config)
+    except ValueError as error:
+        raise ConfigError(str(error))
+    for name, value in fields.items():
+        if given.get(name, value) != value:
+            raise ConfigError(
+                f'--{name}={shown(given[name])}: TF_CONFIG says {shown(value)}. Leave out the flag, or unset TF_CONFIG.'
+            )
+    return fields
 
 
 def with_preset(line: CommandLine) -> Dict[str, Any]:
@@ -269,7 +289,8 @@ def _own_export_dir(preset: Dict[str, Any], given: Mapping[str, Any]) -> Dict[st
 def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
     """The fields that the flags of devices imply: `use_tpu`, and `num_shards` for an emulated TPU."""
     implied: Dict[str, Any] = {}
-    if given.get('accelerator', 'auto') != 'auto' or given.get('num_gpus', Config.num_gpus) != Config.num_gpus:
+    is_without_tpu = given.get('accelerator', 'auto') != 'auto' or given.get('worker_hosts')
+    if is_without_tpu or given.get('num_gpus', Config.num_gpus) != Config.num_gpus:
         implied['use_tpu'] = False
     if given.get('tpu') or given.get('master'):
         implied['use_tpu'] = True

@@ -201,7 +201,7 @@ class InputPipeline:
             dataset = dataset.batch(batch_size)
             padding = zeros_like(dataset)
             dataset = dataset.map(pad)
-            if config.use_tpu:
+            if config.use_tpu or config.machines > 1:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
             elif config.replicas > 1:
                 # The last step has a batch for each replica; TensorFlow leaves out a step that lacks one.

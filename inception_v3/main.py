@@ -25,7 +25,8 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def command(screen: Screen) -> None:
-        command_line = flags.parse(argv)
+        # Afterwards, TensorFlow must not act on it by itself.
+        command_line = flags.parse(argv, tf_config=os.environ.pop('TF_CONFIG', ''))
         if command_line.help:
             print(flags.help_text('train', _PURPOSE, command_line))
             return

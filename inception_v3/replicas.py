@@ -28,7 +28,11 @@ def are_several() -> bool:
 
 def number() -> Any:
     """The number of the current replica among all, from 0; an int32 scalar, or 0 without replicas."""
-    return tf.distribute.get_replica_context().replica_id_in_sync_group if are_several() else 0
+    if not are_several():
+        return 0
+    # That of the first replica on this machine, of several machines.
+    first = getattr(tf.distribute.get_strategy().extended, 'first_replica', 0)
+    return first + tf.distribute.get_replica_context().replica_id_in_sync_group
 
 
 def _reduced(reduction: tf.distribute.ReduceOp, tensor: tf.Tensor) -> tf.Tensor:

@@ -15,6 +15,7 @@ from data.braces import PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import ALL_GPUS, Config, ConfigError
 from inception_v3.epochs import EPOCHS
+from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
 from inception_v3.tpu import topology
 
@@ -40,6 +41,7 @@ def contradictions(config: Config, given: AbstractSet[str] = frozenset()) -> Ite
         _tpu,
         _replicas,
         _accelerator,
+        _machines,
         _network,
         _schedule,
         _folders,
@@ -97,7 +99,9 @@ def _replicas(config: Config) -> Iterator[str]:
         size, replicas = getattr(config, name), config.replicas
         if size % replicas:
             near = max(1, round(size / replicas)) * replicas
-            of = f'TPU cores, --num_shards={replicas}' if config.use_tpu else f'replicas, --num_gpus={replicas}'
+            of = f'TPU cores, --num_shards={replicas}' if config.use_tpu else f'replicas, --num_gpus={config.num_gpus}'
+            if config.machines > 1:
+                of = f'{of} on each of {config.machines} machines'
             yield f'--{name}={size}: must be a multiple of the number of {of}; the nearest is {near}.'
 
 
@@ -115,6 +119,31 @@ def _accelerator(config: Config) -> Iterator[str]:
         yield f'--layout=NCHW: is for GPUs; a {device} computes in NHWC. Leave out --layout.'
     if config.layout == 'NCHW' and config.batch_norm == 'synchronized':
         yield '--layout=NCHW: --batch_norm=synchronized computes in NHWC. Leave out one of the two.'
+
+
+def _machines(config: Config) -> Iterator[str]:
+    hosts, index = config.worker_hosts, config.task_index
+    if not hosts:
+        if index is not None:
+            yield f'--task_index={index}: needs --worker_hosts, the addresses of all machines.'
+        return
+    flag, addresses = f'--worker_hosts={shown(hosts)}', cluster.addresses_in(hosts)
+    problem = cluster.problem_with(addresses)
+    if problem or len(addresses) < 2:
+        yield f'{flag}: {problem or "must be the addresses of at least two machines"}.'
+    elif index is None:
+        yield f'{flag}: needs --task_index, the number of this machine among them, from 0 to {len(addresses) - 1}.'
+    elif index >= len(addresses):
+        yield f'--task_index={index}: must be at most {len(addresses) - 1}; {flag} has {len(addresses)} machines.'
+    if config.use_tpu:
+        yield f'{flag}: is for machines without a TPU; here --use_tpu=True. Leave out --worker_hosts, or TF_CONFIG.'
+    if config.mode == 'eval':
+        yield (
+            f'{flag}: machines evaluate together only in turn with training; here --mode=eval. Leave out '
+            '--worker_hosts, or TF_CONFIG, to evaluate on one machine.'
+        )
+    if not config.skip_host_call:
+        yield f'{flag}: needs --skip_host_call=True; the first machine alone writes summaries.'
 
 
 def _network(config: Config) -> Iterator[str]:

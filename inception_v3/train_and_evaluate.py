@@ -29,7 +29,7 @@ from inception_v3.run.files import check_writable, now
 from inception_v3.run.history import Evaluation
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
-from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination, without_recovery
+from inception_v3.run.hooks.stopping import RecoveryLimitHook, StepLimitHook, Termination, without_recovery
 from inception_v3.run.hooks.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
 from inception_v3.run.hooks.watchers import (
     DivergenceWatcher,
@@ -42,6 +42,7 @@ from inception_v3.run.hooks.watchers import (
 from inception_v3.run.memory import check_fits
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
+from inception_v3.run.workers import Workers
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.addresses import check_answers
 from inception_v3.tpu.slices import images_of_hosts
@@ -64,6 +65,8 @@ class Run:
         self._model_dir = str(config.model_dir)
         self._screen = screen
         self._termination = termination or Termination(lambda error: None)
+        self._workers = Workers(config, self._termination)
+        self._termination.agree = self._workers.agreed
         self.began_at: Optional[int] = None
 
     def check(self) -> None:
@@ -81,7 +84,7 @@ class Run:
         self._bad_records = BadRecords(config, config.splits)
         self._evaluation_summaries = EvaluationSummaries(config, self._class_names)
         self._best: Any = None
-        if config.keep_best:
+        if config.keep_best and config.is_first:
             from inception_v3.run import best_checkpoint
 
             self._best = best_checkpoint
@@ -90,16 +93,17 @@ class Run:
         self._step_lines: Optional[StepLines] = None
         # Of the first cycle: assigns the weights of --init_from.
         self._begin_hooks: List[tf.estimator.SessionRunHook] = []
+        self._session_hook: List[tf.estimator.SessionRunHook] = []
         self._start = StartRecorder(config, self._data_set)
         self._summaries = TrainingSummaries(config, self._class_names)
         self._profiled: List[Any] = []
-        if config.profile_steps:
+        if config.profile_steps and config.is_first:
             from inception_v3.run.hooks import profiler
 
             workers = profiler.workers_of(config, self._estimator.config)
             self._profiled = [profiler.ProfiledSteps(config, workers)]
         # Without emulation, a TPU's variables are too large to fetch after each step.
-        has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
+        has_digests = config.is_first and config.seed is not None and (not config.use_tpu or config.is_emulated)
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
         check_data(config)
         check_fits(config)
@@ -119,25 +123,28 @@ class Run:
         """
         began, config = time.monotonic(), self._config
         self.check()
-        check_writable('model_dir', self._model_dir)
-        if config.export_dir:
-            check_writable('export_dir', config.export_dir)
+        if config.is_first:
+            check_writable('model_dir', self._model_dir)
+            if config.export_dir:
+                check_writable('export_dir', config.export_dir)
         check_answers(self._estimator.config.master)
         evaluation, export = None, None
-        with contextlib.ExitStack() as protection:
+        with self._workers.joined(self._data_set), contextlib.ExitStack() as protection:
             self._protect(protection)
             with failures.bad_records_explained(config, config.splits, self._screen):
                 if config.mode == 'train':
-                    if not self._is_finished():
+                    if not self._workers.share(self._is_finished):
                         self.train(config.train_steps)
                 elif config.mode == 'eval':
                     evaluation = self._follow()
                 else:
                     evaluation = self._train_and_evaluate()
-            if config.export_dir:
+            if config.export_dir and config.is_first:
                 export = self._export()
             best = self._best.read(self._model_dir) if self._best else None
         self._bad_records.log()
+        if not config.is_first:
+            return self._workers.summary()
         return summary_of(
             config,
             self._data_set,
@@ -154,21 +161,25 @@ class Run:
     def _train_and_evaluate(self) -> Optional[Evaluation]:
         """Trains `--train_steps_per_eval` steps and evaluates, in turn, starting where an earlier command ended."""
         config, evaluation = self._config, None
-        step = checkpoints.latest_step(self._model_dir)
-        if self._is_finished() or (step and step % config.train_steps_per_eval == 0):
+        step = self._latest_step()
+        if self._workers.share(self._is_finished) or (step and step % config.train_steps_per_eval == 0):
             evaluation = self._end_cycle_of_earlier_command()
         while step < config.train_steps:
             end_of_cycle = (step // config.train_steps_per_eval + 1) * config.train_steps_per_eval
             self.train(min(end_of_cycle, config.train_steps))
-            step = checkpoints.latest_step(self._model_dir)
+            step = self._latest_step()
             evaluation = self.evaluate(checkpoints.newest_checkpoint(self._model_dir))
         return evaluation
+
+    def _latest_step(self) -> int:
+        """The step of the newest checkpoint; of several workers, the first knows when it is saved."""
+        return int(self._workers.share(lambda: checkpoints.latest_step(self._model_dir)))
 
     def _end_cycle_of_earlier_command(self) -> Evaluation:
         """Evaluates the checkpoint that a cycle ended with, unless the earlier command has recorded its evaluation."""
         checkpoint = checkpoints.newest_checkpoint(self._model_dir)
         recorded = None if self._config.display_tensors else self.recorded(checkpoint)
-        if not recorded:
+        if not self._workers.share(lambda: bool(recorded)) or not recorded:
             return self.evaluate(checkpoint)
         # The earlier command may have been killed between recording and keeping.
         if self._best:
@@ -232,6 +243,7 @@ class Run:
         """
         if self.began_at is None:
             self._begin()
+            self._session_hook = self._workers.session_hook()
         divergence = DivergenceWatcher(self._config.num_classes)
         hooks = self._training_hooks(divergence)
         self._screen.update('building the graph of training', at_once=True)
@@ -257,8 +269,8 @@ class Run:
 
     def _begin(self) -> None:
         config = self._config
-        self.began_at = checkpoints.latest_step(self._model_dir)
-        if config.image_summaries:
+        self.began_at = self._latest_step()
+        if config.image_summaries and config.is_first:
             self._summaries.draw_images(self.began_at)
         if config.log_steps:
             self._step_lines = StepLines(config, self.began_at)
@@ -266,11 +278,17 @@ class Run:
     def _training_hooks(self, divergence: DivergenceWatcher) -> List[tf.estimator.SessionRunHook]:
         """The hooks of a cycle. A session calls them in this order at each event."""
         config = self._config
+        progress = TrainingProgress(self._screen, self._throughput, config, self._step_lines)
+        recovery = RecoveryLimitHook(lambda: failures.check_reachable(config))
+        together, self._session_hook = self._session_hook, []
+        if not config.is_first:
+            # The first worker writes, and watches the loss for all.
+            return [*together, recovery, StepHook([progress]), self._termination]
         checkpoint = checkpoints.latest_checkpoint(self._model_dir)
         if checkpoint:
             logger.info('resuming from %s', checkpoint)
         watchers: List[Watcher] = [
-            TrainingProgress(self._screen, self._throughput, config, self._step_lines),
+            progress,
             # Records when the graph is built: after the check that the checkpoint fits, before the session begins.
             self._start,
             # Before the divergence watcher stops training: provenance --verify compares a diverged step, too.
@@ -289,18 +307,20 @@ class Run:
             self._lock,
             # Before the watchers and the first checkpoint.
             *self._begin_hooks,
-            RecoveryLimitHook(lambda: failures.check_reachable(config)),
+            recovery,
             StepHook(watchers),
             # After the divergence watcher: a step that it refuses is not saved.
             CheckpointHook(
                 self._model_dir, config.save_checkpoints_secs, steps_per_run=config.iterations if config.use_tpu else 1
             ),
+            # After the first checkpoint, which other workers restore.
+            *together,
             # Last: there are steps to lose only after all hooks above have begun.
             self._termination,
         ]
 
     def _check_end(self, until_step: int) -> None:
-        step = checkpoints.latest_step(self._model_dir)
+        step = self._latest_step()
         if self._termination.request:
             raise self._termination.error(step, self._config.train_steps)
         if step < until_step:
@@ -344,6 +364,8 @@ class Run:
             config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun
         )
         self._screen.clear()
+        if not config.is_first:
+            return evaluation
         self._check_evaluation(evaluation, checkpoint)
         history.append_evaluation(self._model_dir, evaluation)
         self._evaluation_summaries.write(evaluation)
@@ -363,6 +385,8 @@ class Run:
             # Before the session restores the checkpoint.
             CheckpointFitsHook(checkpoint),
             EvaluationProgress(self._screen, batches),
+            # Of several machines, all take part in as many steps, with padding after their files.
+            *([StepLimitHook(batches)] if config.machines > 1 else []),
             RecoveryLimitHook(lambda: failures.check_reachable(config)),
             # After the session has restored the weights, which the averages replace.
             *([LoadEMAHook(checkpoint)] if config.moving_average else []),
@@ -422,6 +446,12 @@ class Run:
         """Locks model_dir, explains failures from now on, and makes sure that the run can resume from its folder."""
         config = self._config
         protection.enter_context(failures.remote_failures_explained(config, self._screen))
+        if not config.use_tpu or config.is_emulated:
+            protection.enter_context(without_recovery())
+        if isinstance(self._estimator, LocalEstimator):
+            protection.callback(self._estimator.release)
+        if not config.is_first:
+            return
         if config.mode != 'eval':
             protection.enter_context(self._lock)
             self._termination.release = self._lock.release
@@ -437,10 +467,6 @@ class Run:
         if self._best:
             # A damaged best checkpoint is reported now, not after hours of training.
             self._best.read(self._model_dir)
-        if not config.use_tpu or config.is_emulated:
-            protection.enter_context(without_recovery())
-        if isinstance(self._estimator, LocalEstimator):
-            protection.callback(self._estimator.release)
         self._bad_records.forget()
 
     def _prepare_folder(self) -> None:

@@ -17,6 +17,7 @@ import yaml
 from compat import names
 from compat.errors import RESUME
 from inception_v3 import flags
+from inception_v3.machines import cluster
 from inception_v3.tpu import topology
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -177,3 +178,41 @@ def test_image__has_what_a_run_needs_and_a_run_writes_nothing_there(tmp_path: pa
     assert done.returncode == 0, done.stdout
     assert (home / 'runs' / 'one' / 'checkpoint').exists()
     assert {path: path.stat().st_mtime_ns for path in program.rglob('*')} == before
+
+
+def test_tfjob__is_a_run_of_as_many_workers() -> None:
+    job = yaml.safe_load((ROOT / 'deploy' / 'tfjob.yaml').read_text())
+    worker = job['spec']['tfReplicaSpecs']['Worker']
+    (only,) = worker['template']['spec']['containers']
+    ports = [port['containerPort'] for port in only['ports']]
+    # As the operator sets TF_CONFIG.
+    hosts = [f'inception-v3-worker-{number}.default.svc:{ports[0]}' for number in range(worker['replicas'])]
+    value = json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': 1}})
+    config = flags.parse(['main', *only['args']], tf_config=value).config
+    assert (config.machines, config.task_index, config.use_tpu) == (2, 1, False)
+    assert config.num_gpus == only['resources']['limits']['nvidia.com/gpu']
+    assert ports[1] == cluster.channel_port(hosts)
+    mounted = only['volumeMounts'][0]['mountPath']
+    assert all(path.startswith(f'{mounted}/') for path in (config.data_dir, str(config.model_dir)))
+    # 75, after SIGTERM, is no success.
+    assert worker['restartPolicy'] == 'OnFailure'
+
+
+@pytest.mark.parametrize(('code', 'is_queued_again'), [(0, False), (1, True), (2, False), (75, True)])
+def test_slurm__starts_a_worker_on_each_node(tmp_path: pathlib.Path, code: int, is_queued_again: bool) -> None:
+    commands = {
+        'scontrol': '[ $1 = requeue ] && echo requeue $2 >> calls || printf "node1\\nnode2\\n"',
+        'srun': 'shift; SLURM_PROCID=1 "$@"',
+        'run': f'printf "%s\\n" "$@" > arguments; exit {code}',
+    }
+    for name, text in commands.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\n{text}\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'SLURM_JOB_NODELIST': 'node[1-2]', 'SLURM_JOB_ID': '7'}
+    script = str(ROOT / 'deploy' / 'slurm.sh')
+    assert subprocess.run(['bash', script], cwd=tmp_path, env=environment).returncode == code
+    arguments = (tmp_path / 'arguments').read_text().splitlines()
+    assert arguments[:4] == ['--tf=2.15', 'python', '-m', 'inception_v3.main']
+    config = flags.parse(['main', *arguments[4:]], tf_config='').config
+    assert (config.worker_hosts, config.task_index, config.num_gpus) == ('node1:2222,node2:2222', 1, 4)
+    assert (tmp_path / 'calls').exists() == is_queued_again

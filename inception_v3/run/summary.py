@@ -27,7 +27,7 @@ def notes_of(config: Config) -> Iterator[str]:
         from inception_v3.tpu.emulation import notice
 
         yield notice(topology.emulated(str(config.tpu)))
-    elif config.replicas > 1 and not (config.use_tpu or accelerator.on_gpu(config)):
+    elif config.num_gpus > 1 and not (config.use_tpu or accelerator.on_gpu(config)):
         yield accelerator.notice(config)
     if config.mode == 'eval':
         return
@@ -108,6 +108,8 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {hosts}'
     else:
         device = accelerator.description(config)
+    if config.machines > 1:
+        device = f'{device}; worker {config.task_index} of {config.machines} machines'
     size = f'{config.height} x {config.width} pixels, {config.num_classes:,} classes'
     images = f'{config.num_train_images:,} training and {config.num_eval_images:,} validation images'
     data = source_of(config) if config.use_data == 'real' else 'none'

@@ -52,6 +52,8 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     here = dataclasses.replace(
         config,
         use_tpu=False,
+        worker_hosts='',
+        task_index=None,
         accelerator='cpu',
         num_gpus=1,
         layout='auto',

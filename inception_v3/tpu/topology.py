@@ -97,9 +97,12 @@ def emulated(tpu: str) -> Topology:
 
 
 def hosts_of(config: Config) -> int:
-    """The number of machines whose input pipelines feed a run: as emulated, else one for every 8 cores of a TPU."""
+    """The number of machines whose input pipelines feed a run: as emulated, else one for every 8 cores of a TPU.
+
+    Without a TPU, they are the machines of the run.
+    """
     if not config.use_tpu:
-        return 1
+        return config.machines
     return emulated(str(config.tpu)).hosts if config.is_emulated else max(1, config.num_shards // CORES_PER_HOST)
 
 

@@ -113,7 +113,7 @@ def test_commands__every_flag_is_one_of_the_command(command: Command, help_texts
 @pytest.mark.parametrize('command', [c for c in COMMANDS if program_of(words_of(c)) == 'inception_v3.main'], ids=str)
 def test_commands__the_program_accepts_its_flags_and_their_values(command: Command) -> None:
     arguments = [word.replace('NODE', 'node') for word in arguments_of(words_of(command))]
-    flags.parse(['main', *arguments])
+    flags.parse(['main', *arguments], tf_config='')
 
 
 @pytest.mark.parametrize('command', COMMANDS, ids=str)

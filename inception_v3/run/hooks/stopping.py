@@ -42,9 +42,10 @@ class Termination(tf.estimator.SessionRunHook):
     A signal handler in Python waits until TensorFlow's current operation returns, which on a TPU may take minutes. A
     thread that reads the signal from a pipe does not wait.
 
-    `end_at_once` ends the process because of an error. It is called, after `release`, if there are no steps to lose, or
-    if another signal comes: a SIGTERM more than 5 seconds after the first signal, or a second Ctrl-C. `request` is the
-    signal that came while there were steps to lose.
+    `end_at_once` ends the process because of an error. It is called, after `tell` with the error and `release`, if
+    there are no steps to lose, or if another signal comes: a SIGTERM more than 5 seconds after the first signal, or a
+    second Ctrl-C. `request` is the signal that came while there were steps to lose. `agree` is given it after each
+    step, and returns the signal, of any worker of the run, after which all end.
     """
 
     def __init__(self, end_at_once: Callable[[CommandError], None]):
@@ -54,6 +55,8 @@ class Termination(tf.estimator.SessionRunHook):
         self._requested_at = 0.0
         self.request: Optional[int] = None
         self.release: Callable[[], None] = lambda: None
+        self.tell: Callable[[CommandError], None] = lambda error: None
+        self.agree: Callable[[Optional[int]], Optional[int]] = lambda request: request
 
     def __enter__(self) -> 'Termination':
         read_end, write_end = os.pipe()
@@ -81,13 +84,19 @@ class Termination(tf.estimator.SessionRunHook):
             if self.request and time.monotonic() - self._requested_at < same_request:
                 return
             if self.request or not self._has_steps_to_lose:
-                release = threading.Thread(target=self.release, daemon=True)
-                release.start()
-                release.join(_RELEASE_WITHIN)
-                self._end_at_once(error(f'ended by {name}; the same command resumes from the last checkpoint'))
+                ended = error(f'ended by {name}; the same command resumes from the last checkpoint')
+                self.tell(ended)
+                self.end_process(ended)
                 return
             self.request, self._requested_at = number, time.monotonic()
         logger.info('%s: finishing and saving the current step; another %s ends the run at once', name, name)
+
+    def end_process(self, error: CommandError) -> None:
+        """Ends the process at once, because of an error. May be called from any thread."""
+        release = threading.Thread(target=self.release, daemon=True)
+        release.start()
+        release.join(_RELEASE_WITHIN)
+        self._end_at_once(error)
 
     def error(self, step: int, steps: int) -> CommandError:
         """The error that ends a requested run at a saved step, of all steps of the run."""
@@ -106,7 +115,10 @@ class Termination(tf.estimator.SessionRunHook):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Ends training after a signal."""
-        if self.request:
+        # A signal may come between the agreement and this line: only what all agree on ends this step.
+        agreed = self.agree(self.request)
+        if agreed:
+            self.request = agreed
             run_context.request_stop()
 
 
@@ -148,3 +160,16 @@ class RecoveryLimitHook(tf.estimator.SessionRunHook):
                 f'The run was interrupted {_SESSIONS_PER_STEP} times after step {step}, before the next checkpoint. '
                 'The same command resumes from there; --verbose shows the cause.'
             )
+
+
+class StepLimitHook(tf.estimator.SessionRunHook):
+    """Ends a session after a number of steps. TensorFlow's own hook counts evaluation steps in a variable."""
+
+    def __init__(self, steps: int):
+        self._left = steps
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Counts the step."""
+        self._left -= 1
+        if self._left <= 0:
+            run_context.request_stop()

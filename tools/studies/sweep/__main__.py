@@ -11,7 +11,7 @@ Words after -- are flags of the program for every trial: the data set, the TPU, 
 
 Each trial uses all cores of its machine, regardless of --workers: the number of threads affects the last bits of its
 results, and these must be the same as when its command line is run alone. With --workers above 1, set the flag
-intra_op_threads=1 in the study, so that trials share the cores well.
+intra_op_threads=1 in the study, so that trials share the cores well. Each trial has GPUs of its own.
 
 If a trial fails, the other trials still run, and the sweep ends with exit code 1. The same command retries it.
 """
@@ -61,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     add('--limit', type=number, metavar='N', help='only the first N trials that are not done')
     text = 'trials at a time, on this machine or on the smallest node of --ray (default 1)'
     add('--workers', type=number, default=1, metavar='N', help=text)
+    text = (
+        'GPUs of each trial, which no other trial uses meanwhile; 0: trials share all GPUs (default 1; 0 if there is '
+        'no GPU, or no trial uses one)'
+    )
+    add('--gpus_per_trial', type=number_of(int, 0), metavar='K', help=text)
     text = 'run on a Ray cluster, HOST:PORT or auto; its nodes must share --out and the working directory'
     add('--ray', metavar='ADDRESS', help=text)
     return parser
@@ -88,7 +93,7 @@ def _perform(
         print(run.seeds_needed(planned, arguments.detect))
         return DONE
     if not arguments.list:
-        return run.run(planned, screen, arguments.workers, arguments.ray)
+        return run.run(planned, screen, arguments.workers, arguments.ray, arguments.gpus_per_trial)
     for trial in planned.selected:
         print(f'{trials.command(trial)}  # {trials.state_of(trial).value}')
     sys.stdout.flush()

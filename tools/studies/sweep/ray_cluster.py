@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 import time
-from typing import Any, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 import ray
 from ray.exceptions import RayError, TaskCancelledError
@@ -32,22 +32,34 @@ class ClusterError(StudyError, RetryableError):
 
 
 @contextlib.contextmanager
-def cluster(address: str, workers: int, out: str) -> Iterator[Place]:
+def cluster(address: str, workers: int, out: str, gpus_of: Callable[[bool], int]) -> Iterator[Place]:
     """Connects to the Ray cluster at HOST:PORT, or `auto`; the sweep's folder `out` holds `study.json` already.
 
-    `workers` trials run at a time on the smallest node; larger nodes run more, in proportion to their cores.
+    `workers` trials run at a time on the smallest node; larger nodes run more, in proportion to their cores. `gpus_of`
+    is asked for the GPUs of a trial, and told whether a node has any; nodes with fewer run no trial, and none runs more
+    trials than its GPUs allow. Without GPUs of its own, a trial sees none: Ray hides them.
 
     Raises:
       ClusterError: the cluster or one of its nodes does not answer.
-      StudyError: the cluster has no cores, or its nodes do not share the folder or the working directory.
+      StudyError: no node has a core and the GPUs of a trial, or nodes do not share the folder or the working directory.
     """
     study = os.path.abspath(os.path.join(out, trials.STUDY_FILE))
     _connect(address)
     try:
         if not _nodes():
             raise StudyError(f'--ray={address}: no node of the cluster has a CPU core.')
-        cores = max(1, min(map(_cores_of, _nodes())) // workers)
-        for node in _nodes():
+        gpus = gpus_of(any(map(_gpus_of, _nodes())))
+        fitting = [node for node in _nodes() if _gpus_of(node) >= gpus]
+        if not fitting:
+            most = max(map(_gpus_of, _nodes()))
+            raise StudyError(f'--gpus_per_trial={gpus}: no node of the cluster at {address} has more than {most} GPUs.')
+        cores = max(1, min(map(_cores_of, fitting)) // workers)
+
+        def slots_on(node: dict) -> int:
+            slots = _cores_of(node) // cores
+            return min(slots, _gpus_of(node) // gpus) if gpus else slots
+
+        for node in fitting:
             here = NodeAffinitySchedulingStrategy(node['NodeID'], soft=False)
             sees: Any = ray.remote(_sees)
             task = sees.options(num_cpus=0, scheduling_strategy=here).remote(os.getcwd(), study)
@@ -60,7 +72,7 @@ def cluster(address: str, workers: int, out: str) -> Iterator[Place]:
                     f'--out={out}: {node["NodeManagerHostname"]} cannot read this folder or the working directory '
                     f'{os.getcwd()}. All nodes must share both, under the same paths.'
                 )
-        yield Place(lambda: sum(_cores_of(node) // cores for node in _nodes()), lambda trial: Task(trial, cores, study))
+        yield Place(lambda: sum(map(slots_on, _nodes())), lambda trial: Task(trial, cores, gpus, study))
     finally:
         ray.shutdown()
 
@@ -91,17 +103,25 @@ def _cores_of(node: dict) -> int:
     return int(node['Resources'].get('CPU', 0))
 
 
+def _gpus_of(node: dict) -> int:
+    return int(node['Resources'].get('GPU', 0))
+
+
 def _sees(directory: str, study: str) -> bool:
     return os.path.isdir(directory) and os.path.isfile(study)
 
 
 class Task(RunningTrial):
-    """A trial that was submitted to a cluster, and reserves cores on its node; `study` is the path of `study.json`."""
+    """A trial that was submitted to a cluster, and reserves cores and GPUs on its node.
 
-    def __init__(self, trial: Trial, cores: int, study: str):
+    Ray names the GPUs in `CUDA_VISIBLE_DEVICES`, which the trial's process inherits. `study` is the path of
+    `study.json`.
+    """
+
+    def __init__(self, trial: Trial, cores: int, gpus: int, study: str):
         self._trial = trial
         trials.remove_outcome(trial)
-        task = ray.remote(num_cpus=cores, max_retries=-1)(_run)
+        task = ray.remote(num_cpus=cores, num_gpus=gpus, max_retries=-1)(_run)
         self._result = task.remote(trial, os.getcwd(), study)
 
     def poll(self) -> Optional[Outcome]:

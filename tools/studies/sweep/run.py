@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import fnmatch
+import functools
 import os
 import re
 import signal
@@ -30,8 +31,8 @@ from tools.studies.report import page, tables
 from tools.studies.report.runs import Comparison, Run, case_of, cautions, read_run
 from tools.studies.report.statistics import FEWEST_RUNS, POWER
 from tools.studies.study import Study, StudyError
-from tools.studies.sweep import trials
-from tools.studies.sweep.trials import Outcome, Place, Process, RunningTrial, State, Trial
+from tools.studies.sweep import gpus, trials
+from tools.studies.sweep.trials import Outcome, Place, RunningTrial, State, Trial
 
 # Seconds between checks of the running trials, and between reads of their files.
 _POLL_INTERVAL, _READ_INTERVAL = 0.2, 1.0
@@ -75,10 +76,17 @@ def plan(
     return Plan(study, out, all_trials, selected)
 
 
-def run(planned: Plan, screen: Screen, workers: int = 1, ray: Optional[str] = None) -> int:
+def run(
+    planned: Plan,
+    screen: Screen,
+    workers: int = 1,
+    ray: Optional[str] = None,
+    gpus_per_trial: Optional[int] = None,
+) -> int:
     """Runs the selected trials that are not done, and writes the report after each; returns the exit code.
 
-    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`.
+    `workers` trials run at a time, on this machine or on the smallest node of the cluster at the address `ray`. Each
+    has as many GPUs of its own as `gpus.per_trial` says.
     Trials are not pinned to cores: this would change their number of threads, and with it the last bits of their
     results, which may depend on the command line only.
 
@@ -98,13 +106,18 @@ def run(planned: Plan, screen: Screen, workers: int = 1, ray: Optional[str] = No
         all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
         names = {trial.name for trial in planned.selected}
         selected = [progress for progress in all_progress if progress.trial.name in names]
-        place = Place(lambda: workers, Process)
+        waiting = [progress.trial for progress in selected if progress.state is not State.DONE]
         if ray is not None:
             extras.require('ray', 'ray')
             from tools.studies.sweep.ray_cluster import cluster
 
-            place = opened.enter_context(cluster(ray, workers, planned.out))
-        check_tpus([p.trial for p in selected if p.state is not State.DONE], place.slots())
+            gpus_of = functools.partial(gpus.per_trial, gpus_per_trial, waiting)
+            place = opened.enter_context(cluster(ray, workers, planned.out, gpus_of))
+        else:
+            present = gpus.here()
+            each = gpus.per_trial(gpus_per_trial, waiting, are_there=bool(present))
+            place = Place(lambda: workers, gpus.GpusOfTrials(present, each, workers).start)
+        check_tpus(waiting, place.slots())
         # Opened after the connection to Ray, which sets a SIGTERM handler of its own.
         signals = opened.enter_context(stop_signals())
 

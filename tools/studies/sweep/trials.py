@@ -13,7 +13,8 @@ import signal
 import socket
 import subprocess
 import time
-from typing import Callable, Iterable, List, NamedTuple, Optional, Tuple
+import types
+from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from compat.errors import INTERRUPTED, RESUME, RETRY
 from compat.messages import shown
@@ -268,10 +269,11 @@ class Process(RunningTrial):
     """A trial as a process of this machine.
 
     The process has a session of its own, so that Ctrl-C at a terminal does not reach it. The kernel kills it when the
-    thread that started it ends: a leftover process would block a resumed sweep.
+    thread that started it ends: a leftover process would block a resumed sweep. Its environment is that of this process
+    and the given variables.
     """
 
-    def __init__(self, trial: Trial):
+    def __init__(self, trial: Trial, environment: Mapping[str, str] = types.MappingProxyType({})):
         self._trial = trial
         self._start = now()
         os.makedirs(trial.folder, exist_ok=True)
@@ -298,7 +300,12 @@ class Process(RunningTrial):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=die_with_parent,
+                env={**os.environ, **environment},
             )
+
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
 
     def poll(self) -> Optional[Outcome]:
         """The outcome, if the process has ended; None before."""

@@ -18,8 +18,8 @@ from tools.studies.sweep.trials import State, Trial
 pytest.importorskip('ray')
 from ray.cluster_utils import Cluster
 
-# Resources of a node: one trial at a time.
-NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
+# Resources of a node: one trial at a time. Ray asks no GPU whether it is there.
+NODE: Any = {'num_cpus': 1, 'num_gpus': 2, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
 # A node that does not answer counts as dead after five seconds; Ray's default is half a minute. Nor do trials run at
 # Ray's low priority: on a busy machine they would wait for minutes.
 SETTINGS = {
@@ -38,7 +38,7 @@ def cluster(monkeypatch: Any) -> Iterator[Cluster]:
     monkeypatch.setenv('RAY_USAGE_STATS_ENABLED', '0')
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={**NODE, 'num_cpus': 0, 'include_dashboard': False, '_system_config': SETTINGS},
+        head_node_args={**NODE, 'num_cpus': 0, 'num_gpus': 0, 'include_dashboard': False, '_system_config': SETTINGS},
     )
     try:
         yield cluster
@@ -54,7 +54,8 @@ def raylet_of(process: int) -> int:
 
 
 # Starts trials in a process of its own, because that of the cluster cannot connect to it. It prints what the cluster
-# says to a folder that does not exist, and then the value of each line that it reads, after a sign: Ray prints, too.
+# says to a folder that does not exist, and to trials with too many GPUs. Then it prints the value of each line that it
+# reads, after a sign: Ray prints, too.
 DRIVER = """
 import sys
 import ray
@@ -62,11 +63,12 @@ from tools.studies.study import StudyError
 from tools.studies.sweep.ray_cluster import cluster
 from tests.tools.studies.sweep.test_ray_cluster import trials_in
 address, folder, *program = sys.argv[1:]
-try:
-    cluster(address, 1, f'{folder}/nowhere').__enter__()
-except StudyError as error:
-    print('>', error, flush=True)
-with cluster(address, 1, folder) as place:
+for out, gpus in ((f'{folder}/nowhere', 0), (folder, 3)):
+    try:
+        cluster(address, 1, out, lambda there: gpus).__enter__()
+    except StudyError as error:
+        print('>', error, flush=True)
+with cluster(address, 1, folder, lambda there: 2 * there) as place:
     tasks = [place.start(trial._replace(program=tuple(program))) for trial in trials_in(folder)]
     for line in sys.stdin:
         print('>', eval(line), flush=True)
@@ -83,6 +85,7 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
     (tmp_path / trials.STUDY_FILE).write_text('{}')
     # A trial ends with code 75 if it is asked to, or well once a file of its name exists.
     ends = 'case "$*" in *trials/a/*) end=a ;; *) end=b ;; esac; trap "exit 75" TERM; echo $$'
+    ends = f'{ends}; echo $CUDA_VISIBLE_DEVICES > {tmp_path}/$end.gpus'
     program = shell(f'{ends}; until [ -e {tmp_path}/$end ]; do sleep 0.05; done')
     driver = subprocess.Popen(
         [sys.executable, '-c', DRIVER, cluster.address, str(tmp_path), *program], stdin=-1, stdout=-1, text=True
@@ -101,6 +104,7 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
     try:
         refused = f'--out={tmp_path}/nowhere: .*All nodes must share both, under the same paths'
         assert re.match(refused, answer())
+        assert re.match('--gpus_per_trial=3: no node of the cluster at .* has more than 2 GPUs', answer())
         # The sweep connects through one of the nodes; that node must stay alive.
         here = 'ray.get_runtime_context().get_node_id()'
         entry = ask(f"[node['RayletSocketName'] for node in ray.nodes() if node['NodeID'] == {here}]")
@@ -108,6 +112,9 @@ def test_tasks__run_on_all_nodes_move_from_a_lost_one_and_stop(tmp_path: pathlib
         assert ask('place.slots()') == '2'
         pair = trials_in(str(tmp_path))
         wait_for(lambda: all(text_of(trial.log) for trial in pair), LIMIT)
+        seen = [str(tmp_path / f'{trial.case}.gpus') for trial in pair]
+        wait_for(lambda: all(map(text_of, seen)), LIMIT)
+        assert [*map(text_of, seen)] == ['0,1\n', '0,1\n']
         raylets = [raylet_of(int(text_of(trial.log))) for trial in pair]
         of_doomed = doomed.all_processes['raylet'][0].process.pid
         assert len({*raylets}) == 2 and of_doomed in raylets

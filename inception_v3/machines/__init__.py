@@ -1,0 +1,1 @@
+"""Several machines that train together: their addresses, what they tell each other, and sums across them."""

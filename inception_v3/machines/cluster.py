@@ -1,0 +1,115 @@
+"""The addresses of the machines of a run: of `--worker_hosts`, or of the environment variable TF_CONFIG.
+
+TF_CONFIG, which Kubeflow, Vertex AI and others set on each machine, is JSON of this kind:
+
+    {"cluster": {"chief": ["A:2222"], "worker": ["B:2222", "C:2222"]}, "task": {"type": "worker", "index": 0}}
+
+The chief, if there is one, is the first worker. This module needs no TensorFlow.
+"""
+
+import re
+from typing import Any, Dict, List, Sequence, Tuple
+
+from compat.messages import shown
+from console.json_content import from_json
+
+# HOST:PORT, with an IPv6 address in brackets.
+_ADDRESS = re.compile(r'(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):([0-9]{1,5})')
+_LARGEST_PORT = 65535
+_KINDS = ('chief', 'worker')
+_INSTEAD = {
+    'ps': 'this program has no parameter servers; workers add their gradients themselves. Make them workers, too',
+    'evaluator': 'the workers evaluate together, in turn with training. Leave the task out, or run --mode=eval with '
+    'TF_CONFIG unset',
+}
+
+
+def addresses_in(worker_hosts: str) -> Tuple[str, ...]:
+    """The addresses in a value of `--worker_hosts`; empty for one machine."""
+    return tuple(worker_hosts.split(',')) if worker_hosts else ()
+
+
+def problem_with(addresses: Sequence[str]) -> str:
+    """The reason why addresses cannot be those of a run's machines, as the end of a sentence; empty if they can."""
+    for address in addresses:
+        match = _ADDRESS.fullmatch(address)
+        if not match or not 0 < int(match.group(1)) <= _LARGEST_PORT:
+            return f'{shown(address)} is not an address HOST:PORT, such as 10.0.0.5:2222'
+    doubled = next((each for each in addresses if list(addresses).count(each) > 1), None)
+    return f'{doubled} is the address of two workers; each needs a port of its own' if doubled else ''
+
+
+def host_and_port(address: str) -> Tuple[str, int]:
+    """The parts of an address, without brackets."""
+    host, _, port = address.rpartition(':')
+    return host.strip('[]'), int(port)
+
+
+def name_of(addresses: Sequence[str], number: int) -> str:
+    """The number and the address of a worker, for messages."""
+    return f'worker {number} ({addresses[number]})'
+
+
+def channel_port(addresses: Sequence[str]) -> int:
+    """The port of the first worker on which all others talk to it, besides TensorFlow's own port.
+
+    It is the next one that no worker has, so that several may share a machine.
+    """
+    first, ports = host_and_port(addresses[0])[1], {host_and_port(each)[1] for each in addresses}
+    others = [*range(first + 1, _LARGEST_PORT + 1), *range(first - 1, 0, -1)]
+    return next(port for port in others if port not in ports)
+
+
+def flags_of(tf_config: str) -> Dict[str, Any]:
+    """The flags that say the same as a value of TF_CONFIG: `worker_hosts` and `task_index`; none for one machine.
+
+    Raises:
+      ValueError: the value cannot be used. The message is for the user, and names TF_CONFIG.
+    """
+    try:
+        return from_json(tf_config, _flags) if tf_config else {}
+    except ValueError as error:
+        raise ValueError(
+            f'TF_CONFIG={shown(tf_config)}: {error}. Set "cluster" with lists of HOST:PORT for worker, and for chief '
+            'if there is one, and "task" with the type and index of this machine; or unset it, and use --worker_hosts.'
+        )
+
+
+def _flags(values: Any) -> Dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ValueError('it is not a JSON object')
+    cluster, task = values.get('cluster') or {}, values.get('task') or {}
+    if not isinstance(cluster, dict) or not isinstance(task, dict):
+        raise ValueError('"cluster" and "task" must be JSON objects')
+    kind, index = task.get('type'), task.get('index', 0)
+    for name in [*cluster, kind]:
+        if name in _INSTEAD:
+            raise ValueError(f'{name}: {_INSTEAD[name]}')
+    if not cluster:
+        return {}
+    tasks = [(name, number, address) for name in _KINDS for number, address in enumerate(_listed(cluster, name))]
+    unknown = sorted({*cluster} - {*_KINDS})
+    if unknown:
+        raise ValueError(f'"cluster" has unknown tasks: {shown(", ".join(unknown))}')
+    addresses = [address for _, _, address in tasks]
+    if problem_with(addresses):
+        raise ValueError(problem_with(addresses))
+    if type(index) is str and index.isdigit():
+        # Written by shell scripts.
+        index = int(index)
+    place = next((n for n, (name, number, _) in enumerate(tasks) if (name, number) == (kind, index)), None)
+    if place is None or type(index) is not int:
+        names = ', '.join(f'{name} {number}' for name, number, _ in tasks)
+        raise ValueError(f'"task" is {shown(kind)} {shown(index)}, and "cluster" has {shown(names)}')
+    if len(addresses) == 1:
+        return {}
+    return {'worker_hosts': ','.join(addresses), 'task_index': place}
+
+
+def _listed(cluster: Dict[str, Any], name: str) -> List[str]:
+    listed = cluster.get(name, [])
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise ValueError(f'"{name}" must be a list of addresses')
+    if name == 'chief' and len(listed) > 1:
+        raise ValueError('"chief" must be one machine')
+    return listed

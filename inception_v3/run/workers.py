@@ -1,0 +1,204 @@
+"""The workers of a run on several machines: what must be the same for all, and the end of one that ends all.
+
+Only the first worker writes: it locks model_dir, saves, records, keeps the best checkpoint and exports. The others
+build the same graphs, take part in every step and evaluation, and follow its decisions, which depend on model_dir.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import inception_v3
+from compat import tf
+from compat.errors import DONE, RETRY, CommandError
+from compat.messages import shown
+from data import remote
+from data.dataset_info import DatasetInfo
+from data.files import write_whole
+from inception_v3.config import Config
+from inception_v3.data_set import samples_of
+from inception_v3.machines import cluster
+from inception_v3.run.failures import what_is_kept
+from inception_v3.run.hooks.stopping import Termination
+
+if TYPE_CHECKING:
+    from inception_v3.machines.channel import Channel, Ending
+
+# Flags that may differ: paths on each machine, whose content is compared, and what concerns one machine alone.
+_OF_MACHINE = frozenset(
+    [
+        *('task_index', 'log_device_placement'),
+        *('model_dir', 'export_dir', 'data_dir', 'train_files', 'eval_files', 'init_from'),
+    ]
+)
+# Seconds until a file that another machine has written is visible, and between looks.
+_VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
+_DIGITS_SHOWN = 12
+# The errors of TensorFlow with which a step fails if another worker is gone.
+_GONE = (
+    *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),
+    *(tf.errors.DeadlineExceededError, tf.errors.UnknownError),
+)
+# Signals, as bits of a step.
+_BITS: Dict[int, int] = {signal.SIGTERM: 1, signal.SIGINT: 2}
+
+
+class Workers:
+    """This process among the workers of a run; alone, if the run has one machine."""
+
+    def __init__(self, config: Config, termination: Termination):
+        self._config = config
+        self._termination = termination
+        self._model_dir = str(config.model_dir)
+        self._addresses = cluster.addresses_in(config.worker_hosts)
+        self._channel: Optional[Channel] = None
+        # Whether all workers end after a signal, each with its own message.
+        self._end_together = False
+
+    @contextlib.contextmanager
+    def joined(self, data_set: Optional[DatasetInfo]) -> Iterator[None]:
+        """Waits for all workers, checks that they agree, also on the data set, and tells them how this one ends.
+
+        Raises:
+          RetryableError: a port is in use.
+          CommandError: workers differ, or another one has ended with an error.
+        """
+        if not self._addresses:
+            yield
+            return
+        # A run of one machine has none of it.
+        from inception_v3.machines import channel
+
+        number = int(self._config.task_index or 0)
+        given = self._addresses, number, self._config.worker_timeout, self._ended
+        first, later = (None, channel.Later(*given)) if number else (channel.First(*given), None)
+        joined: Any = first or later
+        self._channel = joined
+        self._termination.tell = lambda error: joined.leave(error.exit_code, str(error))
+        try:
+            channel.check_port_is_free(self._addresses, number)
+            facts = self._facts(data_set)
+            if first:
+                with self._visible_file() as (name, content):
+                    first.gather(name, lambda answers: self._problems(facts, content, answers))
+            elif later:
+                own = {'facts': facts, 'model_dir': self._model_dir}
+                later.join(lambda name: {**own, 'seen': self._seen(name)})
+            yield
+        except _GONE as error:
+            # The connection between the workers tells which one is gone, and ends this process.
+            joined.wait_for_ending(self._config.worker_timeout)
+            joined.leave(RETRY, str(error.message))
+            raise
+        except BaseException as error:
+            code = error.exit_code if isinstance(error, CommandError) else RETRY
+            joined.leave(DONE if self._end_together else code, str(error))
+            raise
+        joined.leave()
+        if later:
+            later.wait_for_first()
+
+    def _ended(self, ending: 'Ending') -> None:
+        self._termination.end_process(ending.error(what_is_kept(self._model_dir) if ending.code == RETRY else ''))
+
+    def share(self, make: Callable[[], Any]) -> Any:
+        """The value, of JSON, that `make` returns on the first worker, where alone it is called."""
+        return self._channel.share(make) if self._channel else make()
+
+    def agreed(self, request: Optional[int]) -> Optional[int]:
+        """The signal after which all workers end this step, if any of them has received one; given this one's."""
+        if not self._channel:
+            return request
+        bits = self._channel.union(_BITS.get(request or 0, 0))
+        agreed = next((number for number, bit in _BITS.items() if bits & bit), None)
+        self._end_together = bool(agreed)
+        return agreed
+
+    def session_hook(self) -> List[tf.estimator.SessionRunHook]:
+        """The hook of the first session, which later workers begin once the first has saved what they restore."""
+        return [_RestoredTogether(self)] if self._channel else []
+
+    def summary(self) -> str:
+        """The summary of a run at a worker that writes nothing."""
+        first, own = (cluster.name_of(self._addresses, number) for number in (0, int(self._config.task_index or 0)))
+        return f'{own} is done; {first} has the results'
+
+    # Agreement before training.
+
+    @contextlib.contextmanager
+    def _visible_file(self) -> Iterator[Tuple[str, str]]:
+        """A file in model_dir that the other workers must see: its name and its content."""
+        name, content = f'.workers-{secrets.token_hex(8)}.unfinished', secrets.token_hex(16)
+        path = os.path.join(self._model_dir, name)
+        write_whole(path, content)
+        try:
+            yield name, content
+        finally:
+            tf.io.gfile.remove(path)
+
+    def _facts(self, data_set: Optional[DatasetInfo]) -> Dict[str, Any]:
+        """What must be the same for all workers, by its name for the user."""
+        fields = vars(self._config)
+        facts = {
+            'the version of the program': inception_v3.__version__,
+            'TensorFlow': tf.__version__,
+            **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
+        }
+        for split, (files, digest) in samples_of(self._config).items():
+            facts[f'the {split} files'] = f'{files} files, sample {digest[:_DIGITS_SHOWN]}'
+        facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''
+        return facts
+
+    def _seen(self, name: Any) -> Optional[str]:
+        """The content of the first worker's file in this worker's model_dir; None if it is not there."""
+        path = os.path.join(self._model_dir, os.path.basename(str(name)))
+        for _ in range(int(_VISIBLE_WITHIN / _LOOK_EVERY)):
+            content = remote.read(path)
+            if content:
+                return content.decode(errors='replace')
+            time.sleep(_LOOK_EVERY)
+        return None
+
+    def _problems(self, first: Dict[str, Any], content: str, answers: Dict[int, Any]) -> str:
+        """A line for each difference between the first worker and another; empty if there is none."""
+        problems: List[str] = []
+        here = cluster.name_of(self._addresses, 0)
+        for number, answer in answers.items():
+            there = cluster.name_of(self._addresses, number)
+            facts = answer.get('facts') if isinstance(answer, dict) else None
+            if not isinstance(facts, dict):
+                problems.append(f'{there}: says nothing of itself; it runs another version of the program.')
+                continue
+            if answer.get('seen') != content:
+                problems.append(
+                    f'--model_dir={shown(self._model_dir)}: {here} has this folder, and {there} does not see it as '
+                    f'{shown(answer.get("model_dir"))}. All workers need one folder: on a file system that the '
+                    'machines share, such as NFS, or in a bucket, gs://BUCKET/FOLDER.'
+                )
+            for name in dict.fromkeys([*first, *facts]):
+                one, other = first.get(name), facts.get(name)
+                if one != other:
+                    values = f'{shown(one)} at {here}, {shown(other)} at {there}'
+                    problems.append(f'{name}: {values}. It must be the same for all workers.')
+        return '\n'.join(dict.fromkeys(problems))
+
+
+class _RestoredTogether(tf.estimator.SessionRunHook):
+    """Lets the first worker initialize or restore the variables, and save them; the others then restore them."""
+
+    def __init__(self, workers: Workers):
+        self._workers = workers
+        self._is_first = workers._config.is_first
+
+    def begin(self) -> None:
+        """At a later worker, waits before its session exists."""
+        if not self._is_first:
+            self._workers.share(lambda: None)
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        """At the first worker, lets the others go on, after the hook before this one has saved a checkpoint."""
+        if self._is_first:
+            self._workers.share(lambda: None)

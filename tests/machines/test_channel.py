@@ -1,0 +1,276 @@
+"""The connection between workers: threads of this process stand in for their processes."""
+
+import contextlib
+import functools
+import queue
+import socket
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import pytest
+
+from compat.errors import CommandError
+from inception_v3.machines import channel, cluster
+from inception_v3.machines.channel import Channel, Ending, First, Later
+from tests.support.processes import wait_for
+
+# The shortest time that a test waits for in vain.
+BRIEF = 0.4
+
+
+def free_addresses(count: int) -> List[str]:
+    """Addresses of this machine, whose ports and the one of the channel are free."""
+    with contextlib.ExitStack() as opened:
+        for first in range(20_000, 60_000, 7):
+            with contextlib.suppress(OSError):
+                for port in range(first, first + count + 1):
+                    opened.enter_context(socket.socket()).bind(('127.0.0.1', port))
+                return [f'127.0.0.1:{port}' for port in range(first, first + count)]
+    raise AssertionError('no free ports')
+
+
+class Workers:
+    """Workers on threads; `ended` has the number of each whose run another ended, and the ending."""
+
+    def __init__(self, count: int, timeout: float = 30.0):
+        self.addresses = free_addresses(count)
+        self.ended: queue.Queue[Tuple[int, Ending]] = queue.Queue()
+        kinds = [First, *[Later] * (count - 1)]
+        self.all: List[Any] = [
+            kind(self.addresses, number, timeout, functools.partial(self._ended_at, number))
+            for number, kind in enumerate(kinds)
+        ]
+
+    def _ended_at(self, number: int, ending: Ending) -> None:
+        self.ended.put((number, ending))
+
+    def start(self, number: int, **answer: Any) -> 'queue.Queue[Any]':
+        """Starts a worker; the queue gets its result: None, or an error."""
+        worker = self.all[number]
+        if number:
+            return self.call(lambda: worker.join(lambda greeting: {**greeting, **answer}))
+        return self.call(
+            lambda: worker.gather({'token': 7}, lambda answers: answer.get('check', lambda _: '')(answers))
+        )
+
+    @staticmethod
+    def call(function: Callable[[], Any]) -> 'queue.Queue[Any]':
+        result: queue.Queue[Any] = queue.Queue()
+
+        def run() -> None:
+            try:
+                result.put(function())
+            except CommandError as error:
+                result.put(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return result
+
+    def begun(self) -> 'Workers':
+        for result in [self.start(number) for number in range(len(self.all))]:
+            assert result.get(timeout=20) is None
+        return self
+
+    def endings(self, count: int) -> Dict[int, Ending]:
+        return dict(self.ended.get(timeout=20) for _ in range(count))
+
+    def cut(self, number: int) -> None:
+        """What the system does with the connections of a process that is killed."""
+        self.all[number]._has_left = True
+        for link in self.all[number]._links():
+            link.close()
+
+
+@pytest.fixture
+def three() -> Iterator[Workers]:
+    workers = Workers(3).begun()
+    yield workers
+    for each in workers.all:
+        each.leave()
+
+
+def together(workers: Workers, call: Callable[[Channel, int], Any]) -> List[Any]:
+    results = [workers.call(functools.partial(call, worker, n)) for n, worker in enumerate(workers.all)]
+    return [result.get(timeout=20) for result in results]
+
+
+def test_share__all_get_the_value_of_the_first(three: Workers) -> None:
+    assert together(three, lambda worker, n: worker.share(lambda: ['of', n])) == [['of', 0]] * 3
+    # In the order in which the first gives them, although others ask later.
+    for value in (1, 2):
+        three.all[0].share(functools.partial(int, value))
+    assert [three.all[2].share(lambda: None) for _ in range(2)] == [1, 2]
+
+
+def test_union__all_get_the_bits_of_all(three: Workers) -> None:
+    for step in range(20):
+        expected = 5 if step == 19 else 0
+        bits = [4, 0, 1] if step == 19 else [0, 0, 0]
+        results = [three.call(functools.partial(each.union, own)) for each, own in zip(three.all, bits)]
+        assert [result.get(timeout=20) for result in results] == [expected] * 3
+
+
+def test_begin__waits_for_a_late_worker_and_says_for_whom(monkeypatch: Any) -> None:
+    monkeypatch.setattr(channel, '_SAY_EVERY', 0.1)
+    said: List[str] = []
+    monkeypatch.setattr(channel.logger, 'info', lambda text, *values: said.append(text % values))
+    workers = Workers(3)
+    results = [workers.start(1), workers.start(0)]
+    late = f'waiting for worker 2 ({workers.addresses[2]})'
+    wait_for(lambda: said.count(late) > 1)
+    assert all(result.empty() for result in results)
+    first = f'waiting for worker 0 ({workers.addresses[0]}), at its port {cluster.channel_port(workers.addresses)}'
+    assert first in said
+    results.append(workers.start(2))
+    assert [result.get(timeout=20) for result in results] == [None] * 3
+
+
+def test_begin__a_worker_that_left_before_may_be_replaced() -> None:
+    workers = Workers(3)
+    first, _ = workers.start(0), workers.start(1)
+    wait_for(lambda: 1 in workers.all[0]._others)
+    workers.cut(1)
+    wait_for(lambda: 1 not in workers.all[0]._others)
+    workers.all[1] = Later(workers.addresses, 1, 30, lambda ending: None)
+    assert [result.get(timeout=20) for result in (workers.start(1), workers.start(2), first)] == [None] * 3
+
+
+def test_begin__a_problem_with_the_answers_ends_all_with_code_2() -> None:
+    workers, answers = Workers(3), []
+
+    def check(given: Dict[int, Any]) -> str:
+        answers.append(given)
+        return 'different flags'
+
+    results = [workers.start(2, flags='b'), workers.start(0, check=check), workers.start(1, flags='a')]
+    for result in results:
+        error = result.get(timeout=20)
+        assert str(error) == 'different flags' and error.exit_code == 2
+    assert answers == [{1: {'token': 7, 'flags': 'a'}, 2: {'token': 7, 'flags': 'b'}}]
+
+
+def test_begin__a_second_process_with_the_number_of_a_worker_is_refused() -> None:
+    workers = Workers(3)
+    workers.start(0), workers.start(1)
+    wait_for(lambda: 1 in workers.all[0]._others)
+    again = Later(workers.addresses, 1, 30, lambda ending: None)
+    error = workers.call(lambda: again.join(lambda greeting: None)).get(timeout=20)
+    assert str(error) == '--task_index=1: this worker is there already, or unknown.' and error.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    'sent',
+    [
+        b'',
+        b'GET / HTTP/1.1\r\n\r\n',
+        b'{"kind": "hello", "value": [0, null]}\n',
+        b'{"kind": "hello", "value": ["1", null]}\n',
+        b'{"kind": "hello", "value": null}\n',
+        b'{"kind": "hello"}\n' + b'[' * 1000,
+        b'x' * (1 << 19),
+        b'[' * 100_000 + b'\n',
+    ],
+)
+def test_gather__turns_strangers_away(sent: bytes, monkeypatch: Any) -> None:
+    monkeypatch.setattr(channel, '_GREETS_WITHIN', BRIEF)
+    workers = Workers(2)
+    first = workers.start(0)
+    where = '127.0.0.1', cluster.channel_port(workers.addresses)
+
+    def connected() -> Any:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(where)
+
+    with wait_for(connected) as stranger:
+        stranger.settimeout(10)
+        with contextlib.suppress(OSError):
+            stranger.sendall(sent)
+            while stranger.recv(1 << 16):
+                pass
+    assert workers.start(1).get(timeout=20) is None and first.get(timeout=20) is None
+
+
+@pytest.mark.parametrize('lost', [0, 1, 2])
+def test_lost__all_others_end_with_the_name_of_the_worker(lost: int) -> None:
+    workers = Workers(3).begun()
+    survivors = sorted({0, 1, 2} - {lost})
+    # Another waits for a value, or for the bits of a step.
+    waiting = [workers.call(functools.partial(workers.all[n].union, 0)) for n in survivors]
+    workers.cut(lost)
+    text = f'worker {lost} ({workers.addresses[lost]}) is lost: its process ended.'
+    assert workers.endings(2) == {number: Ending(1, text) for number in survivors}
+    for result in waiting:
+        error = result.get(timeout=20)
+        assert str(error) == text and error.exit_code == 1
+    assert workers.ended.empty()
+
+
+@pytest.mark.parametrize(
+    # The first worker tells all, also the one that cannot be heard.
+    ('silent', 'told'),
+    [(0, {1, 2}), (1, {0, 1, 2})],
+)
+def test_lost__a_worker_is_that_shows_no_life_in_time(silent: int, told: Any, monkeypatch: Any) -> None:
+    show_life = Channel._show_life
+    monkeypatch.setattr(Channel, '_show_life', lambda self: None if self._number == silent else show_life(self))
+    began = time.monotonic()
+    # Four signs of life in it, even on a busy machine.
+    workers = Workers(3, timeout=2).begun()
+    endings = workers.endings(len(told))
+    text = f'worker {silent} ({workers.addresses[silent]}) is lost: no sign of life for 2 s (--worker_timeout).'
+    assert {*endings} == told and {*endings.values()} == {Ending(1, text)}
+    assert 2 <= time.monotonic() - began < 20
+
+
+def test_lost__no_one_is_that_shows_life(monkeypatch: Any) -> None:
+    workers = Workers(2, timeout=1).begun()
+    time.sleep(1.5)
+    assert workers.ended.empty() and together(workers, lambda worker, n: worker.union(n)) == [1, 1]
+
+
+def test_leave__with_an_error_ends_all_with_its_code(three: Workers) -> None:
+    three.all[1].leave(2, 'no such file')
+    text = f'worker 1 ({three.addresses[1]}) ended: no such file'
+    assert three.endings(2) == {0: Ending(2, text), 2: Ending(2, text)}
+
+
+def test_leave__of_the_first_with_an_error_ends_the_others(three: Workers) -> None:
+    three.all[0].leave(75, 'ended by SIGTERM')
+    text = f'worker 0 ({three.addresses[0]}) ended: ended by SIGTERM'
+    assert three.endings(2) == {1: Ending(75, text), 2: Ending(75, text)}
+    with pytest.raises(CommandError, match='ended by SIGTERM'):
+        three.all[1].wait_for_first()
+
+
+def test_leave__at_the_end_of_the_run_is_no_loss(three: Workers) -> None:
+    three.all[2].leave()
+    three.cut(2)
+    waiting = three.call(three.all[1].wait_for_first)
+    time.sleep(0.1)
+    assert waiting.empty()
+    three.all[0].leave()
+    assert waiting.get(timeout=20) is None
+    three.cut(0)
+    time.sleep(0.1)
+    assert three.ended.empty()
+
+
+def test_ports__in_use_are_named() -> None:
+    workers = Workers(2)
+    port = cluster.channel_port(workers.addresses)
+    with socket.socket() as other:
+        other.bind(('127.0.0.1', port))
+        other.listen()
+        error = workers.start(0).get(timeout=20)
+        assert error.exit_code == 1
+        assert str(error).startswith(
+            f'--worker_hosts: port {port}, on which the first worker talks to the others, is in'
+        )
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(('127.0.0.1', cluster.host_and_port(workers.addresses[1])[1]))
+        other.listen()
+        with pytest.raises(channel.PortInUseError, match='of worker 1, is in use by another process'):
+            channel.check_port_is_free(workers.addresses, 1)
+    channel.check_port_is_free(workers.addresses, 1)

@@ -1,0 +1,189 @@
+"""Runs of two and three workers, as processes on the loopback interface."""
+
+import glob
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import time
+from typing import Any, Callable, Iterator, List
+
+import numpy as np
+import pytest
+
+from inception_v3.machines import cluster
+from tests.machines.test_channel import free_addresses
+from tests.support.checkpoints import saved_variables
+from tests.support.worker_program import PER_EVAL, STEPS, Program
+
+pytestmark = [pytest.mark.program, pytest.mark.both]
+
+
+@pytest.fixture
+def program(tmp_path: pathlib.Path, digits_dir: str) -> Iterator[Callable[..., Program]]:
+    """Makes programs; their processes end with the test."""
+    made: List[Program] = []
+
+    def make(workers: int, **flags: Any) -> Program:
+        addresses = free_addresses(workers) if workers > 1 else ()
+        made.append(Program(tmp_path / f'run{len(made)}', digits_dir, addresses, **flags))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
+def evaluations(program: Program) -> List[Any]:
+    lines = pathlib.Path(program.model_dir, 'results.jsonl').read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def assert_same_bits(one: Program, other: Program) -> None:
+    variables, others = (saved_variables(each.model_dir) for each in (one, other))
+    assert variables.keys() == others.keys()
+    assert [name for name in variables if variables[name].tobytes() != others[name].tobytes()] == []
+    for evaluation, expected in zip(evaluations(one), evaluations(other)):
+        for name in ('step', 'top_1', 'top_5', 'images'):
+            assert evaluation[name] == expected[name], name
+        assert evaluation['cross_entropy'] == pytest.approx(expected['cross_entropy'], abs=1e-6)
+
+
+def test_workers__stopped_by_sigterm_at_one_resume_to_the_bits_of_one_process(program: Any) -> None:
+    two = program(2)
+    first = two.start(0)
+    late = f'waiting for worker 1 ({two.addresses[1]})'
+    two.says(0, late)
+    # Worker 1 is late, and is asked to end after its second step.
+    assert two.ends(first, two.start(1, step=2, signal=signal.SIGTERM)) == [75, 75]
+    ended = [re.search(r'error: ended by SIGTERM after step (\d+) of 12, which is saved', two.log(n)) for n in (0, 1)]
+    steps = [int(match.group(1)) if match else two.log(n) for n, match in enumerate(ended)]
+    assert steps[0] == steps[1] and 2 <= steps[0] < PER_EVAL
+    assert os.path.exists(os.path.join(two.model_dir, f'model.ckpt-{steps[0]}.index'))
+    assert not os.path.exists(os.path.join(two.model_dir, 'trainer.json'))
+
+    two.clear_logs()
+    assert two.ends(*two.start_all()) == [0, 0], two.log()
+    alone = program(1, num_gpus=2)
+    assert alone.ends(alone.start()) == [0], alone.log()
+    assert_same_bits(two, alone)
+    assert [(each['step'], each['images']) for each in evaluations(two)] == [(PER_EVAL, 359), (STEPS, 359)]
+
+    # The first worker alone writes.
+    starts = pathlib.Path(two.model_dir, 'starts.jsonl').read_text().splitlines()
+    assert [json.loads(start)['config'].get('task_index') for start in starts] == [0, 0]
+    assert len(glob.glob(f'{two.folder}/export/*')) == 1
+    assert len(glob.glob(f'{two.model_dir}/events.out.tfevents.*')) == 2
+    assert glob.glob(f'{two.model_dir}/.workers-*') == []
+    assert f'worker 1 ({two.addresses[1]}) is done; worker 0 ({two.addresses[0]}) has the results' in two.log(1)
+
+
+@pytest.mark.parametrize(
+    ('workers', 'flags', 'difference'),
+    [
+        # Sums of three are added in the order of the replicas, wherever these are.
+        (3, {'batch_norm': 'synchronized'}, 0),
+        # Here each machine adds its own two first.
+        (2, {'batch_norm': 'averaged', 'num_gpus': 2}, 1e-6),
+        # Without a seed, by a ring; the weights of the beginning and the images are random.
+        (2, {'seed': None, 'mode': 'train', 'num_gpus': 2}, None),
+    ],
+)
+def test_workers__replicas_are_those_of_one_process(program: Any, workers: int, flags: Any, difference: Any) -> None:
+    per_machine = flags.get('num_gpus', 1)
+    flags = {name: value for name, value in flags.items() if value is not None}
+    several = program(workers, **flags)
+    if difference is None:
+        del several._flags['seed']
+    assert several.ends(*several.start_all()) == [0] * workers, several.log()
+    if difference is None:
+        # All workers have gone on from the first one's weights: else their sums would not fit the loss.
+        losses = [re.findall(r'loss ([\d.]+)', several.log(number)) for number in range(workers)]
+        assert losses[0] and losses[0] == losses[1]
+        return
+    alone = program(1, **{**flags, 'num_gpus': workers * per_machine})
+    assert alone.ends(alone.start()) == [0], alone.log()
+    if not difference:
+        assert_same_bits(several, alone)
+    variables, others = (saved_variables(each.model_dir) for each in (several, alone))
+    for name, value in variables.items():
+        np.testing.assert_allclose(value, others[name], atol=difference, rtol=difference, err_msg=name)
+    assert [each['images'] for each in evaluations(several)] == [359, 359]
+
+
+@pytest.mark.parametrize(
+    ('lost', 'sent', 'reason', 'seconds'),
+    [
+        (0, signal.SIGKILL, 'its process ended', 20),
+        (1, signal.SIGKILL, 'its process ended', 20),
+        # As if its network had gone.
+        (1, signal.SIGSTOP, 'no sign of life for 3 s (--worker_timeout)', 30),
+    ],
+)
+def test_workers__end_when_one_is_lost(program: Any, lost: int, sent: int, reason: str, seconds: int) -> None:
+    two = program(2, worker_timeout=3 if sent == signal.SIGSTOP else 60)
+    # In the second cycle.
+    processes = two.start_all(lost, step=PER_EVAL + 2, signal=sent)
+    survivor = 1 - lost
+    two.says(survivor, f'preparing to evaluate step {PER_EVAL}')
+    began = time.monotonic()
+    assert two.ends(processes[survivor]) == [1]
+    name = f'worker {lost} ({two.addresses[lost]})'
+    expected = f'error: {name} is lost: {reason}. The checkpoint of step {PER_EVAL} is kept, and'
+    assert two.log(survivor).count('error: ') == 1 and expected in two.log(survivor), two.log(survivor)
+    # A lost first worker leaves its lock behind, which the next command of this machine takes over.
+    assert os.path.exists(os.path.join(two.model_dir, 'trainer.json')) == (lost == 0)
+    assert time.monotonic() - began < seconds
+
+
+def test_workers__interrupted_at_the_first_end_together(program: Any) -> None:
+    two = program(2, mode='train')
+    assert two.ends(*two.start_all(0, step=3, signal=signal.SIGINT)) == [130, 130]
+    ended = [re.findall(r'ended by Ctrl-C after step (\d+) of', two.log(number)) for number in (0, 1)]
+    assert ended[0] == ended[1] and len(ended[0]) == 1
+
+
+def test_workers__that_differ_are_refused_with_both_values(program: Any, tmp_path: pathlib.Path) -> None:
+    two = program(2)
+    other_data = tmp_path / 'data'
+    other_data.mkdir()
+    for path in glob.glob(os.path.join(two._flags['data_dir'], '*')):
+        (other_data / os.path.basename(path)).write_bytes(pathlib.Path(path).read_bytes())
+    # One byte differs.
+    changed = sorted(other_data.glob('train-*'))[0]
+    content = bytearray(changed.read_bytes())
+    content[60_000] ^= 1
+    changed.write_bytes(content)
+    other = {'learning_rate': 0.5, 'model_dir': str(tmp_path / 'elsewhere'), 'data_dir': str(other_data)}
+    assert two.ends(two.start(0), two.start(1, **other)) == [2, 2]
+    first, second = (f'worker {number} ({address})' for number, address in enumerate(two.addresses))
+    for number in (0, 1):
+        log = two.log(number)
+        assert f'--model_dir={two.model_dir}: {first} has this folder, and {second} does not see it as' in log, log
+        assert str(tmp_path / 'elsewhere') in log and 'NFS' in log
+        assert re.search(rf'--learning_rate: [\d.]+ at {re.escape(first)}, 0.5 at {re.escape(second)}', log)
+        assert re.search(rf'the train files: \d files, sample \w+ at {re.escape(first)}, \d files, sample \w+ at ', log)
+        # Nothing else differs.
+        assert log.count('at worker 1 (') + log.count(f'and {second} does') == 3
+    assert not (tmp_path / 'elsewhere').exists() and os.listdir(two.model_dir) == []
+
+
+def test_workers__a_port_in_use_is_named_and_ends_the_others(program: Any) -> None:
+    two = program(2)
+    with socket.socket() as other:
+        port = cluster.host_and_port(two.addresses[0])[1]
+        other.bind(('127.0.0.1', port))
+        other.listen()
+        assert two.ends(two.start(0)) == [1]
+    assert f'error: --worker_hosts: port {port}, of worker 0, is in use by another process' in two.log(0)
+
+
+def test_tf_config__is_obeyed(program: Any) -> None:
+    two = program(2, mode='train')
+    hosts = {'chief': [two.addresses[0]], 'worker': [two.addresses[1]]}
+    tasks = [{'type': kind, 'index': 0} for kind in hosts]
+    values = [json.dumps({'cluster': hosts, 'task': task}) for task in tasks]
+    assert two.ends(*(two.start(n, tf_config=value) for n, value in enumerate(values))) == [0, 0], two.log()
+    assert f'worker 1 ({two.addresses[1]}) is done' in two.log(1)
