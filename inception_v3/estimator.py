@@ -171,7 +171,8 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
         return super()._call_input_fn(input_fn, mode)
 
     def _train_model_distributed(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
-        strategy: Any = self._train_distribution
+        strategy = self._train_distribution
+        assert strategy, 'Estimator calls this with a strategy alone'
         strategy.configure(self._session_config)
         return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
 

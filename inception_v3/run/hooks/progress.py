@@ -80,7 +80,7 @@ class StepLines:
                 f'GlobalRate={global_rate / replicas:.2f} Time={now} | step {done.step} of {config.train_steps}{rest}'
             )
         if ended > ended_before:
-            kind = 'core' if config.use_tpu else 'replica'
+            kind = 'core' if config.use_tpu or replicas == 1 else 'replica'
             name = f'Epoch {epoch}' if ended == epoch else f'Epochs {epoch} to {ended}'
             logger.info(
                 f'{name} train end {now}, Epoch Time={datetime.timedelta(seconds=int(self._seconds))}, '
