@@ -211,12 +211,14 @@ class First(Channel):
         threading.Thread(target=self._accept, args=[listening, greeting], daemon=True).start()
         threading.Thread(target=self._show_life, daemon=True).start()
         with self._change:
-            while len(self._others) < len(self._addresses) - 1:
+            while len(self._others) < len(self._addresses) - 1 and not self._has_left:
                 missing = (number for number in range(1, len(self._addresses)) if number not in self._others)
                 logger.info('waiting for %s', ', '.join(cluster.name_of(self._addresses, number) for number in missing))
                 self._change.wait(_SAY_EVERY)
             self._is_complete = True
         listening.close()
+        if self._has_left:
+            return
         problem = problem_with({number: other.answer for number, other in sorted(self._others.items())})
         if problem:
             self._has_left = True
@@ -317,7 +319,7 @@ class Later(Channel):
         where = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
         threading.Thread(target=self._show_life, daemon=True).start()
         said_at = -_SAY_EVERY
-        while True:
+        while not self._has_left:
             if time.monotonic() >= said_at + _SAY_EVERY:
                 said_at = time.monotonic()
                 logger.info('waiting for %s, at its port %d', cluster.name_of(self._addresses, 0), where[1])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compat.errors import CommandError
 from data import dataset_info
 from data.dataset_info import DatasetInfo
 from data.records import DataError
@@ -109,7 +110,7 @@ def test_problem__of_a_description_before_writing(tmp_path: pathlib.Path, change
 
 def test_a_description_that_cannot_be_read_is_refused_by_its_path(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'dataset.json').mkdir()
-    with pytest.raises(DataError, match=r'dataset\.json: cannot be read'):
+    with pytest.raises(CommandError, match=r'dataset\.json: is a folder; only regular files are read'):
         dataset_info.read(str(tmp_path))
 
 

@@ -17,6 +17,8 @@ from tests.support.processes import wait_for
 
 # The shortest time that a test waits for in vain.
 BRIEF = 0.4
+# The workers that a test has made.
+MADE: 'List[Workers]' = []
 
 
 def free_addresses(count: int) -> List[str]:
@@ -36,6 +38,7 @@ class Workers:
     def __init__(self, count: int, timeout: float = 30.0):
         self.addresses = free_addresses(count)
         self.ended: queue.Queue[Tuple[int, Ending]] = queue.Queue()
+        MADE.append(self)
         kinds = [First, *[Later] * (count - 1)]
         self.all: List[Any] = [
             kind(self.addresses, number, timeout, functools.partial(self._ended_at, number))
@@ -82,12 +85,19 @@ class Workers:
             link.close()
 
 
+@pytest.fixture(autouse=True)
+def _no_worker_stays() -> Iterator[None]:
+    """Ends the threads of a test's workers, whose lines would appear in the log of a later test."""
+    MADE.clear()
+    yield
+    for workers in MADE:
+        for each in workers.all:
+            each.leave()
+
+
 @pytest.fixture
-def three() -> Iterator[Workers]:
-    workers = Workers(3).begun()
-    yield workers
-    for each in workers.all:
-        each.leave()
+def three() -> Workers:
+    return Workers(3).begun()
 
 
 def together(workers: Workers, call: Callable[[Channel, int], Any]) -> List[Any]:

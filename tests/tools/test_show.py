@@ -65,7 +65,13 @@ def test_show__names_files_and_refuses_bad_ones(
     lines = done.stderr[done.stderr.index('error: ') :].splitlines()
     for line, (name, words) in zip(
         lines,
-        [('cut', 'is damaged'), ('b/cat', 'has the name of'), ('no', 'is not a'), ('none', 'No such'), ('a', 'dir')],
+        [
+            ('cut', 'is damaged'),
+            ('b/cat', 'has the name of'),
+            ('no', 'is not a'),
+            ('none', 'No such'),
+            ('a', 'is a folder'),
+        ],
     ):
         assert f'{name}' in line and words in line
     assert len(lines) == 7 and 'Traceback' not in done.stderr

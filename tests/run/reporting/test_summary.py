@@ -79,7 +79,7 @@ def test_notes_of__begin_with_the_emulation(mode: str, others: List[str]) -> Non
 
 
 def test_summary__has_a_line_for_each_known_value() -> None:
-    config = Config(model_dir='runs/m', data_dir='my/data')
+    config = Config(model_dir='runs/m', data_dir='my/data', num_eval_images=8)
     assert summary_of(config, DIGITS, EVALUATION, 123.456, 'runs/e/1', EVALUATION).splitlines() == [
         'top-1       75.00%',
         'top-5       100.00%',
@@ -90,6 +90,9 @@ def test_summary__has_a_line_for_each_known_value() -> None:
         'results     runs/m',
         'SavedModel  runs/e/1',
     ]
+    # Files are missing.
+    more = dataclasses.replace(config, num_eval_images=9)
+    assert 'evaluated  8 of 9 images' in summary_of(more, None, EVALUATION, None, None, None)
     assert summary_of(config, None, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
 
 
