@@ -13,6 +13,8 @@ import pytest
 from compat import tf
 from data import dataset_info, encoding, records
 from data.dataset_info import fingerprint
+from data.formats import FORMATS
+from data.tar.shard import Sample, Shard
 from tests.data.written_records import examples, fingerprint_of, stored
 from tests.support.commands import Done, run
 from tests.support.images import with_orientation
@@ -25,6 +27,11 @@ from tools.datasets.tar_shards import __main__ as tar_shards_command
 def tar_shards(*arguments: Any) -> Done:
     """Runs the command in this process."""
     return run(tar_shards_command.main, *arguments)
+
+
+def samples_in(path: str) -> List[Sample]:
+    with Shard(path) as shard:
+        return [*shard.samples()]
 
 
 def write_splits(folder: pathlib.Path, files: List[Tuple[str, bytes]]) -> None:
@@ -41,6 +48,12 @@ def test_records_become_tar_shards_and_the_same_records_again(
     assert info and before
     parts = [fingerprint_of(stored(few_digits_dir, split)) for split in (records.TRAIN, records.VALIDATION)]
     assert info == dataclasses.replace(before, fingerprint=fingerprint(*parts))
+
+    # The keys of a split are numbered over all of its shards.
+    for split, count, images in ((records.TRAIN, 8, 40), (records.VALIDATION, 4, 73)):
+        paths = FORMATS['tar'].find_shards(tar_dir, split)
+        keys = [sample.key for path in paths for sample in samples_in(path)]
+        assert (len(paths), keys) == (count, [f'{number:08d}' for number in range(images)])
 
     done = tar_shards('write', tar_dir, tmp_path / 'again')
     assert done.returncode == 0, done.stderr

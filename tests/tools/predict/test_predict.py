@@ -247,11 +247,19 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     ('names', 'shown'),
-    [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
+    [
+        (['', '', ''], [0, 2, 1]),
+        (['zero', 'one', 'two'], [0, 2, 1]),
+        (['background', 'one', 'two'], [2, 1]),
+        (['', 'one', 'two'], [2, 1]),
+    ],
 )
 def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
-    (done,) = predictions(tmp_path, 1, top=2, batch_size=1, class_names=names)
-    assert [likely.label for likely in done.likeliest] == shown
+    # Label 0 is the likeliest; the background takes no place among those to show.
+    values: Any = {'class_names': names, 'classify': lambda batch: [np.array([0.5, 0.2, 0.3])]}
+    for top in (1, 2, 3):
+        (done,) = predictions(tmp_path, 1, top=top, batch_size=1, **values)
+        assert [likely.label for likely in done.likeliest] == shown[:top]
 
 
 def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
