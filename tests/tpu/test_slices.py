@@ -161,7 +161,7 @@ def test_hosts__take_the_counts_of_the_description(uneven_dir: str, caplog: Any)
     assert 'counting the records of 3 validation files' in caplog.text
 
 
-@pytest.mark.parametrize(('at_most', 'shares'), [further(10, [5, 5]), (15, [9, 6])])
+@pytest.mark.parametrize(('at_most', 'shares'), [(11, [6, 5]), further(15, [9, 6])])
 def test_eval_total_size__is_divided_among_the_pipelines_of_hosts(
     at_most: int, shares: List[int], uneven_dir: str
 ) -> None:

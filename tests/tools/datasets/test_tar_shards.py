@@ -20,6 +20,7 @@ from tests.support.commands import Done, run
 from tests.support.images import with_orientation
 from tests.support.photos import Photo, photo_example
 from tests.support.records import write_records
+from tests.support.spellings import spellings
 from tests.support.tar_files import write_tar
 from tools.datasets.tar_shards import __main__ as tar_shards_command
 
@@ -70,6 +71,16 @@ def test_round_trip__keeps_boxes_and_all_fields(photo_dir: str, photos: List[Pho
         assert path.read_bytes()[257:263] == b'ustar\0'
     paths = records.find_shards(str(tmp_path / 'again'), records.TRAIN)
     assert [example for path in paths for example in examples(path)] == [photo_example(photo) for photo in photos]
+
+
+def test_source__is_no_target_under_any_name(tmp_path: pathlib.Path) -> None:
+    source = tmp_path / 'tar'
+    write_splits(source, [('1.jpg', b'x'), ('1.cls', b'1')])
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    for target in (str(source), *spellings(str(source), tmp_path)):
+        done = tar_shards('write', source, target)
+        assert done.returncode == 2 and f'{target}: exists already. Name a new folder.' in done.stderr
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
 
 
 def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.Path) -> None:

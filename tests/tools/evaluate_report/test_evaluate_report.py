@@ -27,6 +27,7 @@ from tests.support.photos import Photo
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun, make_small_config, one_layer_run
 from tests.support.saved_models import classify
+from tests.support.spellings import spellings
 from tests.tools.evaluate_report.test_predictions import write as write_predictions
 from tools.evaluate_report import __main__ as evaluate_report
 from tools.evaluate_report import evaluation as evaluating
@@ -253,6 +254,10 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
     assert info
     dataclasses.replace(info, num_classes=12, class_names=['x'] * 12).write(more_classes)
     other_data = write_predictions(tmp_path / 'other', [], data_set='others', fingerprint='f')
+    write_predictions(tmp_path / 'same', [])
+    report = str(tmp_path / 'same' / 'evaluation_report')
+    (tmp_path / 'names').mkdir()
+    names = [report, *spellings(report, tmp_path / 'names')]
     cases: List[Tuple[List[str], str]] = [
         ([str(tmp_path / 'none')], f'{tmp_path}/none: contains no checkpoint.'),
         ([model_dir, '--checkpoint=model.ckpt-6'], '--checkpoint=model.ckpt-6: no checkpoint of this name'),
@@ -262,6 +267,14 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         ([model_dir, f'--out={tmp_path}/file'], f'--out={tmp_path}/file: cannot be written to'),
         ([model_dir, f'--against={tmp_path}/none'], f'{tmp_path}/none: has no evaluation report'),
         ([model_dir, f'--against={other_data}'], f'--against={other_data}: its report is of another data set, others'),
+        *(
+            (
+                [model_dir, f'--against={other}', f'--out={out}'],
+                'predictions.csv: is one of the files to read, and would',
+            )
+            for other in (report, str(tmp_path / 'same'))
+            for out in names
+        ),
         ([model_dir, '--batch_size=0'], '--batch_size: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:

@@ -24,6 +24,7 @@ from inception_v3.run.export.card import labels, wilson_interval
 from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
+from tests.support.spellings import spellings
 from tests.support.tiers import further
 from tools.export import __main__ as command
 from tools.export.exports import Agreement
@@ -197,10 +198,21 @@ def test_refusals__leave_nothing(
     monkeypatch.setitem(sys.modules, 'tf2onnx', None)
     model_dir, out = str(finished_run.config.model_dir), f'--out={tmp_path}/new'
     (tmp_path / 'old' / 'npz').mkdir(parents=True)
+    for kind in ('dangling', 'hard'):
+        (tmp_path / f'links-{kind}').mkdir()
+    (tmp_path / 'links-dangling' / 'npz').symlink_to(tmp_path / 'none')
+    os.link(os.path.join(model_dir, 'config.json'), str(tmp_path / 'links-hard' / 'npz'))
     for words, part in (
         ([model_dir, '--format=npz,tflite', out], 'TensorFlow Lite has no operation'),
         ([model_dir, '--format=onnx', out], "tf2onnx: not installed: pip install 'inception-v3-tpu[export]'"),
-        ([model_dir, '--format=tflite,npz', f'--out={tmp_path}/old'], f'{tmp_path}/old/npz: exists already'),
+        *(
+            ([model_dir, '--format=tflite,npz', f'--out={folder}'], f'{folder}/npz: exists already')
+            for folder in (f'{tmp_path}/old', *spellings(f'{tmp_path}/old', tmp_path))
+        ),
+        *(
+            ([model_dir, '--format=npz', f'--out={tmp_path}/links-{kind}'], f'links-{kind}/npz: exists already')
+            for kind in ('dangling', 'hard')
+        ),
         ([model_dir, '--format=npz', '--out=gs://bucket/x'], '--out=gs://bucket/x: must be a local folder'),
         ([str(tmp_path), '--format=npz', out], f'{tmp_path}: contains no checkpoint'),
     ):

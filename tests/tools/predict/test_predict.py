@@ -33,6 +33,7 @@ from tests.support.images import CAT
 from tests.support.pages import read_page
 from tests.support.photos import encode_jpeg
 from tests.support.runs import FinishedRun
+from tests.support.spellings import spellings
 from tools import drawing
 from tools.predict import __main__ as predict
 from tools.predict import classifier, prediction
@@ -303,7 +304,10 @@ def test_user_errors__one_message_and_exit_code_2(finished_run: FinishedRun, ima
         ((image, model, f'--html={empty}'), f'{empty}: cannot be written: it is a folder'),
         ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: must be the path of a file.'),
         ((image, model, '--html='), '--html=: must be the path of a file.'),
-        ((image, model, f'--html={image}'), f'{image}: is one of the files to read, and would be replaced'),
+        *(
+            ((image, model, f'--html={page}'), f'{page}: is one of the files to read, and would be replaced')
+            for page in (image, *spellings(image, tmp_path))
+        ),
         ((image, model, '--top=0'), '--top: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:
@@ -313,6 +317,17 @@ def test_user_errors__one_message_and_exit_code_2(finished_run: FinishedRun, ima
         err = [line for line in err if not any(note in line for note in notes)]
         messages = [line for line in err if not line.startswith('usage:') and line[:1] != ' ']
         assert len(messages) == 1 and message in messages[0], (arguments, err)
+
+
+def test_page__that_is_a_hard_link_to_an_image_leaves_the_image(
+    finished_run: FinishedRun, images: str, tmp_path: Any
+) -> None:
+    image, page = tmp_path / 'image.jpg', tmp_path / 'page.html'
+    shutil.copy(os.path.join(images, sorted(os.listdir(images))[0]), str(image))
+    content = image.read_bytes()
+    os.link(str(image), str(page))
+    code, _, _ = run(str(image), f'--model={finished_run.config.model_dir}', f'--html={page}')
+    assert code == 0 and image.read_bytes() == content and len(read_page(page).images) == 1
 
 
 def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(
