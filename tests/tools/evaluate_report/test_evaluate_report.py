@@ -14,6 +14,7 @@ import sklearn.metrics
 
 from compat import tf
 from data import dataset_info, records, tfrecord_files
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
 from inception_v3.run import trained_model
@@ -354,3 +355,32 @@ def test_synthetic_images__are_replaced_by_data_dir(photo_run: Config, tmp_path:
     assert {os.path.dirname(mistake['path']) for mistake in report['mistakes']} == {photo_run.data_dir}
     code, _, err = run(model_dir, f'--data_dir={tmp_path}/nowhere')
     assert code == 2 and f'{tmp_path}/nowhere' in err[0]
+
+
+def test_data__is_that_of_the_run_unless_flags_name_other(
+    trained: Config, digits_dir: str, few_digits_dir: str, tar_dir: str, tmp_path: Any
+) -> None:
+    own: Dict[str, Any] = {'eval_files': 'validation-0000{1,3}-of-00004', 'num_eval_images': 179}
+    model_dir = copied(trained, str(tmp_path / 'patterns'), **own)
+    shifted = copied(trained, str(tmp_path / 'shifted'), **own, label_offset=1)
+
+    def data_of(*arguments: str) -> Tuple[List[str], int]:
+        parsed = evaluate_report.parse(arguments)
+        _, model, _ = evaluating.fit_to_data_set(trained_model.find(parsed.model_dir), parsed)
+        return source_of(model.config).find(records.VALIDATION), model.config.num_eval_images
+
+    def paths(folder: str, *numbers: int) -> List[str]:
+        return [records.shard_path(folder, records.VALIDATION, number, 4) for number in numbers]
+
+    few, of_files = f'--data_dir={few_digits_dir}', f'--eval_files={paths(digits_dir, 0)[0]}'
+    assert data_of(model_dir) == (paths(digits_dir, 1, 3), 179)
+    # The run's patterns belong to its own folder.
+    assert data_of(model_dir, few) == (paths(few_digits_dir, *range(4)), 73)
+    assert data_of(model_dir, f'--data_dir={digits_dir}') == (paths(digits_dir, *range(4)), 359)
+    assert data_of(model_dir, of_files) == (paths(digits_dir, 0), 89)
+    assert data_of(model_dir, few, '--eval_files=validation-00002-*') == (paths(few_digits_dir, 2), 18)
+    tar = data_of(model_dir, f'--data_dir={tar_dir}', '--data_format=tar')
+    assert tar == ([f'{path}.tar' for path in paths(tar_dir, *range(4))], 73)
+    assert data_of(shifted, '--label_offset=0') == (paths(digits_dir, 1, 3), 179)
+    with pytest.raises(records.DataError, match='label'):
+        data_of(shifted)

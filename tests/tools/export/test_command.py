@@ -18,18 +18,21 @@ from scipy import stats
 
 from compat import tf
 from compat.errors import CommandError
+from data import records
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
 from inception_v3.run.export.card import labels, wilson_interval
+from tests.data.written_records import examples
 from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
 from tests.support.spellings import spellings
 from tests.support.tiers import further
+from tools.datasets.writing import label_and_image
 from tools.export import __main__ as command
 from tools.export.exports import Agreement
 from tools.export.formats import FORMATS
-from tools.export.network import FrozenNetwork
+from tools.export.network import FrozenNetwork, batches
 from tools.predict.classifier import of_checkpoint
 
 AVERAGE = '/ExponentialMovingAverage'
@@ -179,6 +182,17 @@ def test_verification__on_incomplete_data_is_said_in_the_card(
     card = (tmp_path / 'out' / 'npz' / 'README.md').read_text()
     for words in ('1 of 4 validation files are missing', 'not those of the training: validation files: 4 -'):
         assert words in err and words in card
+
+
+def test_images__are_of_the_files_and_with_the_labels_that_the_run_names(finished_run: FinishedRun) -> None:
+    config = finished_run.config
+    config = dataclasses.replace(config, train_files='train-00002-*', eval_files='validation-00001-*', label_offset=-1)
+    for split, shard, shards in ((records.TRAIN, 2, 8), (records.VALIDATION, 1, 4)):
+        path = records.shard_path(config.data_dir, split, shard, shards)
+        batch = next(batches(split == records.TRAIN, config))
+        found = [*zip(batch.labels + 1, batch.encoded)]
+        # Training reads a single file several times at once.
+        assert len(found) == 32 and {*found} <= {label_and_image(example) for example in examples(path)}
 
 
 def refused(*words: str) -> str:

@@ -381,7 +381,10 @@ def test_load__run_that_was_trained_on_a_tpu_decodes_no_image_whose_pixels_are_g
     there = dataclasses.replace(
         config, use_tpu=True, tpu='a-node', train_batch_size=1024, eval_batch_size=1024, batch_norm='synchronized'
     )
-    (model_dir / 'config.json').write_text(dataclasses.replace(there, batch_norm_group_size=4).to_json())
+    # Settings of training and of its data set, which is not here.
+    settings: Any = {'batch_norm_group_size': 4, 'freeze': 'Layer', 'head_learning_rate': 0.5, 'init_from': '/none'}
+    of_data: Any = {'train_files': 'none/*', 'eval_files': 'none/*', 'label_offset': 3, 'data_dir': '/none'}
+    (model_dir / 'config.json').write_text(dataclasses.replace(there, **settings, **of_data).to_json())
     files = image_files.find(sorted(map(str, pathlib.Path(str(images)).glob('0[01]*'))))
     found = []
     for path in (str(model_dir), str(config.model_dir)):
