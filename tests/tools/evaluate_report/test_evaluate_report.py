@@ -360,7 +360,7 @@ def test_synthetic_images__are_replaced_by_data_dir(photo_run: Config, tmp_path:
 def test_data__is_that_of_the_run_unless_flags_name_other(
     trained: Config, digits_dir: str, few_digits_dir: str, tar_dir: str, tmp_path: Any
 ) -> None:
-    own: Dict[str, Any] = {'eval_files': 'validation-0000{1,3}-of-00004', 'num_eval_images': 179}
+    own: Dict[str, Any] = {'eval_files': 'validation-0000{1,3}-of-00004', 'num_eval_images': 180}
     model_dir = copied(trained, str(tmp_path / 'patterns'), **own)
     shifted = copied(trained, str(tmp_path / 'shifted'), **own, label_offset=1)
 
@@ -373,7 +373,7 @@ def test_data__is_that_of_the_run_unless_flags_name_other(
         return [records.shard_path(folder, records.VALIDATION, number, 4) for number in numbers]
 
     few, of_files = f'--data_dir={few_digits_dir}', f'--eval_files={paths(digits_dir, 0)[0]}'
-    assert data_of(model_dir) == (paths(digits_dir, 1, 3), 179)
+    assert data_of(model_dir) == (paths(digits_dir, 1, 3), 180)
     # The run's patterns belong to its own folder.
     assert data_of(model_dir, few) == (paths(few_digits_dir, *range(4)), 73)
     assert data_of(model_dir, f'--data_dir={digits_dir}') == (paths(digits_dir, *range(4)), 359)
@@ -381,6 +381,6 @@ def test_data__is_that_of_the_run_unless_flags_name_other(
     assert data_of(model_dir, few, '--eval_files=validation-00002-*') == (paths(few_digits_dir, 2), 18)
     tar = data_of(model_dir, f'--data_dir={tar_dir}', '--data_format=tar')
     assert tar == ([f'{path}.tar' for path in paths(tar_dir, *range(4))], 73)
-    assert data_of(shifted, '--label_offset=0') == (paths(digits_dir, 1, 3), 179)
+    assert data_of(shifted, '--label_offset=0') == (paths(digits_dir, 1, 3), 180)
     with pytest.raises(records.DataError, match='label'):
         data_of(shifted)
