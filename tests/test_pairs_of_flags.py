@@ -112,7 +112,7 @@ def short(monkeypatch: Any) -> None:
     """Replaces the networks by short ones of the same options."""
     for name, network in NETWORKS.items():
         if name.startswith('revnet'):
-            build = functools.partial(revnet.revnet, revnet.REVNET_38._replace(units=(1,), depths=(32,)))
+            build: Any = functools.partial(revnet.revnet, revnet.REVNET_38._replace(units=(1,), depths=(32,)))
         elif name == 'resnet50':
             monkeypatch.setattr(resnet, 'STAGES', (resnet.Stage(1, 16, stride=1),))
             build = network.build
@@ -128,9 +128,11 @@ def test_pairs__are_refused_or_build_their_graphs(
     rows, refused = rows_for(VALUES)
     assert 10 < len(rows) < 100 and refused > 100
     # By hand: pairs that a rule refuses, and some that none does.
-    for pair in ({'precision': 'float16', 'use_tpu': True}, {'data_format': 'tar', 'use_data': 'fake'}):
+    never: List[Row] = [{'precision': 'float16', 'use_tpu': True}, {'data_format': 'tar', 'use_data': 'fake'}]
+    for pair in never:
         assert not [row for row in rows if pair.items() <= row.items()]
-    for pair in ({'layout': 'NCHW', 'optimizer': 'momentum'}, {'transfer': 'uint8', 'preprocessing': 'vgg'}):
+    some: List[Row] = [{'layout': 'NCHW', 'optimizer': 'momentum'}, {'transfer': 'uint8', 'preprocessing': 'vgg'}]
+    for pair in some:
         assert [row for row in rows if pair.items() <= row.items()]
     failed = {}
     for number, row in enumerate(rows):
