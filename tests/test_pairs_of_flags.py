@@ -33,8 +33,9 @@ BASE: Dict[str, Any] = {
     **{'depth_multiplier': 0.01, 'num_train_images': 40, 'num_eval_images': 73, 'num_parallel_calls': 2},
     **{'model_dir': 'model', 'data_dir': 'data', 'num_shards': 2, 'tpu': 'emulated:2'},
 }
-# Flags that others need.
+# Flags that others need, and none.
 NEEDED: Tuple[Dict[str, Any], ...] = (
+    {},
     {'use_tpu': False},
     {'use_tpu': False, 'accelerator': 'gpu'},
     {'use_learning_rate_warmup': True},
@@ -64,7 +65,7 @@ def rows_for(values: Dict[str, Tuple[Any, ...]]) -> Tuple[List[Row], int]:
     """
     every = [{a: x, b: y} for a, b in itertools.combinations(values, 2) for x in values[a] for y in values[b]]
     # Of a pair that has no effect alone, a third flag may be what it needs.
-    begun = {frozenset(pair.items()): [{**each, **pair} for each in ({}, *NEEDED)] for pair in every}
+    begun = {frozenset(pair.items()): [{**each, **pair} for each in NEEDED] for pair in every}
     allowed = {pair: next((row for row in rows if not is_refused(row)), None) for pair, rows in begun.items()}
     missing = {pair for pair, row in allowed.items() if row}
     refused, rows = len(every) - len(missing), []
