@@ -14,6 +14,8 @@ from console import inputs
 
 # Bytes of the longest path on Linux.
 _LONGEST_PATH = 4096
+# The end of the name of an output that is being written.
+_UNFINISHED = '.unfinished'
 # The disk or a quota is full, a file is larger than allowed, or the disk fails.
 _OF_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -43,11 +45,17 @@ def replaceable(path: str) -> str:
 
 
 def check_is_no_input(path: str, inputs: Iterable[str]) -> None:
-    """Raises CommandError if an output would replace one of the files that the command reads."""
-    if os.path.realpath(path) in {os.path.realpath(each) for each in inputs}:
-        raise CommandError(
-            f'{shown(path, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name another file.'
-        )
+    """Raises CommandError if an output, or its unfinished file, would replace one of the files that the command reads.
+
+    A hard link of such a file may be replaced: the file keeps its content under its other name.
+    """
+    read = {os.path.realpath(each) for each in inputs}
+    for ending in ('', _UNFINISHED):
+        if os.path.realpath(path) + ending in read:
+            raise CommandError(
+                f'{shown(path + ending, _LONGEST_PATH)}: is one of the files to read, and would be replaced. Name '
+                'another file to write.'
+            )
 
 
 def move(unfinished: str, path: str) -> None:
@@ -63,8 +71,8 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
     """
     real = replaceable(path)
     # Several processes of a conversion may write the same file. Elsewhere, the next writer replaces a leftover file.
-    unique = f'{os.path.basename(real)}.{uuid.uuid4().hex}.unfinished'
-    unfinished = os.path.join(work_dir, unique) if work_dir else f'{real}.unfinished'
+    unique = f'{os.path.basename(real)}.{uuid.uuid4().hex}{_UNFINISHED}'
+    unfinished = os.path.join(work_dir, unique) if work_dir else f'{real}{_UNFINISHED}'
     if replaceable(unfinished) != unfinished and os.path.islink(unfinished):
         raise CommandError(f'{shown(unfinished, _LONGEST_PATH)}: is a link, and must be a new file. Remove it.')
     try:

@@ -154,6 +154,7 @@ def test_max_bad_records__skips_bad_records_in_every_epoch(
 def test_max_bad_records__leaves_other_records_unchanged(config: Config, tmp_path: Any) -> None:
     plain = read(config, False, 2)
     allowed = read(dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path)), False, 2)
+    assert len(plain) == len(allowed) == 3
     for (images, labels), (same_images, same_labels) in zip(plain, allowed):
         np.testing.assert_array_equal(images, same_images)
         np.testing.assert_array_equal(labels, same_labels)

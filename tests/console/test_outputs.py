@@ -12,6 +12,7 @@ import pytest
 from compat.errors import CommandError
 from console import outputs
 from data import files
+from tests.support.spellings import spellings
 
 
 def _socket(path: pathlib.Path) -> None:
@@ -110,3 +111,28 @@ def test_write_beyond_a_limit__names_the_path(tmp_path: pathlib.Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match='Errno 2'), outputs.unfinished_file(str(path)):
         os.stat(str(tmp_path / 'absent'))
+
+
+def test_input__is_refused_as_an_output_under_any_name(tmp_path: pathlib.Path) -> None:
+    path, other = tmp_path / 'a' / 'photo.jpg', tmp_path / 'b.jpg'
+    for each in (path, other):
+        each.parent.mkdir(exist_ok=True)
+        each.write_text('photo')
+    names = [str(path), *spellings(str(path), tmp_path)]
+    for output in names:
+        for read in names:
+            with pytest.raises(CommandError, match='is one of the files to read, and would be replaced'):
+                outputs.check_is_no_input(output, [str(other), read])
+    # The name of the unfinished file.
+    with pytest.raises(CommandError, match=r'page\.unfinished: is one of'):
+        outputs.check_is_no_input(str(tmp_path / 'page'), [str(tmp_path / 'page.unfinished')])
+    outputs.check_is_no_input(str(tmp_path / 'a' / 'b.jpg'), [str(path), str(other)])
+
+
+def test_hard_link_to_an_input__is_replaced_and_the_input_stays(tmp_path: pathlib.Path) -> None:
+    path, link = tmp_path / 'photo.jpg', tmp_path / 'page.html'
+    path.write_text('photo')
+    os.link(str(path), str(link))
+    outputs.check_is_no_input(str(link), [str(path)])
+    outputs.write(str(link), 'page')
+    assert (path.read_text(), link.read_text()) == ('photo', 'page')

@@ -260,6 +260,13 @@ def test_samples__notice_changes_at_the_ends_of_files(own: Config, tmp_path: Any
     path.write_bytes(content[:-1] + b'c')
     after = samples_of(own)['train']
     assert before[:2] == after[:2] and before[2] != after[2]
+    # Of files that begin and end alike, the sizes differ.
+    alike = []
+    for size in (200_000, 200_001, 199_999, 65_537, 65_536):
+        path.write_bytes(b'a' * size)
+        alike.append(tuple(samples_of(own)['train']))
+    assert len({digest for _, digest, _, _ in alike}) == len(alike)
+    path.write_bytes(content[:-1] + b'c')
     # Earlier versions recorded the beginnings alone.
     (start,) = history.read_starts(str(own.model_dir))
     for sample, expected in ((before, True), (before[:2], False)):

@@ -1,17 +1,17 @@
 """Tests of cycles of training and evaluation, and of the files and summaries that a run writes."""
 
 import dataclasses
-import glob
 import json
 import os
 import pathlib
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
 from compat import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.run.checkpoints import step_of
+from tests.support.events import read_events
 from tests.support.runs import FinishedRun, all_steps, evaluated_steps, execute
 
 IMAGES = 359
@@ -29,7 +29,9 @@ def test_cycles__evaluate_after_each_and_end_at_train_steps(finished_run: Finish
 
 def test_results__are_json_lines_with_the_documented_keys(finished_run: FinishedRun) -> None:
     config = finished_run.config
-    for line in map(json.loads, pathlib.Path(str(config.model_dir), 'results.jsonl').read_text().splitlines()):
+    lines = pathlib.Path(str(config.model_dir), 'results.jsonl').read_text().splitlines()
+    assert len(lines) == 3
+    for line in map(json.loads, lines):
         assert line['checkpoint'] == f'model.ckpt-{line["step"]}'
         assert line['weights'] == 'average'
         assert line['images'] == IMAGES
@@ -38,17 +40,6 @@ def test_results__are_json_lines_with_the_documented_keys(finished_run: Finished
         for name in ('top_1', 'top_5'):
             assert line[name] * IMAGES == pytest.approx(round(line[name] * IMAGES), abs=1e-3)
         assert line['cross_entropy'] > 0
-
-
-def read_events(folder: str) -> Dict[str, Dict[int, float]]:
-    """Reads the values that the host call wrote, by tag and step."""
-    values: Dict[str, Dict[int, float]] = {}
-    for path in glob.glob(os.path.join(folder, 'events.*.v2')):
-        for event in tf.train.summary_iterator(path):
-            for value in event.summary.value:
-                number = float(tf.make_ndarray(value.tensor)) if value.HasField('tensor') else value.simple_value
-                values.setdefault(value.tag, {})[event.step] = number
-    return values
 
 
 def test_host_call__writes_loss_learning_rate_and_epoch(finished_run: FinishedRun) -> None:

@@ -156,7 +156,9 @@ def test_tpu_not_ready_after_its_creation__is_waited_for(world: World) -> None:
 def test_lost_temporary_folder__does_not_keep_the_tpu(world: World, unwritable: bool) -> None:
     script = start(world, WAITS, TIMEOUT_SECONDS='8')
     if unwritable:
-        for path in world.temporary.glob('*/*'):
+        paths = [*world.temporary.glob('*/*')]
+        assert paths
+        for path in paths:
             path.unlink()
             path.mkdir()  # No file can be written there.
     else:

@@ -17,6 +17,7 @@ def tiny_network(
     norm: layers.Norm,
     dropout: layers.Dropout = layers.dropout,
     auxiliary_head: bool = True,
+    layout: layers.Layout = layers.NHWC,
     **unused: Any,
 ) -> Tuple[tf.Tensor, Any]:
     """A smooth network: without a ReLU or a maximum, gradients are as exact as the arithmetic.
@@ -25,11 +26,11 @@ def tiny_network(
     """
     with tf.variable_scope('Layer'):
         net = tf.nn.softplus(norm(conv(images, CHANNELS, (1, 1))))
-    pooled = tf.cast(tf.reduce_mean(tf.cast(net, tf.float32), [1, 2], keepdims=True), images.dtype)
+    pooled = tf.cast(tf.reduce_mean(tf.cast(net, tf.float32), layout.pixels, keepdims=True), images.dtype)
 
     def logits(scope: str, net: tf.Tensor) -> tf.Tensor:
         with tf.variable_scope(scope):
-            return tf.squeeze(layers.add_bias(conv(net, num_classes, (1, 1))), [1, 2])
+            return tf.squeeze(layers.add_bias(conv(net, num_classes, (1, 1)), layout), layout.pixels)
 
     auxiliary = logits('AuxLogits', pooled) if auxiliary_head else None
     return logits('Logits', dropout(pooled, 0.8, is_training)), auxiliary

@@ -14,13 +14,15 @@ from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.metrics import PADDING_LABEL
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from tests.data.written_records import read as records_in
-from tests.support.pipelines import read
+from tests.support.pipelines import Host, labels_of, read
 from tests.support.runs import make_small_config
 from tests.support.tiers import further
+from tools.datasets import writing
 from tools.datasets.tar_shards import conversion as tar_shards
 
 
@@ -159,6 +161,22 @@ def test_hosts__take_the_counts_of_the_description(uneven_dir: str, caplog: Any)
     assert 'counting the records of 3 validation files' in caplog.text
 
 
-def test_fake_images__are_shared_by_the_hosts(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(('at_most', 'shares'), [(11, [6, 5]), further(15, [9, 6])])
+def test_eval_total_size__is_divided_among_the_pipelines_of_hosts(
+    at_most: int, shares: List[int], uneven_dir: str
+) -> None:
+    config = make_small_config(uneven_dir, height=75, num_eval_images=19, eval_total_size=at_most)
+    for host, share in enumerate(shares):
+        # Each host has a file of its own.
+        own = records_in(records.shard_path(uneven_dir, records.VALIDATION, host, 2))[:share]
+        labels = [writing.label_and_image(tf.train.Example.FromString(record))[0] for record in own]
+        found = labels_of(read(config, False, 13, context=Host(host, 2)))
+        assert found == [*labels, *[PADDING_LABEL] * (13 - share)]
+
+
+def test_fake_images__are_shared_by_the_hosts() -> None:
     config = make_small_config('', use_data='fake', num_eval_images=7)
     assert images_of_hosts(config, 3) == [3, 2, 2]
+    for host, labels in enumerate(([0, 3, 6], [1, 4], [2, 5])):
+        found = labels_of(read(config, False, 3, context=Host(host, 3)))
+        assert found == [*labels, *[PADDING_LABEL] * (3 - len(labels))]

@@ -142,6 +142,7 @@ def test_head_learning_rate__scales_the_updates_of_classifiers_alone(optimizer: 
     assert faster['global_step'] == 1
     for name in (name for name in before if name.endswith(('weights', 'biases', 'beta'))):
         factor = 3.0 if 'Logits' in name else 1.0
+        assert np.abs(same[name] - before[name]).max() > 1e-5, name
         np.testing.assert_allclose(
             faster[name] - before[name], factor * (same[name] - before[name]), rtol=1e-3, atol=1e-7, err_msg=name
         )

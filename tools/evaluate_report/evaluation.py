@@ -13,6 +13,7 @@ from compat import tf
 from compat.errors import CommandError
 from compat.log import logger
 from compat.messages import in_rows
+from console.outputs import check_is_no_input
 from console.screen import Screen
 from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
@@ -79,6 +80,8 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
     other = predictions.read(arguments.against) if arguments.against else None
+    if other:
+        check_is_no_input(os.path.join(out, predictions.PREDICTIONS_FILE), [other.file])
     if other and info and {'', other.evaluation.fingerprint, info.fingerprint} != {'', info.fingerprint}:
         raise ConfigError(
             f'--against={arguments.against}: its report is of another data set, '

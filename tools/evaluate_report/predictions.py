@@ -27,11 +27,12 @@ class Prediction(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """An evaluation with the predictions for its images, and the path from which it was read."""
+    """An evaluation with the predictions for its images, the path from which it was read, and the file."""
 
     path: str
     evaluation: Evaluation
     images: Sequence[Prediction]
+    file: str
 
 
 def content(images: Sequence[Prediction]) -> bytes:
@@ -60,7 +61,7 @@ def read(path: str) -> Predictions:
             right = sum(each.label == each.predicted for each in images)
             if right != round(evaluation.top_1 * evaluation.images):
                 raise ValueError(f'{right:,} predictions are right, which top_1 = {evaluation.top_1:.4%} contradicts')
-            return Predictions(path, evaluation, images)
+            return Predictions(path, evaluation, images, os.path.join(folder, PREDICTIONS_FILE))
         except (ValueError, TypeError, csv.Error) as error:
             raise ConfigError(f'{folder}: {JSON_FILE} or {PREDICTIONS_FILE} is damaged: {shown(error, 300)}.')
     raise ConfigError(

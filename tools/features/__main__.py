@@ -54,15 +54,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(arguments: argparse.Namespace, screen: Screen) -> int:
     import numpy as np
 
-    from console.outputs import replaceable
+    from console import outputs
     from data.files import write_whole
     from inception_v3.run.files import check_writable
     from tools.features import extraction
 
     # Before the images are read, which takes long.
     check_writable('out', os.path.dirname(arguments.out) or '.')
-    replaceable(arguments.out)
+    outputs.replaceable(arguments.out)
     files = extraction.find(arguments.images)
+    outputs.check_is_no_input(arguments.out, [*files.paths, *filter(None, [arguments.weights])])
     screen.update(f'loading {arguments.model or arguments.weights}')
     load = extraction.of_2015 if arguments.weights else extraction.of_run
     with contextlib.closing(load(arguments.weights or arguments.model, arguments.layer)) as extractor:

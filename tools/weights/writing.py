@@ -12,7 +12,7 @@ from compat.messages import listed, shown
 from data import dataset_info, remote
 from data.files import write_whole
 from inception_v3.config import Config
-from inception_v3.model_dir import LIST_FILE, latest_checkpoint
+from inception_v3.model_dir import CONFIG_FILE, LIST_FILE, latest_checkpoint
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import history
 from inception_v3.run.checkpoints import PREFIX
@@ -105,16 +105,20 @@ def import_into(
     With `averages`, the weights are also written as their own averages, so that the default settings evaluate them. The
     data set at `data_dir` has these classes; it names them unless `class_names` does, by class. Weights without a
     classifier are refused unless `classifier` is False; they have no configuration, and are for `--init_from` alone.
-    Returns lines about what was written. Raises WeightsError if the folder has a checkpoint, or if the weights do not
-    fit these arguments.
+    Returns lines about what was written. Raises WeightsError if the folder has a checkpoint or a configuration, or if
+    the weights do not fit these arguments.
     """
+    checkpoint = os.path.join(model_dir, f'{PREFIX}-0')
     if not weights.num_classes and classifier:
         raise WeightsError(
             f'{weights.path}: has no classifier, so that it cannot be evaluated. --no_classifier imports it as it is, '
             'to begin a run from.'
         )
-    if latest_checkpoint(model_dir):
+    if latest_checkpoint(model_dir) or remote.exists(f'{checkpoint}.index'):
         raise WeightsError(f'{model_dir}: has checkpoints already. Name another folder.')
+    # It may describe the weights: that of a run, or of a model of timm.
+    if remote.exists(os.path.join(model_dir, CONFIG_FILE)):
+        raise WeightsError(f'{model_dir}: has a {CONFIG_FILE} already, which would be replaced. Name another folder.')
     info = dataset_info.read(data_dir) if data_dir else None
     if info and info.num_classes != weights.num_classes:
         raise WeightsError(
@@ -131,7 +135,7 @@ def import_into(
     saved = {**values, **{name + AVERAGE: values[name] for name in trained}, tf.GraphKeys.GLOBAL_STEP: np.int64(0)}
     with remote.explained(model_dir, remote.WRITE):
         tf.io.gfile.makedirs(model_dir)
-    write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
+    write_checkpoint(checkpoint, saved)
     # The data set names the classes of the weights, as it does of weights that a run trains.
     if weights.num_classes:
         history.write_start(config, info, class_names=class_names)

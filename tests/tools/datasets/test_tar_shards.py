@@ -13,11 +13,14 @@ import pytest
 from compat import tf
 from data import dataset_info, encoding, records
 from data.dataset_info import fingerprint
+from data.formats import FORMATS
+from data.tar.shard import Sample, Shard
 from tests.data.written_records import examples, fingerprint_of, stored
 from tests.support.commands import Done, run
 from tests.support.images import with_orientation
 from tests.support.photos import Photo, photo_example
 from tests.support.records import write_records
+from tests.support.spellings import spellings
 from tests.support.tar_files import write_tar
 from tools.datasets.tar_shards import __main__ as tar_shards_command
 
@@ -25,6 +28,11 @@ from tools.datasets.tar_shards import __main__ as tar_shards_command
 def tar_shards(*arguments: Any) -> Done:
     """Runs the command in this process."""
     return run(tar_shards_command.main, *arguments)
+
+
+def samples_in(path: str) -> List[Sample]:
+    with Shard(path) as shard:
+        return [*shard.samples()]
 
 
 def write_splits(folder: pathlib.Path, files: List[Tuple[str, bytes]]) -> None:
@@ -42,6 +50,12 @@ def test_records_become_tar_shards_and_the_same_records_again(
     parts = [fingerprint_of(stored(few_digits_dir, split)) for split in (records.TRAIN, records.VALIDATION)]
     assert info == dataclasses.replace(before, fingerprint=fingerprint(*parts))
 
+    # The keys of a split are numbered over all of its shards.
+    for split, count, images in ((records.TRAIN, 8, 40), (records.VALIDATION, 4, 73)):
+        paths = FORMATS['tar'].find_shards(tar_dir, split)
+        keys = [sample.key for path in paths for sample in samples_in(path)]
+        assert (len(paths), keys) == (count, [f'{number:08d}' for number in range(images)])
+
     done = tar_shards('write', tar_dir, tmp_path / 'again')
     assert done.returncode == 0, done.stderr
     assert dataset_info.read(str(tmp_path / 'again')) == info
@@ -57,6 +71,16 @@ def test_round_trip__keeps_boxes_and_all_fields(photo_dir: str, photos: List[Pho
         assert path.read_bytes()[257:263] == b'ustar\0'
     paths = records.find_shards(str(tmp_path / 'again'), records.TRAIN)
     assert [example for path in paths for example in examples(path)] == [photo_example(photo) for photo in photos]
+
+
+def test_source__is_no_target_under_any_name(tmp_path: pathlib.Path) -> None:
+    source = tmp_path / 'tar'
+    write_splits(source, [('1.jpg', b'x'), ('1.cls', b'1')])
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    for target in (str(source), *spellings(str(source), tmp_path)):
+        done = tar_shards('write', source, target)
+        assert done.returncode == 2 and f'{target}: exists already. Name a new folder.' in done.stderr
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
 
 
 def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.Path) -> None:

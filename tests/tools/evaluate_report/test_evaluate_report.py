@@ -14,6 +14,7 @@ import sklearn.metrics
 
 from compat import tf
 from data import dataset_info, records, tfrecord_files
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
 from inception_v3.run import trained_model
@@ -27,6 +28,7 @@ from tests.support.photos import Photo
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun, make_small_config, one_layer_run
 from tests.support.saved_models import classify
+from tests.support.spellings import spellings
 from tests.tools.evaluate_report.test_predictions import write as write_predictions
 from tools.evaluate_report import __main__ as evaluate_report
 from tools.evaluate_report import evaluation as evaluating
@@ -253,6 +255,10 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
     assert info
     dataclasses.replace(info, num_classes=12, class_names=['x'] * 12).write(more_classes)
     other_data = write_predictions(tmp_path / 'other', [], data_set='others', fingerprint='f')
+    write_predictions(tmp_path / 'same', [])
+    report = str(tmp_path / 'same' / 'evaluation_report')
+    (tmp_path / 'names').mkdir()
+    names = [report, *spellings(report, tmp_path / 'names')]
     cases: List[Tuple[List[str], str]] = [
         ([str(tmp_path / 'none')], f'{tmp_path}/none: no such folder.'),
         ([model_dir, '--checkpoint=model.ckpt-6'], '--checkpoint=model.ckpt-6: no checkpoint of this name'),
@@ -262,6 +268,14 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         ([model_dir, f'--out={tmp_path}/file'], f'--out={tmp_path}/file: cannot be written to'),
         ([model_dir, f'--against={tmp_path}/none'], f'{tmp_path}/none: has no evaluation report'),
         ([model_dir, f'--against={other_data}'], f'--against={other_data}: its report is of another data set, others'),
+        *(
+            (
+                [model_dir, f'--against={other}', f'--out={out}'],
+                'predictions.csv: is one of the files to read, and would',
+            )
+            for other in (report, str(tmp_path / 'same'))
+            for out in names
+        ),
         ([model_dir, '--batch_size=0'], '--batch_size: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:
@@ -341,3 +355,32 @@ def test_synthetic_images__are_replaced_by_data_dir(photo_run: Config, tmp_path:
     assert {os.path.dirname(mistake['path']) for mistake in report['mistakes']} == {photo_run.data_dir}
     code, _, err = run(model_dir, f'--data_dir={tmp_path}/nowhere')
     assert code == 2 and f'{tmp_path}/nowhere' in err[0]
+
+
+def test_data__is_that_of_the_run_unless_flags_name_other(
+    trained: Config, digits_dir: str, few_digits_dir: str, tar_dir: str, tmp_path: Any
+) -> None:
+    own: Dict[str, Any] = {'eval_files': 'validation-0000{1,3}-of-00004', 'num_eval_images': 180}
+    model_dir = copied(trained, str(tmp_path / 'patterns'), **own)
+    shifted = copied(trained, str(tmp_path / 'shifted'), **own, label_offset=1)
+
+    def data_of(*arguments: str) -> Tuple[List[str], int]:
+        parsed = evaluate_report.parse(arguments)
+        _, model, _ = evaluating.fit_to_data_set(trained_model.find(parsed.model_dir), parsed)
+        return source_of(model.config).find(records.VALIDATION), model.config.num_eval_images
+
+    def paths(folder: str, *numbers: int) -> List[str]:
+        return [records.shard_path(folder, records.VALIDATION, number, 4) for number in numbers]
+
+    few, of_files = f'--data_dir={few_digits_dir}', f'--eval_files={paths(digits_dir, 0)[0]}'
+    assert data_of(model_dir) == (paths(digits_dir, 1, 3), 180)
+    # The run's patterns belong to its own folder.
+    assert data_of(model_dir, few) == (paths(few_digits_dir, *range(4)), 73)
+    assert data_of(model_dir, f'--data_dir={digits_dir}') == (paths(digits_dir, *range(4)), 359)
+    assert data_of(model_dir, of_files) == (paths(digits_dir, 0), 89)
+    assert data_of(model_dir, few, '--eval_files=validation-00002-*') == (paths(few_digits_dir, 2), 18)
+    tar = data_of(model_dir, f'--data_dir={tar_dir}', '--data_format=tar')
+    assert tar == ([f'{path}.tar' for path in paths(tar_dir, *range(4))], 73)
+    assert data_of(shifted, '--label_offset=0') == (paths(digits_dir, 1, 3), 180)
+    with pytest.raises(records.DataError, match='label'):
+        data_of(shifted)

@@ -18,17 +18,21 @@ from scipy import stats
 
 from compat import tf
 from compat.errors import CommandError
+from data import records
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
 from inception_v3.run.export.card import labels, wilson_interval
+from tests.data.written_records import examples
 from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
+from tests.support.spellings import spellings
 from tests.support.tiers import further
+from tools.datasets.writing import label_and_image
 from tools.export import __main__ as command
 from tools.export.exports import Agreement
 from tools.export.formats import FORMATS
-from tools.export.network import FrozenNetwork
+from tools.export.network import FrozenNetwork, batches
 from tools.predict.classifier import of_checkpoint
 
 AVERAGE = '/ExponentialMovingAverage'
@@ -180,6 +184,17 @@ def test_verification__on_incomplete_data_is_said_in_the_card(
         assert words in err and words in card
 
 
+def test_images__are_of_the_files_and_with_the_labels_that_the_run_names(finished_run: FinishedRun) -> None:
+    config = finished_run.config
+    config = dataclasses.replace(config, train_files='train-00002-*', eval_files='validation-00001-*', label_offset=-1)
+    for split, shard, shards in ((records.TRAIN, 2, 8), (records.VALIDATION, 1, 4)):
+        path = records.shard_path(config.data_dir, split, shard, shards)
+        batch = next(batches(split == records.TRAIN, config))
+        found = [*zip(batch.labels + 1, batch.encoded)]
+        # Training reads a single file several times at once.
+        assert len(found) == 32 and {*found} <= {label_and_image(example) for example in examples(path)}
+
+
 def refused(*words: str) -> str:
     """The message of a command that is refused."""
     code, _, err = commands.run(command.main, *words)
@@ -197,10 +212,21 @@ def test_refusals__leave_nothing(
     monkeypatch.setitem(sys.modules, 'tf2onnx', None)
     model_dir, out = str(finished_run.config.model_dir), f'--out={tmp_path}/new'
     (tmp_path / 'old' / 'npz').mkdir(parents=True)
+    for kind in ('dangling', 'hard'):
+        (tmp_path / f'links-{kind}').mkdir()
+    (tmp_path / 'links-dangling' / 'npz').symlink_to(tmp_path / 'none')
+    os.link(os.path.join(model_dir, 'config.json'), str(tmp_path / 'links-hard' / 'npz'))
     for words, part in (
         ([model_dir, '--format=npz,tflite', out], 'TensorFlow Lite has no operation'),
         ([model_dir, '--format=onnx', out], "tf2onnx: not installed: pip install 'inception-v3-tpu[export]'"),
-        ([model_dir, '--format=tflite,npz', f'--out={tmp_path}/old'], f'{tmp_path}/old/npz: exists already'),
+        *(
+            ([model_dir, '--format=tflite,npz', f'--out={folder}'], f'{folder}/npz: exists already')
+            for folder in (f'{tmp_path}/old', *spellings(f'{tmp_path}/old', tmp_path))
+        ),
+        *(
+            ([model_dir, '--format=npz', f'--out={tmp_path}/links-{kind}'], f'links-{kind}/npz: exists already')
+            for kind in ('dangling', 'hard')
+        ),
         ([model_dir, '--format=npz', '--out=gs://bucket/x'], '--out=gs://bucket/x: must be a local folder'),
         ([str(tmp_path), '--format=npz', out], f'{tmp_path}: contains no checkpoint'),
     ):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shutil
 from typing import Any, List, Tuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from inception_v3.run import history
 from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun
+from tests.support.spellings import spellings
 from tools.features import __main__ as features
 from tools.features import extraction
 from tools.predict import classifier
@@ -94,6 +96,12 @@ def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_p
         assert sum(line.startswith('error: ') or ': error: ' in line for line in err) == 1
         return '\n'.join(err)
 
+    weights = f'{tmp_path}/weights.npz'
+    shutil.copy(f'{images}/0.jpg', weights)
+    for name in (weights, *spellings(weights, tmp_path)):
+        # As weights, and as an image.
+        for arguments in ((images, f'--weights={weights}'), (weights, model)):
+            assert f'{name}: is one of the files to read, and would be' in message(*arguments, f'--out={name}')
     assert 'no such layer. It has pool, ' in message(images, model, out, '--layer=Mixed_9z')
     (tmp_path / 'empty').mkdir()
     assert 'no images in this folder' in message(str(tmp_path / 'empty'), model, out)

@@ -33,6 +33,7 @@ from tests.support.images import CAT
 from tests.support.pages import read_page
 from tests.support.photos import encode_jpeg
 from tests.support.runs import FinishedRun
+from tests.support.spellings import spellings
 from tools import drawing
 from tools.predict import __main__ as predict
 from tools.predict import classifier, prediction
@@ -247,11 +248,19 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     ('names', 'shown'),
-    [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
+    [
+        (['', '', ''], [0, 2, 1]),
+        (['zero', 'one', 'two'], [0, 2, 1]),
+        (['background', 'one', 'two'], [2, 1]),
+        (['', 'one', 'two'], [2, 1]),
+    ],
 )
 def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
-    (done,) = predictions(tmp_path, 1, top=2, batch_size=1, class_names=names)
-    assert [likely.label for likely in done.likeliest] == shown
+    # Label 0 is the likeliest; the background takes no place among those to show.
+    values: Any = {'class_names': names, 'classify': lambda batch: [np.array([0.5, 0.2, 0.3])]}
+    for top in (1, 2, 3):
+        (done,) = predictions(tmp_path, 1, top=top, batch_size=1, **values)
+        assert [likely.label for likely in done.likeliest] == shown[:top]
 
 
 def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
@@ -295,7 +304,10 @@ def test_user_errors__one_message_and_exit_code_2(finished_run: FinishedRun, ima
         ((image, model, f'--html={empty}'), f'{empty}: cannot be written: it is a folder'),
         ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: must be the path of a file.'),
         ((image, model, '--html='), '--html=: must be the path of a file.'),
-        ((image, model, f'--html={image}'), f'{image}: is one of the files to read, and would be replaced'),
+        *(
+            ((image, model, f'--html={page}'), f'{page}: is one of the files to read, and would be replaced')
+            for page in (image, *spellings(image, tmp_path))
+        ),
         ((image, model, '--top=0'), '--top: 0: must be a whole number, at least 1'),
     ]
     for arguments, message in cases:
@@ -305,6 +317,17 @@ def test_user_errors__one_message_and_exit_code_2(finished_run: FinishedRun, ima
         err = [line for line in err if not any(note in line for note in notes)]
         messages = [line for line in err if not line.startswith('usage:') and line[:1] != ' ']
         assert len(messages) == 1 and message in messages[0], (arguments, err)
+
+
+def test_page__that_is_a_hard_link_to_an_image_leaves_the_image(
+    finished_run: FinishedRun, images: str, tmp_path: Any
+) -> None:
+    image, page = tmp_path / 'image.jpg', tmp_path / 'page.html'
+    shutil.copy(os.path.join(images, sorted(os.listdir(images))[0]), str(image))
+    content = image.read_bytes()
+    os.link(str(image), str(page))
+    code, _, _ = run(str(image), f'--model={finished_run.config.model_dir}', f'--html={page}')
+    assert code == 0 and image.read_bytes() == content and len(read_page(page).images) == 1
 
 
 def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(
@@ -358,7 +381,10 @@ def test_load__run_that_was_trained_on_a_tpu_decodes_no_image_whose_pixels_are_g
     there = dataclasses.replace(
         config, use_tpu=True, tpu='a-node', train_batch_size=1024, eval_batch_size=1024, batch_norm='synchronized'
     )
-    (model_dir / 'config.json').write_text(dataclasses.replace(there, batch_norm_group_size=4).to_json())
+    # Settings of training and of its data set, which is not here.
+    settings: Any = {'batch_norm_group_size': 4, 'freeze': 'Layer', 'head_learning_rate': 0.5, 'init_from': '/none'}
+    of_data: Any = {'train_files': 'none/*', 'eval_files': 'none/*', 'label_offset': 3, 'data_dir': '/none'}
+    (model_dir / 'config.json').write_text(dataclasses.replace(there, **settings, **of_data).to_json())
     files = image_files.find(sorted(map(str, pathlib.Path(str(images)).glob('0[01]*'))))
     found = []
     for path in (str(model_dir), str(config.model_dir)):

@@ -15,6 +15,7 @@ from inception_v3.run import trained_model
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
+from tests.support.spellings import spellings
 from tests.support.state_dicts import with_training_state
 from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 from tools.weights import __main__ as command
@@ -179,6 +180,39 @@ def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any,
     np.testing.assert_equal(saved_variables(model_dir), {**imported, **kept, 'global_step': np.int64(0)})
     assert command.main(['import', path, model_dir, *flags]) == 2
     assert 'has checkpoints already. Name another folder' in capsys.readouterr().err
+
+
+def test_import__leaves_the_folder_of_its_source_alone(tmp_path: Any, capsys: Any) -> None:
+    # A published checkpoint has no list of checkpoints beside it; a model of timm has a config.json.
+    published, timm = tmp_path / 'published', tmp_path / 'timm'
+    published.mkdir()
+    writing.write_checkpoint(str(published / 'model.ckpt-0'), narrow().values)
+    timm.mkdir()
+    write_file(timm / 'model.safetensors', state_dicts.write_safetensors(torch_arrays()))
+    (timm / 'config.json').write_text('{"architecture": "inception_v3"}')
+    for source, name, part in (
+        (published, 'model.ckpt-0', 'has checkpoints already'),
+        (timm, 'model.safetensors', 'has a config.json already, which would be replaced'),
+    ):
+        before = {path.name: path.read_bytes() for path in source.iterdir()}
+        names = tmp_path / f'names-{source.name}'
+        names.mkdir()
+        for folder in (str(source), *spellings(str(source), names)):
+            flags = [f'--depth_multiplier={NARROW}', '--no_auxiliary_head']
+            assert command.main(['import', str(source / name), folder, *flags]) == 2
+            assert f'{folder}: {part}' in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+
+
+def test_export__replaces_no_file_under_any_name(tmp_path: Any, capsys: Any) -> None:
+    source = str(tmp_path / 'weights.npz')
+    writing.export(narrow(), source, 'npz')
+    os.link(source, str(tmp_path / 'hard.npz'))
+    content = (tmp_path / 'weights.npz').read_bytes()
+    for path in (source, str(tmp_path / 'hard.npz'), *spellings(source, tmp_path)):
+        assert command.main(['export', source, path, '--to=npz', f'--depth_multiplier={NARROW}']) == 2
+        assert f'{path}: exists. Remove it' in capsys.readouterr().err
+    assert (tmp_path / 'weights.npz').read_bytes() == content
 
 
 def of_keras(convs: int, dense: int) -> bytes:

@@ -148,7 +148,7 @@ def estimator_of(model_dir: str, tpu: str) -> EmulatedTPUEstimator:
             train_op = optimizer.minimize(loss, tf.train.get_global_step())
 
         def write(values: tf.Tensor, steps: tf.Tensor) -> Any:
-            return tf.print('outfed', steps[0], values, output_stream=f'file://{model_dir}/outfed')
+            return tf.print('outfed', steps[0], values, summarize=-1, output_stream=f'file://{model_dir}/outfed')
 
         step = tf.reshape(tf.cast(tf.train.get_global_step(), tf.int32), [1])
         return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op, host_call=(write, [features, step]))
@@ -193,8 +193,8 @@ def test_estimator__trains_and_evaluates(tmp_path: Any) -> None:
     lines = (tmp_path / 'outfed').read_text().splitlines()
     assert len(lines) == 2 * ITERATIONS
     for step, line in enumerate(lines):
-        numbers = [float(x) for x in line.split('[')[1].rstrip(']').split() if x != '...']
-        assert set(numbers) <= set(fed[step, 0]), line
+        # The values of all cores, in order, after the number of the step.
+        assert line == f'outfed {step} [{" ".join(f"{number:g}" for number in fed[step, 0])}]'
     metrics = estimator.evaluate(input_fn, steps=2)
     # In two steps, each host feeds its first eight numbers.
     assert metrics['mean'] == np.mean([[100 * host + np.arange(1, 9)] for host in (0, 1)])

@@ -11,14 +11,46 @@ from compat import tf
 from inception_v3 import main
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.history import read_evaluations
 from tests.support.checkpoints import saved_variables
+from tests.support.events import read_events
+from tests.support.graphs import evaluate
 from tests.support.runs import make_small_config
 
 
 def largest_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray]) -> float:
     """The largest difference between weights."""
     return max(float(np.abs(a[name] - b[name]).max()) for name in a if name.endswith('/weights'))
+
+
+def test_host_call__writes_the_mean_loss_of_all_cores(tmp_path: Any, one_layer: None) -> None:
+    cores, batch = 2, 4
+    emulated: Dict[str, Any] = {'use_tpu': True, 'tpu': f'emulated:{cores}', 'num_shards': cores, 'iterations': 2}
+    config = make_small_config(
+        '', use_data='fake', train_batch_size=batch, seed=1, skip_host_call=False, save_summary_steps=1
+    )
+    own = dataclasses.replace(config, **emulated, model_dir=str(tmp_path))
+    random = np.random.RandomState(0)
+    images = random.uniform(-1, 1, [batch, 75, 75, 3]).astype(np.float32)
+    labels = np.array([0, 3, 7, 10], np.int32)
+
+    def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
+        dataset = tf.data.Dataset.from_tensor_slices((images, labels)).repeat()
+        return dataset.batch(params['batch_size'], drop_remainder=True)
+
+    make_estimator(own).train(input_fn, max_steps=2)
+    written = read_events(str(tmp_path))
+    losses = []
+    for part in np.split(np.arange(batch), cores):
+        with tf.Graph().as_default():
+            params = {'config': dataclasses.replace(config, skip_host_call=True)}
+            spec = inception_model_fn(tf.constant(images[part]), labels[part], tf.estimator.ModeKeys.TRAIN, params)
+            losses.append(evaluate(spec.loss))
+    assert abs(losses[0] - losses[1]) > 1e-3
+    # Each core has initial weights by the seed in the first step.
+    assert written['loss'][0] == pytest.approx(np.mean(losses), rel=1e-6)
+    assert {*written['loss']} == {0, 1} and written['loss'][1] != written['loss'][0]
 
 
 @pytest.mark.both

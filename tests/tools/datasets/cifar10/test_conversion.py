@@ -34,7 +34,8 @@ def in_shards(data_dir: pathlib.Path, split: str) -> List[Image]:
     for path in FORMATS['tar'].find_shards(str(data_dir), split):
         with Shard(path) as shard:
             for sample in shard.samples():
-                assert sample.image and not sample.problem
+                # The keys are numbered over all shards.
+                assert sample.image and not sample.problem and sample.key == f'{len(found):08d}'
                 found.append(Image(sample.label, shard.read(sample.image.start, sample.image.size)))
     return found
 

@@ -94,7 +94,7 @@ def test_report__compares_single_runs_on_the_same_images() -> None:
 
     def run(name: str, wrong: Sequence[int], count: int = 48) -> Case:
         images = [Prediction('a', number, 1, 1 + (number in wrong)) for number in range(count)]
-        return Case(name, {}, (recorded.run(name, [0.1, 0.2, 0.5], predictions=Predictions(name, last, images)),))
+        return Case(name, {}, (recorded.run(name, [0.1, 0.2, 0.5], predictions=Predictions(name, last, images, '')),))
 
     markdown = rows_of(comparison_of(run('a', range(26)), run('b', range(40, 44)), run('c', (), 47)))
     # As in the tests of predictions: 26 right in b alone, 4 in a alone; the binomial distribution.
