@@ -209,7 +209,7 @@ def test_verify__compares_every_image_and_label_of_the_data_set(
     assert f'fingerprint of the images and labels  {fingerprint} -> ' in out and 'validation files  ' in out
     # The steps differ, too.
     rewrite_step(run, 1, digest='0' * 64)
-    assert f'{fingerprint} -> ' in run_provenance(run, '--verify').out
+    assert f'{fingerprint} -> ' in run_provenance(run, '--verify').stdout
 
 
 def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
