@@ -28,6 +28,7 @@ from tests.support.evaluations import DIGITS, EVALUATION
 from tests.support.tiers import further
 from tools.datasets import archives, conversion
 from tools.datasets.from_folder import image_sets
+from tools.datasets.from_folder.tables import LabelFile
 from tools.datasets.imagenet import pipeline as imagenet_pipeline
 from tools.datasets.imagenet import source
 from tools.evaluate_report import predictions
@@ -108,7 +109,7 @@ OF_USERS: Dict[str, Callable[[str], Any]] = {
     **{name: READERS[name] for name in ('config.json', 'dataset.json', 'results.jsonl', 'starts.jsonl')},
     'flags': lambda folder: flags.read(['', f'--flagfile={folder}/flags']),
     'more': _with_flags,
-    'labels.csv': lambda folder: image_sets.find_in_table(f'{folder}/labels.csv', folder, '', '', False),
+    'labels.csv': lambda folder: image_sets.find(folder, labels=LabelFile(f'{folder}/labels.csv')),
     'a.jpg': lambda folder: photo_pictures.show([f'{folder}/a.jpg'], f'{folder}/out', 32, 0, Screen(sys.stderr)),
     'n01440764.tar': lambda folder: [*source.find_images(folder, [])],
     'a.xml': lambda folder: archives.read_file(f'{folder}/a.xml'),

@@ -161,9 +161,9 @@ def fit_to_data_set(
         notes += notes_on_training_files(trained, config, paths)
         if not info:
             # The report names the classes as the run does.
-            names = history.trained_data_of(trained, model.checkpoint).class_names
+            learned = history.trained_data_of(trained, model.checkpoint).class_names
             sampled = labels.sample(source_of(config), paths)
-            labels.check_described(source_of(config), records.VALIDATION, sampled, names, "the run's classes")
+            labels.check_described(source_of(config), records.VALIDATION, sampled, learned, "the run's classes")
     if changes and is_counted(config, records.VALIDATION):
         count = sum(each.records for each in source_of(config).contents(paths))
         config = dataclasses.replace(config, num_eval_images=count)

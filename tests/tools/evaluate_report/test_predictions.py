@@ -18,8 +18,8 @@ IMAGES = [Prediction(f'/data/b, "{file}".tfrecord', number, 3, 3) for file in 'y
 
 def write(folder: Any, images: Sequence[Prediction], **changes: Any) -> str:
     right = sum(each.label == each.predicted for each in images)
-    scores = dict.fromkeys(('top_1', 'top_5'), right / max(1, len(images)))
-    evaluation = recorded.evaluation(5, 0)._replace(**scores, images=len(images), **changes)
+    score = right / max(1, len(images))
+    evaluation = recorded.evaluation(5, 0)._replace(top_1=score, top_5=score, images=len(images), **changes)
     os.makedirs(str(folder / 'evaluation_report'))
     (folder / 'evaluation_report' / 'report.json').write_text(json.dumps({'evaluation': evaluation._asdict()}))
     (folder / 'evaluation_report' / 'predictions.csv').write_bytes(predictions.content(images))
