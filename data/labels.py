@@ -76,22 +76,24 @@ def sample(source: Source, paths: Sequence[str]) -> List[Labelled]:
     return found
 
 
-def check_described(source: Source, split: str, sampled: Sequence[Labelled], info: DatasetInfo) -> None:
-    """Checks that sampled labels of a split mean what a description says.
+def check_described(
+    source: Source, split: str, sampled: Sequence[Labelled], names: Sequence[str], origin: str = FILE_NAME
+) -> None:
+    """Checks that sampled labels of a split mean what a description says: its names by label, and its origin.
 
     Raises:
       DataError: there are labels 0, which the description names the background, or a record names another class than
         the description does for its label. The message has the way on.
     """
-    names, flag, offset = info.class_names, source.flag(split), source.fields.label_offset
+    flag, offset, is_own = source.flag(split), source.fields.label_offset, origin == FILE_NAME
     background = sum(not each.label for each in sampled)
     if background and any(names) and names[0] in ('', BACKGROUND):
         now = f' (with --label_offset={offset})' if offset else ''
         raise DataError(
             f'{flag}: {background:,} of {len(sampled):,} sampled {split} labels are 0{now}, the {BACKGROUND} in '
-            f'{FILE_NAME}, which has no images. If the labels begin at 0, every class has the name of another: give '
+            f'{origin}, which has no images. If the labels begin at 0, every class has the name of another: give '
             f'--label_offset={offset + 1}, which is added to the labels of both splits; if only one split begins at 0, '
-            f'write it again. If the images of label 0 are a class, name it in {FILE_NAME}.'
+            f'write it again.{f" If the images of label 0 are a class, name it in {origin}." if is_own else ""}'
         )
     # ImageNet has two classes named crane.
     label_of = {name: label for label, name in enumerate(names) if names.count(name) == 1}
@@ -101,10 +103,10 @@ def check_described(source: Source, split: str, sampled: Sequence[Labelled], inf
         each, meant = others[0]
         name = shown(names[each.label]) if 0 <= each.label < len(names) else 'nothing'
         raise DataError(
-            f'{flag}: {len(others):,} of {len(named):,} sampled {split} records name another class than {FILE_NAME} '
-            f'does, such as label {each.label}: {shown(each.text)} in {_TEXT}, and {name} in {FILE_NAME}. If all '
+            f'{flag}: {len(others):,} of {len(named):,} sampled {split} records name another class than {origin} '
+            f'does, such as label {each.label}: {shown(each.text)} in {_TEXT}, and {name} in {origin}. If all '
             f'labels are shifted, give --label_offset={offset + meant - each.label}, which is added to each; else '
-            f'correct {FILE_NAME}.'
+            f'{f"correct {origin}" if is_own else "write the records again"}.'
         )
 
 

@@ -74,7 +74,7 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
         info = dataset_info.read(config.data_dir) if config.data_dir else None
     if not info:
         return []
-    labels.check_described(source, split, labels.sample(source, paths), info)
+    labels.check_described(source, split, labels.sample(source, paths), info.class_names)
     return [] if source.patterns(split) else [*_shortfalls(source, split, paths, counts, info)]
 
 

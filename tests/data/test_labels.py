@@ -32,7 +32,7 @@ def write(folder: Any, split: str, values: Sequence[int], texts: Sequence[str] =
 
 
 def check(source: Source, info: DatasetInfo = INFO, split: str = records.TRAIN) -> None:
-    labels.check_described(source, split, labels.sample(source, source.find(split)), info)
+    labels.check_described(source, split, labels.sample(source, source.find(split)), info.class_names)
 
 
 def test_labels_from_0__under_a_background_are_refused_with_the_way_on(tmp_path: pathlib.Path) -> None:

@@ -15,7 +15,7 @@ from compat.log import logger
 from compat.messages import in_rows
 from console.outputs import check_is_no_input
 from console.screen import Screen
-from data import record_checker, records, remote
+from data import labels, record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.sources import source_of
@@ -162,6 +162,11 @@ def fit_to_data_set(
     paths = source_of(config).find(records.VALIDATION)
     if changes:
         notes += notes_on_training_files(trained, config, paths)
+        if not info:
+            # The report names the classes as the run does.
+            learned = history.trained_data_of(trained, model.checkpoint).class_names
+            sampled = labels.sample(source_of(config), paths)
+            labels.check_described(source_of(config), records.VALIDATION, sampled, learned, "the run's classes")
     if changes and is_counted(config, records.VALIDATION):
         count = sum(each.records for each in source_of(config).contents(paths))
         config = dataclasses.replace(config, num_eval_images=count)

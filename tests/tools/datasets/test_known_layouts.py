@@ -318,6 +318,13 @@ def test_lists_of_splits_are_said_to_be_unread(tmp_path: pathlib.Path) -> None:
     assert note.startswith(f'not read: {tmp_path}/food/meta/test.txt, which may say how the images are divided. ')
 
 
+def test_a_table_of_splits_beside_classes_is_said_to_be_unread(tmp_path: pathlib.Path) -> None:
+    files = of(*in_classes('pets'))
+    rows = [f'{path[len("pets/") :]},{("train", "val")[number % 2]}' for number, path in enumerate(files)]
+    found = image_sets.find(plant(tmp_path, {**files, 'pets/info.csv': '\n'.join(['file,use', *rows])}))
+    assert any(note.startswith(f'not read: {tmp_path}/pets/info.csv, which may say how') for note in found.notes)
+
+
 def test_subfolders_of_classes_of_a_split_are_said_not_to_be_classes(tmp_path: pathlib.Path) -> None:
     files = of(
         *(f'{split}/{name}/{{n}}.png' for split in ('train', 'test') for name in ('cat/lion', 'cat/tiger', 'fish/ray'))

@@ -135,6 +135,9 @@ def of_table(rows: Sequence[str], *names: str) -> ImageTable:
         (['a/1,80,x', 'a/2,90,x', 'b/3,80,x', 'b/4,90,x'], ['file', 'width', 'camera'], False),
         (['a/1,k', 'a/2,l', 'b/3,m', 'b/4,n'], ['file', 'caption'], False),
         (['c/1,cat', 'c/2,dog', 'c/3,cat', 'c/4,dog'], [], False),
+        # Splits, by their values or the name of their column.
+        (['a/1,train', 'a/2,Val', 'b/3,train', 'b/4,Val'], [], False),
+        (['a/1,0', 'a/2,1', 'b/3,0', 'b/4,1'], ['file', 'partition'], False),
     ],
 )
 def test_a_table_with_other_labels(rows: Sequence[str], names: Sequence[str], is_sign: bool) -> None:

@@ -193,6 +193,18 @@ def test_pipe_with_the_name_of_a_file__is_refused(photos: List[Photo], tmp_path:
         assert not (tmp_path / 'target').exists()
 
 
+def test_a_source_that_lacks_a_file__is_said(few_digits_dir: str, tmp_path: pathlib.Path) -> None:
+    source = shutil.copytree(few_digits_dir, str(tmp_path / 'records'))
+    info, (first, *others) = dataset_info.read(source), records.find_shards(source, records.VALIDATION)
+    assert info and others
+    os.remove(first)
+    done = tar_shards('write', source, tmp_path / 'tar')
+    assert done.returncode == 0
+    assert f'warning: {source}: the data set is incomplete: 1 of {len(others) + 1} validation files' in done.stderr
+    assert f'; dataset.json says {info.validation_images:,}.' in done.stderr
+    assert 'train records' not in done.stderr
+
+
 @pytest.mark.parametrize('arguments', [('write', '/nowhere', '/nowhere/target'), ('list', '/nowhere.tar'), ()])
 def test_usage_errors__give_a_message(arguments: Any) -> None:
     done = tar_shards(*arguments)

@@ -13,7 +13,7 @@ import scipy.stats
 import sklearn.metrics
 
 from compat import tf
-from data import dataset_info, records, tfrecord_files
+from data import dataset_info, encoding, records, tfrecord_files
 from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
@@ -25,7 +25,7 @@ from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
 from tests.support.photos import Photo
-from tests.support.records import validation_set
+from tests.support.records import validation_set, write_records
 from tests.support.runs import FinishedRun, make_small_config, one_layer_run
 from tests.support.saved_models import classify
 from tests.support.spellings import spellings
@@ -300,6 +300,14 @@ def test_data__that_is_incomplete_or_trained_on_is_said_in_the_report(
         assert code == 0 and any('warning: ' in line and parts[0] in line for line in err)
         page = ' '.join(read_page(f'{tmp_path}/out/report.html').text)
         assert all(part in text for part in parts for text in (out, page))
+
+
+def test_files__whose_labels_begin_elsewhere_than_the_runs_are_refused(trained: Config, tmp_path: Any) -> None:
+    example = encoding.make_example(b'image', 'JPEG', 0, '', 1, 1, 'name').SerializeToString()
+    write_records(tmp_path, records.VALIDATION, [example])
+    code, _, err = run(str(trained.model_dir), f'--eval_files={tmp_path}/validation-*', f'--out={tmp_path}/out')
+    assert code == 2 and "labels are 0, the background in the run's classes" in err[-1] and '.json' not in err[-1]
+    assert not os.path.exists(f'{tmp_path}/out')
 
 
 def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path: Any) -> None:

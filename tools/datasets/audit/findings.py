@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from compat.messages import FEW, first_few
 from data import checks
-from data.dataset_info import FILE_NAME
+from data.dataset_info import BACKGROUND, FILE_NAME
 from data.record_checker import BadRecord
 from data.records import TRAIN, VALIDATION
 from tools.datasets.classes import ClassImages, alike, remarks
@@ -55,6 +55,15 @@ def judge(report: Report) -> Tuple[List[str], List[str]]:
     of_splits = [finding for split, described in report['splits'].items() for finding in _of_split(split, described)]
     errors, warnings = ([text for is_error, text in of_splits if is_error == wanted] for wanted in (True, False))
     warnings += [*_about_identity(report), *_about_classes(report), *_about_duplicates(report['duplicates'])]
+    # Names of classes are those of a description.
+    names = {c['label']: c['name'] for c in report['classes']}
+    if _of_background(report) and any(names.values()) and names[0] in ('', BACKGROUND):
+        errors.append(
+            f'images with label 0, the {BACKGROUND} in {FILE_NAME}, which has no images: {_of_background(report):,}. '
+            'If labels begin at 0, every class has the name of another: give --label_offset='
+            f'{report["label_offset"] + 1}, which is added to the labels of both splits; if only one split begins '
+            'at 0, write it again.'
+        )
     others = report['other_files']
     if others:
         warnings.append(f'other files, which are not read: {len(others):,}: {first_few(others)}')
@@ -113,8 +122,13 @@ def _about_identity(report: Report) -> Iterator[str]:
     )
 
 
+def _of_background(report: Report) -> int:
+    """The number of images with label 0."""
+    return sum(c[split] for c in report['classes'] if c['label'] == 0 for split in report['splits'])
+
+
 def _about_classes(report: Report) -> Iterator[str]:
-    background = sum(c[split] for c in report['classes'] if c['label'] == 0 for split in report['splits'])
+    background = _of_background(report)
     if report['name'] is None and not report['label_offset'] and background:
         yield (
             f'images with label 0, which is the background: {background:,}. If it is a class, and the network '

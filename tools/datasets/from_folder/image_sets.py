@@ -312,8 +312,9 @@ class _Beside(NamedTuple):
         rows = {path: _rows_at_beginning(path) for path in texts[:_TABLES_AT_MOST]}
         wanted = {_normal(cell) for of_path in rows.values() for row in of_path for cell in row if cell}
         by_name = _paths_by_name([*tree.images()], tree.path, wanted) if wanted else {}
-        found = [_table_of_images(path, rows[path], by_name) for path in rows]
-        return cls([table for table in found if table is not None], others, near, lists, archives)
+        found = [table for table in (_table_of_images(path, rows[path], by_name) for path in rows) if table is not None]
+        lists += [table.path for table in found if table.splits and table.path not in lists]
+        return cls(found, others, near, lists, archives)
 
     def table_of(self, split: Folder, classes: Set[str]) -> Optional[LabelFile]:
         """The table among the images of a split that gives each of them one of the classes."""

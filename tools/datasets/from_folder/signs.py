@@ -10,7 +10,7 @@ from typing import Counter, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple
 
 from data.image_files import listed
 from data.records import TRAIN, VALIDATION
-from tools.datasets.from_folder.tables import SPLIT_NAMES, TEST
+from tools.datasets.from_folder.tables import SPLIT_NAMES, TEST, divides, is_split_column
 
 _OTHER = 'images without labels'
 # The words that name a split within longer names, as in cars_train and ISIC_2019_Test_Input.
@@ -87,8 +87,17 @@ class ImageTable(NamedTuple):
     rows: List[Tuple[Set[str], List[str]]]  # The cells of each row, after the paths of images that its name may mean.
     file_column: int = 0  # The index of the column that names the images.
 
+    @property
+    def splits(self) -> List[int]:
+        """The columns that divide the images into splits, by their names or values."""
+        width, rows = max((len(row) for _, row in self.rows), default=0), [row for _, row in self.rows]
+        named = [number < len(self.names) and is_split_column(self.names[number]) for number in range(width)]
+        return [number for number in range(width) if named[number] or divides(rows, number)]
+
     def may_have_labels(self, column: int) -> bool:
         """Whether a column may be that of the labels, by its name or for lack of others."""
+        if column in self.splits:
+            return False
         width = max((len(row) for _, row in self.rows), default=0)
         is_named = column < len(self.names) and bool({*words(self.names[column])} & _LABEL_WORDS)
         return is_named or not self.names or width == 2

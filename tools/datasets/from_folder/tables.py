@@ -199,7 +199,7 @@ def _columns(table: LabelFile, rows: Sequence[Row], is_file: IsFile, no_splits: 
 
     content = [row for _, row in rows[has_names:]]
     file, label = index_of(table.file_column), index_of(table.label_column)
-    splits = [number for number in range(len(names)) if has_names and _is_of_splits(names[number])]
+    splits = [number for number in range(len(names)) if has_names and is_split_column(names[number])]
     free = [number for number in range(len(names)) if number not in (file, label, *splits)]
     if len(names) > 1 and len(asked) == len({file, label} - {None}):
         if file is None:
@@ -231,7 +231,7 @@ def _columns(table: LabelFile, rows: Sequence[Row], is_file: IsFile, no_splits: 
             'file,label.'
         )
     split = next((number for number in splits if number not in (file, label)), None)
-    if split is not None and (no_splits or not _divides(content, split)):
+    if split is not None and (no_splits or not divides(content, split)):
         split = None
     return _Columns(names, has_names, file, [label], split)
 
@@ -263,11 +263,12 @@ def _ones(content: Sequence[Sequence[str]], columns: Sequence[int]) -> List[int]
     return [sum(map(bool, row)) for row in values]
 
 
-def _is_of_splits(name: str) -> bool:
+def is_split_column(name: str) -> bool:
+    """Whether a column is named like one of splits."""
     return re.sub(r'[\W_]', '', name.casefold()) in _SPLIT_COLUMNS
 
 
-def _divides(content: Sequence[Sequence[str]], column: int) -> bool:
+def divides(content: Sequence[Sequence[str]], column: int) -> bool:
     """Whether each value of a column names a split, and the column divides the images into training and others."""
     kinds = {SPLIT_NAMES.get(row[column].casefold() if column < len(row) else '') for row in content}
     return None not in kinds and TRAIN in kinds and len(kinds) > 1
@@ -302,7 +303,7 @@ def _notes_of_columns(table: LabelFile, columns: _Columns, no_splits: bool) -> I
     unused = [name or '(no name)' for number, name in enumerate(names) if number not in used]
     if unused:
         yield f'{path}: {counted(len(unused), "column")} not used: {listed(unused)}'
-    splits = [name for number, name in enumerate(names) if _is_of_splits(name) and number not in used]
+    splits = [name for number, name in enumerate(names) if is_split_column(name) and number not in used]
     if splits and not no_splits and columns.has_names:
         names_of = 'train, with validation, val, valid, dev, eval or test beside it'
         yield f'{path}: column {listed(splits)} would be used if it had these values alone: {names_of}'

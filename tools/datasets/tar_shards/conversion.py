@@ -16,6 +16,7 @@ from data.dataset_info import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
 from data.records import TRAIN, VALIDATION, DataError
+from data.sources import Source
 from data.tar.layout import Problem
 from data.tar.shard import Sample, SampleChecker, Shard
 from preprocessing.decoding import decode_image
@@ -38,7 +39,7 @@ class _Reader:
         self._session = tf.Session(graph=graph)
         self._of_records = RecordChecker(num_classes)
         self._of_tar = SampleChecker(num_classes)
-        self._remaining, self._say, self._num_classes = max_bad_records, say, num_classes
+        self.remaining, self._say, self._num_classes = max_bad_records, say, num_classes
         self.notes: Dict[str, List[str]] = {}
 
     def close(self) -> None:
@@ -90,9 +91,9 @@ class _Reader:
         if not problem:
             return True
         bad = BadRecord(path, position, problem)
-        if not self._remaining:
+        if not self.remaining:
             raise DataError(f'{bad} Nothing was written. --max_bad_records=N leaves out up to N such images.')
-        self._remaining -= 1
+        self.remaining -= 1
         self._say(f'left out {bad}')
         return False
 
@@ -136,8 +137,12 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
     # If neither split is present, `find_shards` raises the usual error.
     splits = [s for s in (TRAIN, VALIDATION) if any(name.startswith(f'{s}-') for name in names)]
     paths = {split: of_source.find_shards(source, split) for split in splits or [TRAIN]}
-    for of_split in paths.values():
+    of_files = Source(source, 'tfrecord' if to_tar else 'tar')
+    for split, of_split in paths.items():
         checks.check_are_files(of_split)
+        missing = checks.missing(of_files, split, of_split)
+        if missing:
+            say(f'warning: {source}: {checks.incomplete(split, missing, len(of_split))}')
     info = dataset_info.read(source)
     totals: Dict[str, SplitFingerprint] = {}
     expected = {TRAIN: info.train_images, VALIDATION: info.validation_images} if info else {}
@@ -146,7 +151,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
     ) as reader:
         read = reader.of_record_file if to_tar else reader.of_shard
         for split, of_split in paths.items():
-            total = SplitFingerprint()
+            total, spared = SplitFingerprint(), reader.remaining
             with conversion.progress() as progress:
                 move = progress(f'converting {split} images', expected.get(split))
                 for shard, path in enumerate(of_split):
@@ -154,6 +159,9 @@ def convert(source: str, target: str, max_bad_records: int, say: Say) -> None:
                     examples = conversion.watched(read(path), move, total.images)
                     total += writing.write_file(new, examples, total.images)
             totals[split] = total
+            found = total.images + spared - reader.remaining
+            if split in expected and found != expected[split]:
+                say(f'warning: {source}: {checks.other_count(split, found, expected[split])}')
             kind = 'tar file' if to_tar else 'TFRecord file'
             say(f'{counted(total.images, f"{split} image")} in {counted(len(of_split), kind)}')
         conversion.say_notes(reader.notes, say)

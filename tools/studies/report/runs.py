@@ -385,10 +385,11 @@ def _training(model_dir: str, batch_size: Optional[int]) -> Tuple[TrainingPoint,
 def _losses(model_dir: str) -> Iterator[Tuple[float, int, float, Tuple[str, int]]]:
     """Time, step, value and session of each loss in a folder's event files."""
     for name in filter(_EVENT_FILE.fullmatch, remote.names_in(model_dir) or ()):
-        session = 0
+        session, path = 0, os.path.join(model_dir, name)
+        remote.check_kind(path)
         # A file ends with a partial event while it is being written, or if its writer was killed.
         with contextlib.suppress(tf.errors.DataLossError):
-            for event in tf.train.summary_iterator(os.path.join(model_dir, name)):
+            for event in tf.train.summary_iterator(path):
                 # A file may hold several sessions; each begins with this event.
                 session += event.session_log.status == tf.SessionLog.START
                 for value in event.summary.value:

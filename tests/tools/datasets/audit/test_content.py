@@ -83,6 +83,16 @@ def test_labels_out_of_range_follow_the_flag_and_are_counted(good_dir: pathlib.P
     assert report['fingerprint']['agree'] is True
 
 
+def test_images_of_the_background_are_an_error_as_in_training(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    shifted = [piece._replace(label=piece.label - 1) for piece in pieces[15:]]
+    data_dir = written(tmp_path / 'data', pieces[:15], shifted)
+    (error,) = report_of(data_dir)['errors']
+    assert error.startswith('images with label 0, the background in dataset.json') and '--label_offset=1,' in error
+    # Without a description, nothing says that there is a background.
+    (data_dir / 'dataset.json').unlink()
+    assert not report_of(data_dir)['errors']
+
+
 def test_classes_that_miss_images_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     def of(*labels: int) -> List[Photo]:
         return [photo for photo in pieces if photo.label in labels]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compat import tf
+from data import remote
 from inception_v3.config import Config
 from tests.support import recorded
 from tests.support.runs import FinishedRun
@@ -53,6 +54,12 @@ def test_command__can_be_run_again(tmp_path: Any, monkeypatch: Any) -> None:
         recorded.write(str(tmp_path), Config(), [])
         command = read_run(str(tmp_path), 'run', planned=planned).command
         assert command is not None and shlex.split(command) == [*expected, '--data_dir=/my data', "--model_dir=it's"]
+
+
+def test_read_run__a_pipe_among_the_events(tmp_path: Any) -> None:
+    os.mkfifo(f'{tmp_path}/events.out.tfevents.1.host')
+    with pytest.raises(remote.RemoteError, match='is a named pipe; only regular files are read'):
+        read_run(str(tmp_path), 'run')
 
 
 def test_read_run__of_a_folder_that_does_not_exist(tmp_path: Any) -> None:
