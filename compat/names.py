@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Any, ContextManager, Iterator
+from typing import Any, Callable, ContextManager, Iterator, Sequence
 
 from compat import tf
 
@@ -26,14 +26,25 @@ def knows_tpu_vms() -> bool:
 
 
 def stop_recording() -> ContextManager[None]:
-    """Returns a context manager in which an eager gradient tape records nothing."""
+    """Returns a context manager in which a gradient tape records nothing."""
+    return _recording().stop_recording()
+
+
+def record_operation(
+    name: str, outputs: Sequence[Any], inputs: Sequence[Any], gradient: Callable[..., Sequence[Any]]
+) -> None:
+    """Records tensors that are computed from others on all gradient tapes, and the function of their gradients."""
+    _recording().record_operation(name, outputs, inputs, gradient)
+
+
+def _recording() -> Any:
     from tensorflow.python.eager import tape
 
     try:
         from tensorflow.python.eager import record
     except ImportError:
-        return tape.stop_recording()
-    return record.stop_recording()
+        return tape
+    return record
 
 
 def make_servable_by_both(saved_model: str) -> None:

@@ -138,7 +138,10 @@ class BatchNorm:
             statistics = {'trainable': False, **replicas.FIRST_IS_KEPT}
             mean = tf.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), **statistics)
             variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), **statistics)
-            gamma, beta, shift, spread = (tf.cast(each, x.dtype) for each in (gamma, beta, mean, variance))
+            gamma, beta = tf.cast(gamma, x.dtype), tf.cast(beta, x.dtype)
+            # A recomputation reads the statistics after the update, so that the shift is the same for all replicas.
+            with tf.control_dependencies([] if moves_statistics else [inputs]):
+                shift, spread = tf.cast(mean, x.dtype), tf.cast(variance, x.dtype)
             if not self.is_training or self.frozen.match(f'{tf.get_variable_scope().name}/moving_mean'):
                 return tf.cast(self._normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
             outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, shift, epsilon)

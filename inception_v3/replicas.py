@@ -7,7 +7,8 @@ without them.
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from compat import tf  # isort: skip  Before TensorFlow is loaded.
+from compat.names import record_operation, stop_recording  # isort: skip  Before TensorFlow is loaded.
+from compat import tf  # isort: skip
 from tensorflow.python.framework import ops
 
 # Variables whose copies differ between replicas. Checkpoints have the first one's.
@@ -93,17 +94,23 @@ def custom_gradient(
         results, gradient = function(*(tf.identity(each) for each in arguments))
         name = f'GradientOfReplica{ops.uid()}'
         own = [variable for variable in (variables or {}).values() if variable.trainable]
+        inputs = [*arguments, *(tf.convert_to_tensor(variable) for variable in own)]
+
+        def of_inputs(*gradients: tf.Tensor) -> List[Any]:
+            if not own:
+                return [*gradient(*gradients)]
+            of_arguments, of_variables = gradient(*gradients, variables=own)
+            return [*of_arguments, *of_variables]
 
         @ops.RegisterGradient(name)
         def of_all(operation: tf.Operation, *gradients: tf.Tensor) -> List[Any]:
-            of_results = gradients[: len(results)]
-            if not own:
-                return [*([None] * len(results)), *gradient(*of_results)]
-            of_arguments, of_variables = gradient(*of_results, variables=own)
-            return [*([None] * len(results)), *of_arguments, *of_variables]
+            return [*([None] * len(results)), *of_inputs(*gradients[: len(results)])]
 
-        with tf.get_default_graph().gradient_override_map({'IdentityN': name}):
-            return tuple(tf.identity_n([*results, *arguments, *own])[: len(results)])
+        # A tape ignores the override, and takes the sums over the replicas in the function for constants.
+        with stop_recording(), tf.get_default_graph().gradient_override_map({'IdentityN': name}):
+            outputs = tf.identity_n([*results, *inputs])[: len(results)]
+        record_operation(name, outputs, inputs, of_inputs)
+        return tuple(outputs)
 
     return decorated
 

@@ -1,5 +1,6 @@
 """Tests of operations between the replicas of a step, on virtual devices of the CPU."""
 
+import functools
 from typing import Any, List
 
 import numpy as np
@@ -11,6 +12,7 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import evaluation_metrics
+from inception_v3.networks import reversible
 from tests.support.replicas import on_replicas, strategy_for
 
 ALL, PAIRS = [[0, 1, 2, 3]], [[0, 1], [2, 3]]
@@ -67,6 +69,44 @@ def test_synchronized_batch_norm__equals_that_of_its_groups_batch() -> None:
         mean, variance = (variables[f'BatchNorm/moving_{name}'][replica] for name in ('mean', 'variance'))
         np.testing.assert_allclose(mean, (1 - DECAY) * first.mean(0), atol=1e-6)
         np.testing.assert_allclose(variance, DECAY + (1 - DECAY) * first.var(0, ddof=1), rtol=1e-5)
+
+
+def test_reversible_blocks__have_the_gradients_of_the_whole_batch() -> None:
+    def step(x: tf.Tensor, weights: tf.Tensor, norm: Any, rebuild_activations: bool) -> List[tf.Tensor]:
+        def residual(name: str, net: tf.Tensor, again: bool) -> tf.Tensor:
+            with tf.variable_scope(name, use_resource=True):
+                factor = tf.get_variable('factor', initializer=tf.constant([1.5, -0.5], net.dtype))
+                # One replica recomputes later than the other.
+                with tf.control_dependencies([net] if net.device.endswith(':1') else []):
+                    return tf.nn.relu(norm(net, moves_statistics=not again)) * factor
+
+        blocks = [reversible.Block(*(functools.partial(residual, each) for each in names)) for names in ('ab', 'cd')]
+        outputs = reversible.chain(blocks, x, x[..., ::-1], rebuild_activations)
+        loss = sum(tf.reduce_sum(output**2 * weights) for output in outputs)
+        gradients = tf.gradients(loss, x)
+        with tf.control_dependencies(gradients):
+            train_op = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
+        with tf.control_dependencies([train_op]):
+            return [tf.identity(each) for each in gradients]
+
+    def norm_of_whole_batch(net: tf.Tensor, moves_statistics: bool) -> tf.Tensor:
+        mean, variance = tf.nn.moments(net, [0, 1, 2])
+        return (net - mean) / tf.sqrt(variance + 1e-3)
+
+    norm = BatchNorm(True, DECAY, synchronized_over=[[0, 1]])
+    results, variables = on_replicas(2, lambda: step(own(INPUTS), own(WEIGHTS), norm, rebuild_activations=True))
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, weights = (tf.constant(each[:2].reshape([-1, 3, 3, 2]), tf.float64) for each in (INPUTS, WEIGHTS))
+        gradients = step(x, weights, norm_of_whole_batch, rebuild_activations=False)
+        factors = {factor.op.name: factor for factor in tf.trainable_variables()}
+        session.run(tf.global_variables_initializer())
+        gradient = session.run(gradients)[0]
+        expected = session.run(factors)
+    found = np.concatenate([result[0] for result in results])
+    np.testing.assert_allclose(found, gradient, atol=1e-4 * np.abs(gradient).max())
+    assert [*expected] == ['a/factor', 'b/factor', 'c/factor', 'd/factor']
+    for name, value in expected.items():
+        np.testing.assert_allclose(variables[name], [value] * 2, rtol=1e-4)
 
 
 def test_averaged_and_local_batch_norm__keep_means_and_the_first_replicas() -> None:
