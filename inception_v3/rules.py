@@ -182,9 +182,16 @@ def _schedule(config: Config) -> Iterator[str]:
         yield f'--step_epochs={shown(config.step_epochs)}: must be increasing epochs from 1, such as 30,60,80.'
 
 
+def _place(folder: str) -> str:
+    """The one spelling of a folder: links and relative paths are resolved where it is local."""
+    if not folder:
+        return ''
+    return os.path.normpath(folder) if '://' in folder else os.path.realpath(folder)
+
+
 def _folders(config: Config) -> Iterator[str]:
     model_dir, export_dir = config.model_dir or '', config.export_dir or ''
-    own, data, export = (os.path.normpath(each) if each else '' for each in (model_dir, config.data_dir, export_dir))
+    own, data, export = map(_place, (model_dir, config.data_dir, export_dir))
     if {*model_dir} & {*_GLOB_CHARACTERS}:
         yield f'--model_dir={_text(model_dir)}: must not contain any of the characters * ? [.'
     if own and own == data:
@@ -255,8 +262,8 @@ def _profile_steps(config: Config) -> Iterator[str]:
 def _weights(config: Config) -> Iterator[str]:
     if config.init_except and not config.init_from:
         yield f'--init_except={_text(config.init_except)}: needs --init_from, the weights to begin from.'
-    own = os.path.normpath(config.model_dir or '')
-    if config.init_from and config.mode != 'eval' and os.path.normpath(config.init_from) == own:
+    is_own = bool(config.init_from) and _place(config.init_from) == _place(config.model_dir or '')
+    if is_own and config.mode != 'eval':
         yield (
             f'--init_from={_text(config.init_from)}: must not be --model_dir, which the run resumes from anyway. '
             'Leave the flag out, or name a new --model_dir.'

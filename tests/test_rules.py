@@ -1,5 +1,6 @@
 """Tests of the combinations of values that are refused, each with its neighbour that is allowed."""
 
+import pathlib
 from typing import Any, Dict, Tuple
 
 import pytest
@@ -154,6 +155,17 @@ def test_parse__refuses_flags_that_contradict_each_other(text: str, flag: str, o
         parsed(text)
     (line,) = str(error.value).splitlines()
     assert line.startswith(f'{flag}: ') and other in line and line.endswith('.')
+
+
+@pytest.mark.parametrize('flag', ['data_dir', 'export_dir', 'init_from'])
+def test_parse__knows_the_model_dir_by_any_spelling(flag: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'm').mkdir()
+    (tmp_path / 'link').symlink_to(tmp_path / 'm')
+    for spelling in ('m/', './m', '../' + tmp_path.name + '/m', str(tmp_path / 'm'), 'link'):
+        with pytest.raises(ConfigError, match='model_dir'):
+            parsed(f'--{flag}={spelling}')
+    assert parsed(f'--{flag}=gs://m')
 
 
 @pytest.mark.parametrize(
