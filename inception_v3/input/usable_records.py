@@ -58,7 +58,8 @@ def map_or_replace(
     leaving = tf.reshape(tf.transpose(tf.reshape(tf.range(lanes * run), [lanes, steps, width]), [1, 0, 2]), [-1])
 
     def of_group(group: Record) -> Any:
-        records = Record(*[tf.reshape(each, [-1]) for each in group[:-1]], tf.reshape(group.key, [-1, 2]))
+        serialized, path, position = (tf.reshape(each, [-1]) for each in group[:-1])
+        records = Record(serialized, path, position, tf.reshape(group.key, [-1, 2]))
         usable, features, labels = _tried(records, lanes * run, preprocess, parallel_calls, name_bad)
         chosen = tf.gather(_replaced(usable, lanes, run), leaving)
         some = tf.gather(records.path, 0), tf.gather(records.path, lanes * run - 1)
