@@ -89,6 +89,18 @@ def test_training_memory__counts_the_images_that_are_tried_together() -> None:
     assert tried.per_image == alone.per_image
 
 
+def test_memory__counts_a_copy_of_the_variables_for_each_replica_and_emulated_core() -> None:
+    replicas = [dataclasses.replace(SMALL, num_gpus=number) for number in (1, 4)]
+    cores = dataclasses.replace(SMALL, use_tpu=True, tpu='emulated:4', num_shards=4)
+    (one, four), emulated = map(training_memory, replicas), training_memory(cores)
+    assert four.variables - 4 * one.variables == pytest.approx(3 * 440e6, rel=0.01)
+    assert emulated == four and four.per_image == one.per_image
+    with pytest.raises(ConfigError, match='decrease --num_gpus=4, or use a smaller network'):
+        check_fits(replicas[1], 10**9)
+    one, four = map(evaluation_memory, replicas)
+    assert four.variables == 4 * one.variables and four.per_image == one.per_image
+
+
 def test_evaluation_memory__grows_with_the_batches_read_ahead() -> None:
     one, four = (
         evaluation_memory(dataclasses.replace(SMALL, eval_batch_size=10, eval_total_size=images))
