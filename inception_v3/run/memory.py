@@ -29,6 +29,9 @@ _BATCHES = 4
 _GROUPS = 3
 # Bytes of a training process before its variables and its first batch: the program, TensorFlow and the graph.
 PROGRAM = (690 if IS_REFERENCE else 800) * 10**6
+# Bytes of the graph of a further replica or emulated core, with what TensorFlow and Python keep of it: measured with 2
+# and 4 replicas of the digits, whose 950 variables are those of Inception v3. Other networks have smaller graphs.
+_FURTHER_COPY = 440 * 10**6
 # Measured peaks differ from the estimate by less than this share of them (docs/known-behaviour.md).
 ERROR = 0.2
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
@@ -65,7 +68,9 @@ def training_memory(config: Config) -> StepMemory:
     sizes = sizes_for(config)
     # The gradients of the weight decay do not wait for the forward pass.
     further = _FURTHER + bool(config.weight_decay)
-    variables = _variables(config, _UPDATED) + further * sizes.parameters * FLOAT_BYTES
+    copies = _copies(config)
+    variables = copies * (_variables(config, _UPDATED) + further * sizes.parameters * FLOAT_BYTES)
+    variables += (copies - 1) * _FURTHER_COPY
     kept = int((1 + _GRADIENTS) * sizes.kept) * tf.as_dtype(config.precision).size
     if config.seed is not None and config.max_bad_records:
         group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)
@@ -83,7 +88,15 @@ def evaluation_memory(config: Config) -> StepMemory:
     waiting = _variables(config) if config.mode == 'train_and_eval' and not config.use_tpu else 0
     batches = min(_ahead(config), -(-config.eval_images // config.eval_batch_size))
     largest = sizes.largest * tf.as_dtype(config.precision).size
-    return StepMemory(waiting + weights, largest + config.num_classes * FLOAT_BYTES + _image(config) * batches)
+    per_image = largest + config.num_classes * FLOAT_BYTES + _image(config) * batches
+    return StepMemory(_copies(config) * (waiting + weights), per_image)
+
+
+def _copies(config: Config) -> int:
+    """The copies of the variables in this machine's memory: each replica and each core of an emulated TPU has one."""
+    if config.is_emulated:
+        return config.num_shards
+    return 1 if config.use_tpu else config.num_gpus
 
 
 def _variables(config: Config, each: int = 1) -> int:
@@ -108,7 +121,7 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
     needed = 0
     if config.mode != 'eval':
         training = training_memory(config)
-        needed = training.of(config.train_batch_size)
+        needed = training.of(config.train_batch_size // config.machines)
         problems += _problem(config, training, 'train_batch_size', available, int(available / (1 - ERROR)))
     if config.mode != 'train':
         problems += _problem(config, evaluation_memory(config), eval_flag, available, available)
@@ -163,16 +176,26 @@ def _problem(config: Config, memory: StepMemory, flag: str, available: int, limi
         yield (
             f"--network={config.network}{width}, --num_classes={config.num_classes}: {task}: the network's variables "
             f'need an estimated {_shown(memory.variables)} of memory; {_shown(available)} are available on this '
-            'machine. Use a smaller network.'
+            f'machine. {_smaller(config)}.'
         )
-    elif memory.of(batch) > limit:
-        most = (limit - memory.variables) // memory.per_image // config.replicas * config.replicas
+    elif memory.of(batch // config.machines) > limit:  # Each of several machines has an equal share of the batch.
+        most = (limit - memory.variables) // memory.per_image * config.machines // config.replicas * config.replicas
         remedy = f'At most --{flag}={most} fits' if most else f'Images of this size do not fit, for any --{flag}'
         yield (
             f'--{flag}={batch}, --height={config.height}, --width={config.width}: {task} needs an estimated '
-            f'{_shown(memory.of(batch))} of memory; {_shown(available)} are available on this machine. {remedy}; '
-            'smaller images need less.'
+            f'{_shown(memory.of(batch // config.machines))} of memory; {_shown(available)} are available on this machine. '
+            f'{remedy}; smaller images need less.'
         )
+
+
+def _smaller(config: Config) -> str:
+    if _copies(config) == 1:
+        return 'Use a smaller network'
+    flag, kind = ('tpu', 'cores') if config.is_emulated else ('num_gpus', 'replicas')
+    return (
+        f'Each of the {_copies(config)} {kind} has a copy of them: decrease --{flag}={getattr(config, flag)}, or use a '
+        'smaller network'
+    )
 
 
 def _shown(size: int) -> str:

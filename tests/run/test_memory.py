@@ -89,6 +89,18 @@ def test_training_memory__counts_the_images_that_are_tried_together() -> None:
     assert tried.per_image == alone.per_image
 
 
+def test_memory__counts_a_copy_of_the_variables_for_each_replica_and_emulated_core() -> None:
+    replicas = [dataclasses.replace(SMALL, num_gpus=number) for number in (1, 4)]
+    cores = dataclasses.replace(SMALL, use_tpu=True, tpu='emulated:4', num_shards=4)
+    (one, four), emulated = map(training_memory, replicas), training_memory(cores)
+    assert four.variables - 4 * one.variables == pytest.approx(3 * 440e6, rel=0.01)
+    assert emulated == four and four.per_image == one.per_image
+    with pytest.raises(ConfigError, match='decrease --num_gpus=4, or use a smaller network'):
+        check_fits(replicas[1], 10**9)
+    one, four = map(evaluation_memory, replicas)
+    assert four.variables == 4 * one.variables and four.per_image == one.per_image
+
+
 def test_evaluation_memory__grows_with_the_batches_read_ahead() -> None:
     one, four = (
         evaluation_memory(dataclasses.replace(SMALL, eval_batch_size=10, eval_total_size=images))
@@ -128,6 +140,16 @@ def test_check_fits__checks_both_tasks_of_a_whole_run_and_names_the_flag_of_the_
     with pytest.raises(ConfigError, match=f'^--{flag}=100000000, [^\n]*$') as caught:
         check_fits(config, 4 * GIB, eval_flag='batch_size')
     assert 'eval_batch_size' not in str(caught.value)
+
+
+def test_check_fits__each_of_several_machines_has_its_share_of_the_batch() -> None:
+    config = dataclasses.replace(SMALL, mode='train', train_batch_size=1000)
+    together = dataclasses.replace(config, train_batch_size=2000, worker_hosts='a:1,b:1', task_index=0)
+    need = training_memory(config).of(1000)
+    for each in (config, together):
+        check_fits(each, need)
+        with pytest.raises(ConfigError):
+            check_fits(each, int(0.79 * need))
 
 
 def test_check_fits__warns_if_the_error_of_the_estimate_may_not_fit(caplog: Any) -> None:
