@@ -183,8 +183,8 @@ def _problem(config: Config, memory: StepMemory, flag: str, available: int, limi
         remedy = f'At most --{flag}={most} fits' if most else f'Images of this size do not fit, for any --{flag}'
         yield (
             f'--{flag}={batch}, --height={config.height}, --width={config.width}: {task} needs an estimated '
-            f'{_shown(memory.of(batch // config.machines))} of memory; {_shown(available)} are available on this machine. '
-            f'{remedy}; smaller images need less.'
+            f'{_shown(memory.of(batch // config.machines))} of memory; {_shown(available)} are available on this '
+            f'machine. {remedy}; smaller images need less.'
         )
 
 
