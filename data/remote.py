@@ -165,7 +165,8 @@ def check_kind(path: str, at_most: Optional[int] = None) -> None:
     """Raises RemoteError if a path is not a regular file, or has more bytes than `at_most`; a missing one passes."""
     fault = ''
     if is_remote(path):
-        fault = inputs.too_large(size(path), at_most) if at_most is not None else ''
+        if at_most is not None and exists(path):
+            fault = inputs.too_large(size(path), at_most)
     else:
         # TensorFlow names what is missing.
         with contextlib.suppress(OSError, ValueError):

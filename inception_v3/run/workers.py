@@ -147,8 +147,8 @@ class Workers:
             'TensorFlow': tf.__version__,
             **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
         }
-        for split, (files, digest) in samples_of(self._config).items():
-            facts[f'the {split} files'] = f'{files} files, sample {digest[:_DIGITS_SHOWN]}'
+        for split, (files, digest, ends, _) in samples_of(self._config).items():
+            facts[f'the {split} files'] = f'{files} files, sample {digest[:_DIGITS_SHOWN]}-{ends[:_DIGITS_SHOWN]}'
         facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''
         return facts
 

@@ -46,7 +46,7 @@ def test_run__counts_and_names_skipped_samples_or_stops(
     flags = [*SMALL, f'--data_dir={data_dir}', f'--model_dir={tmp_path / "model"}', '--train_steps=1']
     assert main.main(['main', *flags, '--max_bad_records=3']) == 0
     out, said = capsys.readouterr()
-    assert '70 images' in out and '3 records could not be used' in said
+    assert '70 of 73 images' in out and '3 records could not be used' in said
     assert len(re.findall(r'skipped .*validation-0000[01]-of-00004.tar, record \d+: \d{8}: ', said)) == 3
     assert main.main(['main', *flags, '--mode=eval']) == 2
     said = capsys.readouterr().err

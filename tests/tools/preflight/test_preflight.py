@@ -208,13 +208,13 @@ def test_report__has_sections_findings_and_the_verdict() -> None:
         ('--max_bad_records=3', ['--max_bad_records=3: ']),
         # All at once.
         (
-            '--num_shards=8 --height=10 --eval_batch_size=1 --model_dir=/m --data_dir=s3://bucket/data',
+            '--num_shards=8 --height=10 --eval_batch_size=1 --model_dir=/m --data_dir=/data',
             [
                 '--num_shards=8: --topology=v2-32 has 32 cores',
                 '--height=10: ',
                 '--eval_batch_size=1: ',
                 "--model_dir=/m: a Cloud TPU's hosts can only reach gs://",
-                "--data_dir=s3://bucket/data: a Cloud TPU's hosts can only reach gs://",
+                "--data_dir=/data: a Cloud TPU's hosts can only reach gs://",
             ],
         ),
     ],

@@ -21,6 +21,9 @@ def data(photo_dir: str, tmp_path_factory: Any) -> DataSet:
     return pipelines.write(photo_dir, str(tmp_path_factory.mktemp('data')), 1024, 2)
 
 
+needs_s3 = pytest.mark.skipif(tf.__version__ >= '2', reason='only TensorFlow 1.15 reads s3://')
+
+
 # The layouts.
 
 
@@ -114,6 +117,7 @@ def test_tables__gains_compare_measurements_in_the_same_round() -> None:
 # The command.
 
 
+@needs_s3
 @pytest.mark.parametrize(
     'argument',
     [
@@ -129,6 +133,7 @@ def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path,
     assert argument.split('=')[0] in capsys.readouterr().err
 
 
+@needs_s3
 def test_command__writes_its_measurements_if_one_fails(tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:
     def measure(reading: Reading, data: DataSet, seconds: float) -> Dict[str, Any]:
         if reading.layout == TFRECORD:
@@ -148,6 +153,7 @@ def test_command__writes_its_measurements_if_one_fails(tmp_path: pathlib.Path, m
         assert '+11.2 %' in text and '1,234 (' in text and 'no such folder' in text
 
 
+@needs_s3
 def test_shards__are_measured_in_every_combination(tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:
     def write(source: str, folder: str, images: int, images_per_shard: int) -> DataSet:
         files = (('0.jpg', 1),) * min(images, 5)
