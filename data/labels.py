@@ -1,8 +1,10 @@
 """The labels in a data set's files: whether a sample of them agrees with the description, and with the other split."""
 
+import contextlib
 import os
 from typing import Iterator, List, NamedTuple, Optional, Sequence
 
+from compat import tf
 from compat.messages import shown
 from data import record_checker, tfrecord_files
 from data.dataset_info import BACKGROUND, FILE_NAME, DatasetInfo, SplitFingerprint, fingerprint
@@ -64,15 +66,19 @@ def fingerprint_of(source: Source, info: DatasetInfo) -> str:
 
 
 def sample(source: Source, paths: Sequence[str]) -> List[Labelled]:
-    """The records at the beginnings of up to eight files of a split; raises errors as `labelled_in`."""
+    """The records at the beginnings of up to eight files of a split, each up to a damaged one, which its reader names.
+
+    Raises other errors as `labelled_in`.
+    """
     found: List[Labelled] = []
     for path in paths[:: -(-len(paths) // _FILES)]:
         count = size = 0
-        for each in labelled_in(source, path):
-            found.append(each._replace(encoded=b''))
-            count, size = count + 1, size + len(each.encoded)
-            if count >= _RECORDS or size >= _BYTES:
-                break
+        with contextlib.suppress(tf.errors.DataLossError):
+            for each in labelled_in(source, path):
+                found.append(each._replace(encoded=b''))
+                count, size = count + 1, size + len(each.encoded)
+                if count >= _RECORDS or size >= _BYTES:
+                    break
     return found
 
 

@@ -37,6 +37,8 @@ _OF_MACHINE = frozenset(
 # Seconds until a file that another machine has written is visible, and between looks.
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
 _DIGITS_SHOWN = 12
+# All characters of a path are shown: two paths may differ in any.
+_PATH = 4096
 # The errors of TensorFlow with which a step fails if another worker is gone.
 _GONE = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),
@@ -174,8 +176,8 @@ class Workers:
                 continue
             if answer.get('seen') != content:
                 problems.append(
-                    f'--model_dir={shown(self._model_dir)}: {here} has this folder, and {there} does not see it as '
-                    f'{shown(answer.get("model_dir"))}. All workers need one folder: on a file system that the '
+                    f'--model_dir={shown(self._model_dir, _PATH)}: {here} has this folder, and {there} does not see it as '
+                    f'{shown(answer.get("model_dir"), _PATH)}. All workers need one folder: on a file system that the '
                     'machines share, such as NFS, or in a bucket, gs://BUCKET/FOLDER.'
                 )
             for name in dict.fromkeys([*first, *facts]):

@@ -46,6 +46,16 @@ def test_labels_from_0__under_a_background_are_refused_with_the_way_on(tmp_path:
         check(source, dataclasses.replace(INFO, class_names=names))
 
 
+def test_sample__ends_at_a_damaged_record(tmp_path: pathlib.Path) -> None:
+    write(tmp_path, 'train', [1, 2, 3])
+    source = Source(str(tmp_path))
+    (path,) = source.find('train')
+    with open(path, 'r+b') as file:
+        file.seek(-5, 2)
+        file.write(b'?')
+    assert [each.label for each in labels.sample(source, [path])] == [1, 2]
+
+
 def test_labels_from_0__in_tar_shards_are_refused(tmp_path: pathlib.Path) -> None:
     files = [(f'{n}.{end}', content) for n in range(3) for end, content in (('jpg', b'image'), ('cls', b'%d' % n))]
     write_tar(tmp_path / 'train-00000.tar', files)

@@ -164,7 +164,9 @@ def test_workers__that_differ_are_refused_with_both_values(program: Any, tmp_pat
         assert f'--model_dir={two.model_dir}: {first} has this folder, and {second} does not see it as' in log, log
         assert str(tmp_path / 'elsewhere') in log and 'NFS' in log
         assert re.search(rf'--learning_rate: [\d.]+ at {re.escape(first)}, 0.5 at {re.escape(second)}', log)
-        assert re.search(rf'the train files: \d files, sample \w+ at {re.escape(first)}, \d files, sample \w+ at ', log)
+        assert re.search(
+            rf'the train files: \d files, sample [\w-]+ at {re.escape(first)}, \d files, sample [\w-]+ at ', log
+        )
         # Nothing else differs.
         assert log.count('at worker 1 (') + log.count(f'and {second} does') == 3
     assert not (tmp_path / 'elsewhere').exists() and os.listdir(two.model_dir) == []
