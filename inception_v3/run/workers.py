@@ -38,7 +38,7 @@ _OF_MACHINE = frozenset(
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
 _DIGITS_SHOWN = 12
 # All characters of a path are shown: two paths may differ in any.
-_PATH = 4096
+_LONG = 4096
 # The errors of TensorFlow with which a step fails if another worker is gone.
 _GONE = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),
@@ -176,9 +176,9 @@ class Workers:
                 continue
             if answer.get('seen') != content:
                 problems.append(
-                    f'--model_dir={shown(self._model_dir, _PATH)}: {here} has this folder, and {there} does not see it as '
-                    f'{shown(answer.get("model_dir"), _PATH)}. All workers need one folder: on a file system that the '
-                    'machines share, such as NFS, or in a bucket, gs://BUCKET/FOLDER.'
+                    f'--model_dir={shown(self._model_dir, _LONG)}: {here} has this folder, and {there} does not see it '
+                    f'as {shown(answer.get("model_dir"), _LONG)}. All workers need one folder: on a file system that '
+                    'the machines share, such as NFS, or in a bucket, gs://BUCKET/FOLDER.'
                 )
             for name in dict.fromkeys([*first, *facts]):
                 one, other = first.get(name), facts.get(name)
