@@ -30,7 +30,7 @@ class Image(NamedTuple):
 
 def in_shards(data_dir: pathlib.Path, split: str) -> List[Image]:
     """The samples of a split, in order."""
-    found = []
+    found: List[Image] = []
     for path in FORMATS['tar'].find_shards(str(data_dir), split):
         with Shard(path) as shard:
             for sample in shard.samples():
