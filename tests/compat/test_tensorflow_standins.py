@@ -221,7 +221,7 @@ print(sorted(os.listdir('run/export')), result['loss'], warm.evaluate(input_fn, 
 @pytest.mark.both
 def test_programs_as_published__run_to_their_end(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'program.py').write_text(PUBLISHED)
-    shutil.copy(str(ROOT / 'console' / 'tensorflow_standins.py'), str(tmp_path))
+    shutil.copy(str(ROOT / 'compat' / 'tensorflow_standins.py'), str(tmp_path))
     command = [sys.executable, '-E', 'program.py']
     done = subprocess.run(command, cwd=str(tmp_path), stdout=subprocess.PIPE, text=True, check=True)
     exports, losses = done.stdout.strip().rsplit(']', 1)
