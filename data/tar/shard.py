@@ -204,9 +204,7 @@ class Shard:
         if problem not in _MISSING_PARTS or not (links or members[0].key in self._divided()):
             return ''
         what = (
-            f'{shown(links[0])} is a hard link, whose content is not here'
-            if links
-            else 'its files do not follow each other'
+            f'{links[0]} is a hard link, whose content is not here' if links else 'its files do not follow each other'
         )
         unpack = f'mkdir unpacked && tar -xf {shlex.quote(self._path)} -C unpacked'
         pack = 'tar --sort=name --hard-dereference -cf NEW.tar -C unpacked .'
