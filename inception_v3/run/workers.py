@@ -142,7 +142,7 @@ class Workers:
             tf.io.gfile.remove(path)
 
     def _facts(self, data_set: Optional[DatasetInfo]) -> Dict[str, Any]:
-        """What must be the same for all workers, by its name for the user."""
+        """The facts that must be the same for all workers, by their names for the user."""
         fields = vars(self._config)
         facts = {
             'the version of the program': inception_v3.__version__,

@@ -79,7 +79,7 @@ class Workers:
         return dict(self.ended.get(timeout=20) for _ in range(count))
 
     def cut(self, number: int) -> None:
-        """What the system does with the connections of a process that is killed."""
+        """Closes the connections, as the system does for a process that is killed."""
         self.all[number]._has_left = True
         for link in self.all[number]._links():
             link.close()
