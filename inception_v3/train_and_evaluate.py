@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from compat import tf
-from compat.errors import CommandError, RetryableError
+from compat.errors import CheckpointError, CommandError, RetryableError
 from compat.log import logger
 from console.screen import Screen
 from data.records import VALIDATION, DataError
@@ -21,11 +21,23 @@ from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import LocalEstimator, make_estimator, refusals_explained
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import (
+    DamagedError,
+    check_fits_graph,
+    check_undamaged,
+    check_writable,
+    digest_of_index,
+    is_complete,
+    latest_checkpoint,
+    latest_step,
+    newest_checkpoint,
+    now,
+    step_of,
+)
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.moving_average import LoadEMAHook
+from inception_v3.moving_average import LoadEMAHook, check_holds_averages
 from inception_v3.run import checkpoints, failures, history
 from inception_v3.run.failures import DivergedError
-from inception_v3.run.files import check_writable, now
 from inception_v3.run.history import Evaluation
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
@@ -168,16 +180,16 @@ class Run:
             end_of_cycle = (step // config.train_steps_per_eval + 1) * config.train_steps_per_eval
             self.train(min(end_of_cycle, config.train_steps))
             step = self._latest_step()
-            evaluation = self.evaluate(checkpoints.newest_checkpoint(self._model_dir))
+            evaluation = self.evaluate(newest_checkpoint(self._model_dir))
         return evaluation
 
     def _latest_step(self) -> int:
         """The step of the newest checkpoint; of several workers, the first knows when it is saved."""
-        return int(self._workers.share(lambda: checkpoints.latest_step(self._model_dir)))
+        return int(self._workers.share(lambda: latest_step(self._model_dir)))
 
     def _end_cycle_of_earlier_command(self) -> Evaluation:
         """Evaluates the checkpoint that a cycle ended with, unless the earlier command has recorded its evaluation."""
-        checkpoint = checkpoints.newest_checkpoint(self._model_dir)
+        checkpoint = newest_checkpoint(self._model_dir)
         recorded = None if self._config.display_tensors else self.recorded(checkpoint)
         if not self._workers.share(lambda: bool(recorded)) or not recorded:
             return self.evaluate(checkpoint)
@@ -189,12 +201,12 @@ class Run:
     def _follow(self) -> Optional[Evaluation]:
         """Evaluates the checkpoints of another run as they appear, up to the checkpoint of `--train_steps`."""
         config, evaluation = self._config, None
-        if not checkpoints.latest_checkpoint(self._model_dir):
+        if not latest_checkpoint(self._model_dir):
             logger.info('waiting for a first checkpoint in %s', config.model_dir)
 
         def check_list() -> bool:
             # TensorFlow treats an unreadable list of checkpoints as unchanged; this call raises the error instead.
-            checkpoints.latest_checkpoint(self._model_dir)
+            latest_checkpoint(self._model_dir)
             return False
 
         for checkpoint in tf.train.checkpoints_iterator(
@@ -211,21 +223,21 @@ class Run:
         check_list()
         text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
         if not evaluation:
-            raise checkpoints.CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')
+            raise CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')
         logger.info(text)
         return evaluation
 
     def _evaluate_if_there(self, checkpoint: str) -> Optional[Evaluation]:
         """Evaluates another run's checkpoint; None if that run has removed it, or it is damaged and may be skipped."""
         try:
-            checkpoints.check_undamaged(checkpoint)
+            check_undamaged(checkpoint)
             return self.evaluate(checkpoint)
-        except (tf.errors.OpError, checkpoints.CheckpointError, ValueError) as error:
-            if not checkpoints.is_complete(checkpoint):
+        except (tf.errors.OpError, CheckpointError, ValueError) as error:
+            if not is_complete(checkpoint):
                 # The trainer keeps the newest five, and has removed this one.
                 self._screen.clear()
                 logger.info('%s was removed before it was evaluated: %s', checkpoint, error)
-            elif self._config.skip_damaged_checkpoints and isinstance(error, checkpoints.DamagedError):
+            elif self._config.skip_damaged_checkpoints and isinstance(error, DamagedError):
                 logger.info('skipped: %s', error)
             else:
                 raise
@@ -284,7 +296,7 @@ class Run:
         if not config.is_first:
             # The first worker writes, and watches the loss for all.
             return [*together, recovery, StepHook([progress]), self._termination]
-        checkpoint = checkpoints.latest_checkpoint(self._model_dir)
+        checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
             logger.info('resuming from %s', checkpoint)
         watchers: List[Watcher] = [
@@ -334,14 +346,14 @@ class Run:
     def _is_finished(self) -> bool:
         """Whether the newest checkpoint has all steps. It must fit the network, which no training checks then."""
         config = self._config
-        checkpoint = checkpoints.latest_checkpoint(self._model_dir)
-        if not checkpoint or checkpoints.step_of(checkpoint) < config.train_steps:
+        checkpoint = latest_checkpoint(self._model_dir)
+        if not checkpoint or step_of(checkpoint) < config.train_steps:
             return False
         with tf.Graph().as_default():
             images = tf.zeros([1, config.height, config.width, 3])
             inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
-            checkpoints.check_fits(checkpoint)
-        step = checkpoints.step_of(checkpoint)
+            check_fits_graph(checkpoint)
+        step = step_of(checkpoint)
         logger.info('%s is at step %d of %d: nothing is left to train', self._model_dir, step, config.train_steps)
         return True
 
@@ -358,7 +370,7 @@ class Run:
         begun, config = time.monotonic(), self._config
         if config.mode == 'eval':
             history.check_data_set(config, self._data_set, checkpoint)
-        digest = history.digest_of_index(checkpoint)
+        digest = digest_of_index(checkpoint)
         metrics = self._metrics_of(checkpoint)
         evaluation = history.evaluation_of(
             config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun
@@ -376,7 +388,7 @@ class Run:
 
     def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
         config = self._config
-        self._screen.update(f'preparing to evaluate step {checkpoints.step_of(checkpoint)}')
+        self._screen.update(f'preparing to evaluate step {step_of(checkpoint)}')
         # A host with fewer images than another pads its last batches.
         hosts = topology.hosts_of(config)
         images = images_of_hosts(config, hosts) if hosts > 1 else [config.eval_images]
@@ -436,7 +448,7 @@ class Run:
         config = self._config
         fingerprint = self._data_set.fingerprint if self._data_set else ''
         changed = history.changed_since_training(config, self._data_set, checkpoint)
-        same = (history.digest_of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
+        same = (digest_of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
         matching = [each for each in history.read_evaluations(self._model_dir) if each.digest and each.identity == same]
         return matching[-1] if matching else None
 
@@ -478,9 +490,9 @@ class Run:
         checkpoints.remove_leftovers(self._model_dir)
         if config.skip_damaged_checkpoints:
             checkpoints.skip_damaged(self._model_dir)
-        checkpoint = checkpoints.latest_checkpoint(self._model_dir)
+        checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint and not config.skip_damaged_checkpoints:
-            checkpoints.check_undamaged(checkpoint)
+            check_undamaged(checkpoint)
         if checkpoint:
             history.check_data_set(config, self._data_set, checkpoint)
         if config.init_from and checkpoint:
@@ -490,15 +502,15 @@ class Run:
 
             source = sources.read(config.init_from)
             self._start.weights = beginning.origin_of(source, config)
-            has_checkpoint = lambda: checkpoints.latest_checkpoint(self._model_dir) is not None  # noqa: E731
+            has_checkpoint = lambda: latest_checkpoint(self._model_dir) is not None  # noqa: E731
             self._begin_hooks = [beginning.BeginHook(config, source, has_checkpoint)]
 
     def _export(self) -> str:
         from inception_v3.run.export.saved_model import export_saved_model
 
-        checkpoint = checkpoints.newest_checkpoint(self._model_dir)
+        checkpoint = newest_checkpoint(self._model_dir)
         if self._config.moving_average:
-            checkpoints.check_holds_averages(checkpoint)
+            check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
         estimator, names = self._estimator, history.trained_data_of(self._config, checkpoint).class_names
         if [*names] != [*self._class_names]:

@@ -17,9 +17,9 @@ from data.tar import shard
 from inception_v3 import flags, model_dir
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
-from inception_v3.run import checkpoints, history, profile, trainer_lock
+from inception_v3.model_dir import read_config, step_of
+from inception_v3.run import history, profile, trainer_lock
 from inception_v3.run.export import origin
-from inception_v3.run.files import read_config
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.weights import sources
 from preprocessing import photo_pictures
@@ -116,7 +116,7 @@ OF_USERS: Dict[str, Callable[[str], Any]] = {
     'weights.pth': lambda folder: foreign.read(f'{folder}/weights.pth'),
     'predictions.csv': predictions.read,
     'checkpoint': model_dir.list_of_checkpoints,
-    'model.ckpt-1.index': lambda folder: checkpoints.step_of(f'{folder}/model.ckpt-1'),
+    'model.ckpt-1.index': lambda folder: step_of(f'{folder}/model.ckpt-1'),
     'model.ckpt-1.data-00000-of-00001': _with_list,
     'old.ckpt': lambda folder: sources.read(f'{folder}/old.ckpt'),
     'saved_model.pb': classifier.of_saved_model,

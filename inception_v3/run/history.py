@@ -8,13 +8,11 @@ results.jsonl     a line for each evaluation
 import contextlib
 import dataclasses
 import datetime
-import hashlib
 import json
 import os
 import platform
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from compat import tf
 from compat.log import logger
 from compat.messages import shown
 from console import outputs
@@ -27,10 +25,9 @@ from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.data_set import description_of, samples_of
+from inception_v3.model_dir import CONFIG_FILE, latest_checkpoint, now, read_config, recorded_config, step_of
 from inception_v3.model_dir import digest_of_values as digest_of_values
 from inception_v3.run import source
-from inception_v3.run.checkpoints import latest_checkpoint, step_of
-from inception_v3.run.files import CONFIG_FILE, now, read_config, recorded_config
 
 STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE = 'starts.jsonl', 'first_steps.json', 'results.jsonl'
 # The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
@@ -64,21 +61,6 @@ DECIDING = (
     'eval_total_size',
     'max_bad_records',
 )
-
-
-# Digests: SHA-256 of the variables of a checkpoint or of a step, and of a checkpoint's index.
-
-
-def digest_of_index(checkpoint: str) -> str:
-    """The digest of a checkpoint's index, which has a checksum of each variable; empty if the checkpoint is gone."""
-    index = remote.read(f'{checkpoint}.index')
-    return hashlib.sha256(index).hexdigest() if index else ''
-
-
-def digest_of_checkpoint(checkpoint: str) -> str:
-    """The digest of all variables in a checkpoint. It equals `digest_of_values` of what was saved."""
-    reader = tf.train.load_checkpoint(checkpoint)
-    return digest_of_values({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
 
 
 # Starts.

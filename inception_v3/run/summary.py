@@ -9,8 +9,8 @@ from data.dataset_info import DatasetInfo
 from data.sources import source_of
 from inception_v3 import batch_norm
 from inception_v3.config import Config
+from inception_v3.model_dir import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
-from inception_v3.run.files import BEST_FOLDER
 from inception_v3.run.history import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
 from inception_v3.tpu import accelerator, topology

@@ -9,11 +9,11 @@ import pytest
 from tensorflow.python.training import monitored_session
 
 from compat import tf
-from compat.errors import RetryableError
+from compat.errors import CheckpointError, RetryableError
 from inception_v3.config import Config
 from inception_v3.input.bad_records import BadRecords
-from inception_v3.run import checkpoints, trainer_lock
-from inception_v3.run.checkpoints import CheckpointError, step_of
+from inception_v3.model_dir import latest_step, step_of
+from inception_v3.run import trainer_lock
 from inception_v3.run.history import Evaluation, append_evaluation
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.train_and_evaluate import Run, most_accurate
@@ -36,7 +36,7 @@ def course(monkeypatch: Any) -> List[Any]:
 
     def train(self: Run, until_step: int) -> None:
         if self.began_at is None:
-            self.began_at = checkpoints.latest_step(self._model_dir)
+            self.began_at = latest_step(self._model_dir)
         save_step(self._model_dir, until_step)
         done.append(f'train to {until_step}')
 
@@ -48,7 +48,7 @@ def course(monkeypatch: Any) -> List[Any]:
         return evaluation
 
     def is_finished(self: Run) -> bool:
-        return checkpoints.latest_step(self._model_dir) >= self._config.train_steps
+        return latest_step(self._model_dir) >= self._config.train_steps
 
     monkeypatch.setattr(Run, 'train', train)
     monkeypatch.setattr(Run, '_is_finished', is_finished)

@@ -13,9 +13,8 @@ from console.screen import Screen
 from data.records import DataError
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
+from inception_v3.model_dir import digest_of_index, latest_step
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run import history
-from inception_v3.run.checkpoints import latest_step
 from inception_v3.run.history import append_evaluation, read_evaluations
 from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
@@ -178,7 +177,7 @@ def test_evaluation__records_no_useless_result(
 def test_recorded_evaluation__has_the_same_digest_weights_and_images(config: Config) -> None:
     model_dir = str(config.model_dir)
     save_step(model_dir, 7)
-    recorded = EVALUATION._replace(images=359, digest=history.digest_of_index(f'{model_dir}/model.ckpt-7'))
+    recorded = EVALUATION._replace(images=359, digest=digest_of_index(f'{model_dir}/model.ckpt-7'))
     others: List[Dict[str, Any]] = [{'weights': 'raw'}, {'images': 8}, {'fingerprint': 'f'}]
     # Other weights of the same step, and an evaluation by a version that recorded no digests.
     others += [{'digest': 'd'}, {'digest': ''}]

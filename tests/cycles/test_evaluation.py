@@ -11,9 +11,9 @@ from typing import Any, Dict, Iterator
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from data import dataset_info
 from inception_v3.config import Config, ConfigError
-from inception_v3.run.checkpoints import CheckpointError
 from tests.support.processes import wait_for
 from tests.support.runs import evaluated_steps, evaluations, execute, forget
 

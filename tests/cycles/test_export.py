@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.config import Config
-from inception_v3.run.checkpoints import CheckpointError
 from inception_v3.run.export import origin, saved_model
 from tests.support.checkpoints import save_step, saved_variables
 from tests.support.records import validation_set

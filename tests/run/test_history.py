@@ -15,9 +15,9 @@ from compat import tf
 from compat.errors import CommandError
 from inception_v3.config import Config
 from inception_v3.input import infeed
+from inception_v3.model_dir import check_writable
 from inception_v3.run import history, source
 from inception_v3.run.export import origin
-from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, append_evaluation, changed_since_training, read_evaluations
 from inception_v3.run.hooks.watchers import StartRecorder
 from preprocessing.resizing import resize_for_eval

@@ -7,8 +7,8 @@ from typing import Any, Mapping, Optional, Sequence
 from compat import tf
 from data.files import append_line, write_whole
 from inception_v3.config import Config
+from inception_v3.model_dir import CONFIG_FILE
 from inception_v3.run import history
-from inception_v3.run.files import CONFIG_FILE
 from inception_v3.run.history import Evaluation, append_evaluation
 from tools.studies.report.runs import Case, Run, TrainingPoint
 

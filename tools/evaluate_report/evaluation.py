@@ -24,10 +24,10 @@ from inception_v3.data_set import check_data, copies_among, description_of, is_c
 from inception_v3.input import device_images
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import check_writable, digest_of_index
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run import history, trained_model
 from inception_v3.run.failures import bad_records_explained
-from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
 from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_model import TrainedModel
@@ -88,7 +88,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
             f'{other.evaluation.data_set or "unnamed"}. Evaluate both checkpoints on the same images, with --data_dir.'
         )
     screen.update(f'preparing to evaluate {model.checkpoint}')
-    digest = history.digest_of_index(model.checkpoint)
+    digest = digest_of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)

@@ -21,10 +21,10 @@ from data import records, remote
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, description_of
+from inception_v3.model_dir import check_writable
 from inception_v3.run import history, trained_model
 from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
-from inception_v3.run.files import check_writable
 from tools.export import prepare
 from tools.export.formats import FORMATS, of_variables
 from tools.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze

@@ -13,12 +13,11 @@ from data import remote
 from data.dataset_info import is_background
 from inception_v3.config import ConfigError
 from inception_v3.input import infeed
-from inception_v3.model_dir import LIST_FILE
+from inception_v3.model_dir import CONFIG_FILE, LIST_FILE
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
 from inception_v3.run import history, trained_model
 from inception_v3.run.export import origin
 from inception_v3.run.export.origin import Origin
-from inception_v3.run.files import CONFIG_FILE
 from inception_v3.run.memory import bytes_per_image, check_fits
 from inception_v3.run.trained_model import TrainedModel
 from preprocessing.resizing import resize_decoded

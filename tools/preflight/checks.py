@@ -22,8 +22,7 @@ from inception_v3 import batch_norm, data_set, flags, rules
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
 from inception_v3.input.bad_records import checker_of
-from inception_v3.run.checkpoints import latest_checkpoint
-from inception_v3.run.files import check_writable
+from inception_v3.model_dir import check_writable, latest_checkpoint
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology

@@ -21,8 +21,8 @@ from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import check_fits_graph
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.checkpoints import check_fits
 from inception_v3.tpu import slices
 from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.supported import Flaw, line_of, python_flaws, unsupported
@@ -91,7 +91,7 @@ def check(
     check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
     with graph.as_default(), report.noting_errors():
         if checkpoint:
-            check_fits(checkpoint)
+            check_fits_graph(checkpoint)
 
 
 def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> None:

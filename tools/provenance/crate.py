@@ -17,10 +17,8 @@ from compat import tf
 from compat.errors import CommandError
 from console import extras
 from data import dataset_info, files, remote
-from inception_v3.model_dir import LIST_FILE, latest_checkpoint
+from inception_v3.model_dir import BEST_FOLDER, CONFIG_FILE, LIST_FILE, latest_checkpoint, step_of
 from inception_v3.run import history
-from inception_v3.run.checkpoints import step_of
-from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE
 from inception_v3.run.history import Start
 from tools.provenance.record import RunRecord
 

@@ -6,12 +6,19 @@ import re
 from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from compat import tf
+from compat.errors import CheckpointError
 from compat.messages import in_rows, printable
 from data import remote
 from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir import (
+    BEST_FOLDER,
+    CONFIG_FILE,
+    digest_of_checkpoint,
+    latest_checkpoint,
+    read_config,
+    step_of,
+)
 from inception_v3.run import history
-from inception_v3.run.checkpoints import CheckpointError, latest_checkpoint, step_of
-from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE, read_config
 from inception_v3.run.history import Evaluation, Start, read_evaluations, shows_top_5
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
@@ -129,7 +136,7 @@ def _checkpoints(model_dir: str) -> Iterator[Checkpoint]:
     for path in paths:
         name = os.path.relpath(path, model_dir)
         try:
-            yield Checkpoint(name, step_of(path), history.digest_of_checkpoint(path), '')
+            yield Checkpoint(name, step_of(path), digest_of_checkpoint(path), '')
         except CheckpointError as error:
             yield Checkpoint(name, None, None, str(error))
         except tf.errors.OpError as error:

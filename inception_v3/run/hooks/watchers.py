@@ -9,6 +9,7 @@ from compat.log import logger
 from data.dataset_info import DatasetInfo
 from inception_v3 import loss_scale, replicas
 from inception_v3.config import Config
+from inception_v3.model_dir import digest_of_values
 from inception_v3.run import history
 from inception_v3.run.failures import DivergedError
 
@@ -128,7 +129,7 @@ class FirstStepsRecorder(Watcher):
         if not self._is_recording:
             return
         # In a call of its own: variables fetched with the step might be read before their update.
-        digest = history.digest_of_values(session.run(self._variables))
+        digest = digest_of_values(session.run(self._variables))
         self._steps.append(history.FirstStep(done.step, done.loss, digest))
         history.write_first_steps(self._model_dir, self._steps)
         self._is_recording = done.step < history.FIRST_STEPS

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.config import Config
 from inception_v3.run import history, trained_model
-from inception_v3.run.checkpoints import CheckpointError
 from tests.support.checkpoints import save_step
 
 

@@ -17,6 +17,7 @@ from compat import tf
 from data import dataset_info, labels, records
 from data.sources import Source
 from inception_v3.config import Config
+from inception_v3.model_dir import digest_of_values
 from inception_v3.run import history
 from inception_v3.run.history import Evaluation, Start, write_start
 from tests.support import commands
@@ -100,8 +101,8 @@ def test_digest__depends_on_names_types_shapes_and_values() -> None:
         {'b': base['b'], 'c': base['a']},
         {'b': base['b']},
     ]
-    assert history.digest_of_values(dict(reversed([*base.items()]))) == history.digest_of_values(base)
-    assert len({history.digest_of_values(values) for values in [base, *others]}) == 1 + len(others)
+    assert digest_of_values(dict(reversed([*base.items()]))) == digest_of_values(base)
+    assert len({digest_of_values(values) for values in [base, *others]}) == 1 + len(others)
 
 
 def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, photo_dir: str) -> None:

@@ -14,8 +14,8 @@ from compat import tf
 from compat.messages import listed
 from data import remote
 from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir import CONFIG_FILE, read_config, recorded_config
 from inception_v3.run import history
-from inception_v3.run.files import CONFIG_FILE, read_config, recorded_config
 from inception_v3.run.history import Evaluation, Start, read_unchanged, shows_top_5
 from tools.evaluate_report import predictions
 from tools.evaluate_report.predictions import Predictions
