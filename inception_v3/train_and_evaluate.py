@@ -37,8 +37,16 @@ from inception_v3.model_dir import (
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook, check_holds_averages
 from inception_v3.run import checkpoints, failures, history
+from inception_v3.run.evaluations import (
+    Evaluation,
+    append_evaluation,
+    changed_since_training,
+    evaluation_of,
+    read_evaluations,
+    shortfall,
+    shows_top_5,
+)
 from inception_v3.run.failures import DivergedError
-from inception_v3.run.history import Evaluation
 from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, StepLimitHook, Termination, without_recovery
@@ -52,7 +60,9 @@ from inception_v3.run.hooks.watchers import (
     Watcher,
 )
 from inception_v3.run.memory import check_fits
+from inception_v3.run.starts import changed_surroundings
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
+from inception_v3.run.trained_data import check_data_set, trained_data_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.run.workers import Workers
 from inception_v3.tpu import slices, topology
@@ -119,7 +129,7 @@ class Run:
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
         check_data(config)
         check_fits(config)
-        warning = history.changed_surroundings(config) if config.mode != 'eval' else None
+        warning = changed_surroundings(config) if config.mode != 'eval' else None
         if warning:
             logger.info('warning: %s', warning)
         for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
@@ -369,17 +379,15 @@ class Run:
         """
         begun, config = time.monotonic(), self._config
         if config.mode == 'eval':
-            history.check_data_set(config, self._data_set, checkpoint)
+            check_data_set(config, self._data_set, checkpoint)
         digest = digest_of_index(checkpoint)
         metrics = self._metrics_of(checkpoint)
-        evaluation = history.evaluation_of(
-            config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun
-        )
+        evaluation = evaluation_of(config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun)
         self._screen.clear()
         if not config.is_first:
             return evaluation
         self._check_evaluation(evaluation, checkpoint)
-        history.append_evaluation(self._model_dir, evaluation)
+        append_evaluation(self._model_dir, evaluation)
         self._evaluation_summaries.write(evaluation)
         self._log(evaluation)
         if self._best:
@@ -429,14 +437,14 @@ class Run:
             'step %d: top-1 %.2f %%%s, cross-entropy %.4f, %d images, %s weights',
             evaluation.step,
             100 * evaluation.top_1,
-            f', top-5 {100 * evaluation.top_5:.2f} %' if history.shows_top_5(config.num_classes) else '',
+            f', top-5 {100 * evaluation.top_5:.2f} %' if shows_top_5(config.num_classes) else '',
             evaluation.cross_entropy,
             evaluation.images,
             evaluation.weights,
         )
         if evaluation.changed:
             logger.info('settings that differ from those of the training: %s', '; '.join(evaluation.changed))
-        missed = history.shortfall(config, evaluation, self._bad_records.count(VALIDATION))
+        missed = shortfall(config, evaluation, self._bad_records.count(VALIDATION))
         if missed:
             logger.info('warning: %s', missed)
 
@@ -447,9 +455,9 @@ class Run:
         """
         config = self._config
         fingerprint = self._data_set.fingerprint if self._data_set else ''
-        changed = history.changed_since_training(config, self._data_set, checkpoint)
+        changed = changed_since_training(config, self._data_set, checkpoint)
         same = (digest_of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
-        matching = [each for each in history.read_evaluations(self._model_dir) if each.digest and each.identity == same]
+        matching = [each for each in read_evaluations(self._model_dir) if each.digest and each.identity == same]
         return matching[-1] if matching else None
 
     # Beginning and end.
@@ -494,7 +502,7 @@ class Run:
         if checkpoint and not config.skip_damaged_checkpoints:
             check_undamaged(checkpoint)
         if checkpoint:
-            history.check_data_set(config, self._data_set, checkpoint)
+            check_data_set(config, self._data_set, checkpoint)
         if config.init_from and checkpoint:
             logger.info('--init_from=%s: is not read, because the run has %s', config.init_from, checkpoint)
         elif config.init_from:
@@ -512,7 +520,7 @@ class Run:
         if self._config.moving_average:
             check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
-        estimator, names = self._estimator, history.trained_data_of(self._config, checkpoint).class_names
+        estimator, names = self._estimator, trained_data_of(self._config, checkpoint).class_names
         if [*names] != [*self._class_names]:
             estimator = make_estimator(self._config, names, writes=False)
         with refusals_explained():
@@ -524,6 +532,6 @@ class Run:
 def most_accurate(model_dir: str, last: Evaluation) -> Evaluation:
     """The first recorded evaluation with the best top-1 among those that can be compared with the last one."""
     # Checkpoints of an earlier run in this folder may have had the same steps, or later ones.
-    of_step = {each.step: each for each in history.read_evaluations(model_dir) if each.step <= last.step}
+    of_step = {each.step: each for each in read_evaluations(model_dir) if each.step <= last.step}
     comparable = [each for each in of_step.values() if not last.differences_of_kind(each)]
     return max(comparable, key=lambda each: each.top_1, default=last)

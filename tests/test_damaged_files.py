@@ -18,8 +18,10 @@ from inception_v3 import flags, model_dir
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.model_dir import read_config, step_of
-from inception_v3.run import history, profile, trainer_lock
+from inception_v3.run import profile, trainer_lock
+from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.export import origin
+from inception_v3.run.starts import read_first_steps, read_starts
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.weights import sources
 from preprocessing import photo_pictures
@@ -54,9 +56,9 @@ def _counted(folder: str) -> None:
 READERS: Dict[str, Callable[[str], Any]] = {
     'trainer.json': _lock,
     'config.json': read_config,
-    'starts.jsonl': history.read_starts,
-    'results.jsonl': history.read_evaluations,
-    'first_steps.json': history.read_first_steps,
+    'starts.jsonl': read_starts,
+    'results.jsonl': read_evaluations,
+    'first_steps.json': read_first_steps,
     profile.JSON_FILE: profile.read,
     origin._FILE: origin.read,
     'dataset.json': dataset_info.read,

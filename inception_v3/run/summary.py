@@ -11,12 +11,11 @@ from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.model_dir import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
-from inception_v3.run.history import Evaluation, shows_top_5
+from inception_v3.run.evaluations import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
+from inception_v3.run.trained_data import DIGITS_SHOWN
 from inception_v3.tpu import accelerator, topology
 
-# Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
-_DIGITS_SHOWN = 12
 # More than this share of the initial values in an average is too much, and a suggested decay leaves the other share.
 _TOO_MUCH, _LITTLE = 0.1, 0.01
 
@@ -167,4 +166,4 @@ def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
         return 'random images'
     if not data_set:
         return str(source_of(config))
-    return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name
+    return f'{data_set.name}, {data_set.fingerprint[:DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name

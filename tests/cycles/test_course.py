@@ -14,7 +14,7 @@ from inception_v3.config import Config
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.model_dir import latest_step, step_of
 from inception_v3.run import trainer_lock
-from inception_v3.run.history import Evaluation, append_evaluation
+from inception_v3.run.evaluations import Evaluation, append_evaluation
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.train_and_evaluate import Run, most_accurate
 from tests.support.checkpoints import save_step

@@ -15,7 +15,7 @@ from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.model_dir import digest_of_index, latest_step
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run.history import append_evaluation, read_evaluations
+from inception_v3.run.evaluations import append_evaluation, read_evaluations
 from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook

@@ -26,10 +26,11 @@ from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import check_writable, digest_of_index
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run import history, trained_model
+from inception_v3.run import trained_model
+from inception_v3.run.evaluations import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations, shortfall
 from inception_v3.run.failures import bad_records_explained
-from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
 from inception_v3.run.memory import check_fits
+from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trained_model import TrainedModel
 from preprocessing.preprocessings import preprocessing_for
 from tools.evaluate_report import JSON_FILE, predictions
@@ -104,7 +105,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
     evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
-    learned = history.trained_data_of(model.config, model.checkpoint)
+    learned = trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*data_notes, *notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
     report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
@@ -164,7 +165,7 @@ def fit_to_data_set(
         notes += notes_on_training_files(trained, config, paths)
         if not info:
             # The report names the classes as the run does.
-            learned = history.trained_data_of(trained, model.checkpoint).class_names
+            learned = trained_data_of(trained, model.checkpoint).class_names
             sampled = labels.sample(source_of(config), paths)
             labels.check_described(source_of(config), records.VALIDATION, sampled, learned, "the run's classes")
     if changes and is_counted(config, records.VALIDATION):
@@ -199,7 +200,7 @@ def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[reco
         )
     if evaluation.changed:
         notes.append(f'Settings that differ from training: {"; ".join(evaluation.changed)}.')
-    missed = history.shortfall(model.config, evaluation, len(skipped))
+    missed = shortfall(model.config, evaluation, len(skipped))
     if missed:
         notes.append(f'{missed}.')
     if skipped:

@@ -22,9 +22,11 @@ from data.files import write_whole
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, description_of
 from inception_v3.model_dir import check_writable
-from inception_v3.run import history, trained_model
+from inception_v3.run import trained_model
+from inception_v3.run.evaluations import changed_since_training
 from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
+from inception_v3.run.trained_data import TrainedData, trained_data_of
 from tools.export import prepare
 from tools.export.formats import FORMATS, of_variables
 from tools.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
@@ -111,7 +113,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config
-    learned = history.trained_data_of(config, model.checkpoint)
+    learned = trained_data_of(config, model.checkpoint)
     if learned.note:
         logger.info('warning: %s', learned.note)
     is_calibrated = any(each.is_calibrated for each in formats.values())
@@ -154,7 +156,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
 
 
 def _changes(config: Config, checkpoint: str) -> Iterator[str]:
-    changed = history.changed_since_training(config, description_of(config), checkpoint)
+    changed = changed_since_training(config, description_of(config), checkpoint)
     if changed:
         note = f'the validation images are not those of the training: {"; ".join(changed)}'
         logger.info('warning: %s', note)
@@ -189,7 +191,7 @@ def _right(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return logits.max(axis=1) == logits[np.arange(len(labels)), labels]
 
 
-def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: history.TrainedData) -> None:
+def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: TrainedData) -> None:
     config = network.model.config
     contents = [
         f'`{FORMATS[name].file}`: the model, for {FORMATS[name].purpose}',

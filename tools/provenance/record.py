@@ -18,8 +18,8 @@ from inception_v3.model_dir import (
     read_config,
     step_of,
 )
-from inception_v3.run import history
-from inception_v3.run.history import Evaluation, Start, read_evaluations, shows_top_5
+from inception_v3.run.evaluations import Evaluation, read_evaluations, shows_top_5
+from inception_v3.run.starts import Start, not_default, read_starts
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
 # Settings that do not affect training: folders, the copy of the best checkpoint, and what may be resumed.
@@ -70,7 +70,7 @@ class RunRecord(NamedTuple):
         seed = 'none: the run cannot be repeated' if self.config.seed is None else self.config.seed
         sections = [
             section(self.model_dir, [('seed', seed)]),
-            section('configuration that differs from the defaults', history.not_default(self.config).items()),
+            section('configuration that differs from the defaults', not_default(self.config).items()),
             *(section(f'started at step {start.step:,}, {start.time}', _rows_of(start)) for start in self.starts),
             section('evaluations', (_row_of_evaluation(each, self.config.num_classes) for each in self.evaluations)),
             section('checkpoints', ((each.checkpoint, each) for each in self.checkpoints)),
@@ -118,7 +118,7 @@ def read(model_dir: str) -> RunRecord:
         path = os.path.join(model_dir, CONFIG_FILE)
         raise ConfigError(f'{path}: is missing or empty; name the model_dir of a run.')
     checkpoints = sorted(_checkpoints(model_dir), key=lambda each: (each.step or 0, each.checkpoint))
-    return RunRecord(model_dir, config, history.read_starts(model_dir), read_evaluations(model_dir), checkpoints)
+    return RunRecord(model_dir, config, read_starts(model_dir), read_evaluations(model_dir), checkpoints)
 
 
 def _checkpoints(model_dir: str) -> Iterator[Checkpoint]:

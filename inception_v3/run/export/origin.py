@@ -12,15 +12,14 @@ from data import remote
 from data.files import text_of, write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir import absolute, digest_of_index, is_complete, step_of
-from inception_v3.run import history
 from inception_v3.run.best_checkpoint import EVALUATION_FILE
-from inception_v3.run.history import evaluations_in, read_evaluations
+from inception_v3.run.evaluations import OF_MODEL, evaluations_in, read_evaluations
 
 # The folder of a SavedModel for files that TensorFlow does not read.
 EXTRA = 'assets.extra'
 _FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
-SETTINGS = (*history.OF_MODEL, 'zero_init_last_scale', 'auxiliary_head', 'batch_norm')
+SETTINGS = (*OF_MODEL, 'zero_init_last_scale', 'auxiliary_head', 'batch_norm')
 # The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
 _AS_VIEWED = 'images_as_viewed'
 _LONGEST_REASON = 200

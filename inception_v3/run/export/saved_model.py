@@ -12,8 +12,8 @@ from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from inception_v3.run import history
 from inception_v3.run.export import card, origin
+from inception_v3.run.trained_data import trained_data_of
 from preprocessing.viewing import resize_as_viewed
 
 # For readers of model cards.
@@ -59,7 +59,7 @@ def export_saved_model(
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
     make_servable_by_both(path)
     origin.write(path, own)
-    learned, contents = history.trained_data_of(config, checkpoint), [f'a SavedModel; {INPUT_FILES}']
+    learned, contents = trained_data_of(config, checkpoint), [f'a SavedModel; {INPUT_FILES}']
     text = card.card('SavedModel', contents, config, own, 'not verified (inception-v3 export)', learned)
     write_whole(os.path.join(path, origin.EXTRA, card.CARD_FILE), text)
     names = card.labels(class_names, config.num_classes)

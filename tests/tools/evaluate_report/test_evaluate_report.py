@@ -18,7 +18,7 @@ from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
 from inception_v3.run import trained_model
-from inception_v3.run.history import Evaluation, append_evaluation, read_evaluations
+from inception_v3.run.evaluations import Evaluation, append_evaluation, read_evaluations
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
 from tests.support import commands

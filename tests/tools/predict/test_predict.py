@@ -24,7 +24,7 @@ from console.screen import Screen
 from data import image_files
 from data.image_files import ImageFiles
 from inception_v3.config import Config
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_decoded, resize_for_eval
 from tests.support import commands

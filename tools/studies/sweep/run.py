@@ -24,7 +24,7 @@ from data.files import text_of
 from data.sources import source_of
 from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.model_dir import check_writable
-from inception_v3.run.history import Evaluation
+from inception_v3.run.evaluations import Evaluation
 from tools.datasets import digits
 from tools.studies.files import write_json
 from tools.studies.report import page, tables

@@ -27,7 +27,7 @@ from inception_v3.epochs import steps_of_epochs
 from inception_v3.model_dir import now, read_config, recorded_config
 from inception_v3.presets import PRESETS, own_images
 from inception_v3.rules import has_effect
-from inception_v3.run.history import Evaluation, read_unchanged
+from inception_v3.run.evaluations import Evaluation, read_unchanged
 from tools.studies.study import Study, StudyError
 
 PROGRAM = ('python', '-m', 'inception_v3.main')

@@ -1,4 +1,4 @@
-"""Identifies the source code of this program: its git revision, and a digest of its files."""
+"""The versions that a result depends on: of the source code, by git and by a digest, and of packages."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ _GIT_TIMEOUT = 10  # Seconds.
 
 
 @functools.lru_cache(maxsize=None)
-def version() -> Dict[str, Any]:
+def of_program() -> Dict[str, Any]:
     """The git `revision` of this program, whether files were `modified` since, and the digest of the `source`.
 
     `revision` and `modified` are None without git. The digest is the SHA-256 of the names and contents of the Python
@@ -55,11 +55,11 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-def versions() -> Dict[str, Any]:
+def current() -> Dict[str, Any]:
     """The versions of everything that a result depends on, and the command line."""
     return {
         'inception_v3': inception_v3.__version__,
-        **version(),
+        **of_program(),
         'tensorflow': tf.__version__,
         'numpy': np.__version__,
         'python': platform.python_version(),
