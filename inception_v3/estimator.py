@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from typing import Any, Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.messages import shown
@@ -50,13 +50,18 @@ def _tf_config_explained() -> Iterator[None]:
         )
 
 
-def make_estimator(
-    config: Config, class_names: Sequence[str] = (), writes: bool = True
-) -> tf.estimator.tpu.TPUEstimator:
-    """Builds the estimator. It connects to no TPU, and reads no file, until it is used.
+class Device(NamedTuple):
+    """The place where a run's sessions begin: the address of a TPU worker, or a cluster that looks it up.
 
-    Printed predictions and exports have the class names by label, or numbers only. Without `writes`, hooks save the
-    checkpoints and write the summaries, instead of TensorFlow.
+    The address is empty for this process, and None beside a cluster: RunConfig takes one of the two.
+    """
+
+    master: Optional[str]
+    cluster: 'Optional[tf.distribute.cluster_resolver.ClusterResolver]' = None
+
+
+def find_device(config: Config) -> Device:
+    """Finds the device of a run. It connects to no TPU, and reads no file.
 
     Raises:
       ConfigError: no model_dir is given; the run needs a GPU, and none is visible; or it needs a TPU, and no TPU is
@@ -75,15 +80,28 @@ def make_estimator(
     problems = topology.unreachable_folders(config.tpu, config.master, **places, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))
-    cluster = None
     # Without a TPU, a resolver would search for one.
-    if config.use_tpu and not config.is_emulated and not config.master:
-        session_config = seeding.session_config(config)
-        cluster = addresses.resolver_of(
-            str(config.tpu), config.tpu_zone, config.gcp_project, config.num_shards, session_config
-        )
-    # RunConfig takes one of the two: a cluster knows its address.
-    master = None if cluster else config.master if config.use_tpu else ''
+    if not config.use_tpu:
+        return Device('')
+    if config.is_emulated or config.master:
+        return Device(config.master)
+    session_config = seeding.session_config(config)
+    name = str(config.tpu), config.tpu_zone, config.gcp_project, config.num_shards
+    return Device(None, addresses.resolver_of(*name, session_config))
+
+
+def make_estimator(
+    config: Config, class_names: Sequence[str] = (), writes: bool = True, device: Optional[Device] = None
+) -> tf.estimator.tpu.TPUEstimator:
+    """Builds the estimator, for a device that `find_device` finds, by default now.
+
+    Printed predictions and exports have the class names by label, or numbers only. Without `writes`, hooks save the
+    checkpoints and write the summaries, instead of TensorFlow.
+
+    Raises:
+      ConfigError: TPUEstimator refuses the settings; or as `find_device`.
+    """
+    master, cluster = device or find_device(config)
     arguments = arguments_of(config, master, cluster, class_names, writes)
     with refusals_explained():
         if config.is_emulated:

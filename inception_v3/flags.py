@@ -18,10 +18,9 @@ from console.paths import check_folder, check_stores, expanded
 from data.braces import check_given_once
 from inception_v3 import rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
-from inception_v3.epochs import EPOCHS, steps_of_epochs
 from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
-from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
 # The flags that name files by patterns.

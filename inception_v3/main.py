@@ -33,9 +33,8 @@ def main(argv: Sequence[str]) -> int:
         set_up_logging(screen, command_line.verbose)
         flags.check_data_dir(command_line)
         # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
-        from inception_v3.data_set import fit_to_data_set, makes_digits
+        from inception_v3.fitting import fit_to_data_set, makes_digits, with_settled_threads
         from inception_v3.run.hooks.stopping import Termination
-        from inception_v3.run.starts import with_settled_threads
         from inception_v3.train_and_evaluate import Run
 
         if makes_digits(command_line):

@@ -14,9 +14,9 @@ from compat.messages import shown
 from data.braces import PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import ALL_GPUS, Config, ConfigError
-from inception_v3.epochs import EPOCHS
 from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.presets import EPOCHS
 from inception_v3.tpu import topology
 
 _GLOB_CHARACTERS = '*?['

@@ -15,7 +15,8 @@ from data.records import DataError
 from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.epochs import steps_of
+from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.presets import steps_of
 from inception_v3.run.summary import warnings_of
 from inception_v3.tpu.slices import images_of_hosts
 from tests.data.test_sources import touched
@@ -32,7 +33,7 @@ def command_line(*arguments: str) -> flags.CommandLine:
 
 
 def fitted(*arguments: str) -> Config:
-    return data_set.fit_to_data_set(command_line(*arguments))
+    return fit_to_data_set(command_line(*arguments))
 
 
 @pytest.fixture
@@ -90,13 +91,13 @@ def test_makes_digits__for_the_folder_of_the_preset_alone_and_once(
     digits_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert data_set.makes_digits(command_line('--preset=digits')) and not data_set.makes_digits(command_line())
+    assert makes_digits(command_line('--preset=digits')) and not makes_digits(command_line())
     # The last one is the folder that the preset names.
     for others in ('--data_dir=mine', '--use_data=fake', '--train_files=train/*', '--data_dir=runs/digits_data'):
-        assert not data_set.makes_digits(command_line('--preset=digits', others))
+        assert not makes_digits(command_line('--preset=digits', others))
     os.mkdir('runs')
     os.symlink(digits_dir, 'runs/digits_data')
-    assert not data_set.makes_digits(command_line('--preset=digits'))
+    assert not makes_digits(command_line('--preset=digits'))
 
 
 def test_check_files__more_records_than_may_be_skipped_in_training(folder: str) -> None:

@@ -27,13 +27,13 @@ LAYERS = (
     ('main',),
     ('train_and_evaluate',),
     ('run',),
-    ('data_set', 'estimator'),
-    ('fitting',),
+    ('data_set', 'estimator', 'fitting'),
+    ('local_estimator',),
     ('flags', 'input_pipeline', 'model_fn', 'networks.keras_revnet'),
     ('batch_norm', 'distribution', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
     ('host_call', 'learning_rate', 'machines', 'metrics', 'presets', 'tpu', 'weights'),
     ('model_dir',),
-    ('config', 'epochs', 'loss_scale', 'networks'),
+    ('config', 'loss_scale', 'networks'),
     ('replicas',),
 )
 

@@ -12,7 +12,8 @@ from compat import tf
 from data import records
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
-from inception_v3.run.starts import with_settled_threads, write_start
+from inception_v3.fitting import with_settled_threads
+from inception_v3.run.starts import write_start
 from tests.support.checkpoints import saved_variables
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import read

@@ -177,3 +177,11 @@ def evaluation_in(values: Dict[str, Any]) -> Evaluation:
     if problem:
         raise ValueError(problem)
     return made
+
+
+def most_accurate(model_dir: str, last: Evaluation) -> Evaluation:
+    """The first recorded evaluation with the best top-1 among those that can be compared with the last one."""
+    # Checkpoints of an earlier run in this folder may have had the same steps, or later ones.
+    of_step = {each.step: each for each in read_evaluations(model_dir) if each.step <= last.step}
+    comparable = [each for each in of_step.values() if not last.differences_of_kind(each)]
+    return max(comparable, key=lambda each: each.top_1, default=last)

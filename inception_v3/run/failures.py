@@ -189,7 +189,17 @@ def check_reachable(config: Config) -> None:
     check_writable('model_dir', str(config.model_dir))
 
 
-def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> CommandError:
+@contextlib.contextmanager
+def divergence_explained(config: Config) -> Iterator[None]:
+    """Raises a CommandError if training diverges, which begins now; it names the checkpoint that is kept."""
+    began_at = latest_step(str(config.model_dir))
+    try:
+        yield
+    except DivergedError as error:
+        raise diverged(error, config, began_at)
+
+
+def diverged(error: DivergedError, config: Config, began_at: Optional[int] = None) -> CommandError:
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
     The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this

@@ -19,7 +19,7 @@ from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, text_of, write_whole
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.data_set import samples_of
-from inception_v3.model_dir import CONFIG_FILE, latest_checkpoint, now, read_config, recorded_config, step_of
+from inception_v3.model_dir import CONFIG_FILE, latest_checkpoint, now, read_config, step_of
 from inception_v3.run import versions
 
 STARTS_FILE, FIRST_STEPS_FILE = 'starts.jsonl', 'first_steps.json'
@@ -74,18 +74,6 @@ class Start(NamedTuple):
         origin = f': {shown(info.source)}; ' if info else ', '
         name = shown(self.data_set) or 'unnamed'
         return f'{name}{origin}{images}fingerprint {self.fingerprint or "unknown"}'
-
-
-def with_settled_threads(config: Config) -> Config:
-    """Sets the number of CPU threads of a run with a seed: the number of its first start, or one per core.
-
-    Operations divide sums among threads, so a different number of threads changes the last bits of results.
-    """
-    if config.seed is None or config.intra_op_threads:
-        return config
-    first = recorded_config(str(config.model_dir)) if config.model_dir else None
-    threads = first.intra_op_threads if first and first.seed is not None else 0
-    return dataclasses.replace(config, intra_op_threads=threads or usable_cores())
 
 
 def this_start(

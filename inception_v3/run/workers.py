@@ -21,6 +21,7 @@ from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
 from inception_v3.machines import cluster
+from inception_v3.model_dir import latest_step
 from inception_v3.run.failures import what_is_kept
 from inception_v3.run.hooks.stopping import Termination
 
@@ -119,9 +120,13 @@ class Workers:
         self._end_together = bool(agreed)
         return agreed
 
-    def session_hook(self) -> List[tf.estimator.SessionRunHook]:
+    def latest_step(self) -> int:
+        """The step of the newest checkpoint; of several workers, the first knows when it is saved."""
+        return int(self.share(lambda: latest_step(self._model_dir)))
+
+    def session_hook(self) -> Optional[tf.estimator.SessionRunHook]:
         """The hook of the first session, which later workers begin once the first has saved what they restore."""
-        return [_RestoredTogether(self)] if self._channel else []
+        return _RestoredTogether(self) if self._channel else None
 
     def summary(self) -> str:
         """The summary of a run at a worker that writes nothing."""

@@ -14,6 +14,7 @@ from inception_v3.run.evaluations import (
     RESULTS_FILE,
     append_evaluation,
     changed_since_training,
+    most_accurate,
     read_evaluations,
     read_unchanged,
 )
@@ -89,3 +90,12 @@ def test_read_unchanged__has_the_last_evaluation_of_each_step_in_order(tmp_path:
     ):
         append_evaluation(str(tmp_path), first._replace(step=step, top_1=top_1, changed=changed))
     assert [(each.step, each.top_1) for each in read_unchanged(str(tmp_path))] == [(3, 0.3), (5, 0.5), (9, 0.2)]
+
+
+def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(tmp_path: Any) -> None:
+    last = EVALUATION._replace(step=7, top_1=0.25)
+    # Evaluations of an earlier run in the folder, at the same and at later steps, are none of this one.
+    for step, top_1, images in ((1, 1.0, 8), (9, 1.0, 8), (1, 0.5, 8), (2, 0.75, 8), (3, 0.75, 8), (4, 1.0, 5)):
+        append_evaluation(str(tmp_path), last._replace(step=step, top_1=top_1, images=images))
+    append_evaluation(str(tmp_path), last)
+    assert most_accurate(str(tmp_path), last).step == 2

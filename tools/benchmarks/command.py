@@ -61,7 +61,8 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
     from data.sources import source_of
-    from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+    from inception_v3.data_set import check_data
+    from inception_v3.fitting import fit_to_data_set, makes_digits
     from tools.benchmarks import photographs
     from tools.datasets import digits
 

@@ -73,8 +73,9 @@ def main(argv: Sequence[str]) -> int:
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     from data import records
     from data.sources import source_of
-    from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+    from inception_v3.data_set import check_data
     from inception_v3.estimator import make_estimator
+    from inception_v3.fitting import fit_to_data_set, makes_digits
     from inception_v3.run.memory import check_fits
     from tools.benchmarks import photographs
     from tools.datasets import digits

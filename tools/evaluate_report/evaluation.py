@@ -20,7 +20,8 @@ from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_data, copies_among, description_of, is_counted, overlap
+from inception_v3.data_set import check_data, copies_among, description_of, overlap
+from inception_v3.fitting import is_counted
 from inception_v3.input import device_images
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.input_pipeline import InputPipeline

@@ -20,7 +20,8 @@ from data.record_counts import FileRecords
 from data.sources import source_of
 from inception_v3 import batch_norm, data_set, flags, rules
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
+from inception_v3.data_set import check_files, notes_on_files
+from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.input.bad_records import checker_of
 from inception_v3.model_dir import check_writable, latest_checkpoint
 from inception_v3.tpu import slices, topology

@@ -22,7 +22,8 @@ from console.screen import Screen, duration
 from data import remote
 from data.files import text_of
 from data.sources import source_of
-from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+from inception_v3.data_set import check_data
+from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.model_dir import check_writable
 from inception_v3.run.evaluations import Evaluation
 from tools.datasets import digits
