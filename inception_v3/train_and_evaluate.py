@@ -53,12 +53,11 @@ from inception_v3.run.hooks.watchers import (
 )
 from inception_v3.run.memory import check_fits
 from inception_v3.run.starts import changed_surroundings
-from inception_v3.run.summary import introduction_of, notes_of, result_of, summary_of
+from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trained_data import check_data_set, trained_data_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.run.workers import Workers
-from inception_v3.tpu import slices, topology
-from inception_v3.tpu.slices import images_of_hosts
+from inception_v3.tpu.slices import evaluation_steps
 
 if TYPE_CHECKING:
     from inception_v3.run.hooks.profiler import ProfiledSteps
@@ -124,8 +123,8 @@ class Run:
         # This program's hooks save checkpoints and write summaries, instead of TPUEstimator's.
         estimator = make_estimator(config, seen.class_names, writes=False, device=seen.device)
         lock = TrainerLock(self._model_dir, now())
-        trainer = Trainer(config, screen, self._termination, workers, lock, estimator, seen.data_set)
-        evaluator = Evaluator(config, screen, estimator, seen.data_set)
+        trainer = Trainer(config, screen, self._termination, workers, lock, estimator, seen)
+        evaluator = Evaluator(config, screen, estimator, seen)
         evaluation, export, best = None, None, None
         with guarded(config, screen, self._termination, workers, lock, estimator, seen.data_set):
             if config.mode == 'eval':
@@ -147,7 +146,7 @@ class Run:
             config,
             seen.data_set,
             evaluation,
-            trainer.images_per_second,
+            trainer.throughput.images_per_second,
             export,
             best.evaluation if best else None,
             time.monotonic() - began if config.log_steps else None,
@@ -242,20 +241,20 @@ class Run:
         from inception_v3.run.export.saved_model import export_saved_model
 
         checkpoint = newest_checkpoint(self._model_dir)
-        names = trained_data_of(self._config, checkpoint).class_names
+        learned = trained_data_of(self._config, checkpoint)
         if self._config.moving_average:
             check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
-        if [*names] != [*seen.class_names]:
-            estimator = make_estimator(self._config, names, writes=False, device=seen.device)
+        if learned.class_names != [*seen.class_names]:
+            estimator = make_estimator(self._config, learned.class_names, writes=False, device=seen.device)
         with refusals_explained():
-            path = export_saved_model(estimator, self._config, checkpoint, names)
+            path = export_saved_model(estimator, self._config, checkpoint, learned)
         self._screen.clear()
         return path
 
 
 class Trainer:
-    """Trains a run's steps, in cycles; its watchers keep their state over all of them."""
+    """Trains a run's steps, in cycles; its watchers keep their state over all of them, such as the `throughput`."""
 
     def __init__(
         self,
@@ -265,7 +264,7 @@ class Trainer:
         workers: Workers,
         lock: TrainerLock,
         estimator: tf.estimator.tpu.TPUEstimator,
-        data_set: Optional[DatasetInfo],
+        seen: Seen,
     ):
         self._config = config
         self._model_dir = str(config.model_dir)
@@ -278,10 +277,10 @@ class Trainer:
         self._began_at: Optional[int] = None
         # Of the first cycle: assigns the weights of --init_from.
         self._begin_hook: Optional[tf.estimator.SessionRunHook] = None
-        self._throughput = Throughput()
+        self.throughput = Throughput()
         self._step_lines: Optional[StepLines] = None
-        self._start = StartRecorder(config, data_set)
-        self._summaries = TrainingSummaries(config, data_set.class_names if data_set else ())
+        self._start = StartRecorder(config, seen.data_set)
+        self._summaries = TrainingSummaries(config, seen.class_names)
         # Without emulation, a TPU's variables are too large to fetch after each step.
         has_digests = config.is_first and config.seed is not None and (not config.use_tpu or config.is_emulated)
         self._first_steps = FirstStepsRecorder(self._model_dir) if has_digests else None
@@ -290,11 +289,6 @@ class Trainer:
             from inception_v3.run.hooks import profiler
 
             self._profiled = profiler.ProfiledSteps(config, profiler.workers_of(config, estimator.config))
-
-    @property
-    def images_per_second(self) -> Optional[float]:
-        """Images per second of the training steps; None before two steps of a cycle are done."""
-        return self._throughput.images_per_second
 
     def read_weights(self) -> None:
         """Reads the weights of `--init_from`, unless the run has a checkpoint."""
@@ -353,7 +347,7 @@ class Trainer:
     def _hooks(self, divergence: DivergenceWatcher, is_first_cycle: bool) -> List[tf.estimator.SessionRunHook]:
         """The hooks of a cycle. A session calls them in this order at each event."""
         config = self._config
-        progress = TrainingProgress(self._screen, self._throughput, config, self._step_lines)
+        progress = TrainingProgress(self._screen, self.throughput, config, self._step_lines)
         recovery = RecoveryLimitHook(lambda: failures.check_reachable(config))
         together = self._workers.session_hook() if is_first_cycle else None
         if not config.is_first:
@@ -412,19 +406,13 @@ class Trainer:
 class Evaluator:
     """Evaluates checkpoints: every validation image exactly once, with the averages of the checkpoint itself."""
 
-    def __init__(
-        self,
-        config: Config,
-        screen: Screen,
-        estimator: tf.estimator.tpu.TPUEstimator,
-        data_set: Optional[DatasetInfo],
-    ):
+    def __init__(self, config: Config, screen: Screen, estimator: tf.estimator.tpu.TPUEstimator, seen: Seen):
         self._config = config
         self._model_dir = str(config.model_dir)
         self._screen = screen
         self._estimator = estimator
-        self._data_set = data_set
-        self._summaries = EvaluationSummaries(config, data_set.class_names if data_set else ())
+        self._data_set = seen.data_set
+        self._summaries = EvaluationSummaries(config, seen.class_names)
 
     def evaluate(self, checkpoint: str) -> Evaluation:
         """Evaluates a checkpoint, adds the result to `results.jsonl` and TensorBoard's curves, and keeps the best.
@@ -447,7 +435,7 @@ class Evaluator:
         self._check(evaluation, checkpoint)
         evaluations.append_evaluation(self._model_dir, evaluation)
         self._summaries.write(evaluation)
-        for line in result_of(config, evaluation, BadRecords(config, config.splits).count(VALIDATION)):
+        for line in evaluations.result_of(config, evaluation, BadRecords(config, config.splits).count(VALIDATION)):
             logger.info(line)
         self.keep(checkpoint, evaluation)
         return evaluation
@@ -473,10 +461,7 @@ class Evaluator:
     def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
         config = self._config
         self._screen.update(f'preparing to evaluate step {step_of(checkpoint)}')
-        # A host with fewer images than another pads its last batches.
-        hosts = topology.hosts_of(config)
-        images = images_of_hosts(config, hosts) if hosts > 1 else [config.eval_images]
-        batches = slices.steps_for(images, config.eval_batch_size)
+        batches = evaluation_steps(config)
         hooks = [
             # Before the session restores the checkpoint.
             CheckpointFitsHook(checkpoint),

@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from console.json_content import record, sealed, unsealed
 from data.dataset_info import DatasetInfo
@@ -144,6 +144,20 @@ def shortfall(config: Config, evaluation: Evaluation, skipped: int) -> Optional[
         return None
     flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
     return f'{evaluation.images:,} images were evaluated, and {config.eval_images:,} were expected (--{flag})'
+
+
+def result_of(config: Config, evaluation: Evaluation, skipped: int) -> Iterator[str]:
+    """The result of an evaluation, and what its user may not expect of it; `skipped` images could not be used."""
+    top_5 = f', top-5 {100 * evaluation.top_5:.2f} %' if shows_top_5(config.num_classes) else ''
+    yield (
+        f'step {evaluation.step}: top-1 {100 * evaluation.top_1:.2f} %{top_5}, cross-entropy '
+        f'{evaluation.cross_entropy:.4f}, {evaluation.images} images, {evaluation.weights} weights'
+    )
+    if evaluation.changed:
+        yield f'settings that differ from those of the training: {"; ".join(evaluation.changed)}'
+    missed = shortfall(config, evaluation, skipped)
+    if missed:
+        yield f'warning: {missed}'
 
 
 def append_evaluation(model_dir: str, evaluation: Evaluation) -> None:

@@ -11,7 +11,7 @@ from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.model_dir import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
-from inception_v3.run.evaluations import Evaluation, shortfall, shows_top_5
+from inception_v3.run.evaluations import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
 from inception_v3.run.trained_data import DIGITS_SHOWN
 from inception_v3.tpu import accelerator, topology
@@ -120,20 +120,6 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         ('folders', f'data {data}, results {config.model_dir}, export {config.export_dir or "none"}'),
     ]
     return in_rows(rows)
-
-
-def result_of(config: Config, evaluation: Evaluation, skipped: int) -> Iterator[str]:
-    """The result of an evaluation, and what its user may not expect of it; `skipped` images could not be used."""
-    top_5 = f', top-5 {100 * evaluation.top_5:.2f} %' if shows_top_5(config.num_classes) else ''
-    yield (
-        f'step {evaluation.step}: top-1 {100 * evaluation.top_1:.2f} %{top_5}, cross-entropy '
-        f'{evaluation.cross_entropy:.4f}, {evaluation.images} images, {evaluation.weights} weights'
-    )
-    if evaluation.changed:
-        yield f'settings that differ from those of the training: {"; ".join(evaluation.changed)}'
-    missed = shortfall(config, evaluation, skipped)
-    if missed:
-        yield f'warning: {missed}'
 
 
 def summary_of(

@@ -12,6 +12,7 @@ from console.screen import Screen
 from data.records import DataError
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
+from inception_v3.estimator import Device
 from inception_v3.model_dir import digest_of_index, latest_step
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.run.evaluations import append_evaluation, read_evaluations
@@ -21,12 +22,13 @@ from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.run.workers import Workers
-from inception_v3.train_and_evaluate import Evaluator, Trainer
+from inception_v3.train_and_evaluate import Evaluator, Seen, Trainer
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import make_small_config
 
 SCREEN = Screen(io.StringIO())
+SEEN = Seen(None, Device(''), ())
 
 
 class Estimator:
@@ -59,11 +61,11 @@ def config(digits_dir: str, tmp_path: Any) -> Config:
 def trainer_of(config: Config, estimator: Any) -> Trainer:
     termination = Termination(lambda error: None)
     lock = TrainerLock(str(config.model_dir), '')
-    return Trainer(config, SCREEN, termination, Workers(config, termination), lock, estimator, None)
+    return Trainer(config, SCREEN, termination, Workers(config, termination), lock, estimator, SEEN)
 
 
 def evaluator_of(config: Config, estimator: Any) -> Evaluator:
-    return Evaluator(config, SCREEN, estimator, None)
+    return Evaluator(config, SCREEN, estimator, SEEN)
 
 
 def types_of(hooks: List[Any]) -> List[Any]:
