@@ -11,7 +11,7 @@ Named files take precedence over folders, patterns over both.
 import itertools
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.messages import shown
@@ -157,12 +157,6 @@ class Source(NamedTuple):
     def name_of(self, path: str, paths: Sequence[str]) -> str:
         """The name of a file among those of its split, without slashes: distinct, even in several folders."""
         return path[len(common_folder(paths)) :].replace('%', '%25').replace('/', '%2F')
-
-
-def source_of(values: Any) -> Source:
-    """The source that flags describe; `values` has an attribute of the name of each flag."""
-    fields = Fields(values.image_key, values.label_key, values.label_offset)
-    return Source(values.data_dir or '', values.data_format, values.train_files, values.eval_files, fields)
 
 
 def _without_copies(paths: List[str]) -> List[str]:

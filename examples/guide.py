@@ -16,7 +16,6 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 
 from compat import tf
 from data import order, records, tf_example
-from data.sources import source_of
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
@@ -121,7 +120,7 @@ class InputPipeline:
         if not self._is_training:
             return self._read(records.find_shards(config.data_dir, records.VALIDATION)[host::hosts])
         paths = records.find_shards(config.data_dir, records.TRAIN)
-        files = order.files_of(paths, source_of(config).contents(paths))
+        files = order.files_of(paths, config.source.contents(paths))
         assert config.seed is not None
         return order.ordered(
             files,

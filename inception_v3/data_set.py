@@ -12,7 +12,7 @@ from compat.messages import listed
 from data import checks, dataset_info, labels, order, records, remote
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import FILE_FLAGS, Source, source_of
+from data.sources import FILE_FLAGS, Source
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import SIZES, fit
 from inception_v3.tpu import accelerator, topology
@@ -42,7 +42,7 @@ def check_data(config: Config, splits: Optional[Sequence[str]] = None) -> List[s
     """
     notes: List[str] = []
     for split in (config.splits if splits is None else splits) if config.use_data == 'real' else ():
-        paths = source_of(config).find(split)
+        paths = config.source.find(split)
         notes += [*check_files(config, split, paths), *notes_on_files(config, split, paths)]
     for note in notes:
         logger.info('warning: %s', note)
@@ -60,7 +60,7 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
         contradict `dataset.json`; or a file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
-    source, counts = source_of(config), []
+    source, counts = config.source, []
     is_training = split == records.TRAIN
     # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
     hosts = topology.hosts_of(config) if is_training and config.seed is None else 1
@@ -93,7 +93,7 @@ def _shortfalls(
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
     """Sentences about the files of a split: missing ones, and files that are not read because of their names."""
-    source = source_of(config)
+    source = config.source
     missing = checks.missing(source, split, paths)
     if missing:
         yield f'{source.flag(split)}: {checks.incomplete(split, missing, len(paths))}'
@@ -162,7 +162,7 @@ def samples_of(config: Config) -> Dict[str, List[Any]]:
     split without readable files has none.
     """
     found: Dict[str, List[Any]] = {}
-    source = source_of(config)
+    source = config.source
     for split in config.splits if config.use_data == 'real' else ():
         with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
             paths = sorted(source.find(split))
@@ -217,7 +217,7 @@ def fit_to_data_set(command_line: 'CommandLine') -> Config:
     command_line = command_line._replace(config=config)
     if config.use_data == 'fake':
         return fit(command_line, None, {})
-    if not source_of(config).is_named(config.splits):
+    if not config.source.is_named(config.splits):
         raise ConfigError(
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
             f'random images with --use_data=fake.{_presets_for_beginners(command_line)}'
@@ -247,14 +247,14 @@ def counted(command_line: 'CommandLine', description: Optional[DatasetInfo]) -> 
     config, counts = command_line.config, {}
     for split in config.splits:
         name, kind = SIZES[split]
-        is_described = description is not None and not source_of(config).patterns(split)
+        is_described = description is not None and not config.source.patterns(split)
         if is_described or name in command_line.given or not is_counted(config, split):
             continue
-        paths, flag = source_of(config).find(split), source_of(config).flag(split)
+        paths, flag = config.source.find(split), config.source.flag(split)
         logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
         # Reading a named pipe would block.
         checks.check_are_files(paths)
-        counts[split] = sum(each.records for each in source_of(config).contents(paths))
+        counts[split] = sum(each.records for each in config.source.contents(paths))
         logger.info('%s: %s records', flag, f'{counts[split]:,}')
         if not counts[split]:
             raise DataError(f'{flag}: no records.')
@@ -263,4 +263,4 @@ def counted(command_line: 'CommandLine', description: Optional[DatasetInfo]) -> 
 
 def is_counted(config: Config, split: str) -> bool:
     """Whether the files of a split are named by patterns, or by the folder that they are in."""
-    return bool(source_of(config).patterns(split) or source_of(config).folder(split))
+    return bool(config.source.patterns(split) or config.source.folder(split))

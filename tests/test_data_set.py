@@ -12,7 +12,6 @@ from data import encoding
 from data.braces import PatternError
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import steps_of
@@ -173,7 +172,7 @@ def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: 
     config = Config(data_dir=folder, train_batch_size=48, num_train_images=1000, **tpu)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
-        found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
+        found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
         message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
         assert found.count(message) == expected
 
@@ -279,7 +278,7 @@ def test_fit_to_data_set__refuses_wrong_files_and_patterns(
 
 def test_notes__on_training_files_that_are_evaluated(foreign: str) -> None:
     config = fitted(f'--data_dir={foreign}', '--eval_files=train/*')
-    (note,) = data_set.notes_on_files(config, 'validation', source_of(config).find('validation'))
+    (note,) = data_set.notes_on_files(config, 'validation', config.source.find('validation'))
     assert note.startswith('--eval_files=train/*: 2 of these 2 files are also training files')
 
 

@@ -24,7 +24,6 @@ from data import remote
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, text_of, write_whole
 from data.records import DataError
-from data.sources import source_of
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.data_set import description_of, samples_of
 from inception_v3.model_dir import digest_of_values as digest_of_values
@@ -465,12 +464,12 @@ def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
         return TrainedData(info, earlier, '', tuple(last.class_names))
     if changes:
         return TrainedData(info, earlier, _other_data(config, checkpoint, changes))
-    unknown = f'{checkpoint} has no record of its classes: names are from {source_of(config)}'
+    unknown = f'{checkpoint} has no record of its classes: names are from {config.source}'
     return TrainedData(info or present, earlier, '' if info or not present else unknown)
 
 
 def _other_data(config: Config, checkpoint: str, changes: Sequence[str]) -> str:
-    return f'{source_of(config)} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
+    return f'{config.source} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
 
 
 def changes_between(
@@ -544,11 +543,11 @@ def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: s
     recorded = starts_before(checkpoint)
     last = recorded[-1] if recorded else None
     if not last or not (last.samples or last.fingerprint or last.config.get('use_data') == 'fake'):
-        logger.info('%s has no record of its data set, which cannot be compared with %s', checkpoint, source_of(config))
+        logger.info('%s has no record of its data set, which cannot be compared with %s', checkpoint, config.source)
         problem = misplaced_class((last and last.class_names) or (), present.class_names if present else ())
         if problem and not config.allow_other_data_set:
             raise ConfigError(
-                f'{source_of(config)} has the classes of {checkpoint} in another order: {problem}. Name a data '
+                f'{config.source} has the classes of {checkpoint} in another order: {problem}. Name a data '
                 'set with their order with --data_dir, or add --allow_other_data_set.'
             )
         return

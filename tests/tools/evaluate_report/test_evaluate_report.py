@@ -14,7 +14,6 @@ import sklearn.metrics
 
 from compat import tf
 from data import dataset_info, encoding, records, tfrecord_files
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
 from inception_v3.run import trained_model
@@ -376,7 +375,7 @@ def test_data__is_that_of_the_run_unless_flags_name_other(
     def data_of(*arguments: str) -> Tuple[List[str], int]:
         parsed = evaluate_report.parse(arguments)
         _, model, _ = evaluating.fit_to_data_set(trained_model.find(parsed.model_dir), parsed)
-        return source_of(model.config).find(records.VALIDATION), model.config.num_eval_images
+        return model.config.source.find(records.VALIDATION), model.config.num_eval_images
 
     def paths(folder: str, *numbers: int) -> List[str]:
         return [records.shard_path(folder, records.VALIDATION, number, 4) for number in numbers]

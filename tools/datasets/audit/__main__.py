@@ -73,13 +73,16 @@ def main() -> int:
     def command(screen: Screen) -> int:
         check_folder(arguments.data_dir, 'data_dir')
         from data.braces import check_given_once
-        from data.sources import FILE_FLAGS, source_of
+        from data.sources import FILE_FLAGS, Source
+        from data.tf_example import Fields
         from tools.datasets import conversion
         from tools.datasets.audit import croissant
         from tools.datasets.audit.report import audit
 
         check_given_once(sys.argv[1:], [*FILE_FLAGS.values()])
-        source = source_of(arguments)
+        fields = Fields(arguments.image_key, arguments.label_key, arguments.label_offset)
+        files = arguments.train_files, arguments.eval_files
+        source = Source(arguments.data_dir, arguments.data_format, *files, fields)
         described = croissant.description_of(source) if arguments.croissant else None
         with conversion.progress() as progress:
             report = audit(source, arguments.num_classes, arguments.processes, progress)
