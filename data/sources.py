@@ -15,13 +15,12 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.messages import shown
-from data import braces, file_patterns, record_counts, remote
+from data import file_patterns, record_counts, remote
+from data.braces import FILE_FLAGS, expand
 from data.formats import FORMATS, Format
 from data.records import TRAIN, VALIDATION, DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
 
-# The flag with the patterns of each split.
-FILE_FLAGS = {TRAIN: 'train_files', VALIDATION: 'eval_files'}
 # The folders of each split. The test images validate only where no folder has a better name.
 FOLDERS = {TRAIN: ('train',), VALIDATION: ('validation', 'val', 'valid', 'eval', 'test')}
 # In such a folder, files that hold no records: descriptions, indices, pages, images, archives, sources.
@@ -89,7 +88,7 @@ class Source(NamedTuple):
 
     def _expanded(self, split: str) -> List[str]:
         patterns = self.patterns(split)
-        return braces.expand(patterns, FILE_FLAGS[split]) if patterns else []
+        return expand(patterns, FILE_FLAGS[split]) if patterns else []
 
     def find(self, split: str) -> List[str]:
         """The paths of the files of a split: named files and those of folders by name, others as the patterns say.

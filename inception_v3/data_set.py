@@ -10,9 +10,10 @@ from compat import tf
 from compat.log import logger
 from compat.messages import listed
 from data import checks, dataset_info, labels, order, records, remote
+from data.braces import FILE_FLAGS
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import FILE_FLAGS, Source
+from data.sources import Source
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import SIZES, fit
 from inception_v3.tpu import accelerator, topology

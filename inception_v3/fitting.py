@@ -3,6 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, List, Mapping, Optional
 
+from data.braces import FILE_FLAGS
 from data.dataset_info import DatasetInfo
 from data.records import TRAIN, VALIDATION
 from inception_v3.config import Config, ConfigError
@@ -64,16 +65,14 @@ def _images(
     """The number of images of a split: the given one, or that of the description, or the number of records."""
     config, (name, kind) = command_line.config, SIZES[split]
     number: int = counts.get(split, getattr(config, name))
-    has_patterns = config.train_files if split == TRAIN else config.eval_files
-    if description is None or has_patterns:
+    if description is None or config.source.patterns(split):
         return number
     described = description.train_images if split == TRAIN else description.validation_images
     if not described:
         if split in config.splits:
-            files = 'train_files' if split == TRAIN else 'eval_files'
             raise ConfigError(
                 f'--mode={config.mode}: the data set in {config.data_dir} has no {kind} images, as its dataset.json '
-                f'says. Name others with --{files}, or only train, with --mode=train.'
+                f'says. Name others with --{FILE_FLAGS[split]}, or only train, with --mode=train.'
             )
         return number
     if name in command_line.given and number != described:

@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from data import encoding
-from data.braces import PatternError
+from compat.errors import CommandError
+from data import tf_example
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from inception_v3 import data_set, flags
@@ -151,7 +151,7 @@ def test_check_data__names_validation_files_that_are_training_files(tmp_path: pa
         assert '1 of these 1 files are also training files, which overstates the accuracy: ' in note
     # Without a description, only the other split tells where labels begin.
     for split, first in (('train', 1), ('validation', 0)):
-        examples = [encoding.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
+        examples = [tf_example.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
         write_records(tmp_path / 'b', split, [example.SerializeToString() for example in examples])
     (note,) = data_set.check_data(dataclasses.replace(config, data_dir=str(tmp_path / 'b')))
     assert 'the labels of the splits seem to be shifted' in note
@@ -242,7 +242,7 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
         ([], ConfigError, '--data_dir: name the folder of the record files'),
         (['--train_files=train/*'], ConfigError, '--data_dir: name the folder .* --train_files and --eval_files'),
         (['--train_files=train/{0..'], ConfigError, '--train_files=train/{0..: an opening brace without a closing'),
-        (['--train_files=a', '--train_files=b'], PatternError, '--train_files: given 2 times'),
+        (['--train_files=a', '--train_files=b'], CommandError, '--train_files: given 2 times'),
         (['--image_key='], ConfigError, '--image_key=: must be a key of the records, such as image/encoded'),
         (['--image_key=x', '--label_key=x'], ConfigError, '--label_key=x: must not be --image_key'),
         (['--data_format=tar', '--label_key=a/b'], ConfigError, '--label_key=a/b: is for TFRecord files.*json:NAME'),

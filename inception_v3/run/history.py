@@ -21,7 +21,7 @@ from console import outputs
 from console.json_content import from_json, record, sealed, unsealed
 from console.processes import usable_cores
 from data import remote
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.files import append_line, read_lines, text_of, write_whole
 from data.records import DataError
 from inception_v3.config import Config, ConfigError, differences
@@ -34,7 +34,6 @@ from inception_v3.run.files import CONFIG_FILE, now, read_config, recorded_confi
 STARTS_FILE, FIRST_STEPS_FILE, RESULTS_FILE = 'starts.jsonl', 'first_steps.json', 'results.jsonl'
 # The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
 FIRST_STEPS = 10
-_DIGITS_SHOWN = 12
 # The relative error of an accuracy that was computed in float32, with a margin.
 _FLOAT32_ERROR = 1e-6
 # The fields of a configuration that the probabilities of an evaluated image depend on, besides the weights.
@@ -497,7 +496,7 @@ def _changes(
     changes = [*changed_classes(start, present)]
     fingerprint = present.fingerprint if present else ''
     if start.fingerprint and fingerprint and start.fingerprint != fingerprint:
-        changes.append(f'fingerprint: {start.fingerprint[:_DIGITS_SHOWN]} -> {fingerprint[:_DIGITS_SHOWN]}')
+        changes.append(f'fingerprint: {start.fingerprint[:DIGITS_SHOWN]} -> {fingerprint[:DIGITS_SHOWN]}')
     for split, sample in samples.items():
         before = (start.samples or {}).get(split, sample)
         # Earlier versions recorded a shorter sample. The first value is the number of files.
@@ -506,7 +505,7 @@ def _changes(
         is_whole = not any((*before[3:], *sample[3:]))
         # Equal fingerprints are of the same images, also in other files.
         if different and not (divided and is_whole and start.fingerprint and start.fingerprint == fingerprint):
-            was, now_is = (str(each)[:_DIGITS_SHOWN] for each in different[0])
+            was, now_is = (str(each)[:DIGITS_SHOWN] for each in different[0])
             changes.append(f'{split} files: {was} -> {now_is}')
     if changes and present and start.data_set != present.name:
         changes.insert(0, f'data_set: {shown(start.data_set) or "unnamed"} -> {shown(present.name)}')

@@ -5,7 +5,7 @@ import os
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from compat.messages import in_rows
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
@@ -14,8 +14,6 @@ from inception_v3.run.history import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
 from inception_v3.tpu import accelerator, topology
 
-# Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
-_DIGITS_SHOWN = 12
 # More than this share of the initial values in an average is too much, and a suggested decay leaves the other share.
 _TOO_MUCH, _LITTLE = 0.1, 0.01
 
@@ -166,4 +164,4 @@ def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
         return 'random images'
     if not data_set:
         return str(config.source)
-    return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name
+    return f'{data_set.name}, {data_set.fingerprint[:DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name
