@@ -12,7 +12,7 @@ from compat.messages import listed
 from data import checks, dataset_info, labels, order, records, remote
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import Source, source_of
+from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.tpu import topology
 
@@ -31,7 +31,7 @@ def check_data(config: Config, splits: Optional[Sequence[str]] = None) -> List[s
     """
     notes: List[str] = []
     for split in (config.splits if splits is None else splits) if config.use_data == 'real' else ():
-        paths = source_of(config).find(split)
+        paths = config.source.find(split)
         notes += [*check_files(config, split, paths), *notes_on_files(config, split, paths)]
     for note in notes:
         logger.info('warning: %s', note)
@@ -49,7 +49,7 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
         contradict `dataset.json`; or a file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
-    source, counts = source_of(config), []
+    source, counts = config.source, []
     is_training = split == records.TRAIN
     # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
     hosts = topology.hosts_of(config) if is_training and config.seed is None else 1
@@ -82,7 +82,7 @@ def _shortfalls(
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
     """Sentences about the files of a split: missing ones, and files that are not read because of their names."""
-    source = source_of(config)
+    source = config.source
     missing = checks.missing(source, split, paths)
     if missing:
         yield f'{source.flag(split)}: {checks.incomplete(split, missing, len(paths))}'
@@ -151,7 +151,7 @@ def samples_of(config: Config) -> Dict[str, List[Any]]:
     split without readable files has none.
     """
     found: Dict[str, List[Any]] = {}
-    source = source_of(config)
+    source = config.source
     for split in config.splits if config.use_data == 'real' else ():
         with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
             paths = sorted(source.find(split))

@@ -6,7 +6,6 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.messages import shown
-from data.sources import source_of
 from inception_v3 import distribution, seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.local_estimator import LocalEstimator, ReplicatedEstimator
@@ -76,7 +75,7 @@ def find_device(config: Config) -> Device:
             'On a CPU, begin with --preset=digits, own_images or finetune, which fit the sizes to few images.'
         )
     accelerator.check(config)
-    places = source_of(config).places(config.splits) if config.use_data == 'real' else {}
+    places = config.source.places(config.splits) if config.use_data == 'real' else {}
     problems = topology.unreachable_folders(config.tpu, config.master, **places, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))

@@ -10,9 +10,9 @@ from typing import Dict, List, Mapping, Optional
 from compat.log import logger
 from console.processes import usable_cores
 from data import checks, dataset_info
+from data.braces import FILE_FLAGS
 from data.dataset_info import DatasetInfo
 from data.records import TRAIN, VALIDATION, DataError
-from data.sources import FILE_FLAGS, source_of
 from inception_v3 import presets, rules
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine
@@ -41,7 +41,7 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     command_line = command_line._replace(config=config)
     if config.use_data == 'fake':
         return fit(command_line, None, {})
-    if not source_of(config).is_named(config.splits):
+    if not config.source.is_named(config.splits):
         raise ConfigError(
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
             f'random images with --use_data=fake.{_presets_for_beginners(command_line)}'
@@ -96,16 +96,14 @@ def _images(
     """The number of images of a split: the given one, or that of the description, or the number of records."""
     config, (name, kind) = command_line.config, SIZES[split]
     number: int = counts.get(split, getattr(config, name))
-    has_patterns = config.train_files if split == TRAIN else config.eval_files
-    if description is None or has_patterns:
+    if description is None or config.source.patterns(split):
         return number
     described = description.train_images if split == TRAIN else description.validation_images
     if not described:
         if split in config.splits:
-            files = 'train_files' if split == TRAIN else 'eval_files'
             raise ConfigError(
                 f'--mode={config.mode}: the data set in {config.data_dir} has no {kind} images, as its dataset.json '
-                f'says. Name others with --{files}, or only train, with --mode=train.'
+                f'says. Name others with --{FILE_FLAGS[split]}, or only train, with --mode=train.'
             )
         return number
     if name in command_line.given and number != described:
@@ -138,14 +136,14 @@ def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Di
     config, counts = command_line.config, {}
     for split in config.splits:
         name, kind = SIZES[split]
-        is_described = description is not None and not source_of(config).patterns(split)
+        is_described = description is not None and not config.source.patterns(split)
         if is_described or name in command_line.given or not is_counted(config, split):
             continue
-        paths, flag = source_of(config).find(split), source_of(config).flag(split)
+        paths, flag = config.source.find(split), config.source.flag(split)
         logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
         # Reading a named pipe would block.
         checks.check_are_files(paths)
-        counts[split] = sum(each.records for each in source_of(config).contents(paths))
+        counts[split] = sum(each.records for each in config.source.contents(paths))
         logger.info('%s: %s records', flag, f'{counts[split]:,}')
         if not counts[split]:
             raise DataError(f'{flag}: no records.')
@@ -154,7 +152,7 @@ def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Di
 
 def is_counted(config: Config, split: str) -> bool:
     """Whether the files of a split are named by patterns, or by the folder that they are in."""
-    return bool(source_of(config).patterns(split) or source_of(config).folder(split))
+    return bool(config.source.patterns(split) or config.source.folder(split))
 
 
 def with_settled_threads(config: Config) -> Config:

@@ -14,8 +14,9 @@ from absl import flags
 import inception_v3
 from compat.messages import shown
 from console import inputs, processes
+from console.command_line import check_given_once
 from console.paths import check_folder, check_stores, expanded
-from data.braces import check_given_once
+from data.braces import FILE_FLAGS
 from inception_v3 import rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 from inception_v3.machines import cluster
@@ -23,8 +24,6 @@ from inception_v3.networks.limits import LIMITS, OPTIONS
 from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
-# The flags that name files by patterns.
-FILE_FLAGS = ('train_files', 'eval_files')
 _HELP_WIDTH = 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
@@ -165,10 +164,10 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
 
     Raises:
       ConfigError: an unknown flag or preset, a stray argument, a value of another type, or an unreadable flag file.
-      PatternError: a flag that names files is given several times.
+      CommandError: a flag that names files is given several times.
     """
     values = _defined(own_flags)
-    check_given_once(argv[1:], FILE_FLAGS)
+    check_given_once(argv[1:], [*FILE_FLAGS.values()])
     try:
         stray = values([*argv[:1], *expanded(argv[1:])])[1:]
     except (OSError, flags.CantOpenFlagFileError) as error:
@@ -262,7 +261,7 @@ def with_preset(line: CommandLine) -> Dict[str, Any]:
     for steps, epochs in EPOCHS.items():
         if steps in given:
             fields.pop(epochs, None)
-    if {*FILE_FLAGS} & {*given}:
+    if {*FILE_FLAGS.values()} & {*given}:
         # Patterns are not relative to the folder of a preset's data set.
         fields.pop('data_dir', None)
     fields = {**fields, **_own_export_dir(fields, given), **_implied(given), **given}

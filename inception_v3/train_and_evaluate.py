@@ -17,7 +17,6 @@ from compat.log import logger
 from console.screen import Screen
 from data.dataset_info import DatasetInfo
 from data.records import VALIDATION, DataError
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import Device, find_device, make_estimator, refusals_explained
@@ -484,7 +483,7 @@ class Evaluator:
     def _check(self, evaluation: Evaluation, checkpoint: str) -> None:
         config = self._config
         if not evaluation.images:
-            raise DataError(f'{source_of(config).flag(VALIDATION)}: no validation image can be used.')
+            raise DataError(f'{config.source.flag(VALIDATION)}: no validation image can be used.')
         if math.isfinite(evaluation.cross_entropy):
             return
         if config.mode == 'eval':

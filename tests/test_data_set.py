@@ -8,11 +8,10 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from data import encoding
-from data.braces import PatternError
+from compat.errors import CommandError
+from data import tf_example
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import fit_to_data_set, makes_digits
@@ -153,7 +152,7 @@ def test_check_data__names_validation_files_that_are_training_files(tmp_path: pa
         assert '1 of these 1 files are also training files, which overstates the accuracy: ' in note
     # Without a description, only the other split tells where labels begin.
     for split, first in (('train', 1), ('validation', 0)):
-        examples = [encoding.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
+        examples = [tf_example.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
         write_records(tmp_path / 'b', split, [example.SerializeToString() for example in examples])
     (note,) = data_set.check_data(dataclasses.replace(config, data_dir=str(tmp_path / 'b')))
     assert 'the labels of the splits seem to be shifted' in note
@@ -174,7 +173,7 @@ def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: 
     config = Config(data_dir=folder, train_batch_size=48, num_train_images=1000, **tpu)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
-        found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
+        found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
         message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
         assert found.count(message) == expected
 
@@ -244,7 +243,7 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
         ([], ConfigError, '--data_dir: name the folder of the record files'),
         (['--train_files=train/*'], ConfigError, '--data_dir: name the folder .* --train_files and --eval_files'),
         (['--train_files=train/{0..'], ConfigError, '--train_files=train/{0..: an opening brace without a closing'),
-        (['--train_files=a', '--train_files=b'], PatternError, '--train_files: given 2 times'),
+        (['--train_files=a', '--train_files=b'], CommandError, '--train_files: given 2 times'),
         (['--image_key='], ConfigError, '--image_key=: must be a key of the records, such as image/encoded'),
         (['--image_key=x', '--label_key=x'], ConfigError, '--label_key=x: must not be --image_key'),
         (['--data_format=tar', '--label_key=a/b'], ConfigError, '--label_key=a/b: is for TFRecord files.*json:NAME'),
@@ -280,7 +279,7 @@ def test_fit_to_data_set__refuses_wrong_files_and_patterns(
 
 def test_notes__on_training_files_that_are_evaluated(foreign: str) -> None:
     config = fitted(f'--data_dir={foreign}', '--eval_files=train/*')
-    (note,) = data_set.notes_on_files(config, 'validation', source_of(config).find('validation'))
+    (note,) = data_set.notes_on_files(config, 'validation', config.source.find('validation'))
     assert note.startswith('--eval_files=train/*: 2 of these 2 files are also training files')
 
 

@@ -17,7 +17,6 @@ from compat.messages import printable
 from console.screen import Screen
 from data import remote
 from data.records import DataError
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir import check_writable, latest_checkpoint, latest_step, step_of
@@ -167,7 +166,7 @@ def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Sc
     found: List[str] = []
     at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
     for split in splits:
-        paths = source_of(config).find(split)
+        paths = config.source.find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
             found += map(str, itertools.islice(checker.search(paths, screen.update), at_most - len(found)))
     if not found:
@@ -185,7 +184,7 @@ def check_reachable(config: Config) -> None:
     """Reads a record file of each split, and writes to model_dir; raises CommandError if it cannot."""
     if config.use_data == 'real':
         for split in config.splits:
-            remote.check_readable(source_of(config).find(split)[0])
+            remote.check_readable(config.source.find(split)[0])
     check_writable('model_dir', str(config.model_dir))
 
 

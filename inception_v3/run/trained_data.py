@@ -6,15 +6,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from compat.log import logger
 from compat.messages import shown
 from data import remote
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.records import DataError
-from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import description_of, samples_of
 from inception_v3.run.starts import Start, starts_before
-
-# The digits of a digest that are shown: enough to tell one user's data sets apart.
-DIGITS_SHOWN = 12
 
 
 class TrainedData(NamedTuple):
@@ -54,12 +50,12 @@ def trained_data_of(config: Config, checkpoint: str) -> TrainedData:
         return TrainedData(info, earlier, '', tuple(last.class_names))
     if changes:
         return TrainedData(info, earlier, _other_data(config, checkpoint, changes))
-    unknown = f'{checkpoint} has no record of its classes: names are from {source_of(config)}'
+    unknown = f'{checkpoint} has no record of its classes: names are from {config.source}'
     return TrainedData(info or present, earlier, '' if info or not present else unknown)
 
 
 def _other_data(config: Config, checkpoint: str, changes: Sequence[str]) -> str:
-    return f'{source_of(config)} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
+    return f'{config.source} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
 
 
 def changes_between(
@@ -133,11 +129,11 @@ def check_data_set(config: Config, present: Optional[DatasetInfo], checkpoint: s
     recorded = starts_before(checkpoint)
     last = recorded[-1] if recorded else None
     if not last or not (last.samples or last.fingerprint or last.config.get('use_data') == 'fake'):
-        logger.info('%s has no record of its data set, which cannot be compared with %s', checkpoint, source_of(config))
+        logger.info('%s has no record of its data set, which cannot be compared with %s', checkpoint, config.source)
         problem = misplaced_class((last and last.class_names) or (), present.class_names if present else ())
         if problem and not config.allow_other_data_set:
             raise ConfigError(
-                f'{source_of(config)} has the classes of {checkpoint} in another order: {problem}. Name a data '
+                f'{config.source} has the classes of {checkpoint} in another order: {problem}. Name a data '
                 'set with their order with --data_dir, or add --allow_other_data_set.'
             )
         return

@@ -16,7 +16,7 @@ from compat import tf
 from compat.errors import DONE, RETRY, CommandError
 from compat.messages import shown
 from data import remote
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
@@ -37,7 +37,6 @@ _OF_MACHINE = frozenset(
 )
 # Seconds until a file that another machine has written is visible, and between looks.
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
-_DIGITS_SHOWN = 12
 # All characters of a path are shown: two paths may differ in any.
 _LONG = 4096
 # The errors of TensorFlow with which a step fails if another worker is gone.
@@ -155,7 +154,7 @@ class Workers:
             **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
         }
         for split, (files, digest, ends, _) in samples_of(self._config).items():
-            facts[f'the {split} files'] = f'{files} files, sample {digest[:_DIGITS_SHOWN]}-{ends[:_DIGITS_SHOWN]}'
+            facts[f'the {split} files'] = f'{files} files, sample {digest[:DIGITS_SHOWN]}-{ends[:DIGITS_SHOWN]}'
         facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''
         return facts
 

@@ -9,7 +9,6 @@ from tensorflow_estimator.python.estimator.tpu import tpu_context
 from compat.log import logger
 from data import dataset_info
 from data.records import VALIDATION
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.tpu import topology
 
@@ -40,7 +39,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     """
     if config.use_data == 'fake':
         return shares_of([1] * config.eval_images, hosts)
-    source = source_of(config)
+    source = config.source
     paths = source.find(VALIDATION)
     info = None if config.eval_files else dataset_info.read(config.data_dir)
     counts = info.validation_records_per_file if info else []

@@ -72,7 +72,6 @@ def main(argv: Sequence[str]) -> int:
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     from data import records
-    from data.sources import source_of
     from inception_v3.data_set import check_data
     from inception_v3.estimator import make_estimator
     from inception_v3.fitting import fit_to_data_set, makes_digits
@@ -82,7 +81,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
     screen.update('reading the data set, or generating it')
     config = command_line.config
-    if config.use_data == 'real' and not source_of(config).is_named(config.splits):
+    if config.use_data == 'real' and not config.source.is_named(config.splits):
         config = photographs.made(config)
     if makes_digits(command_line):
         digits.make(config.data_dir)

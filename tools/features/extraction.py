@@ -8,7 +8,6 @@ import numpy as np
 from compat import tf
 from compat.errors import CommandError
 from console.screen import Progress, Screen
-from data.image_files import ImageFiles, UnreadableError, listed, show
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.input import infeed
 from inception_v3.model_dir import digest_of_checkpoint, digest_of_values, is_complete
@@ -24,6 +23,7 @@ from tools import image_batches
 from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
 from tools.image_batches import report
+from tools.image_files import ImageFiles, UnreadableError, listed, show
 
 FEATURES, LOGITS = 'features', 'logits'
 # The graph of 2015 computes (x - 128) / 128.

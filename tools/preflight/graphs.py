@@ -17,7 +17,6 @@ from tensorflow.python.compiler.xla import xla
 
 from compat import tf
 from data import order, records
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
@@ -115,7 +114,7 @@ def check_shares(section: str, split: str, config: Config, files: int, hosts: in
         return
     fewest, most = files // hosts, -(-files // hosts)
     report.add(section, f'of {files:,}', files_per_host=[fewest, most])
-    flag = source_of(config).flag(split)
+    flag = config.source.flag(split)
     if split != records.TRAIN:
         return
     with report.noting_errors():

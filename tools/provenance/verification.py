@@ -13,7 +13,7 @@ from console import processes, program
 from console.screen import Screen, set_up_logging
 from data import labels, records, remote
 from data.records import DataError
-from data.sources import Source, source_of
+from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.data_set import description_of
 from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE, FirstStep, Start, read_first_steps, read_starts
@@ -65,7 +65,7 @@ def changes_of_data(start: Start) -> Tuple[List[Difference], bool]:
     config = dataclasses.replace(config, data_dir=_found(config.data_dir, config, start.directory))
     try:
         changes = changes_between(start, config, description_of(config))
-        info, source = start.info, source_of(config)
+        info, source = start.info, config.source
         is_read = bool(info and start.fingerprint and config.use_data == 'real' and _is_small(source, config.splits))
         taken = labels.fingerprint_of(source, info) if info and is_read else start.fingerprint
     except (DataError, remote.RemoteError, tf.errors.OpError) as error:

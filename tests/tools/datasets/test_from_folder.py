@@ -12,7 +12,6 @@ import PIL.Image
 import pytest
 
 from data import dataset_info, records
-from data.image_files import why_undecodable
 from data.sources import Source
 from inception_v3 import flags
 from inception_v3.config import ConfigError
@@ -24,6 +23,7 @@ from tests.tools.datasets.image_folders import PHOTOS, SPLITS, image_files, impo
 from tools.datasets.audit.report import audit
 from tools.datasets.from_folder import __main__ as from_folder
 from tools.datasets.from_folder import conversion
+from tools.image_files import why_undecodable
 
 
 def run_from_folder(*arguments: Any) -> Done:

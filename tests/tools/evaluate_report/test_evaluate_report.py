@@ -13,8 +13,7 @@ import scipy.stats
 import sklearn.metrics
 
 from compat import tf
-from data import dataset_info, encoding, records, tfrecord_files
-from data.sources import source_of
+from data import dataset_info, records, tf_example, tfrecord_files
 from inception_v3.config import Config
 from inception_v3.input import device_images, infeed
 from inception_v3.run import trained_model
@@ -304,7 +303,7 @@ def test_data__that_is_incomplete_or_trained_on_is_said_in_the_report(
 
 
 def test_files__whose_labels_begin_elsewhere_than_the_runs_are_refused(trained: Config, tmp_path: Any) -> None:
-    example = encoding.make_example(b'image', 'JPEG', 0, '', 1, 1, 'name').SerializeToString()
+    example = tf_example.make_example(b'image', 'JPEG', 0, '', 1, 1, 'name').SerializeToString()
     write_records(tmp_path, records.VALIDATION, [example])
     code, _, err = run(str(trained.model_dir), f'--eval_files={tmp_path}/validation-*', f'--out={tmp_path}/out')
     assert code == 2 and "labels are 0, the background in the run's classes" in err[-1] and '.json' not in err[-1]
@@ -376,7 +375,7 @@ def test_data__is_that_of_the_run_unless_flags_name_other(
     def data_of(*arguments: str) -> Tuple[List[str], int]:
         parsed = evaluate_report.parse(arguments)
         _, model, _ = evaluating.fit_to_data_set(trained_model.find(parsed.model_dir), parsed)
-        return source_of(model.config).find(records.VALIDATION), model.config.num_eval_images
+        return model.config.source.find(records.VALIDATION), model.config.num_eval_images
 
     def paths(folder: str, *numbers: int) -> List[str]:
         return [records.shard_path(folder, records.VALIDATION, number, 4) for number in numbers]
