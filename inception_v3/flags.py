@@ -11,13 +11,12 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Op
 
 from absl import flags
 
-import inception_v3
 from compat.messages import shown
 from console import inputs, processes
 from console.command_line import check_given_once
 from console.paths import check_folder, check_stores, expanded
 from data.braces import FILE_FLAGS
-from inception_v3 import rules
+from inception_v3 import __version__, rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
@@ -302,7 +301,7 @@ def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
 def help_text(program: str, purpose: str, asked: CommandLine, own_flags: OwnFlags = NO_FLAGS) -> str:
     """The text that `--help`, `--helpshort` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
-        return f'inception-v3 {inception_v3.__version__}'
+        return f'inception-v3 {__version__}'
     parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
     parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
     parts += [

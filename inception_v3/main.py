@@ -9,8 +9,9 @@ if __name__ == '__main__':
     # Before `main` runs there is nothing to save, and no message to give.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
-    # In place of the working directory, where a user may have a data.py.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # In place of the working directory, where a user may have a data.py: the folder of this package, which is
+    # inception_v3, or in the wheel inception_v3_tpu.inception_v3.
+    sys.path[0] = os.path.abspath(__file__).rsplit(os.sep, 2 + (__package__ or '').count('.'))[0]
 
 from compat.errors import EXIT_CODES, CommandError
 from console import program

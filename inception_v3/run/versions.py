@@ -10,8 +10,8 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 
-import inception_v3
 from compat import tf
+from inception_v3 import __version__
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The packages that a run executes.
@@ -50,7 +50,9 @@ def _digest() -> str:
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob('*.py')):
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            # In the wheel, these imports have a longer name (setup.py).
+            text = path.read_bytes().replace(b'from inception_v3_tpu.', b'from ')
+            content = hashlib.sha256(text).hexdigest()
             digest.update(f'{path.relative_to(_ROOT).as_posix()} {content}\n'.encode())
     return digest.hexdigest()
 
@@ -58,8 +60,12 @@ def _digest() -> str:
 def current() -> Dict[str, Any]:
     """The versions of everything that a result depends on, and the command line."""
     return {
-        'inception_v3': inception_v3.__version__,
+<<<<<<< HEAD:inception_v3/run/versions.py
         **of_program(),
+=======
+        'inception_v3': __version__,
+        **version(),
+>>>>>>> ready-release:inception_v3/run/source.py
         'tensorflow': tf.__version__,
         'numpy': np.__version__,
         'python': platform.python_version(),

@@ -11,13 +11,13 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-import inception_v3
 from compat import tf
 from compat.errors import DONE, RETRY, CommandError
 from compat.messages import shown
 from data import remote
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.files import write_whole
+from inception_v3 import __version__
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
 from inception_v3.machines import cluster
@@ -149,7 +149,7 @@ class Workers:
         """The facts that must be the same for all workers, by their names for the user."""
         fields = vars(self._config)
         facts = {
-            'the version of the program': inception_v3.__version__,
+            'the version of the program': __version__,
             'TensorFlow': tf.__version__,
             **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
         }

@@ -29,7 +29,7 @@ from inception_v3.rules import has_effect
 from inception_v3.run.evaluations import Evaluation, read_unchanged
 from tools.studies.study import Study, StudyError
 
-PROGRAM = ('python', '-m', 'inception_v3.main')
+PROGRAM = ('python', '-m', processes.full_name('inception_v3.main'))
 TRIALS_FOLDER = 'trials'
 MODEL_FOLDER = 'model'
 COMMAND_FILE = 'command.sh'
