@@ -12,6 +12,7 @@ which other tests run.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -99,6 +100,7 @@ def in_fork(work: Callable[[], Any], log: pathlib.Path, limit: float) -> Any:
     if not child:
         try:
             os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             output = os.open(str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -107,16 +109,17 @@ def in_fork(work: Callable[[], Any], log: pathlib.Path, limit: float) -> Any:
         finally:
             os._exit(0)
     end, done = time.monotonic() + limit, 0
-    while not done and time.monotonic() < end:
-        done, _ = os.waitpid(child, os.WNOHANG)
-        time.sleep(0.02)
-    # Processes that a test has left, too.
     try:
-        os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    if not done:
-        os.waitpid(child, 0)
+        while not done and time.monotonic() < end:
+            done, _ = os.waitpid(child, os.WNOHANG)
+            time.sleep(0.02)
+    finally:
+        # Processes that a test has left, too. A fork that has just begun leads no group yet.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        if not done:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
     return json.loads(answer.read_text()) if done and answer.exists() else None
 
 
@@ -259,6 +262,8 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
 def main() -> None:
     """Prepares a sample, goes on with it, and prints its table and its survivors."""
     arguments = parse_arguments()
+    # An interrupted sample leaves no process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
     began = time.monotonic()
     folder = pathlib.Path(arguments.folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """A pytest plugin that records which lines each test executes, those of its fixtures included.
 
-`sys.monitoring`, of Python 3.12 and later, reports each line once per test: this costs little, and no package.
+`sys.monitoring`, of Python 3.12 and later, reports the lines of the program alone: this costs little, and no package.
 """
 
 import sys
@@ -36,26 +36,28 @@ class LineMap:
         self._stack: List[Set[Line]] = [set()]  # The first one holds the lines of imports, which no test needs.
         self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         self._monitoring.use_tool_id(_TOOL, 'line_map')
-        self._monitoring.register_callback(_TOOL, self._monitoring.events.LINE, self._line)
-        self._monitoring.set_events(_TOOL, self._monitoring.events.LINE)
+        events = self._monitoring.events
+        self._monitoring.register_callback(_TOOL, events.PY_START, self._start)
+        self._monitoring.register_callback(_TOOL, events.LINE, self._line)
+        self._monitoring.set_events(_TOOL, events.PY_START)
 
-    def _line(self, code: Any, line: int) -> Any:
-        file = self._paths.get(code.co_filename)
-        if file is not None:
-            self._stack[-1].add((file, line))
+    def _start(self, code: Any, offset: int) -> Any:
+        """Asks for the lines of a function of the program when it is called for the first time."""
+        if code.co_filename in self._paths:
+            self._monitoring.set_local_events(_TOOL, code, self._monitoring.events.LINE)
         return self._monitoring.DISABLE
+
+    def _line(self, code: Any, line: int) -> None:
+        self._stack[-1].add((self._paths[code.co_filename], line))
 
     def _record(self, part: _Part) -> Generator[None, Any, None]:
         self._stack.append(part.lines)
-        self._monitoring.restart_events()
         start = time.monotonic()
         try:
             yield
         finally:
             part.seconds[0] += time.monotonic() - start
             self._stack.pop()
-            # The lines of the part may be those of the test around it, too.
-            self._monitoring.restart_events()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, None]:
