@@ -60,12 +60,8 @@ def _digest() -> str:
 def current() -> Dict[str, Any]:
     """The versions of everything that a result depends on, and the command line."""
     return {
-<<<<<<< HEAD:inception_v3/run/versions.py
-        **of_program(),
-=======
         'inception_v3': __version__,
-        **version(),
->>>>>>> ready-release:inception_v3/run/source.py
+        **of_program(),
         'tensorflow': tf.__version__,
         'numpy': np.__version__,
         'python': platform.python_version(),
