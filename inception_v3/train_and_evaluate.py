@@ -414,12 +414,12 @@ class Run:
     def _log(self, evaluation: Evaluation) -> None:
         config = self._config
         logger.info(
-            'step %d: top-1 %.2f %%%s, cross-entropy %.4f, %d images, %s weights',
+            'step %d: top-1 %s%s, cross-entropy %.4f, %s images, %s weights',
             evaluation.step,
-            100 * evaluation.top_1,
-            f', top-5 {100 * evaluation.top_5:.2f} %' if history.shows_top_5(config.num_classes) else '',
+            f'{evaluation.top_1:.2%}',
+            f', top-5 {evaluation.top_5:.2%}' if history.shows_top_5(config.num_classes) else '',
             evaluation.cross_entropy,
-            evaluation.images,
+            f'{evaluation.images:,}',
             evaluation.weights,
         )
         if evaluation.changed:
