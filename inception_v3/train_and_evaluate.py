@@ -8,7 +8,7 @@ import contextlib
 import math
 import re
 import time
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from compat import tf
 from compat.errors import CommandError, RetryableError
@@ -47,6 +47,9 @@ from inception_v3.tpu import slices, topology
 from inception_v3.tpu.addresses import check_answers
 from inception_v3.tpu.slices import images_of_hosts
 
+if TYPE_CHECKING:
+    from inception_v3.machines.channel import Channel
+
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
 _CHECK_INTERVAL = 60
 # The message of TPUEstimator's own check of the weights, after each loop.
@@ -60,12 +63,18 @@ class Run:
       began_at: the step at which this command began to train; None before.
     """
 
-    def __init__(self, config: Config, screen: Screen, termination: Optional[Termination] = None):
+    def __init__(
+        self,
+        config: Config,
+        screen: Screen,
+        termination: Optional[Termination] = None,
+        channel: 'Optional[Channel]' = None,
+    ):
         self._config = config
         self._model_dir = str(config.model_dir)
         self._screen = screen
         self._termination = termination or Termination(lambda error: None)
-        self._workers = Workers(config, self._termination)
+        self._workers = Workers(config, self._termination, channel)
         self._termination.agree = self._workers.agreed
         self.began_at: Optional[int] = None
 
