@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Op
 
 from absl import flags
 
+from compat.errors import CommandError
 from compat.messages import shown
 from console import inputs, processes
 from console.command_line import check_given_once, filled
@@ -223,6 +224,33 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Option
     line = line._replace(config=Config(**with_preset(line)))
     rules.check(line.config, line.given)
     return line
+
+
+def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
+    """This machine's place among those of a run, also if other flags are wrong; None for one machine, and for help.
+
+    So a worker that refuses its flags can tell the others.
+    """
+    values = _FlagValues()
+    # Words between flags are the values of other flags.
+    values.set_gnu_getopt(True)
+    names = ('worker_hosts', 'task_index', 'worker_timeout')
+    for name in names:
+        flags.DEFINE_string(name, None, '', flag_values=values)
+    for name in _HELP_FLAGS:
+        _define(values, name, bool, '', short_name='h' if name == 'help' else None)
+    with contextlib.suppress(flags.Error, OSError, ValueError, RecursionError, CommandError):
+        values([*argv[:1], *expanded(argv[1:])], known_only=True)
+        found = {**cluster.flags_of(tf_config), **{name: values[name].value for name in names if values[name].present}}
+        addresses = cluster.addresses_in(found.get('worker_hosts', ''))
+        timeout = str(found.get('worker_timeout', ''))
+        seconds = int(timeout) if timeout.isdigit() and int(timeout) else Config.worker_timeout
+        place = cluster.Place(addresses, int(found.get('task_index', '')), seconds)
+        is_asked = any(values[name].value for name in _HELP_FLAGS)
+        is_right = len(addresses) > 1 and not cluster.problem_with(addresses) and 0 <= place.number < len(addresses)
+        if is_right and not is_asked:
+            return place
+    return None
 
 
 def check_data_dir(line: CommandLine) -> None:
