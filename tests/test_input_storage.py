@@ -159,7 +159,7 @@ def test_order__is_relaxed_in_training_without_a_seed(
         assert sloppy.dtype == tf.bool and tf.get_static_value(sloppy) == any_order
 
 
-def test_training__has_threads_per_image_and_no_tuning_and_other_seeds_in_each_run(small_config: Config) -> None:
+def test_training__has_threads_per_image_and_new_seeds_in_each_run(small_config: Config) -> None:
     dataset = InputPipeline(True, small_config)({'batch_size': 4})
     options = dataset.options()
     assert threads_of(options).max_intra_op_parallelism == 1

@@ -253,7 +253,7 @@ def _records_read(share: order.Share, batches: int, step: int = 0, counts: Seque
     return read
 
 
-def test_order__reads_no_other_hosts_records_but_those_before_a_group_in_its_file() -> None:
+def test_order__skips_other_hosts_records_except_before_a_group() -> None:
     # Unshuffled, the second of two hosts reads the end of an epoch: of 56 records, the lanes of its half of each batch
     # of 16 supply 24.
     read = _records_read(order.Share(16, 1, 2), 1, counts=[30, 26])

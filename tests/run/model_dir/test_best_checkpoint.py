@@ -73,9 +73,7 @@ def test_keep__copies_the_configuration_and_leaves_other_files_in_the_folder(tmp
     assert names(model_dir) == ['checkpoint', 'results.jsonl', 'step-1-of-mine', 'step-2']
 
 
-def test_keep__skips_a_checkpoint_that_the_trainer_removes_and_refuses_half_a_copy(
-    tmp_path: Any, monkeypatch: Any, caplog: Any
-) -> None:
+def test_keep__skips_removed_checkpoints_and_refuses_half_a_copy(tmp_path: Any, monkeypatch: Any, caplog: Any) -> None:
     model_dir, copy = str(tmp_path), tf.io.gfile.copy
     offer(model_dir, evaluated(1, 0.5))
 

@@ -184,7 +184,7 @@ def test_verification__on_incomplete_data_is_said_in_the_card(
         assert words in err and words in card
 
 
-def test_images__are_of_the_files_and_with_the_labels_that_the_run_names(finished_run: FinishedRun) -> None:
+def test_images__come_from_the_files_and_labels_of_the_run(finished_run: FinishedRun) -> None:
     config = finished_run.config
     config = dataclasses.replace(config, train_files='train-00002-*', eval_files='validation-00001-*', label_offset=-1)
     for split, shard, shards in ((records.TRAIN, 2, 8), (records.VALIDATION, 1, 4)):

@@ -95,7 +95,7 @@ def saved(path: Any, **arrays: Any) -> str:
     return str(path)
 
 
-def test_moments__in_the_layout_of_pytorch_fid(tmp_path: Any) -> None:
+def test_moments__are_read_in_the_layout_of_pytorch_fid(tmp_path: Any) -> None:
     random = np.random.RandomState(1)
     x, y = random.normal(size=[40, 6]), random.normal(size=[50, 6])
     # A reference batch of guided-diffusion also holds its images.
