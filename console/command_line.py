@@ -1,6 +1,7 @@
 """The parsers of command lines, and types for their arguments."""
 
 import argparse
+import re
 from typing import Any, Callable, List, NoReturn, Optional, Sequence
 
 from compat.errors import EXIT_CODES, CommandError
@@ -43,6 +44,17 @@ class _Parser(argparse.ArgumentParser):
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:
     """Makes the parser of the command `inception-v3 NAME`."""
     return _Parser(prog=processes.command_name(name), description=description)
+
+
+def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
+    """Raises CommandError for a repeated flag, as of a shell that expands braces: only one value would count."""
+    for flag in flags:
+        values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
+        if len(values) > 1:
+            raise CommandError(
+                f'--{flag}: given {len(values):,} times, first as {shown(values[0])}. Did the shell expand its braces? '
+                f"Quote them, as in --{flag}='train-{{000..639}}.tar'; commas separate several patterns."
+            )
 
 
 def folder(text: str) -> str:

@@ -16,10 +16,9 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 
 from compat import tf
 from data import order, records, tf_example
-from data.sources import source_of
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input.record_preprocessing import training_image
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
@@ -121,7 +120,7 @@ class InputPipeline:
         if not self._is_training:
             return self._read(records.find_shards(config.data_dir, records.VALIDATION)[host::hosts])
         paths = records.find_shards(config.data_dir, records.TRAIN)
-        files = order.files_of(paths, source_of(config).contents(paths))
+        files = order.files_of(paths, config.source.contents(paths))
         assert config.seed is not None
         return order.ordered(
             files,
@@ -155,7 +154,7 @@ class InputPipeline:
         """
         missing = size - tf.shape(labels)[0]
         images = tf.pad(images, [[0, missing], [0, 0], [0, 0], [0, 0]])
-        labels = tf.pad(labels, [[0, missing]], constant_values=metrics.PADDING_LABEL)
+        labels = tf.pad(labels, [[0, missing]], constant_values=PADDING_LABEL)
         return tf.reshape(images, [size, *images.shape[1:]]), tf.reshape(labels, [size])
 
 

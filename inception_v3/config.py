@@ -10,11 +10,14 @@ import functools
 import json
 import math
 import unicodedata
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
 from compat.errors import CommandError
 from compat.messages import shown
 from console.json_content import from_json
+
+if TYPE_CHECKING:
+    from data.sources import Source
 
 TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a string'}
 
@@ -466,6 +469,16 @@ class Config:
     def splits(self) -> Tuple[str, ...]:
         """The splits of the data set that the run reads: `train`, `validation` or both."""
         return {'train': ('train',), 'eval': ('validation',), 'train_and_eval': ('train', 'validation')}[self.mode]
+
+    @property
+    def source(self) -> 'Source':
+        """The files of the run's data set, and the fields of their records; the only place that makes it from flags."""
+        # Finding and reading files needs TensorFlow, which --help and a wrong flag do not wait for.
+        from data.sources import Source
+        from data.tf_example import Fields
+
+        fields = Fields(self.image_key, self.label_key, self.label_offset)
+        return Source(self.data_dir, self.data_format, self.train_files, self.eval_files, fields)
 
     @property
     def eval_images(self) -> int:

@@ -11,21 +11,18 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Op
 
 from absl import flags
 
-import inception_v3
 from compat.messages import shown
 from console import inputs, processes
+from console.command_line import check_given_once
 from console.paths import check_folder, check_stores, expanded
-from data.braces import check_given_once
-from inception_v3 import rules
+from data.braces import FILE_FLAGS
+from inception_v3 import __version__, rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
-from inception_v3.epochs import EPOCHS, steps_of_epochs
 from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
-from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
-# The flags that name files by patterns.
-FILE_FLAGS = ('train_files', 'eval_files')
 _HELP_WIDTH = 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
@@ -166,10 +163,10 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
 
     Raises:
       ConfigError: an unknown flag or preset, a stray argument, a value of another type, or an unreadable flag file.
-      PatternError: a flag that names files is given several times.
+      CommandError: a flag that names files is given several times.
     """
     values = _defined(own_flags)
-    check_given_once(argv[1:], FILE_FLAGS)
+    check_given_once(argv[1:], [*FILE_FLAGS.values()])
     try:
         stray = values([*argv[:1], *expanded(argv[1:])])[1:]
     except (OSError, flags.CantOpenFlagFileError) as error:
@@ -263,7 +260,7 @@ def with_preset(line: CommandLine) -> Dict[str, Any]:
     for steps, epochs in EPOCHS.items():
         if steps in given:
             fields.pop(epochs, None)
-    if {*FILE_FLAGS} & {*given}:
+    if {*FILE_FLAGS.values()} & {*given}:
         # Patterns are not relative to the folder of a preset's data set.
         fields.pop('data_dir', None)
     fields = {**fields, **_own_export_dir(fields, given), **_implied(given), **given}
@@ -304,7 +301,7 @@ def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
 def help_text(program: str, purpose: str, asked: CommandLine, own_flags: OwnFlags = NO_FLAGS) -> str:
     """The text that `--help`, `--helpshort` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
-        return f'inception-v3 {inception_v3.__version__}'
+        return f'inception-v3 {__version__}'
     parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
     parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
     parts += [

@@ -11,7 +11,6 @@ from compat import tf
 from compat.tensorflow import switch_autotuning_off, threads_of
 from console.processes import usable_cores
 from data import records
-from data.sources import source_of
 from inception_v3 import distribution
 from inception_v3.config import Config
 from inception_v3.input import device_images
@@ -49,7 +48,7 @@ class InputPipeline:
         self._config = config = config or Config()
         self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
-        self._format = source_of(config).format
+        self._format = config.source.format
         self._record_preprocessing = RecordPreprocessing(is_training, config)
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
@@ -109,13 +108,13 @@ class InputPipeline:
           records.DataError: there are no usable files of this split.
         """
         config = self._config
-        paths = source_of(config).find(self._split)
+        paths = config.source.find(self._split)
         if self._is_training and config.seed is not None:
             return ordered_records(config, paths, host, hosts, functools.partial(self._read_file, paths=paths))
         sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
-            records.check_enough_for(hosts, source_of(config).flag(self._split), self._split, len(paths))
+            records.check_enough_for(hosts, config.source.flag(self._split), self._split, len(paths))
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         read = functools.partial(self._read_file, config.num_files_infeed, paths=paths[host::hosts])
         if host >= len(paths):
@@ -152,7 +151,7 @@ class InputPipeline:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
         ahead = min(buffer, max(1, limit // at_a_time))
-        source = source_of(self._config)
+        source = self._config.source
         read = self._format.reader(source.place(self._split), ahead, paths, source.fields)
         has_places = self._config.max_bad_records or self._with_places
         return records.as_records(read(path, size), path if has_places else None)
@@ -232,7 +231,7 @@ def _options(is_training: bool, config: Config) -> tf.data.Options:
 
 def _files_at_a_time(config: Config, paths: Sequence[str], sizes: Sequence[int]) -> int:
     """Returns `num_files_infeed`, or fewer if files are loaded whole and would exceed `_READ_AHEAD_LIMIT`."""
-    if not source_of(config).format.is_read_whole(paths[0]):
+    if not config.source.format.is_read_whole(paths[0]):
         return config.num_files_infeed
     return max(1, min(config.num_files_infeed, _READ_AHEAD_LIMIT // max(1, *sizes)))
 

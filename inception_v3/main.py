@@ -9,8 +9,9 @@ if __name__ == '__main__':
     # Before `main` runs there is nothing to save, and no message to give.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
-    # In place of the working directory, where a user may have a data.py.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # In place of the working directory, where a user may have a data.py: the folder of this package, which is
+    # inception_v3, or in the wheel inception_v3_tpu.inception_v3.
+    sys.path[0] = os.path.abspath(__file__).rsplit(os.sep, 2 + (__package__ or '').count('.'))[0]
 
 from compat.errors import EXIT_CODES, CommandError
 from console import program
@@ -33,8 +34,7 @@ def main(argv: Sequence[str]) -> int:
         set_up_logging(screen, command_line.verbose)
         flags.check_data_dir(command_line)
         # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
-        from inception_v3.data_set import fit_to_data_set, makes_digits
-        from inception_v3.run.history import with_settled_threads
+        from inception_v3.fitting import fit_to_data_set, makes_digits, with_settled_threads
         from inception_v3.run.hooks.stopping import Termination
         from inception_v3.train_and_evaluate import Run
 

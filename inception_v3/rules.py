@@ -11,12 +11,12 @@ import re
 from typing import AbstractSet, Callable, Iterator, Tuple
 
 from compat.messages import shown
-from data.braces import PatternError, expand
+from data.braces import FILE_FLAGS, PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import ALL_GPUS, Config, ConfigError
-from inception_v3.epochs import EPOCHS
 from inception_v3.machines import cluster
 from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.presets import EPOCHS
 from inception_v3.tpu import topology
 
 _GLOB_CHARACTERS = '*?['
@@ -209,7 +209,7 @@ def _folders(config: Config) -> Iterator[str]:
 def _records(config: Config) -> Iterator[str]:
     if config.use_annotated_bbox and config.data_format == 'tar':
         yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
-    for flag in ('train_files', 'eval_files'):
+    for flag in FILE_FLAGS.values():
         try:
             expand(getattr(config, flag) or '-', flag)
         except PatternError as error:

@@ -13,6 +13,8 @@ from typing import Dict, Optional, Sequence, Tuple
 
 from compat.errors import DONE, EXIT_CODES, FIX, CommandError
 from compat.messages import meant, shown
+from console.processes import full_name
+from inception_v3 import __version__
 
 PROGRAM = 'inception-v3'
 # By group and name: the module that `python -m` runs, and a line for `--help`.
@@ -65,7 +67,7 @@ _HINT = f'{PROGRAM} --help lists the commands.'
 def run(name: str, arguments: Sequence[str]) -> None:
     """Runs a command like `python -m`, in this process, which it ends."""
     sys.argv = [f'{PROGRAM} {name}', *arguments]
-    runpy.run_module(COMMANDS[name], run_name='__main__')
+    runpy.run_module(full_name(COMMANDS[name]), run_name='__main__')
 
 
 def help_text() -> str:
@@ -81,7 +83,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs a command line, `sys.argv` by default, and returns its exit code."""
     name, *arguments = list(sys.argv[1:] if argv is None else argv) or ['']
     if name in COMMANDS:
-        if importlib.util.find_spec(COMMANDS[name].partition('.')[0]) is None:
+        if importlib.util.find_spec(full_name(COMMANDS[name].partition('.')[0])) is None:
             return _fail(f'{name}: this copy of the program lacks the folder `tools`, which has this command.')
         try:
             run(name, arguments)
@@ -92,9 +94,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(help_text())
         return DONE
     if name == '--version':
-        import inception_v3
-
-        print(f'{PROGRAM} {inception_v3.__version__}')
+        print(f'{PROGRAM} {__version__}')
         return DONE
     if not name:
         return _fail(f'name a command. {_HINT}')

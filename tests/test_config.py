@@ -6,6 +6,8 @@ from typing import Any, Dict
 
 import pytest
 
+from data.sources import Source
+from data.tf_example import Fields
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.presets import PRESETS
@@ -31,6 +33,12 @@ DOCUMENTED: Dict[str, Any] = {
 
 def test_defaults__equal_the_documented_ones() -> None:
     assert dataclasses.asdict(Config()).items() >= DOCUMENTED.items()
+
+
+def test_source__is_that_of_the_flags_of_files_and_fields() -> None:
+    files = Config(data_dir='a', data_format='tar', train_files='b', eval_files='c')
+    config = dataclasses.replace(files, image_key='jpg', label_key='cls', label_offset=1)
+    assert config.source == Source('a', 'tar', 'b', 'c', Fields(image='jpg', label='cls', label_offset=1))
 
 
 NO_FLOAT32 = 'must be a 32-bit number, 1.2e-38 to 1.7e+38.'

@@ -8,14 +8,14 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from data import encoding
-from data.braces import PatternError
+from compat.errors import CommandError
+from data import tf_example
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.epochs import steps_of
+from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.presets import steps_of
 from inception_v3.run.summary import warnings_of
 from inception_v3.tpu.slices import images_of_hosts
 from tests.data.test_sources import touched
@@ -32,7 +32,7 @@ def command_line(*arguments: str) -> flags.CommandLine:
 
 
 def fitted(*arguments: str) -> Config:
-    return data_set.fit_to_data_set(command_line(*arguments))
+    return fit_to_data_set(command_line(*arguments))
 
 
 @pytest.fixture
@@ -90,13 +90,13 @@ def test_makes_digits__only_in_the_folder_of_the_preset_and_once(
     digits_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert data_set.makes_digits(command_line('--preset=digits')) and not data_set.makes_digits(command_line())
+    assert makes_digits(command_line('--preset=digits')) and not makes_digits(command_line())
     # The last one is the folder that the preset names.
     for others in ('--data_dir=mine', '--use_data=fake', '--train_files=train/*', '--data_dir=runs/digits_data'):
-        assert not data_set.makes_digits(command_line('--preset=digits', others))
+        assert not makes_digits(command_line('--preset=digits', others))
     os.mkdir('runs')
     os.symlink(digits_dir, 'runs/digits_data')
-    assert not data_set.makes_digits(command_line('--preset=digits'))
+    assert not makes_digits(command_line('--preset=digits'))
 
 
 def test_check_files__training_needs_more_records_than_may_be_skipped(folder: str) -> None:
@@ -152,7 +152,7 @@ def test_check_data__names_validation_files_that_are_training_files(tmp_path: pa
         assert '1 of these 1 files are also training files, which overstates the accuracy: ' in note
     # Without a description, only the other split tells where labels begin.
     for split, first in (('train', 1), ('validation', 0)):
-        examples = [encoding.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
+        examples = [tf_example.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
         write_records(tmp_path / 'b', split, [example.SerializeToString() for example in examples])
     (note,) = data_set.check_data(dataclasses.replace(config, data_dir=str(tmp_path / 'b')))
     assert 'the labels of the splits seem to be shifted' in note
@@ -175,7 +175,7 @@ def test_notes_on_files__name_hosts_that_change_the_order_of_a_seed(
     config = Config(data_dir=folder, train_batch_size=48, num_train_images=1000, **tpu)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
-        found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
+        found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
         message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
         assert found.count(message) == expected
 
@@ -245,7 +245,7 @@ def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, mon
         ([], ConfigError, '--data_dir: name the folder of the record files'),
         (['--train_files=train/*'], ConfigError, '--data_dir: name the folder .* --train_files and --eval_files'),
         (['--train_files=train/{0..'], ConfigError, '--train_files=train/{0..: an opening brace without a closing'),
-        (['--train_files=a', '--train_files=b'], PatternError, '--train_files: given 2 times'),
+        (['--train_files=a', '--train_files=b'], CommandError, '--train_files: given 2 times'),
         (['--image_key='], ConfigError, '--image_key=: must be a key of the records, such as image/encoded'),
         (['--image_key=x', '--label_key=x'], ConfigError, '--label_key=x: must not be --image_key'),
         (['--data_format=tar', '--label_key=a/b'], ConfigError, '--label_key=a/b: is for TFRecord files.*json:NAME'),
@@ -281,7 +281,7 @@ def test_fit_to_data_set__refuses_wrong_files_and_patterns(
 
 def test_notes__name_training_files_that_are_evaluated(foreign: str) -> None:
     config = fitted(f'--data_dir={foreign}', '--eval_files=train/*')
-    (note,) = data_set.notes_on_files(config, 'validation', source_of(config).find('validation'))
+    (note,) = data_set.notes_on_files(config, 'validation', config.source.find('validation'))
     assert note.startswith('--eval_files=train/*: 2 of these 2 files are also training files')
 
 

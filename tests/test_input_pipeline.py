@@ -10,10 +10,9 @@ import pytest
 
 from compat import tf
 from data import records
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input import record_preprocessing, usable_records
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.metrics import PADDING_LABEL
 from preprocessing import decoding, inception_preprocessing
 from tests.support.images import resize_bilinear
 from tests.support.photos import Photo, photo_example

@@ -13,7 +13,7 @@ from tensorflow.python.client import session as session_module
 from inception_v3 import estimator as estimator_module
 from inception_v3.estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.hooks.saving import CheckpointHook
 from inception_v3.run.hooks.watchers import StepHook
 from tests.cycles.test_training import read_events

@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from compat.log import logger
-from inception_v3 import data_set, main, train_and_evaluate
+from inception_v3 import fitting, main, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.run.hooks.stopping import Termination
 from tests.support.photos import Photo
@@ -129,7 +129,7 @@ def test_main__ends_with_130_at_ctrl_c_while_it_prepares(capsys: Any, monkeypatc
         wait_for(lambda: False, 5)
         return Config()
 
-    monkeypatch.setattr(data_set, 'fit_to_data_set', prepare)
+    monkeypatch.setattr(fitting, 'fit_to_data_set', prepare)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code, out, err = run(capsys, *FAKE)

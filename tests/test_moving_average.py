@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3 import moving_average
 from inception_v3.config import Config
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run.checkpoints import CheckpointError
 
 NAME = 'w/ExponentialMovingAverage'
 

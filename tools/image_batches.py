@@ -12,9 +12,9 @@ import numpy as np
 from compat import tf
 from console.processes import usable_cores
 from console.screen import failure
-from data import image_files
-from data.image_files import ImageFiles, UnreadableError, why_undecodable
+from tools import image_files
 from tools.datasets.intake import Intake
+from tools.image_files import ImageFiles, UnreadableError, why_undecodable
 
 
 def find(names: Sequence[str]) -> ImageFiles:

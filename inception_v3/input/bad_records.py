@@ -8,7 +8,7 @@ from typing import Iterator, List, Sequence
 from compat import tf
 from compat.log import logger
 from data import checks, record_checker, records, remote
-from data.sources import common_folder, source_of
+from data.sources import common_folder
 from inception_v3.config import Config
 
 # Between the file and the position in a name.
@@ -33,7 +33,7 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     run time, the operation raises `tf.errors.InvalidArgumentError` if there are too many.
     """
     folder = folder_of(config, split)
-    begin = len(os.fsencode(common_folder(source_of(config).find(split))))
+    begin = len(os.fsencode(common_folder(config.source.find(split))))
     # As in `Source.name_of`.
     file_names = tf.strings.substr(paths, begin, _LONGEST_PATH)
     for character, code in (('%', '%25'), ('/', '%2F')):
@@ -55,7 +55,7 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
 def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
     """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
     with_boxes = config.use_annotated_bbox and split == records.TRAIN
-    source = source_of(config)
+    source = config.source
     return checks.checker(source.data_format, config.num_classes, with_boxes, source.fields)
 
 
@@ -79,7 +79,7 @@ class BadRecords:
     def skipped(self) -> Iterator[record_checker.BadRecord]:
         """Yields the skipped records, each with its problem."""
         for split in self._splits:
-            names, source = self._names(split), source_of(self._config)
+            names, source = self._names(split), self._config.source
             if not names:
                 continue
             files = source.find(split)

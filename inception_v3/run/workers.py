@@ -11,16 +11,17 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-import inception_v3
 from compat import tf
 from compat.errors import DONE, RETRY, CommandError
 from compat.messages import shown
 from data import remote
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.files import write_whole
+from inception_v3 import __version__
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
 from inception_v3.machines import cluster
+from inception_v3.model_dir import latest_step
 from inception_v3.run.failures import what_is_kept
 from inception_v3.run.hooks.stopping import Termination
 
@@ -36,7 +37,6 @@ _OF_MACHINE = frozenset(
 )
 # Seconds until a file that another machine has written is visible, and between looks.
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
-_DIGITS_SHOWN = 12
 # All characters of a path are shown: two paths may differ in any.
 _LONG = 4096
 # The errors of TensorFlow with which a step fails if another worker is gone.
@@ -119,9 +119,13 @@ class Workers:
         self._end_together = bool(agreed)
         return agreed
 
-    def session_hook(self) -> List[tf.estimator.SessionRunHook]:
+    def latest_step(self) -> int:
+        """The step of the newest checkpoint; of several workers, the first knows when it is saved."""
+        return int(self.share(lambda: latest_step(self._model_dir)))
+
+    def session_hook(self) -> Optional[tf.estimator.SessionRunHook]:
         """The hook of the first session, which later workers begin once the first has saved what they restore."""
-        return [_RestoredTogether(self)] if self._channel else []
+        return _RestoredTogether(self) if self._channel else None
 
     def summary(self) -> str:
         """The summary of a run at a worker that writes nothing."""
@@ -145,12 +149,12 @@ class Workers:
         """The facts that must be the same for all workers, by their names for the user."""
         fields = vars(self._config)
         facts = {
-            'the version of the program': inception_v3.__version__,
+            'the version of the program': __version__,
             'TensorFlow': tf.__version__,
             **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
         }
         for split, (files, digest, ends, _) in samples_of(self._config).items():
-            facts[f'the {split} files'] = f'{files} files, sample {digest[:_DIGITS_SHOWN]}-{ends[:_DIGITS_SHOWN]}'
+            facts[f'the {split} files'] = f'{files} files, sample {digest[:DIGITS_SHOWN]}-{ends[:DIGITS_SHOWN]}'
         facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''
         return facts
 

@@ -4,8 +4,8 @@ from typing import Any, List
 
 import pytest
 
-from compat.errors import EXIT_CODES
-from console.command_line import folder, new_parser, number_of, numbers_of
+from compat.errors import EXIT_CODES, CommandError
+from console.command_line import check_given_once, folder, new_parser, number_of, numbers_of
 
 
 def parsed(*argv: str) -> Any:
@@ -54,3 +54,9 @@ def test_escape_sequences_of_the_user__do_not_reach_the_terminal(capsys: Any) ->
     with pytest.raises(SystemExit):
         new_parser('x', '').parse_args(['--\x1b[31mred'])
     assert capsys.readouterr().err.endswith('unrecognized arguments: --\\x1b[31mred\n')
+
+
+def test_check_given_once__refuses_braces_that_the_shell_expanded() -> None:
+    with pytest.raises(CommandError, match='--train_files: given 2 times, first as a0'):
+        check_given_once(['--train_files=a0', '--seed=1', '-train_files=a1'], ['train_files'])
+    check_given_once(['--train_files=a0', '--eval_files=a1'], ['train_files', 'eval_files'])

@@ -11,13 +11,12 @@ import pytest
 from absl import app
 
 from compat import tf
-from compat.errors import CommandError, RetryableError, TerminatedError
+from compat.errors import CheckpointError, CommandError, RetryableError, TerminatedError
 from console import processes, program
 from console.screen import Screen, set_up_logging
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import ConfigError
-from inception_v3.run.checkpoints import CheckpointError
 
 
 def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:

@@ -28,7 +28,6 @@ def config(small_config: Config, one_layer: None, photos: List[Photo], tmp_path:
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_tar_shards__are_read_in_the_order_of_their_pattern(
     config: Config, photos: List[Photo], tmp_path: pathlib.Path
 ) -> None:
@@ -52,7 +51,6 @@ def test_run__reads_relative_patterns_without_a_data_dir(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_bad_records__are_named_by_path_in_files_of_equal_names(
     config: Config, photos: List[Photo], caplog: Any
 ) -> None:

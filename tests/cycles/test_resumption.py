@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.config import Config
-from inception_v3.run.checkpoints import CheckpointError
 from tests.support.runs import all_steps, evaluated_steps, execute, forget
 
 

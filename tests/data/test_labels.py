@@ -6,7 +6,7 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from data import encoding, labels, records
+from data import labels, records, tf_example
 from data.dataset_info import DatasetInfo, fingerprint
 from data.labels import Labelled
 from data.records import DataError
@@ -25,7 +25,7 @@ def of(values: Sequence[int], texts: Sequence[str] = ()) -> List[Labelled]:
 
 def write(folder: Any, split: str, values: Sequence[int], texts: Sequence[str] = ()) -> None:
     examples = [
-        encoding.make_example(b'image %d' % number, 'JPEG', each.label, each.text, 1, 1, 'name')
+        tf_example.make_example(b'image %d' % number, 'JPEG', each.label, each.text, 1, 1, 'name')
         for number, each in enumerate(of(values, texts))
     ]
     write_records(folder, split, [example.SerializeToString() for example in examples])

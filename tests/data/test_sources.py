@@ -102,12 +102,6 @@ def test_find__matches_names_in_a_store(monkeypatch: Any) -> None:
     ]
 
 
-def test_check_given_once__refuses_braces_that_the_shell_expanded() -> None:
-    with pytest.raises(PatternError, match='--train_files: given 2 times, first as a0'):
-        braces.check_given_once(['--train_files=a0', '--seed=1', '-train_files=a1'], ['train_files'])
-    braces.check_given_once(['--train_files=a0', '--eval_files=a1'], ['train_files', 'eval_files'])
-
-
 @pytest.mark.parametrize('folder', ['validation', 'val', 'valid', 'eval', 'test'])
 def test_find__takes_files_of_any_names_in_folders_of_splits(folder: str, tmp_path: pathlib.Path) -> None:
     touched(tmp_path, 'train/b', 'train/a.tfrecord', 'train/README', 'train/.hidden', 'train/x.json', 'train/deep/c')

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compat import tf
-from data import encoding, tf_example
+from data import tf_example
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes
 
@@ -42,10 +42,10 @@ def test_a_record_without_image_or_label_fails_when_it_is_parsed(missing: str, p
 
 def test_make_example__labels_each_box(photos: List[Photo]) -> None:
     boxes = [
-        encoding.Box(0.25, 0.5, 0.75, 1.0),
-        encoding.Box(xmin=0.0, ymin=0.125, xmax=0.375, ymax=0.625),
+        tf_example.Box(0.25, 0.5, 0.75, 1.0),
+        tf_example.Box(xmin=0.0, ymin=0.125, xmax=0.375, ymax=0.625),
     ]
-    example = encoding.make_example(b'', 'PNG', 7, 'é\udcff', 1, 1, 'a\udcfe.png', 'n01440764', boxes)
+    example = tf_example.make_example(b'', 'PNG', 7, 'é\udcff', 1, 1, 'a\udcfe.png', 'n01440764', boxes)
     feature = example.features.feature
     assert [*feature['image/object/class/label'].int64_list.value] == [7, 7]
     assert {
@@ -61,7 +61,7 @@ def test_make_example__labels_each_box(photos: List[Photo]) -> None:
     ('encoded', 'expected'), [(b'\x89PNG\r', 'PNG'), (b'GIF89a', 'GIF'), (b'\xff\xd8\xff', 'JPEG')]
 )
 def test_format_of__is_that_of_the_first_bytes(encoded: bytes, expected: str) -> None:
-    assert encoding.format_of(encoded) == expected
+    assert tf_example.format_of(encoded) == expected
 
 
 # Without the bytes that `parse` adds, the process crashes.

@@ -15,7 +15,7 @@ from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.optimizers import make_optimizer
 from inception_v3.presets import PRESETS
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute
 from tests.support.tiny_network import TINY

@@ -8,6 +8,7 @@ from typing import Any, Set
 
 import pytest
 
+from inception_v3 import __version__
 from inception_v3_tpu.__main__ import COMMANDS, GROUPS, main
 from tests.support.project import PACKAGES, ROOT
 from tools.benchmarks.peers.__main__ import LIBRARIES
@@ -76,7 +77,7 @@ def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any) -
 
 def test_version__is_that_of_the_package(capsys: Any) -> None:
     assert main(['--version']) == 0
-    assert capsys.readouterr().out == 'inception-v3 1.0.0\n'
+    assert capsys.readouterr().out == f'inception-v3 {__version__}\n'
 
 
 @pytest.mark.parametrize('module', ['inception_v3.main', 'inception_v3_tpu'])

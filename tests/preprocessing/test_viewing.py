@@ -9,13 +9,13 @@ import PIL.ImageOps
 import pytest
 
 from compat import tf
-from data.image_header import orientation
 from inception_v3.config import Config
 from preprocessing.decoding import MAX_PIXELS, image_shape
 from preprocessing.resizing import resize_for_eval
 from preprocessing.viewing import decode_as_viewed, exif_orientation, resize_as_viewed
 from tests.support.graphs import evaluate
 from tests.support.images import CAT, ORIENTATION_TAG, saved, with_segment
+from tools.image_header import orientation
 
 SMALL = PIL.Image.fromarray(CAT).resize((30, 20))
 

@@ -11,10 +11,9 @@ import pytest
 from compat import tf
 from data import records
 from data.dataset_info import DatasetInfo
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.metrics import PADDING_LABEL
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts

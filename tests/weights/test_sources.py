@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from compat import tf
-from compat.errors import FIX
-from inception_v3.run import history
-from inception_v3.run.checkpoints import CheckpointError
+from compat.errors import FIX, CheckpointError
+from inception_v3.model_dir import digest_of_checkpoint
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import save_step, saved_variables
@@ -24,7 +23,7 @@ def test_read__takes_a_model_dir_or_a_checkpoint(finished_run: FinishedRun) -> N
     assert newest.has_averages and newest.config == finished_run.config
     np.testing.assert_equal(newest.values, saved_variables(model_dir))
     # The digest that provenance shows.
-    assert newest.digest == history.digest_of_checkpoint(newest.path)
+    assert newest.digest == digest_of_checkpoint(newest.path)
     older = sources.read(os.path.join(model_dir, 'model.ckpt-2'))
     assert older.step == 2 and older.digest != newest.digest
 

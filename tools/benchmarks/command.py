@@ -60,15 +60,15 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
       ConfigError: --use_data=fake was given, or flags contradict the data set.
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
-    from data.sources import source_of
-    from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+    from inception_v3.data_set import check_data
+    from inception_v3.fitting import fit_to_data_set, makes_digits
     from tools.benchmarks import photographs
     from tools.datasets import digits
 
     config = command_line.config
     if config.use_data == 'fake':
         raise ConfigError('--use_data=fake: this benchmark measures reading records. Omit the flag.')
-    if not source_of(config).is_named(splits):
+    if not config.source.is_named(splits):
         if config.data_format == 'tar':
             raise ConfigError(
                 '--data_format=tar: the generated photographs are TFRecord files. Set --data_dir to tar shards.'

@@ -195,20 +195,19 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Dict[Pipeline, str]) -> None:
-    from data.sources import source_of
-    from inception_v3.run import source
+    from inception_v3.run import versions
 
     repeats = max((len(row.measurements) for row in rows), default=0)
     batches = ', '.join(f'{size:,}' for size in sorted({row.pipeline.runs[-1].batch_size for row in rows}))
     where = (
-        f'{source_of(config)}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
+        f'{config.source}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
         f'repeats: {repeats}; on {tables.machine()}'
     )
     failures = [f'{pipeline}: {problem}' for pipeline, problem in failed.items()]
     if own['json']:
         content = {
             'where': where,
-            'versions': source.versions(),
+            'versions': versions.current(),
             'config': json.loads(config.to_json()),
             'rows': [row.as_dict() for row in rows],
             'failed': failures,

@@ -16,12 +16,12 @@ from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+from inception_v3.data_set import check_data
+from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
-from inception_v3.run.checkpoints import latest_checkpoint
-from inception_v3.run.files import check_writable
-from inception_v3.run.history import read_starts
+from inception_v3.model_dir import check_writable, latest_checkpoint
 from inception_v3.run.hooks.summaries import HOST_FOLDER, IMAGES_PER_SECOND
+from inception_v3.run.starts import read_starts
 from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import accelerator, topology
 from tools import drawing

@@ -17,13 +17,12 @@ from data import record_counts, records, remote
 from data.dataset_info import FILE_NAME
 from data.formats import FORMATS
 from data.record_counts import FileRecords
-from data.sources import source_of
 from inception_v3 import batch_norm, data_set, flags, rules
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
+from inception_v3.data_set import check_files, notes_on_files
+from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.input.bad_records import checker_of
-from inception_v3.run.checkpoints import latest_checkpoint
-from inception_v3.run.files import check_writable
+from inception_v3.model_dir import check_writable, latest_checkpoint
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
@@ -150,12 +149,12 @@ def _configuration(tpu: Topology, line: flags.CommandLine, report: Report) -> Op
 
 
 def _places(config: Config) -> Dict[str, str]:
-    return source_of(config).places(config.splits) if config.use_data == 'real' else {}
+    return config.source.places(config.splits) if config.use_data == 'real' else {}
 
 
 def _are_checked(config: Config, unchecked: Container[str]) -> bool:
     """Whether the records are named, and none of their places is skipped."""
-    return source_of(config).is_named(config.splits) and not any(flag in unchecked for flag in _places(config))
+    return config.source.is_named(config.splits) and not any(flag in unchecked for flag in _places(config))
 
 
 def _unchecked_folders(config: Config, report: Report) -> List[str]:
@@ -214,11 +213,11 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.add('storage', 'the run creates the digits there', data_dir=config.data_dir)
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
-        if not source_of(config).is_named(config.splits):
+        if not config.source.is_named(config.splits):
             report.warn(_NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
-        report.add('storage', f'{source_of(config) if _places(config) else "not given"}: {words}', data_dir=None)
+        report.add('storage', f'{config.source if _places(config) else "not given"}: {words}', data_dir=None)
         return config, records.DOCUMENTED_SHARDS
     try:
         config = fit_to_data_set(command_line)
@@ -232,7 +231,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.add('storage', note, data_set=described.name if described else None)
     counts = _count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
-    report.add('storage', found, data_dir=str(source_of(config)))
+    report.add('storage', found, data_dir=str(config.source))
     return config, counts
 
 
@@ -241,7 +240,7 @@ def _count_shards(config: Config, report: Report) -> Dict[str, int]:
     counts = {}
     for split in config.splits:
         with report.noting_errors():
-            paths = source_of(config).find(split)
+            paths = config.source.find(split)
             counts[split] = len(paths)
             report.warnings += notes_on_files(config, split, paths)
             report.warnings += check_files(config, split, paths)
@@ -263,7 +262,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
     with contextlib.suppress(app.UsageError):
         if config.use_data == 'fake' or _are_checked(config, unchecked):
             described = data_set.description_of(config)
-            is_remote = config.use_data == 'real' and remote.is_remote(source_of(config).place(records.VALIDATION))
+            is_remote = config.use_data == 'real' and remote.is_remote(config.source.place(records.VALIDATION))
             # Without the numbers in the description, all remote files would be read.
             if is_remote and not (described and described.validation_records_per_file):
                 report.not_checked.append(

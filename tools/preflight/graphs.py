@@ -17,12 +17,11 @@ from tensorflow.python.compiler.xla import xla
 
 from compat import tf
 from data import order, records
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import check_fits_graph
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.checkpoints import check_fits
 from inception_v3.tpu import slices
 from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.supported import Flaw, line_of, python_flaws, unsupported
@@ -91,7 +90,7 @@ def check(
     check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
     with graph.as_default(), report.noting_errors():
         if checkpoint:
-            check_fits(checkpoint)
+            check_fits_graph(checkpoint)
 
 
 def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> None:
@@ -115,7 +114,7 @@ def check_shares(section: str, split: str, config: Config, files: int, hosts: in
         return
     fewest, most = files // hosts, -(-files // hosts)
     report.add(section, f'of {files:,}', files_per_host=[fewest, most])
-    flag = source_of(config).flag(split)
+    flag = config.source.flag(split)
     if split != records.TRAIN:
         return
     with report.noting_errors():

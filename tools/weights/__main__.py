@@ -135,7 +135,7 @@ def _export(arguments: argparse.Namespace) -> List[str]:
 
 
 def _compare(arguments: argparse.Namespace) -> List[str]:
-    from data import image_files
+    from tools import image_files
     from tools.weights import comparison
 
     models = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]

@@ -6,8 +6,6 @@ import numpy as np
 
 from compat import tf
 from compat.messages import shown
-from data import image_files
-from data.image_files import UnreadableError
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.input import infeed
@@ -17,7 +15,9 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.resnet import STAGES
 from inception_v3.weights.sources import WeightsError
 from preprocessing.resizing import resize_for_eval
+from tools import image_files
 from tools.image_batches import run_decoding
+from tools.image_files import UnreadableError
 from tools.weights import writing
 from tools.weights.architecture import Architecture
 from tools.weights.changes import IMAGES

@@ -7,7 +7,8 @@ from compat.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
 from inception_v3.config import Config
 from inception_v3.run.export.origin import Origin
-from inception_v3.run.history import TrainedData, not_default
+from inception_v3.run.starts import not_default
+from inception_v3.run.trained_data import TrainedData
 
 CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.

@@ -3,6 +3,7 @@
 import math
 
 from compat import tf
+from inception_v3.model_dir import NotFiniteError, check_fits_graph
 from inception_v3.run import checkpoints
 from inception_v3.run.failures import DivergedError
 
@@ -15,7 +16,7 @@ class CheckpointFitsHook(tf.estimator.SessionRunHook):
 
     def begin(self) -> None:
         """Checks the variables of the complete graph."""
-        checkpoints.check_fits(self._checkpoint)
+        check_fits_graph(self._checkpoint)
 
 
 class CheckpointHook(tf.estimator.CheckpointSaverHook):
@@ -48,7 +49,7 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
             checkpoints.save(
                 self._model_dir, step, lambda: saver.save(session, path, global_step=step, write_state=False)
             )
-        except checkpoints.NotFiniteError:
+        except NotFiniteError:
             # The loss of this step was finite: it was computed from the weights before the step.
             raise DivergedError('The weights are no longer finite', step - 1, step)
         return False

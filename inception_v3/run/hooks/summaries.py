@@ -11,7 +11,7 @@ from data import remote
 from inception_v3.config import Config
 from inception_v3.host_call import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.history import Evaluation, read_evaluations
+from inception_v3.run.evaluations import Evaluation, read_evaluations
 from inception_v3.run.hooks.watchers import Step, Watcher
 
 # Below model_dir. TensorBoard follows one growing file in each folder.

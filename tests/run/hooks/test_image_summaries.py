@@ -130,7 +130,6 @@ def test_draw__keeps_a_row_of_a_very_wide_image(config: Config, tmp_path: Any) -
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos: List[Photo], tmp_path: Any) -> None:
     write_records(tmp_path, 'validation', [b'nonsense', record_of(photos[0].pixels, 2)])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), seed=None, model_dir=str(tmp_path / 'model'))
@@ -141,7 +140,6 @@ def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_draw__leaves_out_bad_records_of_training_with_a_seed(
     config: Config, photos: List[Photo], tmp_path: Any
 ) -> None:

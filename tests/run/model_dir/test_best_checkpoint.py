@@ -9,8 +9,8 @@ from typing import Any, Dict
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.run import best_checkpoint
-from inception_v3.run.checkpoints import CheckpointError
 from tests.support.best_checkpoints import OPERATIONS, FileOperations, check_killed, evaluated, kept, names, offer
 from tests.support.checkpoints import save_step
 from tests.support.runs import evaluations, execute, make_small_config
@@ -115,7 +115,6 @@ def content(checkpoint: str) -> Dict[str, bytes]:
     return found
 
 
-@pytest.mark.both
 @pytest.mark.program
 def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     model_dir = str(tmp_path / 'run')

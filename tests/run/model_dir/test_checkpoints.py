@@ -10,16 +10,10 @@ from typing import Any, Dict, List
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
+from inception_v3.model_dir import DamagedError, check_undamaged, latest_checkpoint
 from inception_v3.run import checkpoints
-from inception_v3.run.checkpoints import (
-    CheckpointError,
-    DamagedError,
-    check_undamaged,
-    latest_checkpoint,
-    set_aside,
-    skip_damaged,
-    step_before,
-)
+from inception_v3.run.checkpoints import set_aside, skip_damaged, step_before
 from inception_v3.run.hooks import saving
 from tests.support.checkpoints import saved_variables
 

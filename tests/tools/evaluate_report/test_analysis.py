@@ -9,8 +9,8 @@ import pytest
 import sklearn.metrics
 from PIL import Image
 
-from inception_v3.metrics import PADDING_LABEL
-from inception_v3.run.history import Evaluation
+from inception_v3.config import PADDING_LABEL
+from inception_v3.run.evaluations import Evaluation
 from tests.support.browser import browser
 from tests.support.pages import Page, read_page
 from tools import drawing

@@ -21,10 +21,8 @@ import skimage.data
 from compat import tf
 from console import program
 from console.screen import Screen
-from data import image_files
-from data.image_files import ImageFiles
 from inception_v3.config import Config
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from preprocessing.decoding import decode_image
 from preprocessing.resizing import resize_decoded, resize_for_eval
 from tests.support import commands
@@ -34,7 +32,8 @@ from tests.support.pages import read_page
 from tests.support.photos import encode_jpeg
 from tests.support.runs import FinishedRun
 from tests.support.spellings import spellings
-from tools import drawing
+from tools import drawing, image_files
+from tools.image_files import ImageFiles
 from tools.predict import __main__ as predict
 from tools.predict import classifier, prediction
 from tools.predict.classifier import Classifier

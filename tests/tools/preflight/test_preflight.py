@@ -122,7 +122,6 @@ def test_software__is_what_can_be_rented_today(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_emulated_tpu__defines_the_topology(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = ['--tpu=emulated:6x3', '--train_batch_size=48', '--eval_batch_size=48', '--json']
     result = run(*SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')

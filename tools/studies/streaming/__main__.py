@@ -97,7 +97,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
-    from inception_v3.run import source
+    from inception_v3.run import versions
     from tools.benchmarks import photographs
     from tools.studies.streaming import object_store, pipelines
 
@@ -140,7 +140,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 }
                 for each in readings
             ]
-            content = {'made': made, 'settings': vars(arguments), 'versions': source.versions(), 'readings': rows}
+            content = {'made': made, 'settings': vars(arguments), 'versions': versions.current(), 'readings': rows}
             write_json(os.path.join(arguments.out, f'{name}.json'), content)
             print(made)
             if arguments.shards:
