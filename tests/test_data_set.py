@@ -325,7 +325,7 @@ def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
     assert config.train_steps == 2247
 
 
-# What --preset=own_images derives from the size of a data set.
+# The settings that --preset=own_images derives from the size of a data set.
 def of_images(folder: pathlib.Path, train: int, validation: int, *arguments: str) -> Config:
     """The configuration of a run on a data set of 3 classes."""
     info = DatasetInfo('flowers', 'a test', train, validation, 4, ['background', 'a', 'b', 'c'], 'f' * 64)

@@ -516,7 +516,7 @@ def test_given_version__is_the_only_one(world: World) -> None:
 
 ENDED = 'ERROR: (gcloud.compute.tpus.create) FAILED_PRECONDITION: TPU Node has been denied. '
 ENDED += 'Please migrate to TPU VM Architecture'
-# What gcloud says, whether retrying helps, and a part of the explanation.
+# A message of gcloud, whether retrying helps, and a part of the explanation.
 REASONS = [
     ('ERROR: HttpError 403: Forbidden', 'lasting', 'roles/tpu.admin'),
     ('ERROR: Cloud TPU API has not been used in project 1 before', 'lasting', 'services enable tpu.googleapis.com'),

@@ -1,4 +1,4 @@
-"""Tests of `run_tpu.sh` while it runs: signals, lost terminals and folders, and programs that go on without it."""
+"""Tests of `run_tpu.sh` while it runs: signals, lost terminals and folders, and programs that continue without it."""
 
 import os
 import shlex

@@ -151,7 +151,7 @@ def test_draw__leaves_out_bad_records_of_training_with_a_seed(
     assert seeded.seed is not None
     found = drawn_images(seeded, True, step=2)
     labels = [tag.split()[2] for tag in found if 'before' in tag]
-    # Of 4 records in an epoch, one cannot be drawn; those drawn are the first of step 2, with their own distortions.
+    # One of 4 records in an epoch cannot be drawn; the others are the first of step 2, with their own distortions.
     assert len(labels) == 3 and {*labels} <= {'1', '2', '3'}
     write_records(tmp_path, 'train', [*examples, examples[0]])
     whole = drawn_images(dataclasses.replace(seeded, max_bad_records=0, image_summaries=4), True, step=2)

@@ -129,7 +129,7 @@ def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path
     )
     summary = execute(config)
     recorded = evaluations(config)
-    # Of equal accuracies, the first counts, as `max` returns it.
+    # The first of equal accuracies counts, as `max` returns it.
     best = max(recorded, key=lambda evaluation: evaluation.top_1)
     assert kept(model_dir) == best
     kept_files = content(f'{model_dir}/best/step-{best.step}/model.ckpt-{best.step}')

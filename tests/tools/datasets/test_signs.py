@@ -98,7 +98,7 @@ NAMED = ['Abyssinian_1', 'Bengal_2', 'pug_3', 'beagle_4']
     [
         ({'one': ('.jpg', NAMED), 'two': ('.png', NAMED)}, ['one', 'two']),
         ({'one': ('.jpg', NAMED), 'two': ('.jpg', NAMED)}, ['one', 'two']),
-        # Those of masks are fewer, or have an ending.
+        # Masks are fewer than images, or their names have an ending.
         ({'one': ('.jpg', [*NAMED, 'extra_5', 'extra_6']), 'two': ('.png', NAMED)}, ['one', 'two']),
         ({'one': ('.jpg', NAMED), 'two': ('.png', [f'{name}_mask' for name in NAMED])}, ['one', 'two']),
         ({'one': ('.jpg', COUNTED), 'two': ('.png', COUNTED)}, ['one', 'two']),

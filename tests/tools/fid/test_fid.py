@@ -125,7 +125,7 @@ def test_few_images__are_said(tmp_path: Any) -> None:
         'KID: not computed: 6 images are fewer than --kid_subset_size=1000',
         f'Inception Score of {few}: not computed: 6 images are fewer than --splits=10',
     ]
-    # What was asked for by name is an error.
+    # A score that was asked for by name is an error.
     code, lines, err = run(few, enough, '--scores=kid,fid')
     assert code == FIX and 'error: KID: not computed: 6 images are fewer' in err
     one = saved(tmp_path / 'one.npz', features=random.normal(size=[1, 6]))
