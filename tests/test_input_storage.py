@@ -260,7 +260,7 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
 # Opens and closes sessions while the threads of the storage phase run.
 _CLOSE_WHILE_READING = """
 import sys
-from compat.tensorflow import tf, threads_of
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
@@ -288,7 +288,7 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 
 _MEMORY_OF_SHARDS = """
 import sys
-from compat.tensorflow import tf
+from compat import tf
 from tools.benchmarks.measurement import peak_bytes
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline

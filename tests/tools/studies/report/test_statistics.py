@@ -123,7 +123,7 @@ def test_deviation_of_images__is_that_of_the_binomial_distribution() -> None:
 
 
 def test_share__has_the_interval_of_wilson() -> None:
-    """The example of Newcombe, "Two-Sided Confidence Intervals for the Single Proportion" (1998), table I: 81 of 263."""
+    """Newcombe, "Two-Sided Confidence Intervals for the Single Proportion" (1998), table I: 81 of 263."""
     assert statistics.share(81 / 263, 263) == pytest.approx((0.3080, 0.2553, 0.3662), abs=5e-5)
 
 
