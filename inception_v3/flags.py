@@ -20,7 +20,7 @@ from inception_v3 import rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 from inception_v3.epochs import EPOCHS, steps_of_epochs
 from inception_v3.machines import cluster
-from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
 from inception_v3.tpu import topology
 
@@ -257,7 +257,7 @@ def with_preset(line: CommandLine) -> Dict[str, Any]:
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset, given = PRESETS[line.preset or DEFAULT_PRESET], line.fields
-    network = LIMITS.get(given.get('network', preset.get('network', Config.network)))
+    network = NETWORKS.get(given.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
     for steps, epochs in EPOCHS.items():

@@ -33,7 +33,8 @@ LAYERS = (
     ('batch_norm', 'distribution', 'input', 'moving_average', 'optimizers', 'rules', 'seeding'),
     ('host_call', 'learning_rate', 'machines', 'metrics', 'presets', 'tpu', 'weights'),
     ('model_dir',),
-    ('config', 'epochs', 'loss_scale', 'networks'),
+    ('config', 'epochs', 'loss_scale'),
+    ('networks',),
     ('replicas',),
 )
 
@@ -83,6 +84,10 @@ def imported(tree: ast.AST, with_functions: bool = True) -> Iterator[str]:
         return
     if isinstance(tree, ast.Import):
         yield from (alias.name for alias in tree.names)
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == 'deferred':
+        # The tables of networks and of preprocessings name functions by their places.
+        if with_functions:
+            yield from (place.s.partition(':')[0] for place in tree.args if isinstance(place, ast.Str))
     elif isinstance(tree, ast.ImportFrom):
         assert tree.level == 0, 'imports are absolute'
         yield str(tree.module)

@@ -14,13 +14,12 @@ import pytest
 from compat import tf
 from compat.errors import CommandError
 from inception_v3.config import Config
-from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.run import history, source
 from inception_v3.run.export import origin
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, append_evaluation, changed_since_training, read_evaluations
 from inception_v3.run.hooks.watchers import StartRecorder
-from preprocessing.resizing import resize_for_eval
 from preprocessing.steps import Settings
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
@@ -154,7 +153,8 @@ def test_settings_that_change_evaluated_pixels__distinguish_evaluations_and_expo
     def graph(**changes: Any) -> bytes:
         config = Config(**{'use_tpu': False, 'height': 75, 'width': 75, **changes})
         with tf.Graph().as_default() as graph:
-            infeed.for_evaluation(resize_for_eval(tf.constant(b''), config), config)
+            infeed = Infeed(config)
+            infeed.for_evaluation(infeed.preprocessing.resize_encoded(tf.constant(b'')))
         return graph.as_graph_def().SerializeToString(deterministic=True)
 
     assert {*Settings._fields} == {*OF_TRAINING, 'height', 'width'}

@@ -21,8 +21,8 @@ from data.files import write_whole
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, copies_among, description_of, is_counted, overlap
-from inception_v3.input import device_images
 from inception_v3.input.bad_records import BadRecords
+from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run import history, trained_model
@@ -31,7 +31,6 @@ from inception_v3.run.files import check_writable
 from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
 from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_model import TrainedModel
-from preprocessing.preprocessings import preprocessing_for
 from tools.evaluate_report import JSON_FILE, predictions
 from tools.evaluate_report.analysis import ErrorAnalysis
 from tools.evaluate_report.page import ErrorReport
@@ -53,7 +52,8 @@ def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], Err
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = preprocessing_for(config).visible(device_images.received(features, config.transpose_enabled, config))
+        infeed = Infeed(config)
+        pixels = infeed.preprocessing.visible(infeed.received(features, config.transpose_enabled))
         step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
         with tf.Session(graph=graph) as session:
             session.run([tf.local_variables_initializer(), iterator.initializer])

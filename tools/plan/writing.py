@@ -14,10 +14,10 @@ from compat.messages import in_rows
 from console import extras, html, processes
 from data import remote
 from data.files import write_whole
-from inception_v3 import batch_norm
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
+from inception_v3.run.batch_norm_advice import ONE_DEVICE_DECAY, decay_for
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.run.history import read_starts
@@ -118,8 +118,8 @@ def _rows(estimate: Estimate, origin: str) -> List[Tuple[str, str]]:
         ('batch normalization', _described(config.batch_norm_decay, initial_share_of_statistics, estimate)),
         (
             'its documented decay',
-            f'alpha = {batch_norm.ONE_DEVICE_DECAY} per update of a GPU job, beta = alpha ** {config.replicas} = '
-            f'{batch_norm.decay_for(config.replicas):.4g} for {cores}',
+            f'alpha = {ONE_DEVICE_DECAY} per update of a GPU job, beta = alpha ** {config.replicas} = '
+            f'{decay_for(config.replicas):.4g} for {cores}',
         ),
         (
             'input',

@@ -18,10 +18,11 @@ from data.dataset_info import FILE_NAME
 from data.formats import FORMATS
 from data.record_counts import FileRecords
 from data.sources import source_of
-from inception_v3 import batch_norm, data_set, flags, rules
+from inception_v3 import data_set, flags, rules
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
 from inception_v3.input.bad_records import checker_of
+from inception_v3.run import batch_norm_advice
 from inception_v3.run.checkpoints import latest_checkpoint
 from inception_v3.run.files import check_writable
 from inception_v3.tpu import slices, topology
@@ -77,8 +78,8 @@ def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen
         report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
     if config.mode != 'eval' and 'init_from' not in unchecked:
         _check_weights(config, checkpoint, report)
-    if config.mode != 'eval' and not line.chooses_statistics and batch_norm.decay_warning(config):
-        report.warn(f'{batch_norm.decay_warning(config)}.')
+    if config.mode != 'eval' and not line.chooses_statistics and batch_norm_advice.decay_warning(config):
+        report.warn(f'{batch_norm_advice.decay_warning(config)}.')
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED
     stand_ins: Dict[str, int] = {}
