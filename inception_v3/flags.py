@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 import re
+import shutil
 import textwrap
 import types
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, get_type_hints
@@ -14,7 +15,7 @@ from absl import flags
 from compat.errors import CommandError
 from compat.messages import shown
 from console import inputs, processes
-from console.command_line import check_given_once
+from console.command_line import check_given_once, filled
 from console.paths import check_folder, check_stores, expanded
 from data.braces import FILE_FLAGS
 from inception_v3 import __version__, rules
@@ -24,7 +25,7 @@ from inception_v3.networks.limits import LIMITS, OPTIONS
 from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
-_HELP_WIDTH = 100
+_WIDEST_HELP = 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
@@ -330,7 +331,7 @@ def help_text(program: str, purpose: str, asked: CommandLine, own_flags: OwnFlag
     """The text that `--help`, `--helpshort` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
         return f'inception-v3 {__version__}'
-    parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
+    parts = [f'{filled(purpose, _help_width())}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
     parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
     parts += [
         _flag_help('preset', asked.preset or DEFAULT_PRESET, 'the defaults of all other flags; see below'),
@@ -359,8 +360,12 @@ def _flag_help(name: str, default: Any, text: str) -> str:
     return _entry(f'--{name}={value}', text)
 
 
+def _help_width() -> int:
+    return min(_WIDEST_HELP, shutil.get_terminal_size((_WIDEST_HELP, 24)).columns - 1)
+
+
 def _entry(title: str, text: str) -> str:
     indent = ' ' * 6
-    if len(title) + len(text) + 4 <= _HELP_WIDTH:
+    if len(title) + len(text) + 4 <= _help_width():
         return f'  {title}  {text}'
-    return f'  {title}\n' + textwrap.fill(text, _HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return f'  {title}\n' + textwrap.fill(text, _help_width(), initial_indent=indent, subsequent_indent=indent)
