@@ -1,4 +1,4 @@
-"""The command line: a flag for every field of `Config`, parsed once into one `Config`."""
+"""The command line: presets, and a flag for every field of `Config`, parsed into a `CommandLine` with one `Config`."""
 
 import contextlib
 import dataclasses
@@ -84,8 +84,8 @@ class CommandLine(NamedTuple):
     Attributes:
       config: the preset, changed by the flags that were given. `read`, which checks no values, and a help flag give the
         default instead.
-      fields: the values of the fields of `Config` that flags set; they override the sizes in a data set's description.
-      preset: its name; None for imagenet.
+      fields: the values of the fields of `Config` that flags, or TF_CONFIG in their place, set.
+      preset: the name that `--preset` gave; None without, which is imagenet.
       verbose: whether to show TensorFlow's own log.
       help: the help flag that was given, such as 'helpshort', if any.
       own: the values of the command's own flags.
@@ -276,10 +276,11 @@ def _of_tf_config(tf_config: str, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def with_preset(line: CommandLine) -> Dict[str, Any]:
-    """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
+    """The values of the fields of `Config` that the preset sets, that the flags of devices imply, and that were given.
 
-    A preset's options that the chosen network does not take are left out, and its epochs if steps are given. Steps that
-    follow from epochs are those for the number of images that is known so far.
+    The last of these counts. A preset's options that the chosen network does not take are left out, its epochs if steps
+    are given, and its data_dir if patterns of files are given. Steps that follow from epochs are those for the number
+    of images that is known so far.
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset, given = PRESETS[line.preset or DEFAULT_PRESET], line.fields
