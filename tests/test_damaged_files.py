@@ -136,7 +136,7 @@ def test_what_is_no_regular_file__is_not_waited_for(name: str, tmp_path: Any) ->
 
 
 @pytest.mark.parametrize('name', VALID)
-def test_json__with_a_wrong_or_a_missing_field_is_ignored_or_one_message(name: str, tmp_path: Any) -> None:
+def test_json__with_a_bad_field_is_ignored_or_one_message(name: str, tmp_path: Any) -> None:
     for field in VALID[name]:
         others = {key: value for key, value in VALID[name].items() if key != field}
         for values in (others, *({**others, field: wrong} for wrong in WRONG)):

@@ -165,7 +165,7 @@ def test_modules_of_the_program_import_only_layers_below_them(graph: Graph) -> N
     assert not against(program(graph), LAYERS)
 
 
-def test_no_import_leads_back(graph: Graph) -> None:
+def test_imports_have_no_cycle(graph: Graph) -> None:
     assert not [name for name in graph if name in reachable(graph, name)]
 
 

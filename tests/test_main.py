@@ -46,7 +46,7 @@ SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.0
         (['--preset=digits', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
     ],
 )
-def test_user_errors__one_message_without_traceback(
+def test_user_errors__are_one_message_without_traceback(
     capsys: Any, tmp_path: Any, photo_dir: str, arguments: List[str], parts: List[str]
 ) -> None:
     (tmp_path / 'empty').mkdir()

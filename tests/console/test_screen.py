@@ -146,7 +146,7 @@ def test_duration__has_hours_only_if_needed(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_progress__shown_after_each_batch(clock: List[float]) -> None:
+def test_progress__is_shown_after_each_batch(clock: List[float]) -> None:
     lines: List[str] = []
     shower = Progress(types.SimpleNamespace(update=lines.append), 8, 2)  # type: ignore[arg-type]
     for _ in range(5):

@@ -19,7 +19,6 @@ from tests.support.runs import evaluated_steps, evaluations, execute, forget
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_evaluation__repeats_with_other_settings(copied: Config, caplog: Any) -> None:
     changed = dataclasses.replace(copied, preprocessing='vgg')
     execute(changed)

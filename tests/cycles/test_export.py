@@ -81,7 +81,7 @@ def test_export__takes_another_name_in_the_same_second(tmp_path: Any) -> None:
     assert estimator.checkpoints == checkpoints
 
 
-def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
+def test_export__is_made_once_for_the_same_model(tmp_path: Any) -> None:
     estimator = FakeEstimator()
     config = runs_of_one_export_dir(tmp_path)[0]
 
@@ -122,7 +122,9 @@ def test_saved_model__carries_the_names_of_its_classes_and_a_card(
     assert all(text in card for text in texts)
 
 
-def test_origin__of_a_runs_export(finished_run: FinishedRun, exported_path: str, copied: Config, tmp_path: Any) -> None:
+def test_origin__of_a_runs_export_has_its_evaluation(
+    finished_run: FinishedRun, exported_path: str, copied: Config, tmp_path: Any
+) -> None:
     found = origin.read(exported_path)
     assert found
     evaluation = evaluations(finished_run.config)[-1]

@@ -261,7 +261,7 @@ def test_samples__notice_changes_at_the_ends_of_files(own: Config, tmp_path: Any
     path.write_bytes(content[:-1] + b'c')
     after = samples_of(own)['train']
     assert before[:2] == after[:2] and before[2] != after[2]
-    # Of files that begin and end alike, the sizes differ.
+    # Files that begin and end alike differ in their sizes.
     alike = []
     for size in (200_000, 200_001, 199_999, 65_537, 65_536):
         path.write_bytes(b'a' * size)

@@ -61,7 +61,7 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
         (['evalaute', 'run'], 'evalaute: no such command. Did you mean evaluate? inception-v3 --help'),
     ],
 )
-def test_wrong_command__one_message_and_exit_code_2(capsys: Any, arguments: Any, words: str) -> None:
+def test_wrong_command__has_one_message_and_exit_code_2(capsys: Any, arguments: Any, words: str) -> None:
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert not out and len(err.splitlines()) == 1 and words in err

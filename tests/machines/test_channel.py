@@ -320,7 +320,7 @@ def test_lost__all_others_end_with_the_name_of_the_worker(lost: int) -> None:
     ('silent', 'told'),
     [(0, {1, 2}), (1, {0, 1, 2})],
 )
-def test_lost__a_worker_is_that_shows_no_life_in_time(silent: int, told: Any, monkeypatch: Any) -> None:
+def test_lost__names_a_worker_without_a_sign_of_life(silent: int, told: Any, monkeypatch: Any) -> None:
     show_life = Channel._show_life
     monkeypatch.setattr(Channel, '_show_life', lambda self: None if self._number == silent else show_life(self))
     began = time.monotonic()
@@ -332,7 +332,7 @@ def test_lost__a_worker_is_that_shows_no_life_in_time(silent: int, told: Any, mo
     assert 2 <= time.monotonic() - began < 20
 
 
-def test_lost__no_one_is_that_shows_life(monkeypatch: Any) -> None:
+def test_lost__names_no_worker_that_shows_life(monkeypatch: Any) -> None:
     workers = Workers(2, timeout=1).begun()
     time.sleep(1.5)
     assert workers.ended.empty() and together(workers, lambda worker, n: worker.union(n)) == [1, 1]

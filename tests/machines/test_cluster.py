@@ -87,7 +87,7 @@ def test_parse__tf_config_stands_for_flags() -> None:
     given = flags.parse(['main', f'--worker_hosts={A},{B}', '--task_index=1', '--num_gpus=2'], tf_config='')
     assert given.config == config
     assert flags.parse(['main'], tf_config='').config.is_first
-    # Of another command, TF_CONFIG is that of a run beside it.
+    # For other commands, TF_CONFIG belongs to a run beside them; but flags for several machines are refused.
     with pytest.raises(ConfigError, match='--worker_hosts: only training runs on several machines'):
         flags.parse(['main', f'--worker_hosts={A},{B}', '--task_index=1'])
 

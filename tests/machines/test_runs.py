@@ -51,7 +51,7 @@ def assert_same_bits(one: Program, other: Program) -> None:
         assert evaluation['cross_entropy'] == pytest.approx(expected['cross_entropy'], abs=1e-6)
 
 
-def test_workers__stopped_by_sigterm_at_one_resume_to_the_bits_of_one_process(program: Any) -> None:
+def test_workers__stopped_by_sigterm_resume_to_the_bits_of_one_process(program: Any) -> None:
     two = program(2)
     first = two.start(0)
     late = f'waiting for worker 1 ({two.addresses[1]})'

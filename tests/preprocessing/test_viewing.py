@@ -84,7 +84,7 @@ def orientations(files: List[bytes]) -> List[int]:
     return evaluate(tf.map_fn(exif_orientation, tf.constant(files), tf.int32, parallel_iterations=16)).tolist()
 
 
-def test_exif_orientation__of_usual_and_unusual_files() -> None:
+def test_exif_orientation__is_found_in_usual_and_unusual_files() -> None:
     usual = [(saved(SMALL, 'JPEG', value), value) for value in range(1, 9)]
     files, expected = zip(*usual, *UNUSUAL)
     # The graph, and Python.

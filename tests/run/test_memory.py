@@ -90,7 +90,7 @@ def test_training_memory__counts_the_images_that_are_tried_together() -> None:
     assert tried.per_image == alone.per_image
 
 
-def test_memory__counts_a_copy_of_the_variables_for_each_replica_and_emulated_core() -> None:
+def test_memory__counts_variables_for_each_replica_and_emulated_core() -> None:
     replicas = [dataclasses.replace(SMALL, num_gpus=number) for number in (1, 4)]
     cores = dataclasses.replace(SMALL, use_tpu=True, tpu='emulated:4', num_shards=4)
     (one, four), emulated = map(training_memory, replicas), training_memory(cores)
@@ -136,7 +136,7 @@ def test_check_fits__names_the_flag_and_the_most_that_fits(values: Dict[str, Any
 
 
 @pytest.mark.parametrize(('name', 'flag'), [('train_batch_size',) * 2, ('eval_batch_size', 'batch_size')])
-def test_check_fits__checks_both_tasks_of_a_whole_run_and_names_the_flag_of_the_command(name: str, flag: str) -> None:
+def test_check_fits__checks_training_and_evaluation_and_names_the_flag(name: str, flag: str) -> None:
     config = dataclasses.replace(SMALL, mode='train_and_eval', **{name: 10**8})
     with pytest.raises(ConfigError, match=f'^--{flag}=100000000, [^\n]*$') as caught:
         check_fits(config, 4 * GIB, eval_flag='batch_size')
@@ -258,7 +258,7 @@ def test_training_memory__agrees_with_the_peak_of_a_run(tmp_path: pathlib.Path) 
     assert PROGRAM + training_memory(DIGITS).of(32) == pytest.approx(peak, rel=ERROR)
 
 
-def test_check_fits__accepts_the_digits_and_what_the_run_does_not_do_here() -> None:
+def test_check_fits__accepts_the_digits_and_tasks_of_other_machines() -> None:
     check_fits(DIGITS, GIB // 4)
     for values in (
         {'use_tpu': True, 'tpu': 'my-tpu', 'train_batch_size': 8_000_000},

@@ -516,7 +516,7 @@ def test_given_version__is_the_only_one(world: World) -> None:
 
 ENDED = 'ERROR: (gcloud.compute.tpus.create) FAILED_PRECONDITION: TPU Node has been denied. '
 ENDED += 'Please migrate to TPU VM Architecture'
-# What gcloud says, whether retrying helps, and a part of the explanation.
+# A message of gcloud, whether retrying helps, and a part of the explanation.
 REASONS = [
     ('ERROR: HttpError 403: Forbidden', 'lasting', 'roles/tpu.admin'),
     ('ERROR: Cloud TPU API has not been used in project 1 before', 'lasting', 'services enable tpu.googleapis.com'),
@@ -536,7 +536,7 @@ REASONS = [
 ]
 
 
-def test_explain__tells_what_retrying_can_help_from_what_it_cannot(tmp_path: pathlib.Path) -> None:
+def test_explain__says_whether_retrying_can_help(tmp_path: pathlib.Path) -> None:
     names = 'PROJECT=project ZONE=us-central1-b TPU_TYPE=v2-8 NETWORK=default TPU_NAME=node resource=vm errors=said'
     loop = 'while IFS= read -r line; do echo "$line" >said; explain; echo "$kind $cause"; done'
     says = ''.join(f'{said}\n' for said, _, _ in REASONS)

@@ -1,4 +1,4 @@
-"""A folder in which `run_tpu.sh` runs among stubs: `gcloud` keeps a TPU in a file, `run` ends as it is told."""
+"""A folder in which `run_tpu.sh` runs among stubs: `gcloud` keeps a TPU in a file, `run` ends as the test says."""
 
 import json
 import pathlib

@@ -87,7 +87,7 @@ def test_features__equal_the_sources_without_averages_and_with_other_classes(
 
 @pytest.mark.program
 @pytest.mark.both
-def test_resumption__goes_on_from_the_runs_own_checkpoint(finished_run: FinishedRun, tmp_path: Any) -> None:
+def test_resumption__continues_from_the_runs_own_checkpoint(finished_run: FinishedRun, tmp_path: Any) -> None:
     source = tmp_path / 'source'
     shutil.copytree(str(finished_run.config.model_dir), str(source))
     config = beginning(finished_run, tmp_path / 'model', init_from=str(source), train_steps=2)

@@ -41,7 +41,7 @@ def test_read__takes_a_saved_model_without_its_graph(finished_run: FinishedRun, 
     assert exported.kind == 'SavedModel' and exported.has_averages and 'Layer/weights' not in exported.values
 
 
-def test_read__takes_npz_files_of_any_shapes_with_names_of_variables_or_tensors(tmp_path: Any) -> None:
+def test_read__takes_npz_files_with_names_of_variables_or_tensors(tmp_path: Any) -> None:
     path = str(tmp_path / 'weights.npz')
     values = {'Layer/weights': np.asfortranarray(np.eye(3)[:2]), 'Layer/none': np.zeros([0, 3])}
     np.savez_compressed(path, **values, **{'Logits/biases:0': np.array(2.0)})

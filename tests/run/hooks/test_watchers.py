@@ -43,7 +43,7 @@ def run_steps(hooks: List[tf.estimator.SessionRunHook], losses: List[float], fir
                 session.run(update)
 
 
-def test_step_hook__gives_all_watchers_one_reading_of_the_step_after_the_update_and_the_last_loss() -> None:
+def test_step_hook__gives_all_watchers_one_reading_after_the_update() -> None:
     both = mock.Mock()
     run_steps([StepHook([both.first, both.second])], [3.0, 2.0], first=7)
     methods = ['graph_built', 'session_began', 'step_done', 'step_done', 'session_ended']

@@ -12,7 +12,7 @@ from tools.benchmarks import balance, measurement
 from tools.benchmarks.measurement import Measurement
 
 
-def test_balance__slow_device_by_hand() -> None:
+def test_balance__of_a_slow_device_agrees_with_arithmetic_by_hand() -> None:
     # 4,000 ms of work in 800 ms: 5 cores, exactly.
     for cores in (20, 5, 4):
         found = balance.balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=cores, hosts=4)

@@ -30,7 +30,7 @@ def run_from_folder(*arguments: Any) -> Done:
     return run(from_folder.main, *arguments)
 
 
-def test_import__every_image_once_bit_for_bit_with_its_class(folder: pathlib.Path) -> None:
+def test_import__writes_every_image_once_bit_for_bit_with_its_class(folder: pathlib.Path) -> None:
     for path in list(image_files(folder).values()):
         path.with_name(f'{path.stem} copy{path.suffix}').write_bytes(path.read_bytes())
     data_dir, said = import_folder(folder, train_shards=16, validation_shards=100)
@@ -268,7 +268,7 @@ def test_command__has_the_documented_defaults(tmp_path: pathlib.Path, monkeypatc
     ]
 
 
-def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_from_folder__writes_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     data_dir = tmp_path / 'records'
     done = run_from_folder(folder, data_dir, '--validation_fraction=0')
     assert done.stdout == f'50 training and 0 validation images of 5 classes in {data_dir}\n'
@@ -283,7 +283,7 @@ def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> 
         fit_to_data_set(flags.parse([*arguments, '--mode=eval']))
 
 
-def test_validation_images_of_another_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_from_folder__takes_validation_images_of_another_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     other, data_dir = tmp_path / 'other', tmp_path / 'records'
     save_class(other, 'cat', range(11, 14))
     save_class(other, 'coffee', range(12, 14))

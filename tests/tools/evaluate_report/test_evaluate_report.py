@@ -181,7 +181,6 @@ def copied(config: Config, folder: str, **changes: Any) -> str:
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'))
     code, _, err = run(model_dir)
@@ -197,7 +196,7 @@ def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any) -> N
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'transfer': 'uint8'}, {'precision': 'bfloat16'}])
-def test_visible__pixels_that_the_network_saw(
+def test_visible__gives_the_pixels_that_the_network_saw(
     small_config: Config, photos: Sequence[Photo], changes: Dict[str, Any]
 ) -> None:
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
@@ -213,8 +212,7 @@ def test_visible__pixels_that_the_network_saw(
 
 
 @pytest.mark.program
-@pytest.mark.both
-def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any) -> None:
+def test_skipped_records__are_reported_and_not_counted(photo_run: Config, tmp_path: Any) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
     all_records = [*tfrecord_files.serialized_in(path)]
@@ -246,7 +244,7 @@ def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: 
     assert os.listdir(str(tmp_path / 'not')) == []
 
 
-def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any) -> None:
+def test_user_errors__have_one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any) -> None:
     model_dir = str(trained.model_dir)
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'file').write_text('')
@@ -310,7 +308,9 @@ def test_files__whose_labels_begin_elsewhere_than_the_runs_are_refused(trained: 
     assert not os.path.exists(f'{tmp_path}/out')
 
 
-def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path: Any) -> None:
+def test_settings__of_the_evaluation_are_those_of_the_run_and_the_flags(
+    trained: Config, digits_dir: str, tmp_path: Any
+) -> None:
     model_dir = str(trained.model_dir)
     found = trained_model.find(model_dir, None)
 
@@ -352,7 +352,6 @@ def test_results__that_say_nothing_are_an_error(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_synthetic_images__are_replaced_by_data_dir(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
     code, _, err = run(model_dir)

@@ -185,7 +185,7 @@ def test_verification__on_incomplete_data_is_said_in_the_card(
         assert words in err and words in card
 
 
-def test_images__are_of_the_files_and_with_the_labels_that_the_run_names(finished_run: FinishedRun) -> None:
+def test_images__come_from_the_files_and_labels_of_the_run(finished_run: FinishedRun) -> None:
     config = finished_run.config
     config = dataclasses.replace(config, train_files='train-00002-*', eval_files='validation-00001-*', label_offset=-1)
     for split, shard, shards in ((records.TRAIN, 2, 8), (records.VALIDATION, 1, 4)):
@@ -246,7 +246,9 @@ def test_run_on_made_up_images__cannot_be_verified(
         assert 'made-up images' in refused(str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
 
 
-@pytest.mark.parametrize('name', ['onnx', further('tflite'), further('tflite_int8')])
+@pytest.mark.parametrize(
+    'name', ['onnx', pytest.param('tflite', marks=(pytest.mark.program, pytest.mark.both)), further('tflite_int8')]
+)
 def test_operation_that_a_format_lacks__is_named(name: str, tmp_path: pathlib.Path) -> None:
     with tf.Graph().as_default() as graph:
         images = tf.placeholder(tf.float32, [None, 2, 2, 3], 'images')

@@ -28,7 +28,7 @@ def run(tmp_path: pathlib.Path, *flags: str) -> int:
     return main(['plan', f'--out={tmp_path}/plan', *flags])
 
 
-def test_estimate__of_the_documented_default() -> None:
+def test_estimate__of_the_default_agrees_with_arithmetic() -> None:
     plan = Estimate(Config())
     assert plan.epochs == pytest.approx(213000 * 1024 / 1281167)
     assert plan.hours == pytest.approx(213000 * 0.815 / 3600)
@@ -104,7 +104,7 @@ def test_decay_warning__names_alpha_to_the_power_of_the_cores(changes: Any, part
 
 
 @pytest.mark.parametrize('preset', ['own_images', 'digits', 'finetune'])
-def test_decay_warning__not_of_a_preset_for_few_images(preset: str) -> None:
+def test_decay_warning__is_not_given_for_a_preset_of_few_images(preset: str) -> None:
     found = []
     for words in ([preset], [preset, '--batch_norm_decay=0.5'], ['imagenet_large_batch', '--num_shards=64']):
         line = command_lines.parse(['plan', '--preset=' + words[0], *words[1:]])
@@ -113,7 +113,7 @@ def test_decay_warning__not_of_a_preset_for_few_images(preset: str) -> None:
     assert not found[0] and '=0.5 is not' in found[1][0] and 'alpha ** 64' in found[2][0]
 
 
-def test_measured_step_ms__is_the_median_of_the_last_start_of_such_steps(tmp_path: pathlib.Path) -> None:
+def test_measured_step_ms__is_the_median_of_the_last_start(tmp_path: pathlib.Path) -> None:
     config = Config(model_dir=str(tmp_path), train_batch_size=64, use_tpu=False, use_data='fake')
     assert measured_step_ms(config) is None
     write_start(config, None)

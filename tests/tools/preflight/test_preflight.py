@@ -44,7 +44,7 @@ def test_documented_default__may_start_on_a_v2_8() -> None:
     assert 0.75 * memory['memory_bytes'] < memory['total_bytes'] < memory['memory_bytes'] == 8 << 30
 
 
-def test_documented_default__batches_steps_files_and_infeed(one_layer: None) -> None:
+def test_documented_default__has_these_batches_steps_files_and_infeed(one_layer: None) -> None:
     report = run('--topology=v2-8', '--json').report
     assert report['cluster'] == {'topology': 'v2-8', 'cores': 8, 'hosts': 1}
     training, evaluation = report['training'], report['evaluation']
@@ -152,7 +152,6 @@ def test_software__is_what_can_be_rented_today(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_emulated_tpu__defines_the_topology(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = ['--tpu=emulated:6x3', '--train_batch_size=48', '--eval_batch_size=48', '--json']
     result = run(*SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
@@ -194,7 +193,7 @@ def test_seed__hosts_divide_records_instead_of_files(one_layer: None, digits_dir
         (['--topology=v2-8', '--train_stpes=3'], ['train_stpes', 'train_steps']),
     ],
 )
-def test_invalid_command_line__one_message_and_exit_code_2(arguments: List[str], parts: List[str]) -> None:
+def test_invalid_command_line__has_one_message_and_exit_code_2(arguments: List[str], parts: List[str]) -> None:
     result = run(*arguments)
     assert (result.code, result.out) == (2, '')
     assert result.err.startswith('error: ') and 'Traceback' not in result.err
@@ -249,20 +248,20 @@ def test_report__has_sections_findings_and_the_verdict() -> None:
         ),
     ],
 )
-def test_inconsistent_flags__every_problem_is_reported(without_graphs: None, flags: str, findings: List[str]) -> None:
+def test_inconsistent_flags__are_all_reported(without_graphs: None, flags: str, findings: List[str]) -> None:
     errors = errors_of('--topology=v2-32', '--width=75', *flags.split())
     assert len(errors) == len(findings) and all(any(part in error for error in errors) for part in findings), errors
 
 
 @pytest.mark.parametrize('flag', ['--num_shards=32', '--use_tpu', '--tpu=node'])
-def test_flags_of_the_run_on_the_tpu__not_refused(without_graphs: None, flag: str) -> None:
+def test_flags_of_the_run_on_the_tpu__are_accepted(without_graphs: None, flag: str) -> None:
     missing = ['--model_dir'] if flag == '--tpu=node' else ['--model_dir', '--tpu']
     # The decay of batch normalization for 32 cores: 0.9997 ** 32.
     warnings = warnings_of('--topology=v2-32', *FAKE, '--batch_norm_decay=0.9904', flag)
     assert [warning.split(':')[0] for warning in warnings] == missing
 
 
-def test_unused_folder__not_refused(without_graphs: None) -> None:
+def test_unused_folder__is_accepted(without_graphs: None) -> None:
     assert run(*FAKE, '--topology=v2-8', '--data_dir=/records/x').code == 0
     # The same flags in a run on the TPU.
     config = Config(use_data='fake', data_dir='/records/x', model_dir='gs://bucket/run', master='grpc://10.0.0.2:8470')
@@ -293,7 +292,9 @@ def test_preset__of_a_published_slice_has_no_unintended_values(without_graphs: N
         ('--train_steps=50', ''),
     ],
 )
-def test_iterations__longer_than_the_steps_between_checkpoints(without_graphs: None, flags: str, finding: str) -> None:
+def test_iterations__must_not_exceed_the_steps_between_checkpoints(
+    without_graphs: None, flags: str, finding: str
+) -> None:
     report = run(*FAKE, '--topology=v2-8', *flags.split(), '--json').report
     assert len(report['errors']) == bool(finding)
     assert all(text.startswith(finding) and 'Set --iterations to 100' in text for text in report['errors'])

@@ -157,7 +157,7 @@ def test_verify__repeats_all_recorded_steps(run: str, in_this_process: None) -> 
     assert code == 2 and old != new and 'different after step 1; compared after step 1, 2, 3\n' in out
 
 
-def test_verify__equal_and_different_steps(run: str, repeated_exactly: List[Config]) -> None:
+def test_verify__tells_equal_from_different_steps(run: str, repeated_exactly: List[Config]) -> None:
     (digest,) = [step.digest for step in read_first_steps(run) if step.step == 2]
     # The first of two different steps is shown.
     rewrite_step(run, 1, digest='0' * 64)
@@ -287,7 +287,7 @@ def test_verify__refuses_what_cannot_be_repeated(change: Callable, steps: List[A
     assert (code, out) == (2, '') and part in err and 'error: ' in err
 
 
-def test_wrong_arguments__refused_by_name(tmp_path: Any) -> None:
+def test_provenance__refuses_wrong_arguments_by_name(tmp_path: Any) -> None:
     for content, part in (('', 'name the model_dir of a run'), ('{"no_such": 1}', 'config.json')):
         (tmp_path / 'config.json').write_text(content)
         for other in ('', f'--diff={tmp_path}'):
@@ -297,7 +297,7 @@ def test_wrong_arguments__refused_by_name(tmp_path: Any) -> None:
     assert code == 2 and '--diff' in err
 
 
-def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any) -> None:
+def test_diff__tells_equal_from_different_runs(run: str, photo_dir: str, tmp_path: Any) -> None:
     same = shutil.copytree(run, str(tmp_path / 'same'))
     # Another folder and another command do not make a run different.
     pathlib.Path(same, 'config.json').write_text(seeded(photo_dir, same).to_json())
@@ -374,7 +374,7 @@ def test_crate__describes_every_file_and_start_and_is_a_model_dir(run: str, phot
     assert {*new.checkpoints} == {each for each in old.checkpoints if each.step == 3 or 'best' in each.checkpoint}
 
 
-def test_crate__refused_with_a_message_and_leaves_no_folder(run: str, tmp_path: Any, monkeypatch: Any) -> None:
+def test_crate__is_refused_with_a_message_and_leaves_no_folder(run: str, tmp_path: Any, monkeypatch: Any) -> None:
     folder = tmp_path / 'crate'
 
     def refusal(at: Any = folder, model_dir: str = run) -> str:
@@ -442,12 +442,12 @@ def compared(old: RunRecord, new: RunRecord) -> Dict[str, List[str]]:
         ({'data_dir': 'elsewhere'}, '', {'configuration': ['data_dir']}),
     ],
 )
-def test_differences__of_settings_that_affect_training(changes: Any, fingerprint: str, found: Any) -> None:
+def test_differences__name_settings_that_affect_training(changes: Any, fingerprint: str, found: Any) -> None:
     starts = [start(fingerprint=fingerprint)]
     assert compared(run_of(starts=starts), run_of(Config(**changes), starts=starts)) == found
 
 
-def test_differences__of_the_last_starts() -> None:
+def test_differences__compare_the_last_starts() -> None:
     old = run_of(starts=[start(), start(step=5, checkpoint='model.ckpt-5')])
     assert compared(old, old) == {}
     # The first start does not matter.
@@ -464,7 +464,7 @@ def test_differences__of_the_last_starts() -> None:
     assert names == {'data': ['weights']}
 
 
-def test_differences__of_results_of_the_same_steps() -> None:
+def test_differences__compare_results_of_the_same_steps() -> None:
     old = run_of(
         evaluations=[evaluation(1), evaluation(2, top_1=0.1), evaluation(2)],
         checkpoints=[Checkpoint('model.ckpt-1', 1, 'a', ''), Checkpoint('model.ckpt-2', 2, 'b', '')],
@@ -494,7 +494,7 @@ def test_differences__of_results_of_the_same_steps() -> None:
     ]
 
 
-def test_text__of_starts_evaluations_and_checkpoints() -> None:
+def test_text__shows_starts_evaluations_and_checkpoints() -> None:
     evaluations = [evaluation(1000), evaluation(1, changed=('a: 1 -> 2', 'b: 3 -> 4'))]
     checkpoints = [Checkpoint('model.ckpt-1', None, None, 'is damaged'), Checkpoint('model.ckpt-2', 2, 'ab', '')]
     starts = [start(checkpoint='model.ckpt-7'), start(data_set='', config={'use_data': 'fake'})]
