@@ -15,13 +15,12 @@ from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
-from inception_v3.run.memory import bytes_per_image, check_batch
 from inception_v3.weights.selection import HEAD, Patterns
 from preprocessing.decoding import decode_image
 from tools import image_batches
 from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
-from tools.image_batches import report
+from tools.image_batches import bytes_per_image, check_batch, report
 from tools.image_files import ImageFiles, UnreadableError, listed, show
 
 FEATURES, LOGITS = 'features', 'logits'
