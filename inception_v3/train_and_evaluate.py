@@ -248,7 +248,9 @@ class Run:
         self._screen.update('building the graph of training', at_once=True)
         try:
             with refusals_explained():
-                self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)
+                self._estimator.train(
+                    InputPipeline(is_training=True, config=self._config), hooks=hooks, max_steps=until_step
+                )
         except DivergedError as error:
             raise failures.diverged(error, self._config, self.began_at)
         except tf.errors.InvalidArgumentError as error:
@@ -392,7 +394,7 @@ class Run:
         ]
         with unwritten_by_estimator(), refusals_explained():
             return self._estimator.evaluate(
-                InputPipeline(False, config),
+                InputPipeline(is_training=False, config=config),
                 # A CPU evaluates until the files end, however many images they hold. A TPU needs a number of steps.
                 steps=batches if config.use_tpu else None,
                 hooks=hooks,
