@@ -328,7 +328,9 @@ class Trainer:
         self._screen.update('building the graph of training', at_once=True)
         try:
             with refusals_explained():
-                self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)
+                self._estimator.train(
+                    InputPipeline(is_training=True, config=self._config), hooks=hooks, max_steps=until_step
+                )
         except tf.errors.InvalidArgumentError as error:
             if not _NAN_WEIGHTS.search(error.message):
                 raise
