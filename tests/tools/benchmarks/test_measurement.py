@@ -19,6 +19,7 @@ def config(photo_dir: str) -> Config:
     return Config(use_tpu=False, data_dir=photo_dir, num_classes=6, followup_shuffle_buffer_size=8, **sizes)
 
 
+@pytest.mark.program
 def test_perform__does_not_count_padding(config: Config) -> None:
     # Five images are batches of 4 and of 1; after two batches of warm-up at least four are measured.
     assert pipelines.perform(Run(False, False, TRANSFER, config, 1)).images == 10
