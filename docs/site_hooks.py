@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: add the pages that are made from the code, and the pages and notebooks of other folders, to the site.
+"""Hooks of mkdocs: add the pages that are made from the code, and those of other folders, to the site.
 
 mkdocs runs this file in `.venv-docs`, where the program itself is not installed: modules are read, not imported.
 """
