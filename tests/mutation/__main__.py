@@ -42,6 +42,13 @@ TARGETS = (
 )
 # Pages, pictures, and the profiler, whose results are for the eye.
 LEFT_OUT = ('*/hooks/profiler.py', '*/run/profile.py', '*/photo_pictures.py')
+# Tests of what is not mutated: they would cost half of the map. A mutant that only they notice counts as a survivor.
+NOT_MAPPED = (
+    *(f'tests/{name}/*' for name in ('docs', 'examples', 'fuzz', 'run_tpu')),
+    *(f'tests/tools/{name}/*' for name in ('benchmarks', 'datasets', 'export', 'features', 'plan', 'predict')),
+    *(f'tests/tools/{name}/*' for name in ('preflight', 'provenance', 'studies/[!r]*')),
+    'tests/tools/studies/test_*',
+)
 WANTED = 0.95  # The least share of the mutants that change something, which are noticed.
 CHUNK = 10  # Files of tests that one process maps.
 
@@ -141,6 +148,7 @@ def map_tests(tree: pathlib.Path, folder: pathlib.Path, files: Set[str]) -> Dict
     maps = folder / 'map'
     maps.mkdir(exist_ok=True)
     paths = sorted((tree / 'tests').rglob('test_*.py'))
+    paths = [path for path in paths if not any(fnmatch(str(path.relative_to(tree)), each) for each in NOT_MAPPED)]
     kept = {path: maps / f'{digest(path)}-{path.stem}.json' for path in paths}
     missing = [path for path in paths if not kept[path].exists()]
     for start in range(0, len(missing), CHUNK):
