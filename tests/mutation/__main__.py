@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from fnmatch import fnmatch
 from typing import Any, Callable, Dict, List, Set, Tuple
 
@@ -104,7 +105,10 @@ def in_fork(work: Callable[[], Any], log: pathlib.Path, limit: float) -> Any:
     """
     answer = log.with_suffix('.json')
     answer.unlink(missing_ok=True)  # type: ignore[call-arg]
-    child = os.fork()
+    with warnings.catch_warnings():
+        # TensorFlow's threads, which wait for work that this process never has.
+        warnings.filterwarnings('ignore', message='.*multi-threaded', category=DeprecationWarning)
+        child = os.fork()
     if not child:
         try:
             os.setsid()
