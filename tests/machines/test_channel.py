@@ -99,7 +99,7 @@ def _no_worker_stays() -> Iterator[None]:
     MADE.clear()
     yield
     for workers in MADE:
-        for each in filter(None, workers.all):
+        for each in (worker for worker in workers.all if worker):
             each.leave(at_once=True)
             each._is_told = True
 

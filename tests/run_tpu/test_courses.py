@@ -21,7 +21,7 @@ the program fails at its first start, and does at its second, as at all later on
 
 import pathlib
 import subprocess
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, cast
 
 import pytest
 
@@ -265,7 +265,7 @@ ENDS = {
             left=None if end == 'deleted' else 'READY',
         )
         for whose, fields, end in (
-            ('the own TPU', {}, 'deleted'),
+            ('the own TPU', cast(Dict[str, str], {}), 'deleted'),
             ('the TPU of another start', {'description': ANOTHER}, 'kept'),
             ('a TPU without a description', {'description': ''}, 'kept'),
         )
