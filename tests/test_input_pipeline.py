@@ -58,6 +58,13 @@ def test_evaluation__pads_without_end_on_a_tpu(config: Config) -> None:
     assert [int((labels != PADDING_LABEL).sum()) for _, labels in batches] == [4, 1, 0, 0]
 
 
+@pytest.mark.parametrize('machine', [0, 1])
+def test_machines__feed_the_images_of_their_own_share(machine: int) -> None:
+    hosts = Config(use_tpu=False, worker_hosts='a:1,b:1', task_index=machine, use_data='fake', num_eval_images=6)
+    (_, labels), *_ = read(dataclasses.replace(hosts, height=8, width=8), False, 3, batches=1)
+    assert labels.tolist() == [machine, machine + 2, machine + 4]
+
+
 def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Photo]) -> None:
     batches = read(config, True, 5, batches=30)
     assert all(images.shape == (5, 96, 128, 3) and images.dtype == np.float32 for images, _ in batches)
