@@ -5,27 +5,27 @@ import dataclasses
 import math
 import os
 import re
+import shutil
 import textwrap
 import types
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, get_type_hints
 
 from absl import flags
 
-import inception_v3
+from compat.errors import CommandError
 from compat.messages import shown
 from console import inputs, processes
-from console.command_line import check_given_once
+from console.command_line import check_given_once, filled
 from console.paths import check_folder, check_stores, expanded
 from data.braces import FILE_FLAGS
-from inception_v3 import rules
+from inception_v3 import __version__, rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
-from inception_v3.epochs import EPOCHS, steps_of_epochs
 from inception_v3.machines import cluster
-from inception_v3.networks.limits import LIMITS, OPTIONS
-from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
+from inception_v3.networks.registry import NETWORKS, OPTIONS
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
-_HELP_WIDTH = 100
+_WIDEST_HELP = 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
@@ -226,6 +226,33 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Option
     return line
 
 
+def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
+    """This machine's place among those of a run, also if other flags are wrong; None for one machine, and for help.
+
+    So a worker that refuses its flags can tell the others.
+    """
+    values = _FlagValues()
+    # Words between flags are the values of other flags.
+    values.set_gnu_getopt(True)
+    names = ('worker_hosts', 'task_index', 'worker_timeout')
+    for name in names:
+        flags.DEFINE_string(name, None, '', flag_values=values)
+    for name in _HELP_FLAGS:
+        _define(values, name, bool, '', short_name='h' if name == 'help' else None)
+    with contextlib.suppress(flags.Error, OSError, ValueError, RecursionError, CommandError):
+        values([*argv[:1], *expanded(argv[1:])], known_only=True)
+        found = {**cluster.flags_of(tf_config), **{name: values[name].value for name in names if values[name].present}}
+        addresses = cluster.addresses_in(found.get('worker_hosts', ''))
+        timeout = str(found.get('worker_timeout', ''))
+        seconds = int(timeout) if timeout.isdigit() and int(timeout) else Config.worker_timeout
+        place = cluster.Place(addresses, int(found.get('task_index', '')), seconds)
+        is_asked = any(values[name].value for name in _HELP_FLAGS)
+        is_right = len(addresses) > 1 and not cluster.problem_with(addresses) and 0 <= place.number < len(addresses)
+        if is_right and not is_asked:
+            return place
+    return None
+
+
 def check_data_dir(line: CommandLine) -> None:
     """Refuses a local `--data_dir` that does not exist, before TensorFlow is loaded.
 
@@ -257,7 +284,7 @@ def with_preset(line: CommandLine) -> Dict[str, Any]:
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset, given = PRESETS[line.preset or DEFAULT_PRESET], line.fields
-    network = LIMITS.get(given.get('network', preset.get('network', Config.network)))
+    network = NETWORKS.get(given.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
     for steps, epochs in EPOCHS.items():
@@ -304,8 +331,8 @@ def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
 def help_text(program: str, purpose: str, asked: CommandLine, own_flags: OwnFlags = NO_FLAGS) -> str:
     """The text that `--help`, `--helpshort` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
-        return f'inception-v3 {inception_v3.__version__}'
-    parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
+        return f'inception-v3 {__version__}'
+    parts = [f'{filled(purpose, _help_width())}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
     parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
     parts += [
         _flag_help('preset', asked.preset or DEFAULT_PRESET, 'the defaults of all other flags; see below'),
@@ -334,8 +361,12 @@ def _flag_help(name: str, default: Any, text: str) -> str:
     return _entry(f'--{name}={value}', text)
 
 
+def _help_width() -> int:
+    return min(_WIDEST_HELP, shutil.get_terminal_size((_WIDEST_HELP, 24)).columns - 1)
+
+
 def _entry(title: str, text: str) -> str:
     indent = ' ' * 6
-    if len(title) + len(text) + 4 <= _HELP_WIDTH:
+    if len(title) + len(text) + 4 <= _help_width():
         return f'  {title}  {text}'
-    return f'  {title}\n' + textwrap.fill(text, _HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return f'  {title}\n' + textwrap.fill(text, _help_width(), initial_indent=indent, subsequent_indent=indent)

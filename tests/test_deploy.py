@@ -119,7 +119,7 @@ def test_image__is_used_by_the_job_and_runs_the_program() -> None:
 
 
 @pytest.mark.parametrize('hardware', sorted(BASES))
-def test_image__has_python_packages_of_its_lock_and_the_files_that_it_copies(hardware: str) -> None:
+def test_image__has_the_packages_of_its_lock_and_the_copied_files(hardware: str) -> None:
     version, lock = BASES[hardware]
     (base,) = arguments_of('FROM', hardware)
     assert re.fullmatch(r'python:{}\.{}-slim@sha256:[0-9a-f]{{64}}'.format(*version), base)

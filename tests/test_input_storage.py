@@ -164,7 +164,7 @@ def test_order__is_relaxed_in_training_without_a_seed(
         assert sloppy.dtype == tf.bool and tf.get_static_value(sloppy) == any_order
 
 
-def test_training__has_threads_per_image_and_no_tuning_and_other_seeds_in_each_run(small_config: Config) -> None:
+def test_training__has_threads_per_image_and_new_seeds_in_each_run(small_config: Config) -> None:
     dataset = InputPipeline(is_training=True, config=small_config)({'batch_size': 4})
     options = dataset.options()
     assert threads_of(options).max_intra_op_parallelism == 1
@@ -269,7 +269,7 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
 # Opens and closes sessions while the threads of the storage phase run.
 _CLOSE_WHILE_READING = """
 import sys
-from compat.tensorflow import tf, threads_of
+from compat import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
@@ -297,7 +297,7 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 
 _MEMORY_OF_SHARDS = """
 import sys
-from compat.tensorflow import tf
+from compat import tf
 from tools.benchmarks.measurement import peak_bytes
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline

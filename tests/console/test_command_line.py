@@ -18,7 +18,7 @@ def parsed(*argv: str) -> Any:
     return parser.parse_args(argv)
 
 
-def test_arguments__have_their_types() -> None:
+def test_command_line__arguments_have_their_types() -> None:
     found = parsed('--images=9', '--sizes=2,0.5,2', '--out=a', 'write', '--max_bad=4')
     assert (found.images, found.sizes, found.out, found.command, found.max_bad) == (9, [0.5, 2.0], 'a', 'write', 4)
 
@@ -44,7 +44,7 @@ def test_help__ends_with_the_exit_codes(command: List[str], capsys: Any) -> None
         (['--out='], 'argument --out: must be the path of a folder'),
     ],
 )
-def test_wrong_arguments__are_refused(argv: List[str], message: str, capsys: Any) -> None:
+def test_command_line__refuses_wrong_arguments_by_name(argv: List[str], message: str, capsys: Any) -> None:
     with pytest.raises(SystemExit) as end:
         parsed(*argv)
     assert end.value.code == 2 and message in capsys.readouterr().err

@@ -35,7 +35,7 @@ def check(source: Source, info: DatasetInfo = INFO, split: str = records.TRAIN) 
     labels.check_described(source, split, labels.sample(source, source.find(split)), info.class_names)
 
 
-def test_labels_from_0__under_a_background_are_refused_with_the_way_on(tmp_path: pathlib.Path) -> None:
+def test_labels_from_0__under_a_background_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:
     write(tmp_path, 'train', [0, 1, 2, 0])
     source = Source(str(tmp_path))
     with pytest.raises(DataError, match=r'2 of 4 sampled train labels are 0, the background .* --label_offset=1,'):

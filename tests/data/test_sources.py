@@ -31,7 +31,7 @@ BRACES = [
 
 
 @pytest.mark.parametrize('pattern', BRACES)
-def test_expand__as_bash(pattern: str) -> None:
+def test_expand__gives_the_words_that_bash_gives(pattern: str) -> None:
     expected = subprocess.run(
         ['bash', '-c', f'printf "%s\\n" {pattern}'], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -93,7 +93,7 @@ def test_find__names_what_is_missing(tmp_path: pathlib.Path) -> None:
         names('**/cifar-*', tmp_path)
 
 
-def test_find__in_a_store(monkeypatch: Any) -> None:
+def test_find__matches_names_in_a_store(monkeypatch: Any) -> None:
     store = {'gs://b/d': ['t-0.tar', 't-1.tar', 'v/'], 's3://c/': ['k/'], 's3://c/k': ['t-0.tar']}
     monkeypatch.setattr(remote, 'names_in', store.get)
     assert file_patterns.find('t-{0..1}.tar', 'gs://b/d', 'eval_files') == ['gs://b/d/t-0.tar', 'gs://b/d/t-1.tar']
@@ -103,7 +103,7 @@ def test_find__in_a_store(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize('folder', ['validation', 'val', 'valid', 'eval', 'test'])
-def test_find__folders_with_files_of_any_names(folder: str, tmp_path: pathlib.Path) -> None:
+def test_find__takes_files_of_any_names_in_folders_of_splits(folder: str, tmp_path: pathlib.Path) -> None:
     touched(tmp_path, 'train/b', 'train/a.tfrecord', 'train/README', 'train/.hidden', 'train/x.json', 'train/deep/c')
     touched(tmp_path, f'{folder}/0.tar', f'{folder}/all.rec', 'dataset.json')
     source = Source(str(tmp_path))
@@ -119,7 +119,7 @@ def test_find__folders_with_files_of_any_names(folder: str, tmp_path: pathlib.Pa
     assert checks.missing(source, TRAIN, source.find(TRAIN)) == ['train-00001-of-00002']
 
 
-def test_folder__validation_is_unambiguous(tmp_path: pathlib.Path) -> None:
+def test_find__refuses_several_folders_of_validation_files(tmp_path: pathlib.Path) -> None:
     touched(tmp_path, 'val/a', 'test/a')
     assert Source(str(tmp_path)).folder(VALIDATION) == f'{tmp_path}/val'
     touched(tmp_path, 'valid/a')
@@ -145,7 +145,7 @@ def test_find__refuses_a_file_and_its_compressed_copy(tmp_path: pathlib.Path) ->
         (['train/00.tar'], r'which holds \*\.tar\. --data_format=tar reads tar files'),
     ],
 )
-def test_find__a_folder_without_records(names: Any, message: str, tmp_path: pathlib.Path) -> None:
+def test_find__names_a_folder_without_records(names: Any, message: str, tmp_path: pathlib.Path) -> None:
     touched(tmp_path, *names)
     with pytest.raises(DataError, match=f'--data_dir={tmp_path}: no train files in {tmp_path}/train, {message}'):
         Source(str(tmp_path)).find(TRAIN)

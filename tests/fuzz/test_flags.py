@@ -16,9 +16,8 @@ from data import remote
 from data.braces import PatternError
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, plain_type, setting_of
-from inception_v3.data_set import fit_to_data_set, makes_digits
-from inception_v3.epochs import EPOCHS
-from inception_v3.presets import PRESETS
+from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.presets import EPOCHS, PRESETS
 from tests.fuzz import child
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]

@@ -68,7 +68,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize('name', HEADERS)
-def test_header__of_unusual_files(name: str) -> None:
+def test_header__has_the_size_in_unusual_files_and_none_in_others(name: str) -> None:
     encoded, header = HEADERS[name]
     assert read_header(encoded) == header
 

@@ -60,7 +60,7 @@ def test_shares_of__are_the_images_of_each_hosts_files(
         ([12500] * 4, 4096, 13),
     ],
 )
-def test_steps_for__the_host_with_the_most_images(images: List[int], batch: int, steps: int) -> None:
+def test_steps_for__follow_the_host_with_the_most_images(images: List[int], batch: int, steps: int) -> None:
     assert slices.steps_for(images, batch) == steps
 
 

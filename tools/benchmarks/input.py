@@ -195,8 +195,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Dict[Pipeline, str]) -> None:
-
-    from inception_v3.run import source
+    from inception_v3.run import versions
 
     repeats = max((len(row.measurements) for row in rows), default=0)
     batches = ', '.join(f'{size:,}' for size in sorted({row.pipeline.runs[-1].batch_size for row in rows}))
@@ -208,7 +207,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Dict
     if own['json']:
         content = {
             'where': where,
-            'versions': source.versions(),
+            'versions': versions.current(),
             'config': json.loads(config.to_json()),
             'rows': [row.as_dict() for row in rows],
             'failed': failures,

@@ -19,18 +19,19 @@ from data import labels, record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_data, copies_among, description_of, is_counted, overlap
-from inception_v3.input import device_images
+from inception_v3.data_set import check_data, copies_among, description_of, overlap
+from inception_v3.fitting import is_counted
 from inception_v3.input.bad_records import BadRecords
+from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import check_writable, digest_of_index
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run import history, trained_model
+from inception_v3.run import trained_model
+from inception_v3.run.evaluations import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations, shortfall
 from inception_v3.run.failures import bad_records_explained
-from inception_v3.run.files import check_writable
-from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
 from inception_v3.run.memory import check_fits
+from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trained_model import TrainedModel
-from preprocessing.preprocessings import preprocessing_for
 from tools.evaluate_report import JSON_FILE, predictions
 from tools.evaluate_report.analysis import ErrorAnalysis
 from tools.evaluate_report.page import ErrorReport
@@ -54,7 +55,8 @@ def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], Err
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = preprocessing_for(config).visible(device_images.received(features, config.transpose_enabled, config))
+        infeed = Infeed(config)
+        pixels = infeed.preprocessing.visible(infeed.received(features, config.transpose_enabled))
         step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
         with tf.Session(graph=graph) as session:
             session.run([tf.local_variables_initializer(), iterator.initializer])
@@ -89,7 +91,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
             f'{other.evaluation.data_set or "unnamed"}. Evaluate both checkpoints on the same images, with --data_dir.'
         )
     screen.update(f'preparing to evaluate {model.checkpoint}')
-    digest = history.digest_of_index(model.checkpoint)
+    digest = digest_of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
@@ -105,7 +107,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
     evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
-    learned = history.trained_data_of(model.config, model.checkpoint)
+    learned = trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*data_notes, *notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
     report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
@@ -165,7 +167,7 @@ def fit_to_data_set(
         notes += notes_on_training_files(trained, config, paths)
         if not info:
             # The report names the classes as the run does.
-            learned = history.trained_data_of(trained, model.checkpoint).class_names
+            learned = trained_data_of(trained, model.checkpoint).class_names
             sampled = labels.sample(config.source, paths)
             labels.check_described(config.source, records.VALIDATION, sampled, learned, "the run's classes")
     if changes and is_counted(config, records.VALIDATION):
@@ -200,7 +202,7 @@ def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[reco
         )
     if evaluation.changed:
         notes.append(f'Settings that differ from training: {"; ".join(evaluation.changed)}.')
-    missed = history.shortfall(model.config, evaluation, len(skipped))
+    missed = shortfall(model.config, evaluation, len(skipped))
     if missed:
         notes.append(f'{missed}.')
     if skipped:

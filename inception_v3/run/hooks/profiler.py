@@ -15,8 +15,8 @@ from compat.log import logger
 from compat.tensorflow import IS_REFERENCE
 from console.screen import failure
 from inception_v3.config import Config
+from inception_v3.model_dir import now
 from inception_v3.run import profile
-from inception_v3.run.files import now
 from inception_v3.run.hooks.watchers import Step, Watcher
 from inception_v3.run.profile import Event
 from inception_v3.tpu import topology

@@ -109,7 +109,7 @@ def contents(share: List[Image]) -> Set[bytes]:
 
 
 @pytest.mark.parametrize('fraction', [0.0, 0.1, 0.5])
-def test_split__same_share_of_every_class(fraction: float) -> None:
+def test_split__takes_the_same_share_of_every_class(fraction: float) -> None:
     sizes = [100, 40, 7, 1, 60]
     # Copies count once, and stay together.
     train, validation = split(images(*sizes) * 3 + images(*sizes)[:9], fraction)

@@ -15,11 +15,9 @@ import sklearn.metrics
 from compat import tf
 from data import dataset_info, records, tf_example, tfrecord_files
 from inception_v3.config import Config
-from inception_v3.input import device_images, infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.run import trained_model
-from inception_v3.run.history import Evaluation, append_evaluation, read_evaluations
-from preprocessing.preprocessings import preprocessing_for
-from preprocessing.resizing import resize_for_eval
+from inception_v3.run.evaluations import Evaluation, append_evaluation, read_evaluations
 from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
@@ -181,7 +179,6 @@ def copied(config: Config, folder: str, **changes: Any) -> str:
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'))
     code, _, err = run(model_dir)
@@ -197,13 +194,14 @@ def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any) -> N
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'transfer': 'uint8'}, {'precision': 'bfloat16'}])
-def test_visible__pixels_that_the_network_saw(
+def test_visible__gives_the_pixels_that_the_network_saw(
     small_config: Config, photos: Sequence[Photo], changes: Dict[str, Any]
 ) -> None:
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
-    resized = resize_for_eval(tf.constant(photos[0].encoded), config)
-    sent = infeed.for_evaluation(resized, config)[tf.newaxis]
-    visible = preprocessing_for(config).visible(device_images.received(sent, False, config))
+    infeed = Infeed(config)
+    resized = infeed.preprocessing.resize_encoded(tf.constant(photos[0].encoded))
+    sent = infeed.for_evaluation(resized)[tf.newaxis]
+    visible = infeed.preprocessing.visible(infeed.received(sent, is_batch_last=False))
     shown, expected = evaluate(visible[0], resized)
     # bfloat16 has 8 bits of precision.
     tolerance = 0.5 if config.precision == 'bfloat16' else 0.001
@@ -213,8 +211,7 @@ def test_visible__pixels_that_the_network_saw(
 
 
 @pytest.mark.program
-@pytest.mark.both
-def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any) -> None:
+def test_skipped_records__are_reported_and_not_counted(photo_run: Config, tmp_path: Any) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
     all_records = [*tfrecord_files.serialized_in(path)]
@@ -246,7 +243,7 @@ def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: 
     assert os.listdir(str(tmp_path / 'not')) == []
 
 
-def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any) -> None:
+def test_user_errors__have_one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any) -> None:
     model_dir = str(trained.model_dir)
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'file').write_text('')
@@ -310,7 +307,9 @@ def test_files__whose_labels_begin_elsewhere_than_the_runs_are_refused(trained: 
     assert not os.path.exists(f'{tmp_path}/out')
 
 
-def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path: Any) -> None:
+def test_settings__of_the_evaluation_are_those_of_the_run_and_the_flags(
+    trained: Config, digits_dir: str, tmp_path: Any
+) -> None:
     model_dir = str(trained.model_dir)
     found = trained_model.find(model_dir, None)
 
@@ -352,7 +351,6 @@ def test_results__that_say_nothing_are_an_error(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_synthetic_images__are_replaced_by_data_dir(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
     code, _, err = run(model_dir)

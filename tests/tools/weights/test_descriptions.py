@@ -14,8 +14,8 @@ import pytest
 
 from compat.errors import CommandError
 from inception_v3.config import Config
-from inception_v3.run import history, trained_model
-from inception_v3.run.history import trained_data_of
+from inception_v3.run import trained_model
+from inception_v3.run.trained_data import misplaced_class, trained_data_of
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import NARROW, narrow
@@ -234,5 +234,5 @@ def test_labels__fit_with_and_without_the_background(
 
 
 def test_misplaced_class__is_found_and_other_names_are_not() -> None:
-    assert history.misplaced_class(['a', 'b'], ['b', 'a']) == 'a is class 0 of the weights and class 1 of the data set'
-    assert not history.misplaced_class(['a', 'b', 'crane', 'crane'], ['a', 'c', 'd', 'crane'])
+    assert misplaced_class(['a', 'b'], ['b', 'a']) == 'a is class 0 of the weights and class 1 of the data set'
+    assert not misplaced_class(['a', 'b', 'crane', 'crane'], ['a', 'c', 'd', 'crane'])

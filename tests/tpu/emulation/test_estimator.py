@@ -12,7 +12,7 @@ from inception_v3 import main
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from tests.support.checkpoints import saved_variables
 from tests.support.events import read_events
 from tests.support.graphs import evaluate

@@ -21,9 +21,10 @@ from console.json_content import from_json
 from console.screen import Screen, duration
 from data import remote
 from data.files import text_of
-from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
-from inception_v3.run.files import check_writable
-from inception_v3.run.history import Evaluation
+from inception_v3.data_set import check_data
+from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.model_dir import check_writable
+from inception_v3.run.evaluations import Evaluation
 from tools.datasets import digits
 from tools.studies.files import write_json
 from tools.studies.report import page, tables
