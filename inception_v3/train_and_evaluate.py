@@ -482,7 +482,7 @@ class Evaluator:
         ]
         with unwritten_by_estimator(), refusals_explained():
             return self._estimator.evaluate(
-                InputPipeline(False, config),
+                InputPipeline(is_training=False, config=config),
                 # A CPU evaluates until the files end, however many images they hold. A TPU needs a number of steps.
                 steps=batches if config.use_tpu else None,
                 hooks=[hook for hook in hooks if hook],

@@ -52,6 +52,9 @@ def test_evaluation__has_every_image_once_in_the_order_of_the_files(small_config
     assert (images[359:] == 0).all()
     limited = dataclasses.replace(small_config, eval_total_size=60)
     assert labels_of(read(limited, False, 60)) == labels[:60]
+    # A seed orders the records of training alone.
+    seeded = dataclasses.replace(small_config, seed=1)
+    assert labels_of(read(seeded, False, 60, batches=1)) == labels[:60]
 
 
 def test_evaluation__pads_without_end_on_a_tpu(config: Config) -> None:
