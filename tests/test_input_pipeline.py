@@ -52,11 +52,21 @@ def test_evaluation__has_every_image_once_in_the_order_of_the_files(small_config
     assert (images[359:] == 0).all()
     limited = dataclasses.replace(small_config, eval_total_size=60)
     assert labels_of(read(limited, False, 60)) == labels[:60]
+    # A seed orders the records of training alone.
+    seeded = dataclasses.replace(small_config, seed=1)
+    assert labels_of(read(seeded, False, 60, batches=1)) == labels[:60]
 
 
 def test_evaluation__pads_without_end_on_a_tpu(config: Config) -> None:
     batches = read(dataclasses.replace(config, use_tpu=True), False, 4, batches=4)
     assert [int((labels != PADDING_LABEL).sum()) for _, labels in batches] == [4, 1, 0, 0]
+
+
+@pytest.mark.parametrize('machine', [0, 1])
+def test_machines__feed_the_images_of_their_own_share(machine: int) -> None:
+    hosts = Config(use_tpu=False, worker_hosts='a:1,b:1', task_index=machine, use_data='fake', num_eval_images=6)
+    (_, labels), *_ = read(dataclasses.replace(hosts, height=8, width=8), False, 3, batches=1)
+    assert labels.tolist() == [machine, machine + 2, machine + 4]
 
 
 def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Photo]) -> None:
