@@ -259,9 +259,11 @@ def run(config: Config) -> Dict[str, float]:
         # The last cycle may be shorter. The printed program leaves it out: 1,000 of 213,000 steps, at 2,000 in a cycle.
         step = min(step + config.train_steps_per_eval, config.train_steps)
         tf.logging.info('Starting training cycle %d.', cycle)
-        estimator.train(InputPipeline(True, config), max_steps=step)
+        estimator.train(InputPipeline(is_training=True, config=config), max_steps=step)
         tf.logging.info('Starting evaluation cycle %d.', cycle)
-        found = estimator.evaluate(InputPipeline(False, config), hooks=[LoadEMAHook(str(config.model_dir))])
+        found = estimator.evaluate(
+            InputPipeline(is_training=False, config=config), hooks=[LoadEMAHook(str(config.model_dir))]
+        )
         tf.logging.info('Evaluation results: %s', found)
         if step == config.train_steps:
             return found

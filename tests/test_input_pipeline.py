@@ -72,7 +72,7 @@ def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Ph
 
 @pytest.mark.parametrize(('enabled', 'sizes'), [(True, [2]), (False, [])])
 def test_prefetch_enabled__keeps_two_batches_ready(enabled: bool, sizes: List[int], config: Config) -> None:
-    InputPipeline(False, dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
+    InputPipeline(is_training=False, config=dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
     operations = tf.get_default_graph().get_operations()
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 

@@ -47,7 +47,9 @@ def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], Err
     analysis = ErrorAnalysis(config.num_classes)
     batches = -(-config.eval_images // config.eval_batch_size)
     with tf.Graph().as_default() as graph:
-        dataset = InputPipeline(False, config, with_places=True)({'batch_size': config.eval_batch_size})
+        dataset = InputPipeline(is_training=False, config=config, with_places=True)(
+            {'batch_size': config.eval_batch_size}
+        )
         iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
         labels, *places = tf.nest.flatten(labels)

@@ -49,7 +49,9 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
     """
     architecture = weights.architecture
     options: Dict[str, Any] = {'auxiliary_head': False} if architecture.name == 'inception_v3' else {}
-    options.update(depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(False, decay=0.0))
+    options.update(
+        depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(is_training=False, decay=0.0)
+    )
     with tf.Graph().as_default() as graph, tf.Session() as session:
         placeholder = tf.placeholder(tf.float32, [None, *images.shape[1:]])
         logits, _ = NETWORKS[architecture.name].build(placeholder, weights.num_classes, False, **options)
