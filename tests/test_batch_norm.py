@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compat import tf
-from inception_v3.batch_norm import BatchNorm, batch_norm_for, description
+from inception_v3.batch_norm import BatchNorm, batch_norm_for
 from inception_v3.config import Config
 
 DECAY = 0.9
@@ -161,9 +161,3 @@ def test_batch_norm_for__sums_over_the_cores_of_the_flags(kind: str, size: int, 
     batch_norm_for(config, True)(tf.constant(INPUTS))
     sums = [op for op in tf.get_default_graph().get_operations() if op.type == 'CrossReplicaSum']
     assert [tf.get_static_value(op.inputs[1]).tolist() for op in sums] == groups
-
-
-def test_description__names_the_images_behind_the_moments() -> None:
-    grouped = Config(batch_norm='synchronized', batch_norm_group_size=2)
-    expected = {'own 128 images; the first core': Config(), 'the 256 images of 2 cores, 4 groups': grouped}
-    assert all(part in description(config) for part, config in expected.items())

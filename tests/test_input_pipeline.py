@@ -11,9 +11,10 @@ import pytest
 from compat import tf
 from data import records
 from inception_v3.config import PADDING_LABEL, Config
-from inception_v3.input import record_preprocessing, usable_records
+from inception_v3.input import usable_records
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing import decoding, inception_preprocessing
+from preprocessing.preprocessings import preprocessing_for
 from tests.support.images import resize_bilinear
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import labels_of, read
@@ -97,7 +98,7 @@ def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch:
     annotated = tf.constant([[[0.1, 0.2, 0.3, 0.4]]])
     for use in (False, True):
         changed = dataclasses.replace(config, use_annotated_bbox=use)
-        record_preprocessing.training_image(tf.constant(''), annotated, changed)
+        preprocessing_for(changed).draw(tf.constant([9, 9, 3]), annotated)
     with tf.Session() as session:
         assert session.run(given[0]).tolist() == [[[0, 0, 1, 1]]]
     assert given[1] is annotated

@@ -213,7 +213,7 @@ def test_storage__limits_the_bytes_of_files_that_are_read_whole(
     for number, size in enumerate(megabytes):
         with open(tmp_path / f'train-{number:05d}.tar', 'wb') as file:
             file.truncate(size * 10**6)
-    InputPipeline(True, Config(use_tpu=False, data_dir=str(tmp_path), data_format='tar')).storage()
+    InputPipeline(is_training=True, config=Config(use_tpu=False, data_dir=str(tmp_path), data_format='tar')).storage()
     (interleave,) = operations_of('ParallelInterleaveDataset')
     # The largest number of the largest file in 256 MiB, and at most --num_files_infeed.
     (cycle_length,) = [value for value in interleave.inputs if value.op.name.endswith('cycle_length')]

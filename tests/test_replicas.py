@@ -159,7 +159,7 @@ def test_averages__are_the_same_on_all_replicas() -> None:
         optimizer = tf.train.GradientDescentOptimizer(1.0)
         trained = optimizer.minimize(variable * own(np.float32([1, 3])))
         with tf.control_dependencies([trained]):
-            averaged = moving_average.update_averages(config, tf.constant(1000))
+            averaged = moving_average.update_averages(config.moving_average_decay, tf.constant(1000))
         with tf.control_dependencies([averaged]):
             return tf.constant(0)
 

@@ -11,7 +11,7 @@ from compat.tensorflow import IS_REFERENCE
 from inception_v3.config import Config, ConfigError
 from inception_v3.input.ordered_records import group_for
 from inception_v3.model_fn import network_options
-from inception_v3.networks.registry import Sizes, sizes_of
+from inception_v3.networks.sizes import Sizes, sizes_of
 from inception_v3.tpu import accelerator, topology
 
 FLOAT_BYTES = 4

@@ -20,6 +20,7 @@ def config(photo_dir: str) -> Config:
     return Config(use_tpu=False, data_dir=photo_dir, num_classes=6, followup_shuffle_buffer_size=8, **sizes)
 
 
+@pytest.mark.program
 def test_perform__does_not_count_padding(config: Config) -> None:
     # Five images are batches of 4 and of 1; after two batches of warm-up at least four are measured.
     ours = functools.partial(Run, is_naive=False, config=config)

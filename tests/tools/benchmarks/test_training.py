@@ -63,7 +63,7 @@ def test_with_steps__has_a_warm_up_and_whole_loops(use_tpu: bool, iterations: in
     assert (config.train_steps, config.mode) == (expected, 'train')
 
 
-@pytest.mark.parametrize('kind', [REAL, REPEATED])
+@pytest.mark.parametrize('kind', [pytest.param(REAL, marks=pytest.mark.program), REPEATED])
 def test_measure_here__measures_each_step_after_the_warm_up(small_config: Config, one_layer: None, kind: str) -> None:
     config = training.with_steps(dataclasses.replace(small_config, followup_shuffle_buffer_size=8), 4)
     measured = steps.measure_here(config, kind)
