@@ -328,9 +328,8 @@ class Trainer:
         self._screen.update('building the graph of training', at_once=True)
         try:
             with refusals_explained():
-                self._estimator.train(
-                    InputPipeline(is_training=True, config=self._config), hooks=hooks, max_steps=until_step
-                )
+                pipeline = InputPipeline(is_training=True, config=self._config)
+                self._estimator.train(pipeline, hooks=hooks, max_steps=until_step)
         except tf.errors.InvalidArgumentError as error:
             if not _NAN_WEIGHTS.search(error.message):
                 raise
