@@ -1,5 +1,7 @@
 """Inception v3 on TPUEstimator, on one page: input pipeline, model function, averages, and training in cycles.
 
+It is the program of the "Advanced Guide to Inception v3 on Cloud TPU" (Google Cloud, undated; docs/map.md).
+
     ./run python -m examples.guide
 
 trains the digits in `runs/guide`, and evaluates them with averaged weights every 250 steps. The program itself,

@@ -1,8 +1,11 @@
 """The configuration of a run: one immutable object of plain data, whose values are within their bounds.
 
 Every field of `Config` is a command-line flag of the same name. `flags` makes the flags from the fields, so names,
-defaults, help texts and bounds are defined here alone. `rules` checks values against each other. This module needs no
-TensorFlow.
+defaults, help texts and bounds are defined here alone. `rules` checks values against each other. Of this module, only
+`Config.source` needs TensorFlow.
+
+The documented defaults are those of the guide, "Advanced Guide to Inception v3 on Cloud TPU" (Google Cloud's
+documentation of TPUs, undated; docs/map.md), and of the program that it describes.
 """
 
 import dataclasses
@@ -201,6 +204,24 @@ class Config:
         'format of the record files: TFRecord, or tar in the WebDataset layout',
         choices=('tfrecord', 'tar'),
     )
+    train_files: str = _data(
+        '',
+        'training files, instead of those in --data_dir: patterns such as train-{000..639}.tar or train*.tfrecord, '
+        'separated by commas, relative to --data_dir',
+    )
+    eval_files: str = _data('', 'validation files; as --train_files')
+    image_key: str = _data('image/encoded', 'key of the encoded image in the records (tfrecord)')
+    label_key: str = _data(
+        'image/class/label',
+        'key of the label, a whole number, in the records (tfrecord); or the extension of its file beside the image, '
+        'or json:KEY (tar)',
+    )
+    label_offset: int = _data(
+        0,
+        'number to add to each label: 1 for labels from 0 in a data set without a background class',
+        lower=-_LARGEST_INT,
+        upper=_LARGEST_INT,
+    )
     num_train_images: int = _data(
         1281167, "training images per epoch; default: as dataset.json says, or as counted, or ImageNet's", lower=1
     )
@@ -379,25 +400,6 @@ class Config:
         lower=0,
     )
     display_tensors: bool = _run(False, 'print the label, predictions and probabilities of each evaluated image')
-
-    train_files: str = _data(
-        '',
-        'training files, instead of those in --data_dir: patterns such as train-{000..639}.tar or train*.tfrecord, '
-        'separated by commas, relative to --data_dir',
-    )
-    eval_files: str = _data('', 'validation files; as --train_files')
-    image_key: str = _data('image/encoded', 'key of the encoded image in the records (tfrecord)')
-    label_key: str = _data(
-        'image/class/label',
-        'key of the label, a whole number, in the records (tfrecord); or the extension of its file beside the image, '
-        'or json:KEY (tar)',
-    )
-    label_offset: int = _data(
-        0,
-        'number to add to each label: 1 for labels from 0 in a data set without a background class',
-        lower=-_LARGEST_INT,
-        upper=_LARGEST_INT,
-    )
 
     init_from: str = _weights(
         '',

@@ -61,9 +61,9 @@ def _imagenet_in_batches_of(images: int, per_core: int = 128, **changes: Any) ->
 
 
 # Gomez et al., "The Reversible Residual Network" (arxiv.org/abs/1707.04585), section 4, with the values that the paper
-# leaves out from the authors' program (github.com/renmengye/revnet-public, resnet/configs) and from the document's
-# TensorFlow program (tensorflow/contrib/eager/python/examples/revnet). The three agree on optimizer, rates, batches,
-# steps and weight decay.
+# leaves out from the authors' program (github.com/renmengye/revnet-public, resnet/configs) and from the TensorFlow
+# program (tensorflow/contrib/eager/python/examples/revnet) of the document "Code with Eager Execution, Run with Graphs"
+# (TensorFlow Blog, 10 August 2018). The three agree on optimizer, rates, batches, steps and weight decay.
 _REVNET: Dict[str, Any] = {
     'optimizer': 'momentum',
     'schedule': 'step',

@@ -1,8 +1,9 @@
 """Values that contradict each other: a function per subject, with messages that say what to change.
 
-`check` is called when a command line is parsed, and again when its configuration is fitted to the data set. Rules about
-one value alone are the bounds in `config`. Only flags that were given can contradict each other by having no effect:
-defaults and the values of a preset are never refused for that.
+`check` is called when a command line is parsed, and again when its configuration is fitted to the data set. The bounds
+of single values are in `config`; values with a form of their own, such as addresses and lists of epochs, are checked
+here. Only flags that were given can contradict each other by having no effect: defaults and the values of a preset are
+never refused for that.
 """
 
 import dataclasses

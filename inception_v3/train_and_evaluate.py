@@ -59,6 +59,7 @@ from inception_v3.run.workers import Workers
 from inception_v3.tpu.slices import evaluation_steps
 
 if TYPE_CHECKING:
+    from inception_v3.machines.channel import Channel
     from inception_v3.run.hooks.profiler import ProfiledSteps
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
@@ -83,12 +84,18 @@ class Seen(NamedTuple):
 class Run:
     """One command's run in its model_dir, which may be new, or hold a run to resume."""
 
-    def __init__(self, config: Config, screen: Screen, termination: Optional[Termination] = None):
+    def __init__(
+        self,
+        config: Config,
+        screen: Screen,
+        termination: Optional[Termination] = None,
+        channel: 'Optional[Channel]' = None,
+    ):
         self._config = config
         self._model_dir = str(config.model_dir)
         self._screen = screen
         self._termination = termination or Termination(lambda error: None)
-        self._workers = Workers(config, self._termination)
+        self._workers = Workers(config, self._termination, channel)
         self._termination.agree = self._workers.agreed
 
     def check(self) -> Seen:

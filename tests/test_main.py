@@ -71,7 +71,7 @@ def replace_run(monkeypatch: Any, execute: Any) -> List[Config]:
     configs: List[Config] = []
 
     class Run:
-        def __init__(self, config: Config, screen: Any, termination: Termination):
+        def __init__(self, config: Config, screen: Any, termination: Termination, channel: Any):
             configs.append(config)
             self.termination = termination
 

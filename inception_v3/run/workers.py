@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from compat import tf
-from compat.errors import DONE, RETRY, CommandError
+from compat.errors import RETRY
 from compat.messages import shown
 from data import remote
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo
@@ -51,12 +51,20 @@ _BITS: Dict[int, int] = {signal.SIGTERM: 1, signal.SIGINT: 2}
 class Workers:
     """This process among the workers of a run; alone, if the run has one machine."""
 
-    def __init__(self, config: Config, termination: Termination):
+    def __init__(self, config: Config, termination: Termination, opened: 'Optional[Channel]' = None):
         self._config = config
         self._termination = termination
         self._model_dir = str(config.model_dir)
         self._addresses = cluster.addresses_in(config.worker_hosts)
-        self._channel: Optional[Channel] = None
+        self._number = int(config.task_index or 0)
+        self._channel = opened
+        if self._addresses:
+            # A run of one machine has none of it.
+            from inception_v3.machines import channel
+
+            place = cluster.Place(self._addresses, self._number, config.worker_timeout)
+            joined = self._channel = opened or channel.of(place, self._ended)
+            termination.tell = lambda error: joined.leave(error.exit_code, str(error), at_once=True)
         # Whether all workers end after a signal, each with its own message.
         self._end_together = False
 
@@ -68,27 +76,25 @@ class Workers:
           RetryableError: a port is in use.
           CommandError: workers differ, or another one has ended with an error.
         """
-        if not self._addresses:
+        joined = self._channel
+        if joined is None:
             yield
             return
-        # A run of one machine has none of it.
         from inception_v3.machines import channel
 
-        number = int(self._config.task_index or 0)
-        given = self._addresses, number, self._config.worker_timeout, self._ended
-        first, later = (None, channel.Later(*given)) if number else (channel.First(*given), None)
-        joined: Any = first or later
-        self._channel = joined
-        self._termination.tell = lambda error: joined.leave(error.exit_code, str(error))
+        # Until the run begins, this thread waits, and raises the error of another worker.
+        joined.on_end = lambda ending: None
         try:
-            channel.check_port_is_free(self._addresses, number)
+            channel.check_port_is_free(self._addresses, self._number)
             facts = self._facts(data_set)
-            if first:
+            if isinstance(joined, channel.First):
                 with self._visible_file() as (name, content):
-                    first.gather(name, lambda answers: self._problems(facts, content, answers))
-            elif later:
+                    joined.gather(name, lambda answers: self._problems(facts, content, answers))
+            elif isinstance(joined, channel.Later):
                 own = {'facts': facts, 'model_dir': self._model_dir}
-                later.join(lambda name: {**own, 'seen': self._seen(name)})
+                joined.join(lambda name: {**own, 'seen': self._seen(name)})
+            joined.on_end = self._ended
+            joined.check_ending()
             yield
         except _GONE as error:
             # The connection between the workers tells which one is gone, and ends this process.
@@ -96,12 +102,13 @@ class Workers:
             joined.leave(RETRY, str(error.message))
             raise
         except BaseException as error:
-            code = error.exit_code if isinstance(error, CommandError) else RETRY
-            joined.leave(DONE if self._end_together else code, str(error))
+            if self._end_together:
+                joined.leave()
+            joined.fail(error)
             raise
         joined.leave()
-        if later:
-            later.wait_for_first()
+        if isinstance(joined, channel.Later):
+            joined.wait_for_first()
 
     def _ended(self, ending: 'Ending') -> None:
         self._termination.end_process(ending.error(what_is_kept(self._model_dir) if ending.code == RETRY else ''))
@@ -129,7 +136,7 @@ class Workers:
 
     def summary(self) -> str:
         """The summary of a run at a worker that writes nothing."""
-        first, own = (cluster.name_of(self._addresses, number) for number in (0, int(self._config.task_index or 0)))
+        first, own = (cluster.name_of(self._addresses, number) for number in (0, self._number))
         return f'{own} is done; {first} has the results'
 
     # Agreement before training.

@@ -50,7 +50,7 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
     width = max(map(len, COMMANDS))
     for name, summary in summaries.items():
         assert [line for line in lines if line.split()[:1] == [name]] == [f'  {name:<{width}}  {summary}']
-    assert all(len(line) <= 120 for line in lines)
+    assert all(len(line) <= 80 for line in lines)
 
 
 @pytest.mark.parametrize(

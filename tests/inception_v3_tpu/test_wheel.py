@@ -14,7 +14,7 @@ import PIL.Image
 import pytest
 
 import inception_v3
-from inception_v3.run import source as source_of_run
+from inception_v3.run import versions
 from inception_v3_tpu.__main__ import COMMANDS
 from tests.support.pages import read_page
 from tests.support.project import PACKAGES, ROOT
@@ -172,8 +172,8 @@ def test_types__are_those_of_the_parts(installed: Installed) -> None:
 
 
 def test_installed__has_the_digest_of_the_checkout(installed: Installed) -> None:
-    code = 'from inception_v3_tpu.inception_v3.run import source; print(source._digest())'
-    assert installed.run('-c', code, program='python').stdout.strip() == source_of_run._digest()
+    code = 'from inception_v3_tpu.inception_v3.run import versions; print(versions._digest())'
+    assert installed.run('-c', code, program='python').stdout.strip() == versions._digest()
 
 
 def test_core_alone__trains_on_images_and_predicts_with_a_page(installed: Installed) -> None:

@@ -68,7 +68,7 @@ Cost = Tuple[float, Dict[str, float], str]
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    return command.run(argv, 'balance', _PURPOSE, _OWN_FLAGS, _perform)
+    return command.run(argv, 'balance', _PURPOSE, _OWN_FLAGS, _perform, of_machines=True)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:

@@ -23,11 +23,21 @@ MEASURING: Dict[str, OwnFlag] = {
 }
 
 
-def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags, perform: Perform) -> int:
-    """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0."""
+def run(
+    argv: Sequence[str],
+    name: str,
+    purpose: str,
+    own_flags: flags.OwnFlags,
+    perform: Perform,
+    of_machines: bool = False,
+) -> int:
+    """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0.
+
+    The flags of several machines are refused, unless the benchmark knows what to say `of_machines`.
+    """
 
     def command(screen: Screen) -> Optional[int]:
-        command_line = flags.parse(argv, own_flags)
+        command_line = flags.parse(argv, own_flags, tf_config='' if of_machines else None)
         if command_line.help:
             print(f'{flags.help_text(name, purpose, command_line, own_flags)}\n\n{EXIT_CODES}')
             return None
@@ -84,6 +94,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
         eval_batch_size=config.eval_batch_size // config.replicas,
         # For several replicas, evaluation appends batches of padding, which must not be measured.
         **{'use_tpu': False, 'tpu': None, 'master': '', 'num_gpus': 1, 'batch_norm_group_size': 0},
+        **{'worker_hosts': '', 'task_index': None},
     )
 
 

@@ -68,7 +68,8 @@ def _device(config: Config) -> str:
     if accelerator.on_gpu(config):
         listed = device_lib.list_local_devices(seeding.session_config(config))
         found = [each.physical_device_desc for each in listed if each.device_type == 'GPU']
-        return found[0] if found else 'GPU'
+        name = found[0] if found else 'GPU'
+        return name if config.num_gpus == 1 else f'{config.num_gpus} GPUs: {name}'
     return tables.machine()
 
 

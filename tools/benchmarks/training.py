@@ -16,7 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 from tools.benchmarks import command, tables
 from tools.benchmarks.measurement import answer_of
@@ -67,7 +67,8 @@ def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
     if not any(argument.startswith(('--preset', '--data_dir', '--train_files', '--use_data')) for argument in argv):
         argv = [*argv, '--preset=digits']
-    return command.run(argv, 'benchmark-train', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+    purpose = str(__doc__).partition('\n\n')[2].strip()
+    return command.run(argv, 'benchmark-train', purpose, _OWN_FLAGS, _perform, of_machines=True)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
@@ -79,8 +80,13 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     from tools.benchmarks import photographs
     from tools.datasets import digits
 
-    screen.update('reading the data set, or generating it')
     config = command_line.config
+    if config.machines > 1:
+        raise ConfigError(
+            '--worker_hosts: this command measures one machine. Leave out the flag and --task_index, with '
+            f'--train_batch_size={config.train_batch_size // config.machines}; a run shows the images/s of all.'
+        )
+    screen.update('reading the data set, or generating it')
     if config.use_data == 'real' and not config.source.is_named(config.splits):
         config = photographs.made(config)
     if makes_digits(command_line):

@@ -204,6 +204,4 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> 
     write_whole(os.path.join(folder, _DESCRIPTION), description)
     write_whole(os.path.join(folder, _PROGRAM), pathlib.Path(prepare.__file__).read_text(encoding='utf-8'))
     own = origin.origin_of(config, network.model.checkpoint)
-    text = card.card(name, contents, config, own, verified, network.learned)
-    write_whole(os.path.join(folder, card.CARD_FILE), text)
-    write_whole(os.path.join(folder, card.LABELS_FILE), card.labels(network.learned.class_names, config.num_classes))
+    card.write(folder, name, contents, config, own, verified, network.learned)

@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from typing import Container, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Container, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from absl import app
 
@@ -40,6 +40,15 @@ _NOT_CHECKED = (
     "the layouts and the memory that the TPU's compiler chooses, and the speed of the run: an estimate of activations "
     'below the memory is no promise that the step fits',
 )
+_NOT_CHECKED_OF_GPUS = (
+    'the GPUs: their number, type, driver, CUDA and memory; the graphs were built for devices of a CPU, without the '
+    'kernels of GPUs and NCCL',
+    'data beyond the first file of each split; inception-v3 audit reads all files',
+    'the speed of the run, and its memory beyond the estimate, which was measured on CPUs',
+)
+_NOT_CHECKED_OF_MACHINES = (
+    'the other machines: their ports, versions, data and view of model_dir, which the workers compare before training',
+)
 # The TensorFlow of TPU VMs with which this program runs.
 _TENSORFLOW = '2.15'
 _LONGEST_MESSAGE = 1000
@@ -48,16 +57,19 @@ _NAMED_AT_MOST = 3
 _ANSWER_SECONDS = 60
 
 
-def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen) -> Report:
-    """Runs every check of a run that needs no TPU."""
-    report = Report(f'preflight of a run on {tpu.name}')
+def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, screen: Screen) -> Report:
+    """Runs every check of a run that needs no TPU and no GPU; on GPUs, `tpu` is None."""
+    report = Report(f'preflight of a run on {tpu.name}' if tpu else 'preflight of a run on GPUs')
     if with_xla:
         graphs.compile_fast()
-    _describe(tpu, report)
+    if tpu:
+        _describe(tpu, report)
     config = _configuration(tpu, line, report)
     if not config:
         report.warn('Data and graphs were not checked: they need a valid configuration.')
         return report
+    if not tpu:
+        tpu = _gpus_of(config, report)
     command_line = line._replace(config=config)
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
@@ -79,7 +91,8 @@ def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen
     if config.mode != 'eval' and not line.chooses_statistics and batch_norm.decay_warning(config):
         report.warn(f'{batch_norm.decay_warning(config)}.')
     _check_iterations(command_line, report)
-    report.not_checked += _NOT_CHECKED
+    report.not_checked += _NOT_CHECKED if config.use_tpu else _NOT_CHECKED_OF_GPUS
+    report.not_checked += _NOT_CHECKED_OF_MACHINES if config.machines > 1 else ()
     stand_ins: Dict[str, int] = {}
     if config.use_data == 'real':
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
@@ -118,26 +131,29 @@ def _describe(tpu: Topology, report: Report) -> None:
     report.add('software', where, command=command)
 
 
-def _configuration(tpu: Topology, line: flags.CommandLine, report: Report) -> Optional[Config]:
+def _gpus_of(config: Config, report: Report) -> Topology:
+    """Reports the GPUs and machines of a run, and returns them as cores and hosts."""
+    each = ' of each machine' if config.machines > 1 else ''
+    report.add('cluster', f'GPUs{each}, each with a replica of the network', num_gpus=config.num_gpus)
+    report.add('cluster', machines=config.machines, replicas=config.replicas)
+    report.add('software', 'of this machine; the run needs one that is built for GPUs', tensorflow=tf.__version__)
+    return Topology('GPUs', config.replicas, config.machines)
+
+
+def _configuration(tpu: Optional[Topology], line: flags.CommandLine, report: Report) -> Optional[Config]:
     """Returns the run's configuration on this TPU. If it is not valid, reports every problem and returns None."""
-    fields = {**flags.with_preset(line), 'use_tpu': True, 'num_shards': tpu.cores}
-    for name, why in (
-        ('use_tpu', 'a run on the CPU needs no preflight'),
-        ('num_shards', f'--topology={tpu.name} has {tpu.cores} cores. Omit --num_shards, or set it to {tpu.cores}'),
-    ):
-        if line.fields.get(name, fields[name]) != fields[name]:
-            report.error(f'--{name}={line.fields[name]}: {why}.')
-    if topology.is_emulated(fields.get('tpu')) and fields['tpu'] != tpu.name:
-        report.error(f'--tpu={fields["tpu"]}: contradicts --topology={tpu.name}. Give one of them.')
-        fields['tpu'] = None
-    is_fake = fields.get('use_data', Config.use_data) == 'fake'
-    are_named = is_fake or fields.get('train_files') or fields.get('eval_files')
+    fields = flags.with_preset(line)
+    if tpu:
+        _settle_topology(tpu, line, fields, report)
+    are_named = (
+        fields.get('use_data', Config.use_data) == 'fake' or fields.get('train_files') or fields.get('eval_files')
+    )
     folders = {flag: fields.get(flag) for flag in (*(() if are_named else ('data_dir',)), 'model_dir')}
-    problems = topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders)
+    problems = topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders) if tpu else []
     config = None
     try:
         config = Config(**fields)
-        if are_named:
+        if tpu and are_named:
             problems += topology.unreachable_folders(config.tpu, config.master, **_places(config))
         # A wrong number of cores has been reported.
         contradictions = [*rules.contradictions(config, {*line.fields} - {'use_tpu', 'num_shards'})]
@@ -146,6 +162,20 @@ def _configuration(tpu: Topology, line: flags.CommandLine, report: Report) -> Op
         contradictions = str(error).splitlines()
     report.errors += [*problems, *contradictions]
     return config
+
+
+def _settle_topology(tpu: Topology, line: flags.CommandLine, fields: Dict[str, Any], report: Report) -> None:
+    """Sets the fields that a TPU determines, and reports flags that contradict it."""
+    fields.update(use_tpu=True, num_shards=tpu.cores)
+    for name, why in (
+        ('use_tpu', 'a run on the CPU needs no preflight; for one on GPUs, give --num_gpus instead of a topology'),
+        ('num_shards', f'--topology={tpu.name} has {tpu.cores} cores. Omit --num_shards, or set it to {tpu.cores}'),
+    ):
+        if line.fields.get(name, fields[name]) != fields[name]:
+            report.error(f'--{name}={line.fields[name]}: {why}.')
+    if topology.is_emulated(fields.get('tpu')) and fields['tpu'] != tpu.name:
+        report.error(f'--tpu={fields["tpu"]}: contradicts --topology={tpu.name}. Give one of them.')
+        fields['tpu'] = None
 
 
 def _places(config: Config) -> Dict[str, str]:
@@ -165,7 +195,8 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
     unchecked = [
         flag
         for flag, folder in used.items()
-        if topology.unreachable_folders(config.tpu, config.master, **{flag: folder})
+        if config.use_tpu
+        and topology.unreachable_folders(config.tpu, config.master, **{flag: folder})
         # The description and the files of a data set on this machine are read; the same files belong in a bucket.
         and not (os.path.isdir(str(folder)) if flag == 'data_dir' else flag in places and '://' not in str(folder))
     ]
@@ -173,7 +204,7 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
     unchecked += _unanswered({**remaining, 'export_dir': config.export_dir, 'init_from': config.init_from}, report)
     if not config.model_dir:
         report.warn(_NOT_GIVEN.format('model_dir'))
-    if not config.tpu and not config.master:
+    if config.use_tpu and not config.tpu and not config.master:
         report.warn('--tpu: no TPU is named, and without one the run does not start. Name it.')
     return unchecked
 
@@ -310,6 +341,8 @@ def _check_weights(config: Config, checkpoint: Optional[str], report: Report) ->
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
     """Reports loops that are longer than the steps between checkpoints; the default is cut without a word."""
     config = command_line.config
+    if not config.use_tpu:
+        return
     cycle = {'train': config.train_steps, 'train_and_eval': config.train_steps_per_eval}.get(config.mode)
     if 'iterations' in command_line.given and cycle and config.iterations > min(cycle, config.train_steps):
         flag = 'train_steps' if config.mode == 'train' or config.train_steps < cycle else 'train_steps_per_eval'

@@ -7,7 +7,6 @@ import os
 from compat import tf
 from compat.log import logger
 from compat.names import make_servable_by_both
-from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
@@ -61,10 +60,8 @@ def export_saved_model(
     make_servable_by_both(path)
     origin.write(path, own)
     contents = [f'a SavedModel; {INPUT_FILES}']
-    text = card.card('SavedModel', contents, config, own, 'not verified (inception-v3 export)', learned)
-    write_whole(os.path.join(path, origin.EXTRA, card.CARD_FILE), text)
-    names = card.labels(learned.class_names, config.num_classes)
-    write_whole(os.path.join(path, origin.EXTRA, card.LABELS_FILE), names)
+    verified = 'not verified (inception-v3 export)'
+    card.write(os.path.join(path, origin.EXTRA), 'SavedModel', contents, config, own, verified, learned)
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):

@@ -3,6 +3,7 @@
 import math
 
 from compat import tf
+from inception_v3 import replicas
 from inception_v3.model_dir import NotFiniteError, check_fits_graph
 from inception_v3.run import checkpoints
 from inception_v3.run.failures import DivergedError
@@ -46,9 +47,9 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         """Saves a checkpoint; returns False, because saving does not end training."""
         saver, path = self._get_saver(), self._save_path
         try:
-            checkpoints.save(
-                self._model_dir, step, lambda: saver.save(session, path, global_step=step, write_state=False)
-            )
+            # The graph of several replicas fits no other number of them, and takes seconds to write.
+            options = {'write_state': False, 'write_meta_graph': not replicas.are_several()}
+            checkpoints.save(self._model_dir, step, lambda: saver.save(session, path, global_step=step, **options))
         except NotFiniteError:
             # The loss of this step was finite: it was computed from the weights before the step.
             raise DivergedError('The weights are no longer finite', step - 1, step)

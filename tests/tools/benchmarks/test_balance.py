@@ -42,6 +42,13 @@ def test_command__prints_the_balance(capsys: Any) -> None:
     assert result['host_ms'] == 192 and result['host_bound'] and result['balancing_cores'] == 16
 
 
+def test_command__gives_each_machine_its_share_of_the_batch(capsys: Any) -> None:
+    given = ['--json', '--step_ms=100', '--cores=8', '--cpu_ms_per_image=1', '--train_batch_size=64', '--num_gpus=2']
+    _, out, err = run(capsys, *given, '--worker_hosts=a:2222,b:2222', '--task_index=0')
+    result = json.loads(out)
+    assert (result['hosts'], result['host_images'], result['images_per_second']) == (2, 32, 640), err
+
+
 def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:
     # Up to the end of storage, preprocessing and transfer; the second round is slower. Noise makes transfer negative.
     rounds = iter([(1.0, 7.0, 6.5), (1.0, 9.0, 8.5)])

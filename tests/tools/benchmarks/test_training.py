@@ -95,6 +95,15 @@ def test_command__prints_a_line_of_json_last(monkeypatch: Any, capsys: Any, digi
     assert 'the device waits for its input 12% of the time (0%–25%)' in lines
 
 
+def test_command__refuses_several_machines_and_says_what_to_measure(capsys: Any) -> None:
+    hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=0']
+    assert training.main(['benchmark-train', *hosts, '--train_batch_size=64']) == 2
+    assert (
+        'measures one machine. Leave out the flag and --task_index, with --train_batch_size=32;'
+        in capsys.readouterr().err
+    )
+
+
 def test_command__refuses_what_a_run_refuses(capsys: Any, digits_dir: str) -> None:
     assert training.main(['training', '--use_data=fake', '--accelerator=gpu', '--tpu=node']) == 2
     assert '--accelerator=gpu: is the device of a run without a TPU' in capsys.readouterr().err

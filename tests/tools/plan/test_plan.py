@@ -122,10 +122,19 @@ def test_measured_step_ms__is_the_median_of_the_last_start(tmp_path: pathlib.Pat
             writer.add_summary(tf.Summary(value=[{'tag': 'images_per_second', 'simple_value': speed}]), step)
     assert measured_step_ms(config) == pytest.approx(100)
     assert measured_step_ms(dataclasses.replace(config, train_steps=9)) == pytest.approx(100)
-    assert measured_step_ms(dataclasses.replace(config, train_batch_size=65)) is None
+    for other in ({'train_batch_size': 65}, {'num_gpus': 2}, {'worker_hosts': 'a:1,b:1', 'task_index': 0}):
+        assert measured_step_ms(dataclasses.replace(config, **other)) is None
     starts = tmp_path / 'starts.jsonl'
     starts.write_text(starts.read_text().replace('"step": 0', '"step": 3'))
     assert measured_step_ms(config) == pytest.approx(10), 'steps before the last start'
+
+
+def test_plan__counts_the_replicas_of_all_machines(tmp_path: pathlib.Path, capsys: Any) -> None:
+    hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=1', '--num_gpus=4']
+    assert run(tmp_path, *hosts, '--train_steps=100', '--train_batch_size=64', '--step_ms=100') == 0
+    rows = dict(line.split('  ', 1) for line in capsys.readouterr().out.splitlines())
+    assert rows['devices'].strip() == '8 replicas on 2 machines, 8 images each'
+    assert rows['input'].strip().startswith('each of 2 hosts: 320 images/s')
 
 
 def test_plan__writes_page_picture_and_numbers_without_a_session(

@@ -94,6 +94,36 @@ def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None) -
     assert evaluation['steps'] == -(-most * hosts // 256) and 50_000 // hosts <= most <= 391 * files[1]
 
 
+@pytest.mark.both
+def test_gpus__of_two_machines_share_files_and_batches(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
+    flags = [f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model', '--batch_norm=synchronized', '--json']
+    hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=1', '--num_gpus=4', '--batch_norm_group_size=4']
+    batches = ['--preset=digits', '--train_batch_size=64', '--eval_batch_size=80']
+    result = run(*batches, *hosts, *flags)
+    assert result.code == 0, result.out
+    report = result.report
+    assert report['cluster'] == {'num_gpus': 4, 'machines': 2, 'replicas': 8}
+    training, evaluation = report['training'], report['evaluation']
+    sizes = [[part[f'batch{each}'] for each in ('', '_per_machine', '_per_gpu')] for part in (training, evaluation)]
+    assert sizes == [[64, 32, 8], [80, 40, 10]]
+    # The graphs of two replicas of a machine, with sums across machines.
+    assert training['operations'] > evaluation['operations'] > 0
+    memory = report['training_memory_of_a_gpu']
+    assert memory['total_bytes'] == memory['variable_bytes'] + memory['activation_bytes']
+    assert any(text.startswith('the other machines: ') for text in report['not_checked'])
+    assert not any('TPU' in text for text in [*report['not_checked'], *report['warnings']])
+
+
+def test_gpus__have_their_problems_reported(without_graphs: None) -> None:
+    batch = errors_of(*FAKE, '--num_gpus=3', '--train_batch_size=32', '--eval_batch_size=3')
+    assert [text.split(':')[0] for text in batch] == ['--train_batch_size=32']
+    assert 'name the TPU of the run' in run(*FAKE).err and 'for a run on GPUs, --num_gpus' in run(*FAKE).err
+    assert '--num_gpus=-1: give the number' in run(*FAKE, '--num_gpus=-1').err
+    assert '--xla: is for a TPU' in run(*FAKE, '--num_gpus=2', '--xla').err
+    assert run(*FAKE, '--accelerator=gpu').out.startswith('preflight of a run on GPUs')
+    assert any('--num_gpus' in text for text in errors_of(*FAKE, '--topology=v2-8', '--num_gpus=2'))
+
+
 @pytest.mark.parametrize(
     ('name', 'machines', 'version', 'command'),
     [

@@ -2,7 +2,7 @@
 
 Every pipeline reads the same generated photographs, decodes, crops at random, resizes, flips and batches them; with and
 without a distortion of colour, as floats and as bytes. In each round, every peer has a process of its own, in an
-environment that uv makes from the packages at the top of tools/benchmarks/peers/PEER.py. A peer that cannot be
+environment that uv makes from the packages that the peer's own script names. A peer that cannot be
 installed, or fails, is named with the reason. Of the flags of a run, only sizes and the ranges of crops and colours
 are allowed.
 """

@@ -2,7 +2,7 @@
 
 Prints measured and published figures, and further experiments: unequal replicas, groups of replicas, the
 variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, and tables as
-Markdown. tools/studies/README.md discusses the results.
+Markdown.
 """
 
 import functools

@@ -6,8 +6,6 @@ figure.
 
 --architecture=published measures a network as published instead: the memory of each of 100 iterations of RevNet-104 at
 224 pixels, with the largest batch up to 128 that fits the memory of this machine.
-
-tools/studies/README.md discusses the results.
 """
 
 import argparse

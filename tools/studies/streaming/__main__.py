@@ -6,7 +6,7 @@ reads it as s3://. It can delay each request as a network does: the study measur
 latency, and how much reading several files at a time helps. With --shards it measures instead every combination of the
 size of tar shards, their number, and the workers that read them.
 
-It prints tables, and writes them as Markdown, and all numbers as JSON. tools/studies/README.md discusses the results.
+It prints tables, and writes them as Markdown, and all numbers as JSON.
 There is no training step: the study measures what the input pipeline alone can deliver.
 """
 
