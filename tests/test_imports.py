@@ -207,4 +207,4 @@ def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
 
 def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
     users = [name for name, path in modules().items() if re.search(r'\bmock\b', path.read_text())]
-    assert all(name.startswith('inception_v3.tpu.emulation') for name in users), users
+    assert users and all(name.startswith('inception_v3.tpu.emulation') for name in users), users

@@ -15,7 +15,9 @@ def test_diagram__is_current(name: str) -> None:
 def test_paths__are_those_of_the_formulas() -> None:
     for name, part in (('sgd', 0.0), ('momentum', 0.9)):
         weights, update = np.array(diagrams.START), np.zeros(2)
-        for point in diagrams.paths()[name]:
+        points = diagrams.paths()[name]
+        assert len(points) == diagrams.STEPS + 1
+        for point in points:
             np.testing.assert_allclose(point, weights, atol=1e-5)
             update = part * update - diagrams.RATE * np.array([1.0, diagrams.CURVATURE]) * weights
             weights = weights + update

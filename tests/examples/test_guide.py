@@ -83,6 +83,7 @@ def test_guide__trains_as_the_preset_does() -> None:
 
 
 def test_guide_optimizers__take_the_steps_of_the_program() -> None:
+    assert [*guide.OPTIMIZERS] == ['sgd', 'momentum', 'RMS']
     for name, (_, make) in guide.OPTIMIZERS.items():
         with tf.variable_scope(name, use_resource=True):
             ours, theirs = (tf.get_variable(each, initializer=[1.0, -2.0]) for each in ('ours', 'theirs'))

@@ -45,6 +45,7 @@ def assert_same_bits(one: Program, other: Program) -> None:
     variables, others = (saved_variables(each.model_dir) for each in (one, other))
     assert variables.keys() == others.keys()
     assert [name for name in variables if variables[name].tobytes() != others[name].tobytes()] == []
+    assert len(evaluations(one)) == len(evaluations(other)) > 0
     for evaluation, expected in zip(evaluations(one), evaluations(other)):
         for name in ('step', 'top_1', 'top_5', 'images'):
             assert evaluation[name] == expected[name], name

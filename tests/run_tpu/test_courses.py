@@ -109,15 +109,27 @@ FOREIGN = {
     'queue': fails(NOT_FOUND_TEXT.replace('nodes/', 'queuedResources/')),
 }
 SOME_FOREIGN = [FOREIGN[name] for name in ('python', 'proxy', 'other TPU', 'no access')]
-# Lists that do not prove that the TPU is gone: no list, one with the TPU, and two that may lack something.
+# A list without the TPU, although it exists.
+LIST_WITHOUT_IT: Answer = {'prints': 'another-node', 'node': {}}
+# Lists that do not prove that the TPU is gone: no list, one with the TPU, and those that say that they may
+# lack something.
 NO_PROOFS: List[Answer] = [
     fails('ERROR: 503'),
     {'prints': PATH},
-    {'says': 'WARNING: Some requests did not succeed\n'},
-    {'says': 'WARNING: The following zones did not respond: us-central1-b. Results may be incomplete.\n'},
+    *(
+        {**LIST_WITHOUT_IT, 'says': f'WARNING: {text}.\n'}
+        for text in (
+            'Some requests did not succeed',
+            'us-central1 does not respond',
+            'One region is missing',
+            'One location is missing',
+            'Results may be incomplete',
+            'Partial results',
+            'A server is unreachable',
+            'A server is unavailable',
+        )
+    ),
 ]
-# A list without the TPU, although it exists.
-LIST_WITHOUT_IT: Answer = {'prints': 'another-node', 'node': {}}
 
 # The description of a TPU names the start that made it. It is empty if gcloud does not say it, or a user removed it.
 ANOTHER = 'run_tpu.sh-another-1'
@@ -155,13 +167,20 @@ ENDS = {
         says=(*KEPT, 'done: gs'),
         left='READY',
     ),
-    'no list that may lack something says that the TPU is gone': Course(
-        {'describe': [ABSENT, READY, *[NOT_FOUND] * 99], 'list': [ABSENT, *NO_PROOFS * 9]},
-        'ls preflight create train' + ' pause' * 9,
-        code=2,
-        says=KEPT,
-        left='READY',
-    ),
+    # Two proofs in a row would do.
+    **{
+        f'no list of these kinds says that the TPU is gone: {kinds}': Course(
+            {
+                'describe': [ABSENT, READY, *[NOT_FOUND] * 99],
+                'list': [ABSENT, *(each for each in lists for _ in range(2))],
+            },
+            'ls preflight create train' + ' pause' * 9,
+            code=2,
+            says=KEPT,
+            left='READY',
+        )
+        for kinds, lists in (('failed, complete, lacking', NO_PROOFS[:5]), ('lacking', NO_PROOFS[5:]))
+    },
     'a list with other warnings says that the TPU is gone': Course(
         {'list': [{'says': 'WARNING: Python 3.7 is too old.\n'}] * 99}, 'ls preflight create train delete'
     ),

@@ -25,7 +25,7 @@ def plain_session() -> tf.Session:
 
 def evaluate(*tensors: Any) -> Any:
     """Returns the values of tensors of the current graph, after initializing its variables."""
-    with tf.Session() as session:
+    with plain_session() as session:
         session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         values = session.run(tensors)
     return values[0] if len(tensors) == 1 else values
@@ -33,7 +33,7 @@ def evaluate(*tensors: Any) -> Any:
 
 def draw_many(tensors: Any, count: int) -> List[Any]:
     """Returns the values of tensors in `count` runs of one session."""
-    with tf.Session() as session:
+    with plain_session() as session:
         return [session.run(tensors) for _ in range(count)]
 
 

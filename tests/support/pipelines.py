@@ -7,6 +7,7 @@ import numpy as np
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
+from tests.support.graphs import plain_session
 
 Batch = Tuple[np.ndarray, np.ndarray]
 
@@ -14,7 +15,7 @@ Batch = Tuple[np.ndarray, np.ndarray]
 def read(config: Config, is_training: bool, batch_size: int, batches: int = -1, **params: Any) -> List[Batch]:
     """Returns the first batches of a pipeline, or all of them by default."""
     result: List[Batch] = []
-    with tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), plain_session() as session:
         dataset = InputPipeline(is_training, config)({'batch_size': batch_size, **params})
         batch = tf.data.make_one_shot_iterator(dataset).get_next()
         while len(result) != batches:

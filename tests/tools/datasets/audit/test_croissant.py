@@ -69,7 +69,9 @@ def test_tfrecords__are_described_with_files_classes_and_fields(data_dir: str, g
 
 def test_label_offset__makes_labels_no_classes(data_dir: str, good: Report) -> None:
     content = written(Source(data_dir, fields=Fields(label_offset=1)), good)
-    assert not [field for each in content['recordSet'] for field in each['field'] if 'references' in field]
+    fields = [field for each in content['recordSet'] for field in each['field']]
+    assert 'image/class/label' in [field['source']['extract']['column'] for field in fields if 'source' in field]
+    assert not [field for field in fields if 'references' in field]
 
 
 def test_command__describes_tar_shards_that_mlcroissant_reads(tar_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
