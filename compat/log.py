@@ -14,7 +14,7 @@ def show(handler: logging.Handler, verbose: bool) -> None:
         each.propagate = False
     logger.setLevel(logging.INFO)
     _tensorflow.setLevel(logging.INFO if verbose else logging.CRITICAL)
-    if 'compat.tensorflow' in sys.modules:
+    if f'{__package__}.tensorflow' in sys.modules:
         settle_tensorflow(_tensorflow.level)
 
 

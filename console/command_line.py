@@ -1,6 +1,8 @@
 """The parsers of command lines, and types for their arguments."""
 
 import argparse
+import re
+import textwrap
 from typing import Any, Callable, List, NoReturn, Optional, Sequence
 
 from compat.errors import EXIT_CODES, CommandError
@@ -11,13 +13,31 @@ from console.paths import check_stores, expanded
 _KINDS = {int: 'a whole number', float: 'a number'}
 
 
+class _Formatter(argparse.HelpFormatter):
+    """Fills the paragraphs of a description to the width of the terminal; indented lines stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return filled(text, width)
+
+
+def filled(text: str, width: int) -> str:
+    """A text whose paragraphs are filled to a width; paragraphs with an indented line, such as commands, are kept."""
+    paragraphs = text.strip().split('\n\n')
+    return '\n\n'.join(
+        paragraph
+        if paragraph.startswith(' ') or '\n ' in paragraph
+        else textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
+        for paragraph in paragraphs
+    )
+
+
 class _Parser(argparse.ArgumentParser):
     """Expands `~`, takes no abbreviated flags, and its help ends with the exit codes; so do those of subcommands."""
 
     def __init__(self, **settings: Any):
         super().__init__(
             epilog=EXIT_CODES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
             **settings,
         )
@@ -43,6 +63,17 @@ class _Parser(argparse.ArgumentParser):
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:
     """Makes the parser of the command `inception-v3 NAME`."""
     return _Parser(prog=processes.command_name(name), description=description)
+
+
+def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
+    """Raises CommandError for a repeated flag, as of a shell that expands braces: only one value would count."""
+    for flag in flags:
+        values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
+        if len(values) > 1:
+            raise CommandError(
+                f'--{flag}: given {len(values):,} times, first as {shown(values[0])}. Did the shell expand its braces? '
+                f"Quote them, as in --{flag}='train-{{000..639}}.tar'; commas separate several patterns."
+            )
 
 
 def folder(text: str) -> str:

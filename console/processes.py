@@ -9,13 +9,21 @@ from compat.messages import shown
 
 # The longest command line on a page; it may name thousands of files.
 _LONGEST = 600
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# In the wheel, `inception_v3_tpu.`, the package that holds all others; in a checkout, nothing.
+_PREFIX = __name__[: -len('console.processes')]
+# The folder of the outermost package.
+_ROOT = os.path.abspath(__file__).rsplit(os.sep, 1 + __name__.count('.'))[0]
+
+
+def full_name(module: str) -> str:
+    """The name by which Python imports a module of this program, in a checkout or in the wheel."""
+    return module if module.startswith(_PREFIX) else _PREFIX + module
 
 
 def module(name: str, *arguments: str) -> List[str]:
     """The command that runs a module like `python -m NAME`, but does not look for it in the working directory."""
-    code = f'import sys; sys.path[0] = {_ROOT!r}; import runpy; runpy.run_module({name!r}, None, "__main__", True)'
-    return [sys.executable, '-c', code, *arguments]
+    run = f'runpy.run_module({full_name(name)!r}, None, "__main__", True)'
+    return [sys.executable, '-c', f'import sys; sys.path[0] = {_ROOT!r}; import runpy; {run}', *arguments]
 
 
 def command_name(name: str) -> str:

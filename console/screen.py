@@ -2,6 +2,7 @@
 
 import logging
 import os
+import textwrap
 import threading
 import time
 import warnings
@@ -18,6 +19,8 @@ _ERASE_LINE = '\r\x1b[K'
 # Characters that fill increasing parts of a cell.
 EIGHTHS = '▏▎▍▌▋▊▉█'
 _BAR = 16
+# Indents the further lines of a log line to its text, after a time such as 12:00:00.
+_BELOW_TIME = ' ' * 9
 
 
 class Printable:
@@ -67,6 +70,8 @@ class Screen(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a log line above the live line."""
         text = self.format(record)
+        if self._live:
+            text = '\n'.join(_wrapped(line, _terminal_width(self._stream)) for line in text.split('\n'))
         with self._writing:
             self._stream.write(f'{_ERASE_LINE}{text}\n{self._line}' if self._live else f'{text}\n')
             self._stream.flush()
@@ -107,6 +112,13 @@ class Screen(logging.Handler):
                 self._stream.write(_ERASE_LINE)
                 self._stream.flush()
         self._shown_at, self._pending = None, ''
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A log line in lines of a terminal that end between words; paths and other long words stay whole, to be copied."""
+    return textwrap.fill(
+        line, width, subsequent_indent=_BELOW_TIME, break_long_words=False, break_on_hyphens=False, tabsize=4
+    )
 
 
 def _terminal_width(stream: TextIO) -> int:

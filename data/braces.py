@@ -6,29 +6,20 @@ A flag's value is checked with these before TensorFlow, which lists files, is lo
 
 import itertools
 import re
-from typing import List, Sequence
+from typing import List
 
 from compat.errors import CommandError
 from compat.messages import shown
 
+# The flags whose values are such patterns, by split.
+FILE_FLAGS = {'train': 'train_files', 'validation': 'eval_files'}
 # More files than any data set has; a mistyped range would fill the memory.
 _FILES_AT_MOST = 1_000_000
 _RANGE = re.compile(r'(\d{1,15})\.\.(\d{1,15})')
 
 
 class PatternError(CommandError, ValueError):
-    """A pattern that cannot be expanded, or flags with patterns that are given several times."""
-
-
-def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
-    """Raises PatternError for a repeated flag, as of a shell that expands braces: only one value would count."""
-    for flag in flags:
-        values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
-        if len(values) > 1:
-            raise PatternError(
-                f'--{flag}: given {len(values):,} times, first as {shown(values[0])}. Did the shell expand its braces? '
-                f"Quote them, as in --{flag}='train-{{000..639}}.tar'; commas separate several patterns."
-            )
+    """A pattern that cannot be expanded."""
 
 
 def expand(patterns: str, flag: str) -> List[str]:

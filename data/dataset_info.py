@@ -26,6 +26,8 @@ _IMAGES_AT_MOST = 2**31 - 1
 # The longest reason in a message, in characters.
 _LONGEST_REASON = 200
 _MODULUS = 1 << 256
+# Digits of a SHA-256 that messages show: enough to tell one user's data sets apart.
+DIGITS_SHOWN = 12
 
 
 def is_background(name_of_label_0: str) -> bool:

@@ -11,17 +11,16 @@ Named files take precedence over folders, patterns over both.
 import itertools
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from compat import tf
 from compat.messages import shown
-from data import braces, file_patterns, record_counts, remote
+from data import file_patterns, record_counts, remote
+from data.braces import FILE_FLAGS, expand
 from data.formats import FORMATS, Format
 from data.records import TRAIN, VALIDATION, DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
 
-# The flag with the patterns of each split.
-FILE_FLAGS = {TRAIN: 'train_files', VALIDATION: 'eval_files'}
 # The folders of each split. The test images validate only where no folder has a better name.
 FOLDERS = {TRAIN: ('train',), VALIDATION: ('validation', 'val', 'valid', 'eval', 'test')}
 # In such a folder, files that hold no records: descriptions, indices, pages, images, archives, sources.
@@ -89,7 +88,7 @@ class Source(NamedTuple):
 
     def _expanded(self, split: str) -> List[str]:
         patterns = self.patterns(split)
-        return braces.expand(patterns, FILE_FLAGS[split]) if patterns else []
+        return expand(patterns, FILE_FLAGS[split]) if patterns else []
 
     def find(self, split: str) -> List[str]:
         """The paths of the files of a split: named files and those of folders by name, others as the patterns say.
@@ -157,12 +156,6 @@ class Source(NamedTuple):
     def name_of(self, path: str, paths: Sequence[str]) -> str:
         """The name of a file among those of its split, without slashes: distinct, even in several folders."""
         return path[len(common_folder(paths)) :].replace('%', '%25').replace('/', '%2F')
-
-
-def source_of(values: Any) -> Source:
-    """The source that flags describe; `values` has an attribute of the name of each flag."""
-    fields = Fields(values.image_key, values.label_key, values.label_offset)
-    return Source(values.data_dir or '', values.data_format, values.train_files, values.eval_files, fields)
 
 
 def _without_copies(paths: List[str]) -> List[str]:

@@ -42,7 +42,9 @@ def blocks_of(name: str) -> List[Block]:
     with tf.Graph().as_default() as graph:
         images = tf.placeholder(tf.float32, [1, NETWORKS[name].size, NETWORKS[name].size, 3])
         options = {'rebuild_activations': False} if 'rebuild_activations' in NETWORKS[name].options else {}
-        NETWORKS[name].build(images, CLASSES, False, conv=layers.conv2d, norm=BatchNorm(False, 0.9), **options)
+        NETWORKS[name].build(
+            images, CLASSES, False, conv=layers.conv2d, norm=BatchNorm(is_training=False, decay=0.9), **options
+        )
         for variable in tf.trainable_variables():
             block = _block(variable.op.name)
             parameters[block] = parameters.get(block, 0) + int(variable.shape.num_elements())

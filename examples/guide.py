@@ -1,5 +1,7 @@
 """Inception v3 on TPUEstimator, on one page: input pipeline, model function, averages, and training in cycles.
 
+It is the program of the "Advanced Guide to Inception v3 on Cloud TPU" (Google Cloud, undated; docs/map.md).
+
     ./run python -m examples.guide
 
 trains the digits in `runs/guide`, and evaluates them with averaged weights every 250 steps. The program itself,
@@ -16,10 +18,9 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 
 from compat import tf
 from data import order, records, tf_example
-from data.sources import source_of
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.inception_v3 import inception_v3
@@ -121,7 +122,7 @@ class InputPipeline:
         if not self._is_training:
             return self._read(records.find_shards(config.data_dir, records.VALIDATION)[host::hosts])
         paths = records.find_shards(config.data_dir, records.TRAIN)
-        files = order.files_of(paths, source_of(config).contents(paths))
+        files = order.files_of(paths, config.source.contents(paths))
         assert config.seed is not None
         return order.ordered(
             files,
@@ -155,7 +156,7 @@ class InputPipeline:
         """
         missing = size - tf.shape(labels)[0]
         images = tf.pad(images, [[0, missing], [0, 0], [0, 0], [0, 0]])
-        labels = tf.pad(labels, [[0, missing]], constant_values=metrics.PADDING_LABEL)
+        labels = tf.pad(labels, [[0, missing]], constant_values=PADDING_LABEL)
         return tf.reshape(images, [size, *images.shape[1:]]), tf.reshape(labels, [size])
 
 
@@ -258,9 +259,11 @@ def run(config: Config) -> Dict[str, float]:
         # The last cycle may be shorter. The printed program leaves it out: 1,000 of 213,000 steps, at 2,000 in a cycle.
         step = min(step + config.train_steps_per_eval, config.train_steps)
         tf.logging.info('Starting training cycle %d.', cycle)
-        estimator.train(InputPipeline(True, config), max_steps=step)
+        estimator.train(InputPipeline(is_training=True, config=config), max_steps=step)
         tf.logging.info('Starting evaluation cycle %d.', cycle)
-        found = estimator.evaluate(InputPipeline(False, config), hooks=[LoadEMAHook(str(config.model_dir))])
+        found = estimator.evaluate(
+            InputPipeline(is_training=False, config=config), hooks=[LoadEMAHook(str(config.model_dir))]
+        )
         tf.logging.info('Evaluation results: %s', found)
         if step == config.train_steps:
             return found

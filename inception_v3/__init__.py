@@ -1,3 +1,3 @@
 """Inception v3 for Cloud TPU: the training, evaluation and export program."""
 
-__version__ = '1.0.0'
+__version__ = '2.0.0'

@@ -1,8 +1,11 @@
 """The configuration of a run: one immutable object of plain data, whose values are within their bounds.
 
 Every field of `Config` is a command-line flag of the same name. `flags` makes the flags from the fields, so names,
-defaults, help texts and bounds are defined here alone. `rules` checks values against each other. This module needs no
-TensorFlow.
+defaults, help texts and bounds are defined here alone. `rules` checks values against each other. Of this module, only
+`Config.source` needs TensorFlow.
+
+The documented defaults are those of the guide, "Advanced Guide to Inception v3 on Cloud TPU" (Google Cloud's
+documentation of TPUs, undated; docs/map.md), and of the program that it describes.
 """
 
 import dataclasses
@@ -10,13 +13,16 @@ import functools
 import json
 import math
 import unicodedata
-from typing import Any, Collection, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Collection, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
 from compat.errors import CommandError
 from compat.messages import shown
 from console.json_content import from_json
 from inception_v3.networks.registry import NETWORKS
 from preprocessing.preprocessings import PREPROCESSINGS
+
+if TYPE_CHECKING:
+    from data.sources import Source
 
 TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a string'}
 
@@ -202,6 +208,24 @@ class Config:
         'format of the record files: TFRecord, or tar in the WebDataset layout',
         choices=('tfrecord', 'tar'),
     )
+    train_files: str = _data(
+        '',
+        'training files, instead of those in --data_dir: patterns such as train-{000..639}.tar or train*.tfrecord, '
+        'separated by commas, relative to --data_dir',
+    )
+    eval_files: str = _data('', 'validation files; as --train_files')
+    image_key: str = _data('image/encoded', 'key of the encoded image in the records (tfrecord)')
+    label_key: str = _data(
+        'image/class/label',
+        'key of the label, a whole number, in the records (tfrecord); or the extension of its file beside the image, '
+        'or json:KEY (tar)',
+    )
+    label_offset: int = _data(
+        0,
+        'number to add to each label: 1 for labels from 0 in a data set without a background class',
+        lower=-_LARGEST_INT,
+        upper=_LARGEST_INT,
+    )
     num_train_images: int = _data(
         1281167, "training images per epoch; default: as dataset.json says, or as counted, or ImageNet's", lower=1
     )
@@ -375,25 +399,6 @@ class Config:
     )
     display_tensors: bool = _run(False, 'print the label, predictions and probabilities of each evaluated image')
 
-    train_files: str = _data(
-        '',
-        'training files, instead of those in --data_dir: patterns such as train-{000..639}.tar or train*.tfrecord, '
-        'separated by commas, relative to --data_dir',
-    )
-    eval_files: str = _data('', 'validation files; as --train_files')
-    image_key: str = _data('image/encoded', 'key of the encoded image in the records (tfrecord)')
-    label_key: str = _data(
-        'image/class/label',
-        'key of the label, a whole number, in the records (tfrecord); or the extension of its file beside the image, '
-        'or json:KEY (tar)',
-    )
-    label_offset: int = _data(
-        0,
-        'number to add to each label: 1 for labels from 0 in a data set without a background class',
-        lower=-_LARGEST_INT,
-        upper=_LARGEST_INT,
-    )
-
     init_from: str = _weights(
         '',
         'weights to begin from at step 0: a checkpoint, the model_dir of a run, a SavedModel or an .npz file; a '
@@ -464,6 +469,16 @@ class Config:
     def splits(self) -> Tuple[str, ...]:
         """The splits of the data set that the run reads: `train`, `validation` or both."""
         return {'train': ('train',), 'eval': ('validation',), 'train_and_eval': ('train', 'validation')}[self.mode]
+
+    @property
+    def source(self) -> 'Source':
+        """The files of the run's data set, and the fields of their records; the only place that makes it from flags."""
+        # Finding and reading files needs TensorFlow, which --help and a wrong flag do not wait for.
+        from data.sources import Source
+        from data.tf_example import Fields
+
+        fields = Fields(self.image_key, self.label_key, self.label_offset)
+        return Source(self.data_dir, self.data_format, self.train_files, self.eval_files, fields)
 
     @property
     def eval_images(self) -> int:

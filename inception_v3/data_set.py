@@ -1,10 +1,10 @@
-"""A run's data set: its description, its files, and what must be counted or made before a run."""
+"""A run's data set: its description, the checks of its files, and samples of them."""
 
 import contextlib
 import dataclasses
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from compat import tf
 from compat.log import logger
@@ -12,23 +12,12 @@ from compat.messages import listed
 from data import checks, dataset_info, labels, order, records, remote
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import FILE_FLAGS, Source, source_of
-from inception_v3.config import Config, ConfigError
-from inception_v3.fitting import SIZES, fit
-from inception_v3.tpu import accelerator, topology
-
-if TYPE_CHECKING:
-    from inception_v3.flags import CommandLine
+from data.sources import Source
+from inception_v3.config import Config
+from inception_v3.tpu import topology
 
 # Enough of a split to notice other images at the cost of a few requests.
 _SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
-
-
-def makes_digits(command_line: 'CommandLine') -> bool:
-    """Whether the digits preset must make its data set first: it is not there, and `--data_dir` names no other."""
-    is_own = command_line.preset == 'digits' and not {'data_dir', *FILE_FLAGS.values()} & command_line.given
-    made = os.path.join(command_line.config.data_dir, dataset_info.FILE_NAME)
-    return is_own and command_line.config.use_data == 'real' and not os.path.exists(made)
 
 
 def check_data(config: Config, splits: Optional[Sequence[str]] = None) -> List[str]:
@@ -42,7 +31,7 @@ def check_data(config: Config, splits: Optional[Sequence[str]] = None) -> List[s
     """
     notes: List[str] = []
     for split in (config.splits if splits is None else splits) if config.use_data == 'real' else ():
-        paths = source_of(config).find(split)
+        paths = config.source.find(split)
         notes += [*check_files(config, split, paths), *notes_on_files(config, split, paths)]
     for note in notes:
         logger.info('warning: %s', note)
@@ -60,7 +49,7 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> List[str]:
         contradict `dataset.json`; or a file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
-    source, counts = source_of(config), []
+    source, counts = config.source, []
     is_training = split == records.TRAIN
     # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
     hosts = topology.hosts_of(config) if is_training and config.seed is None else 1
@@ -93,7 +82,7 @@ def _shortfalls(
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
     """Sentences about the files of a split: missing ones, and files that are not read because of their names."""
-    source = source_of(config)
+    source = config.source
     missing = checks.missing(source, split, paths)
     if missing:
         yield f'{source.flag(split)}: {checks.incomplete(split, missing, len(paths))}'
@@ -162,7 +151,7 @@ def samples_of(config: Config) -> Dict[str, List[Any]]:
     split without readable files has none.
     """
     found: Dict[str, List[Any]] = {}
-    source = source_of(config)
+    source = config.source
     for split in config.splits if config.use_data == 'real' else ():
         with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
             paths = sorted(source.find(split))
@@ -204,63 +193,3 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
     return dataclasses.replace(
         info, train_images=sizes[0], validation_images=sizes[1], fingerprint='', validation_records_per_file=[]
     )
-
-
-def fit_to_data_set(command_line: 'CommandLine') -> Config:
-    """The configuration of a command line, with the sizes and classes of its data set, and the number of GPUs.
-
-    Raises:
-      ConfigError: no data set is named, it lacks the description, or flags contradict the description.
-      DataError: the description or the files cannot be read.
-    """
-    config = accelerator.settled(command_line.config)
-    command_line = command_line._replace(config=config)
-    if config.use_data == 'fake':
-        return fit(command_line, None, {})
-    if not source_of(config).is_named(config.splits):
-        raise ConfigError(
-            '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
-            f'random images with --use_data=fake.{_presets_for_beginners(command_line)}'
-        )
-    description = dataset_info.read(config.data_dir) if config.data_dir else None
-    return fit(command_line, description, counted(command_line, description))
-
-
-def _presets_for_beginners(command_line: 'CommandLine') -> str:
-    """Presets for a command line without one, whose default, ImageNet on a TPU, few begin with."""
-    if command_line.preset:
-        return ''
-    return (
-        ' To try the program, begin with --preset=digits, which needs no data; for your own images, with inception-v3 '
-        'from-folder and --preset=own_images.'
-    )
-
-
-def counted(command_line: 'CommandLine', description: Optional[DatasetInfo]) -> Dict[str, int]:
-    """The numbers of records of the splits whose size neither a flag nor the description gives, by split.
-
-    Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's.
-
-    Raises:
-      DataError, RemoteError: the files cannot be found, or their records not counted.
-    """
-    config, counts = command_line.config, {}
-    for split in config.splits:
-        name, kind = SIZES[split]
-        is_described = description is not None and not source_of(config).patterns(split)
-        if is_described or name in command_line.given or not is_counted(config, split):
-            continue
-        paths, flag = source_of(config).find(split), source_of(config).flag(split)
-        logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
-        # Reading a named pipe would block.
-        checks.check_are_files(paths)
-        counts[split] = sum(each.records for each in source_of(config).contents(paths))
-        logger.info('%s: %s records', flag, f'{counts[split]:,}')
-        if not counts[split]:
-            raise DataError(f'{flag}: no records.')
-    return counts
-
-
-def is_counted(config: Config, split: str) -> bool:
-    """Whether the files of a split are named by patterns, or by the folder that they are in."""
-    return bool(source_of(config).patterns(split) or source_of(config).folder(split))

@@ -5,7 +5,7 @@ batch of all replicas, which take consecutive shares of it.
 """
 
 import functools
-from typing import Optional, Tuple
+from typing import Optional
 
 from compat import tf
 from inception_v3.config import Config
@@ -25,11 +25,6 @@ def strategy_of(config: Config) -> Optional[tf.distribute.Strategy]:
         within = ordered_sums() if is_ordered else tf.distribute.ReductionToOneDevice()
         return sums.AcrossMachines(devices, within, config)
     return tf.distribute.MirroredStrategy(devices, ordered_sums() if is_ordered else None)
-
-
-def input_share(config: Config) -> Tuple[int, int]:
-    """The share of the data set that this process reads: its number, and the number of shares."""
-    return int(config.task_index or 0), config.machines
 
 
 def ordered_sums() -> tf.distribute.CrossDeviceOps:

@@ -1,21 +1,56 @@
-"""Fits a configuration to its data set: a pure function of a command line and of the data set's description."""
+"""Fits the configuration of a command line to its data set, its device and its folder.
+
+`main` calls, in this order: `makes_digits`, `fit_to_data_set`, `with_settled_threads`.
+"""
 
 import dataclasses
-from typing import TYPE_CHECKING, List, Mapping, Optional
+import os
+from typing import Dict, List, Mapping, Optional
 
+from compat.log import logger
+from console.processes import usable_cores
+from data import checks, dataset_info
+from data.braces import FILE_FLAGS
 from data.dataset_info import DatasetInfo
-from data.records import TRAIN, VALIDATION
+from data.records import TRAIN, VALIDATION, DataError
+from inception_v3 import presets, rules
 from inception_v3.config import Config, ConfigError
-from inception_v3.epochs import steps_of_epochs
-
-if TYPE_CHECKING:
-    from inception_v3.flags import CommandLine
+from inception_v3.flags import CommandLine
+from inception_v3.model_dir import recorded_config
+from inception_v3.tpu import accelerator
 
 # The flag of the size of each split, and the name of its images.
 SIZES = {TRAIN: ('num_train_images', 'training'), VALIDATION: ('num_eval_images', 'validation')}
 
 
-def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts: Mapping[str, int]) -> Config:
+def makes_digits(command_line: CommandLine) -> bool:
+    """Whether the digits preset must make its data set first: it is not there, and `--data_dir` names no other."""
+    is_own = command_line.preset == 'digits' and not {'data_dir', *FILE_FLAGS.values()} & command_line.given
+    made = os.path.join(command_line.config.data_dir, dataset_info.FILE_NAME)
+    return is_own and command_line.config.use_data == 'real' and not os.path.exists(made)
+
+
+def fit_to_data_set(command_line: CommandLine) -> Config:
+    """The configuration of a command line, with the sizes and classes of its data set, and the number of GPUs.
+
+    Raises:
+      ConfigError: no data set is named, it lacks the description, or flags contradict the description.
+      DataError: the description or the files cannot be read.
+    """
+    config = accelerator.settled(command_line.config)
+    command_line = command_line._replace(config=config)
+    if config.use_data == 'fake':
+        return fit(command_line, None, {})
+    if not config.source.is_named(config.splits):
+        raise ConfigError(
+            '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
+            f'random images with --use_data=fake.{_presets_for_beginners(command_line)}'
+        )
+    description = dataset_info.read(config.data_dir) if config.data_dir else None
+    return fit(command_line, description, counted(command_line, description))
+
+
+def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: Mapping[str, int]) -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set.
 
     With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes. More values of the preset
@@ -25,9 +60,6 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
     Raises:
       ConfigError: flags contradict the description, each other, or the preset.
     """
-    # A run takes its configuration as it is, and needs neither.
-    from inception_v3 import presets, rules
-
     config, given, preset = command_line.config, command_line.given, command_line.preset
     if config.use_data == 'real':
         is_foreign = 'num_classes' in given and all(
@@ -48,7 +80,7 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
         config = dataclasses.replace(config, num_classes=classes, **sizes)
         if preset == 'own_images':
             config = dataclasses.replace(config, **presets.own_images(config, given))
-    config = dataclasses.replace(config, **steps_of_epochs(vars(config)))
+    config = dataclasses.replace(config, **presets.steps_of_epochs(vars(config)))
     rules.check(config, given)
     problems: List[str] = [*rules.problems_with_data_set(config, given)]
     if preset == 'finetune' and not config.init_from and config.mode != 'eval':
@@ -59,21 +91,19 @@ def fit(command_line: 'CommandLine', description: Optional[DatasetInfo], counts:
 
 
 def _images(
-    command_line: 'CommandLine', split: str, description: Optional[DatasetInfo], counts: Mapping[str, int]
+    command_line: CommandLine, split: str, description: Optional[DatasetInfo], counts: Mapping[str, int]
 ) -> int:
     """The number of images of a split: the given one, or that of the description, or the number of records."""
     config, (name, kind) = command_line.config, SIZES[split]
     number: int = counts.get(split, getattr(config, name))
-    has_patterns = config.train_files if split == TRAIN else config.eval_files
-    if description is None or has_patterns:
+    if description is None or config.source.patterns(split):
         return number
     described = description.train_images if split == TRAIN else description.validation_images
     if not described:
         if split in config.splits:
-            files = 'train_files' if split == TRAIN else 'eval_files'
             raise ConfigError(
                 f'--mode={config.mode}: the data set in {config.data_dir} has no {kind} images, as its dataset.json '
-                f'says. Name others with --{files}, or only train, with --mode=train.'
+                f'says. Name others with --{FILE_FLAGS[split]}, or only train, with --mode=train.'
             )
         return number
     if name in command_line.given and number != described:
@@ -83,3 +113,55 @@ def _images(
             f'as its dataset.json says. Leave the flag out{instead}.'
         )
     return described
+
+
+def _presets_for_beginners(command_line: CommandLine) -> str:
+    """Presets for a command line without one, whose default, ImageNet on a TPU, few begin with."""
+    if command_line.preset:
+        return ''
+    return (
+        ' To try the program, begin with --preset=digits, which needs no data; for your own images, with inception-v3 '
+        'from-folder and --preset=own_images.'
+    )
+
+
+def counted(command_line: CommandLine, description: Optional[DatasetInfo]) -> Dict[str, int]:
+    """The numbers of records of the splits whose size neither a flag nor the description gives, by split.
+
+    Only files that patterns name, or a folder, are counted; named files without a description are ImageNet's.
+
+    Raises:
+      DataError, RemoteError: the files cannot be found, or their records not counted.
+    """
+    config, counts = command_line.config, {}
+    for split in config.splits:
+        name, kind = SIZES[split]
+        is_described = description is not None and not config.source.patterns(split)
+        if is_described or name in command_line.given or not is_counted(config, split):
+            continue
+        paths, flag = config.source.find(split), config.source.flag(split)
+        logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
+        # Reading a named pipe would block.
+        checks.check_are_files(paths)
+        counts[split] = sum(each.records for each in config.source.contents(paths))
+        logger.info('%s: %s records', flag, f'{counts[split]:,}')
+        if not counts[split]:
+            raise DataError(f'{flag}: no records.')
+    return counts
+
+
+def is_counted(config: Config, split: str) -> bool:
+    """Whether the files of a split are named by patterns, or by the folder that they are in."""
+    return bool(config.source.patterns(split) or config.source.folder(split))
+
+
+def with_settled_threads(config: Config) -> Config:
+    """Sets the number of CPU threads of a run with a seed: the number of its first start, or one per core.
+
+    Operations divide sums among threads, so a different number of threads changes the last bits of results.
+    """
+    if config.seed is None or config.intra_op_threads:
+        return config
+    first = recorded_config(str(config.model_dir)) if config.model_dir else None
+    threads = first.intra_op_threads if first and first.seed is not None else 0
+    return dataclasses.replace(config, intra_op_threads=threads or usable_cores())

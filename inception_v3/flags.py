@@ -1,32 +1,31 @@
-"""The command line: a flag for every field of `Config`, parsed once into one `Config`."""
+"""The command line: presets, and a flag for every field of `Config`, parsed into a `CommandLine` with one `Config`."""
 
 import contextlib
 import dataclasses
 import math
 import os
 import re
+import shutil
 import textwrap
 import types
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, get_type_hints
 
 from absl import flags
 
-import inception_v3
+from compat.errors import CommandError
 from compat.messages import shown
 from console import inputs, processes
+from console.command_line import check_given_once, filled
 from console.paths import check_folder, check_stores, expanded
-from data.braces import check_given_once
-from inception_v3 import rules
+from data.braces import FILE_FLAGS
+from inception_v3 import __version__, rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
-from inception_v3.epochs import EPOCHS, steps_of_epochs
 from inception_v3.machines import cluster
 from inception_v3.networks.registry import NETWORKS, OPTIONS
-from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
-# The flags that name files by patterns.
-FILE_FLAGS = ('train_files', 'eval_files')
-_HELP_WIDTH = 100
+_WIDEST_HELP = 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
@@ -85,8 +84,8 @@ class CommandLine(NamedTuple):
     Attributes:
       config: the preset, changed by the flags that were given. `read`, which checks no values, and a help flag give the
         default instead.
-      fields: the values of the fields of `Config` that flags set; they override the sizes in a data set's description.
-      preset: its name; None for imagenet.
+      fields: the values of the fields of `Config` that flags, or TF_CONFIG in their place, set.
+      preset: the name that `--preset` gave; None without, which is imagenet.
       verbose: whether to show TensorFlow's own log.
       help: the help flag that was given, such as 'helpshort', if any.
       own: the values of the command's own flags.
@@ -166,10 +165,10 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
 
     Raises:
       ConfigError: an unknown flag or preset, a stray argument, a value of another type, or an unreadable flag file.
-      PatternError: a flag that names files is given several times.
+      CommandError: a flag that names files is given several times.
     """
     values = _defined(own_flags)
-    check_given_once(argv[1:], FILE_FLAGS)
+    check_given_once(argv[1:], [*FILE_FLAGS.values()])
     try:
         stray = values([*argv[:1], *expanded(argv[1:])])[1:]
     except (OSError, flags.CantOpenFlagFileError) as error:
@@ -227,6 +226,33 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS, tf_config: Option
     return line
 
 
+def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
+    """This machine's place among those of a run, also if other flags are wrong; None for one machine, and for help.
+
+    So a worker that refuses its flags can tell the others.
+    """
+    values = _FlagValues()
+    # Words between flags are the values of other flags.
+    values.set_gnu_getopt(True)
+    names = ('worker_hosts', 'task_index', 'worker_timeout')
+    for name in names:
+        flags.DEFINE_string(name, None, '', flag_values=values)
+    for name in _HELP_FLAGS:
+        _define(values, name, bool, '', short_name='h' if name == 'help' else None)
+    with contextlib.suppress(flags.Error, OSError, ValueError, RecursionError, CommandError):
+        values([*argv[:1], *expanded(argv[1:])], known_only=True)
+        found = {**cluster.flags_of(tf_config), **{name: values[name].value for name in names if values[name].present}}
+        addresses = cluster.addresses_in(found.get('worker_hosts', ''))
+        timeout = str(found.get('worker_timeout', ''))
+        seconds = int(timeout) if timeout.isdigit() and int(timeout) else Config.worker_timeout
+        place = cluster.Place(addresses, int(found.get('task_index', '')), seconds)
+        is_asked = any(values[name].value for name in _HELP_FLAGS)
+        is_right = len(addresses) > 1 and not cluster.problem_with(addresses) and 0 <= place.number < len(addresses)
+        if is_right and not is_asked:
+            return place
+    return None
+
+
 def check_data_dir(line: CommandLine) -> None:
     """Refuses a local `--data_dir` that does not exist, before TensorFlow is loaded.
 
@@ -250,10 +276,11 @@ def _of_tf_config(tf_config: str, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def with_preset(line: CommandLine) -> Dict[str, Any]:
-    """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
+    """The values of the fields of `Config` that the preset sets, that the flags of devices imply, and that were given.
 
-    A preset's options that the chosen network does not take are left out, and its epochs if steps are given. Steps that
-    follow from epochs are those for the number of images that is known so far.
+    The last of these counts. A preset's options that the chosen network does not take are left out, its epochs if steps
+    are given, and its data_dir if patterns of files are given. Steps that follow from epochs are those for the number
+    of images that is known so far.
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset, given = PRESETS[line.preset or DEFAULT_PRESET], line.fields
@@ -263,7 +290,7 @@ def with_preset(line: CommandLine) -> Dict[str, Any]:
     for steps, epochs in EPOCHS.items():
         if steps in given:
             fields.pop(epochs, None)
-    if {*FILE_FLAGS} & {*given}:
+    if {*FILE_FLAGS.values()} & {*given}:
         # Patterns are not relative to the folder of a preset's data set.
         fields.pop('data_dir', None)
     fields = {**fields, **_own_export_dir(fields, given), **_implied(given), **given}
@@ -304,8 +331,8 @@ def _implied(given: Mapping[str, Any]) -> Dict[str, Any]:
 def help_text(program: str, purpose: str, asked: CommandLine, own_flags: OwnFlags = NO_FLAGS) -> str:
     """The text that `--help`, `--helpshort` or `--version` prints, after the command's purpose."""
     if asked.help == 'version':
-        return f'inception-v3 {inception_v3.__version__}'
-    parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
+        return f'inception-v3 {__version__}'
+    parts = [f'{filled(purpose, _help_width())}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
     parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
     parts += [
         _flag_help('preset', asked.preset or DEFAULT_PRESET, 'the defaults of all other flags; see below'),
@@ -334,8 +361,12 @@ def _flag_help(name: str, default: Any, text: str) -> str:
     return _entry(f'--{name}={value}', text)
 
 
+def _help_width() -> int:
+    return min(_WIDEST_HELP, shutil.get_terminal_size((_WIDEST_HELP, 24)).columns - 1)
+
+
 def _entry(title: str, text: str) -> str:
     indent = ' ' * 6
-    if len(title) + len(text) + 4 <= _HELP_WIDTH:
+    if len(title) + len(text) + 4 <= _help_width():
         return f'  {title}  {text}'
-    return f'  {title}\n' + textwrap.fill(text, _HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return f'  {title}\n' + textwrap.fill(text, _help_width(), initial_indent=indent, subsequent_indent=indent)

@@ -11,8 +11,7 @@ from compat import tf
 from compat.tensorflow import switch_autotuning_off, threads_of
 from console.processes import usable_cores
 from data import records
-from data.sources import source_of
-from inception_v3 import distribution
+from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.input import infeed
 from inception_v3.input.fake_data import fake_images
@@ -49,7 +48,9 @@ class InputPipeline:
         self._config = config = config or Config()
         self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
-        self._format = source_of(config).format
+        self._source = config.source
+        self._is_seeded = is_training and config.seed is not None
+        self._images_at_a_time = images_at_a_time(config)
         self._record_preprocessing = RecordPreprocessing(is_training, config)
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
@@ -78,18 +79,31 @@ class InputPipeline:
             config = params.get('config') or Config(use_tpu='context' in params)
             return InputPipeline(self._is_training, config, self._with_places)(params)
         config = self._config
-        host, hosts = distribution.input_share(config)
+        host, hosts = config.task_index or 0, config.machines
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
         if config.use_data == 'fake':
             step = completed_steps(config)
             own = self._record_preprocessing.infeed
-            dataset = fake_images(own, self._is_training, config, step, images_at_a_time(config), host, hosts)
+            dataset = fake_images(own, self._is_training, config, step, self._images_at_a_time, host, hosts)
         else:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)
         dataset = self.transfer(dataset, params['batch_size'])
-        return dataset.with_options(_options(self._is_training, config))
+        return dataset.with_options(self._options())
+
+    def _options(self) -> tf.data.Options:
+        options = tf.data.Options()
+        # Training takes whichever image is ready first, unless a seed fixes the order, or records are not shuffled;
+        # evaluation keeps file order.
+        is_unordered = self._is_training and not self._is_seeded and self._config.followup_shuffle_buffer_size
+        options.experimental_deterministic = not is_unordered
+        switch_autotuning_off(options)
+        # With many images at a time, dividing the work on a single image among threads costs more than it saves.
+        threads_of(options).max_intra_op_parallelism = 1
+        if _is_here(self._config):
+            threads_of(options).private_threadpool_size = self._images_at_a_time
+        return options
 
     # ---- Phase 1, storage: list files, shuffle files, repeat, interleave readers, shuffle records.
 
@@ -109,14 +123,14 @@ class InputPipeline:
         Raises:
           records.DataError: there are no usable files of this split.
         """
-        config = self._config
-        paths = source_of(config).find(self._split)
-        if self._is_training and config.seed is not None:
+        config, source = self._config, self._source
+        paths = source.find(self._split)
+        if self._is_seeded:
             return ordered_records(config, paths, host, hosts, functools.partial(self._read_file, paths=paths))
-        sizes = self._format.sizes_for_reader(paths)
+        sizes = source.format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
-            records.check_enough_for(hosts, source_of(config).flag(self._split), self._split, len(paths))
+            records.check_enough_for(hosts, source.flag(self._split), self._split, len(paths))
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         read = functools.partial(self._read_file, config.num_files_infeed, paths=paths[host::hosts])
         if host >= len(paths):
@@ -129,7 +143,7 @@ class InputPipeline:
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
         interleave = tf.data.experimental.parallel_interleave(
             read,
-            cycle_length=_files_at_a_time(config, paths, sizes),
+            cycle_length=_files_at_a_time(config, source, paths, sizes),
             # Without a buffer that shuffles them, records keep the order of the files that are read in turn.
             sloppy=self._is_training and bool(config.followup_shuffle_buffer_size),
             prefetch_input_elements=1,
@@ -153,8 +167,8 @@ class InputPipeline:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
         ahead = min(buffer, max(1, limit // at_a_time))
-        source = source_of(self._config)
-        read = self._format.reader(source.place(self._split), ahead, paths, source.fields)
+        source = self._source
+        read = source.format.reader(source.place(self._split), ahead, paths, source.fields)
         has_places = self._config.max_bad_records or self._with_places
         return records.as_records(read(path, size), path if has_places else None)
 
@@ -163,7 +177,7 @@ class InputPipeline:
     @_no_autograph
     def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Converts records, as `storage` returns them, to a data set of (features, label)."""
-        config, parallel_calls = self._config, images_at_a_time(self._config)
+        config, parallel_calls = self._config, self._images_at_a_time
         if not config.max_bad_records:
             # One by one, because images have different numbers of boxes, or to locate records.
             if self._with_places or (self._is_training and config.use_annotated_bbox):
@@ -173,10 +187,9 @@ class InputPipeline:
             return drawn.map(self._record_preprocessing.finish, parallel_calls)
         # Only for runs that may skip records.
         from inception_v3.input import usable_records
-        from inception_v3.input.bad_records import name_bad_records
 
-        name_bad = functools.partial(name_bad_records, config, self._split)
-        if self._is_training and config.seed is not None:
+        name_bad = functools.partial(usable_records.name_bad_records, config, self._split)
+        if self._is_seeded:
             step = completed_steps(config)
             return usable_records.map_or_replace(dataset, self._preprocess, parallel_calls, name_bad, step)
         return usable_records.map_or_skip(dataset, self._preprocess, parallel_calls, name_bad)
@@ -214,26 +227,12 @@ class InputPipeline:
         return dataset.prefetch(ahead) if config.prefetch_enabled else dataset
 
 
-def _options(is_training: bool, config: Config) -> tf.data.Options:
-    options = tf.data.Options()
-    # Training takes whichever image is ready first, unless a seed fixes the order, or records are not shuffled;
-    # evaluation keeps file order.
-    is_ordered = config.seed is not None or not config.followup_shuffle_buffer_size
-    options.experimental_deterministic = not is_training or is_ordered
-    switch_autotuning_off(options)
-    # With many images at a time, dividing the work on a single image among threads costs more than it saves.
-    threads_of(options).max_intra_op_parallelism = 1
-    if _is_here(config):
-        threads_of(options).private_threadpool_size = images_at_a_time(config)
-    return options
-
-
 # ---- Functions of phase 1
 
 
-def _files_at_a_time(config: Config, paths: Sequence[str], sizes: Sequence[int]) -> int:
+def _files_at_a_time(config: Config, source: Source, paths: Sequence[str], sizes: Sequence[int]) -> int:
     """Returns `num_files_infeed`, or fewer if files are loaded whole and would exceed `_READ_AHEAD_LIMIT`."""
-    if not source_of(config).format.is_read_whole(paths[0]):
+    if not source.format.is_read_whole(paths[0]):
         return config.num_files_infeed
     return max(1, min(config.num_files_infeed, _READ_AHEAD_LIMIT // max(1, *sizes)))
 

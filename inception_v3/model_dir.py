@@ -1,19 +1,25 @@
-"""Reads what the folder of a run holds: its newest checkpoint, its configuration, and the digest of its variables."""
+"""Reads the folder of a run: its checkpoints, their damage and their digests, and its configuration."""
 
+import contextlib
+import datetime
 import hashlib
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 
 from compat import tf
 from compat.errors import CheckpointError
+from compat.messages import listed
+from compat.names import checkpoint_errors
 from console import inputs
 from data import remote
 from data.files import text_of
+from inception_v3 import loss_scale
 from inception_v3.config import Config, ConfigError
 
 CONFIG_FILE = 'config.json'
+BEST_FOLDER = 'best'
 # TensorFlow's name of the list of checkpoints.
 LIST_FILE = 'checkpoint'
 _ADVICE = (
@@ -21,9 +27,79 @@ _ADVICE = (
 )
 
 
+class DamagedError(CheckpointError):
+    """The files of a checkpoint are damaged or incomplete, or its values are not finite."""
+
+    def __init__(self, checkpoint: str, reason: str):
+        super().__init__(
+            f'{checkpoint}: is damaged ({reason}). With --skip_damaged_checkpoints, training resumes from the newest '
+            'undamaged checkpoint.'
+        )
+
+
+class NotFiniteError(DamagedError):
+    """A checkpoint has values that are not finite."""
+
+
 def absolute(folder: str) -> str:
     """The absolute path of a local folder; a remote path is absolute already."""
     return folder if remote.is_remote(folder) else os.path.abspath(folder)
+
+
+def check_writable(flag: str, folder: str) -> None:
+    """Creates the folder that a flag names, and checks that files in it can be written, read and removed.
+
+    A run calls this before it spends hours on results for this folder. If it fails, a ConfigError names the flag, or an
+    UnreachableError if the store cannot be reached.
+    """
+    probe = os.path.join(folder, f'.probe-{os.getpid()}')
+    try:
+        if remote.is_remote(folder):
+            # Listing a folder distinguishes a missing bucket from denied access; creating a folder does not.
+            remote.names_in(folder)
+        with remote.explained(folder, remote.WRITE):
+            tf.io.gfile.makedirs(folder)
+            with tf.io.gfile.GFile(probe, 'w') as file:
+                file.write(probe)
+        remote.read(probe)
+        with remote.explained(probe, remote.DELETE):
+            tf.io.gfile.remove(probe)
+    except remote.UnreachableError as error:
+        raise remote.UnreachableError(f'--{flag}={folder}: {error}')
+    except remote.RemoteError as error:
+        raise ConfigError(f'--{flag}={folder}: cannot be written to. {error}')
+    except tf.errors.OpError as error:
+        raise ConfigError(f'--{flag}={folder}: cannot be written to: {error.message}')
+
+
+def now() -> str:
+    """The current time in UTC, ISO 8601, to the second."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')
+
+
+def read_config(model_dir: str) -> Optional[Config]:
+    """The configuration in a run's `config.json`; None if the file is missing or empty.
+
+    Raises:
+      ConfigError: the file is damaged, or has a setting that is not allowed.
+      RemoteError: the file cannot be read.
+    """
+    path = os.path.join(model_dir, CONFIG_FILE)
+    text = text_of(path)
+    if not text:
+        return None
+    try:
+        return Config.from_json(text)
+    except ConfigError as error:
+        raise ConfigError(f'{path}: {error}')
+
+
+def recorded_config(model_dir: str) -> Optional[Config]:
+    """The configuration in a run's `config.json`; None if the file is missing or damaged."""
+    try:
+        return read_config(model_dir)
+    except ConfigError:
+        return None
 
 
 def latest_checkpoint(model_dir: str) -> Optional[str]:
@@ -46,6 +122,25 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
         name = os.path.basename(newest)
         raise CheckpointError(f'{path}: lists {name}, but files of it are missing. Restore them, {_ADVICE}')
     return newest
+
+
+def newest_checkpoint(model_dir: str) -> str:
+    """As `latest_checkpoint`; a folder without a checkpoint is an error."""
+    checkpoint = latest_checkpoint(model_dir)
+    if not checkpoint:
+        raise CheckpointError(f'{model_dir}: contains no checkpoint.')
+    return checkpoint
+
+
+def latest_step(model_dir: str) -> int:
+    """The global step of the newest checkpoint in a folder; 0 if it has none. Raises as `latest_checkpoint`."""
+    checkpoint = latest_checkpoint(model_dir)
+    return step_of(checkpoint) if checkpoint else 0
+
+
+def step_of(checkpoint: str) -> int:
+    """The global step of a checkpoint. Raises CheckpointError if it cannot be read."""
+    return int(_reader(checkpoint).get_tensor(tf.GraphKeys.GLOBAL_STEP))
 
 
 def list_of_checkpoints(model_dir: str) -> Any:
@@ -79,29 +174,77 @@ def data_files(checkpoint: str) -> List[str]:
     return [os.path.join(folder, file_name) for file_name in names if file_name.startswith(f'{name}.data-')]
 
 
-def read_config(model_dir: str) -> Optional[Config]:
-    """The configuration in a run's `config.json`; None if the file is missing or empty.
+def check_fits_graph(checkpoint: str) -> None:
+    """Raises CheckpointError unless a checkpoint has the current graph's variables, but for those of loss scaling."""
+    stored = _reader(checkpoint).get_variable_to_shape_map()
+    optional = {v.op.name for v in tf.get_collection(loss_scale.VARIABLES)}
+    wanted: Dict[str, List[int]] = {
+        v.op.name: v.shape.as_list() for v in tf.global_variables() if v.op.name not in optional
+    }
+    problems = [
+        f'{name} is missing' if name not in stored else f'{name} has the shape {stored[name]}, not {shape}'
+        for name, shape in sorted(wanted.items(), key=lambda each: (each[0] in stored, each[0]))
+        if stored.get(name) != shape
+    ]
+    if problems:
+        raise CheckpointError(
+            f'{checkpoint}: does not fit this run: {listed(problems)}. Use another --model_dir, or the flags of the '
+            f'run that wrote it ({os.path.join(os.path.dirname(checkpoint), "config.json")}).'
+        )
+
+
+def _reader(checkpoint: str) -> Any:
+    try:
+        check_kinds(checkpoint)
+        # Opening a checkpoint reads only the index; reading a value reads the data.
+        with _damage_named(checkpoint, [f'{checkpoint}.index']):
+            reader = tf.train.load_checkpoint(checkpoint)
+        with _damage_named(checkpoint, data_files(checkpoint)):
+            reader.get_tensor(tf.GraphKeys.GLOBAL_STEP)
+        return reader
+    except tf.errors.NotFoundError:
+        if is_complete(checkpoint):
+            raise CheckpointError(f'{checkpoint}: is not a checkpoint of a training run: it has no global step.')
+        raise
+
+
+@contextlib.contextmanager
+def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
+    """Context manager that turns TensorFlow's error about damaged files into a DamagedError that names them."""
+    try:
+        with checkpoint_errors():
+            yield
+    except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+        if is_complete(checkpoint):
+            for path in paths:
+                remote.check_readable(path)
+        names = ', '.join(os.path.basename(path) for path in paths)
+        raise DamagedError(checkpoint, f'{names}: {error.message.partition(chr(10))[0]}')
+
+
+def check_undamaged(checkpoint: str) -> None:
+    """Reads a whole checkpoint, which verifies its checksums (0.3 s for 434 MB), and checks that values are finite.
 
     Raises:
-      ConfigError: the file is damaged, or has a setting that is not allowed.
-      RemoteError: the file cannot be read.
+      DamagedError: a file is damaged or missing; NotFiniteError: a value is not finite.
+      CheckpointError: it is not a checkpoint of a training run.
     """
-    path = os.path.join(model_dir, CONFIG_FILE)
-    text = text_of(path)
-    if not text:
-        return None
     try:
-        return Config.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(f'{path}: {error}')
+        if not is_complete(checkpoint):
+            raise DamagedError(checkpoint, 'files are missing')
+    except remote.UnreachableError:
+        raise
+    except remote.RemoteError as error:
+        raise DamagedError(checkpoint, str(error))
+    reader, paths = _reader(checkpoint), data_files(checkpoint)
+    for name in sorted(reader.get_variable_to_shape_map()):
+        with _damage_named(checkpoint, paths):
+            value = reader.get_tensor(name)
+        if value.dtype.kind == 'f' and not np.isfinite(value).all():
+            raise NotFiniteError(checkpoint, f'{name} has values that are not finite')
 
 
-def recorded_config(model_dir: str) -> Optional[Config]:
-    """The configuration in a run's `config.json`; None if the file is missing or damaged."""
-    try:
-        return read_config(model_dir)
-    except ConfigError:
-        return None
+# Digests: SHA-256 of the variables of a checkpoint or of a step, and of a checkpoint's index.
 
 
 def digest_of_values(values: Dict[str, np.ndarray]) -> str:
@@ -112,3 +255,15 @@ def digest_of_values(values: Dict[str, np.ndarray]) -> str:
         digest.update(f'{name} {value.dtype} {value.shape}\n'.encode())
         digest.update(np.ascontiguousarray(value))
     return digest.hexdigest()
+
+
+def digest_of_index(checkpoint: str) -> str:
+    """The digest of a checkpoint's index, which has a checksum of each variable; empty if the checkpoint is gone."""
+    index = remote.read(f'{checkpoint}.index')
+    return hashlib.sha256(index).hexdigest() if index else ''
+
+
+def digest_of_checkpoint(checkpoint: str) -> str:
+    """The digest of all variables in a checkpoint. It equals `digest_of_values` of what was saved."""
+    reader = tf.train.load_checkpoint(checkpoint)
+    return digest_of_values({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})

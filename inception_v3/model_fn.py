@@ -32,7 +32,7 @@ def inception_model_fn(
 
     Args:
       features: a batch from the input pipeline; for prediction, images as `Infeed.received` returns them.
-      labels: int32 [batch], in evaluation `metrics.PADDING_LABEL` for padding; None for prediction.
+      labels: int32 [batch], in evaluation `config.PADDING_LABEL` for padding; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
       params: `config` is the run's `Config`; without it, the documented defaults hold, on the device that TPUEstimator
         names by `use_tpu`. `class_names`, optional, are the names of the classes by label.

@@ -1,9 +1,9 @@
 """Presets: named sets of values, each the documented default except for the fields listed here."""
 
-from typing import Any, Dict, FrozenSet
+import math
+from typing import Any, Dict, FrozenSet, Mapping
 
 from inception_v3.config import Config
-from inception_v3.epochs import steps_of
 
 DEFAULT_PRESET = 'imagenet'
 
@@ -61,9 +61,9 @@ def _imagenet_in_batches_of(images: int, per_core: int = 128, **changes: Any) ->
 
 
 # Gomez et al., "The Reversible Residual Network" (arxiv.org/abs/1707.04585), section 4, with the values that the paper
-# leaves out from the authors' program (github.com/renmengye/revnet-public, resnet/configs) and from the document's
-# TensorFlow program (tensorflow/contrib/eager/python/examples/revnet). The three agree on optimizer, rates, batches,
-# steps and weight decay.
+# leaves out from the authors' program (github.com/renmengye/revnet-public, resnet/configs) and from the TensorFlow
+# program (tensorflow/contrib/eager/python/examples/revnet) of the document "Code with Eager Execution, Run with Graphs"
+# (TensorFlow Blog, 10 August 2018). The three agree on optimizer, rates, batches, steps and weight decay.
 _REVNET: Dict[str, Any] = {
     'optimizer': 'momentum',
     'schedule': 'step',
@@ -259,6 +259,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
 }
 
+# Values that follow from the number of training images.
+
+# The flags that count epochs, by the flags of steps that they replace.
+EPOCHS = {'train_steps': 'train_epochs', 'train_steps_per_eval': 'epochs_per_eval'}
 # The preset own_images, for numbers of training images below a limit: the factor on the channels, and the height
 # and width in pixels.
 _SIZES = ((5_000, 0.25, 96), (50_000, 0.5, 160), (float('inf'), 1.0, 224))
@@ -267,6 +271,18 @@ _IMAGES_SEEN, _EPOCHS = 32_000, 20
 _EVALUATIONS = 4
 # Images over which the moving statistics of batch normalization average.
 _STATISTICS_IMAGES = 1280
+
+
+def steps_of(epochs: float, images: int, batch_size: int) -> int:
+    """The steps that take a number of epochs, rounded up to whole steps."""
+    # Without the rounding, 0.1 epochs of 1,000 images in batches of 10 would take 11 steps.
+    return max(1, math.ceil(round(epochs * images / batch_size, 6)))
+
+
+def steps_of_epochs(values: Mapping[str, Any]) -> Dict[str, int]:
+    """The numbers of steps, by name, that follow from epochs; none of those without epochs."""
+    images, batch_size = values['num_train_images'], values['train_batch_size']
+    return {name: steps_of(values[epochs], images, batch_size) for name, epochs in EPOCHS.items() if values[epochs]}
 
 
 def own_images(config: Config, given: FrozenSet[str]) -> Dict[str, Any]:

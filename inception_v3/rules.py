@@ -1,8 +1,9 @@
 """Values that contradict each other: a function per subject, with messages that say what to change.
 
-`check` is called when a command line is parsed, and again when its configuration is fitted to the data set. Rules about
-one value alone are the bounds in `config`. Only flags that were given can contradict each other by having no effect:
-defaults and the values of a preset are never refused for that.
+`check` is called when a command line is parsed, and again when its configuration is fitted to the data set. The bounds
+of single values are in `config`; values with a form of their own, such as addresses and lists of epochs, are checked
+here. Only flags that were given can contradict each other by having no effect: defaults and the values of a preset are
+never refused for that.
 """
 
 import dataclasses
@@ -12,12 +13,12 @@ import re
 from typing import AbstractSet, Callable, Iterator, Tuple
 
 from compat.messages import shown
-from data.braces import PatternError, expand
+from data.braces import FILE_FLAGS, PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import ALL_GPUS, Config, ConfigError
-from inception_v3.epochs import EPOCHS
 from inception_v3.machines import cluster
 from inception_v3.networks.registry import NETWORKS, OPTIONS
+from inception_v3.presets import EPOCHS
 from inception_v3.tpu import topology
 from preprocessing.preprocessings import PREPROCESSINGS
 
@@ -211,7 +212,7 @@ def _folders(config: Config) -> Iterator[str]:
 def _records(config: Config) -> Iterator[str]:
     if config.use_annotated_bbox and config.data_format == 'tar':
         yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
-    for flag in ('train_files', 'eval_files'):
+    for flag in FILE_FLAGS.values():
         try:
             expand(getattr(config, flag) or '-', flag)
         except PatternError as error:

@@ -1,6 +1,7 @@
 """One program for training, data sets, predictions, studies and benchmarks.
 
-  inception-v3 COMMAND [argument ...]   runs a command; inception-v3 COMMAND --help describes it
+  inception-v3 COMMAND [argument ...]   runs a command
+  inception-v3 COMMAND --help           describes it
   inception-v3 --version
 
 It works in every folder, also in one with a data.py or console.py of yours.
@@ -13,6 +14,8 @@ from typing import Dict, Optional, Sequence, Tuple
 
 from compat.errors import DONE, EXIT_CODES, FIX, CommandError
 from compat.messages import meant, shown
+from console.processes import full_name
+from inception_v3 import __version__
 
 PROGRAM = 'inception-v3'
 # By group and name: the module that `python -m` runs, and a line for `--help`.
@@ -21,10 +24,7 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
         'train': ('inception_v3.main', 'train, evaluate and export a network'),
         'evaluate': ('tools.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'),
         'predict': ('tools.predict', 'classify image files with a trained model'),
-        'export': (
-            'tools.export',
-            'export a checkpoint to ONNX, TensorFlow Lite and others, and check it',
-        ),
+        'export': ('tools.export', 'export a checkpoint to ONNX, TensorFlow Lite and others'),
         'features': ('tools.features', 'extract features of image files at any layer of a network'),
         'fid': ('tools.fid', 'compute FID, KID and Inception Score of generated images'),
         'plan': ('tools.plan', 'draw the schedules and sizes of a run before it starts'),
@@ -39,13 +39,13 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
         'cifar10': ('tools.datasets.cifar10', 'convert CIFAR-10 to tar shards'),
         'show': ('tools.show', 'draw photographs under every preprocessing'),
         'digits': ('tools.datasets.digits', 'write the data set of handwritten digits'),
-        'tar-shards': ('tools.datasets.tar_shards', 'convert record files to tar shards and back, or list tar shards'),
+        'tar-shards': ('tools.datasets.tar_shards', 'convert record files to tar shards and back, or list them'),
     },
     'studies': {
         'sweep': ('tools.studies.sweep', 'run all trials of a study, and write its report'),
         'compare': ('tools.studies.compare', 'compare any runs, and write their report'),
         'batch-norm': ('tools.studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
-        'streaming': ('tools.studies.streaming', 'measure reading from single files, tar shards and a remote store'),
+        'streaming': ('tools.studies.streaming', 'measure reading from files, tar shards and a remote store'),
         'data-size': ('tools.studies.data_size', 'measure the error by the number of training images'),
         'fine-tuning': ('tools.studies.fine_tuning', 'measure what weights of another task are worth'),
         'revnet-memory': ('tools.studies.revnet_memory', 'measure memory and time of RevNet training steps'),
@@ -65,7 +65,7 @@ _HINT = f'{PROGRAM} --help lists the commands.'
 def run(name: str, arguments: Sequence[str]) -> None:
     """Runs a command like `python -m`, in this process, which it ends."""
     sys.argv = [f'{PROGRAM} {name}', *arguments]
-    runpy.run_module(COMMANDS[name], run_name='__main__')
+    runpy.run_module(full_name(COMMANDS[name]), run_name='__main__')
 
 
 def help_text() -> str:
@@ -81,7 +81,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs a command line, `sys.argv` by default, and returns its exit code."""
     name, *arguments = list(sys.argv[1:] if argv is None else argv) or ['']
     if name in COMMANDS:
-        if importlib.util.find_spec(COMMANDS[name].partition('.')[0]) is None:
+        if importlib.util.find_spec(full_name(COMMANDS[name].partition('.')[0])) is None:
             return _fail(f'{name}: this copy of the program lacks the folder `tools`, which has this command.')
         try:
             run(name, arguments)
@@ -92,9 +92,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(help_text())
         return DONE
     if name == '--version':
-        import inception_v3
-
-        print(f'{PROGRAM} {inception_v3.__version__}')
+        print(f'{PROGRAM} {__version__}')
         return DONE
     if not name:
         return _fail(f'name a command. {_HINT}')

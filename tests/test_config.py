@@ -1,12 +1,15 @@
 """Tests of the configuration: documented defaults, bounds, contradictions, JSON and presets."""
 
 import dataclasses
+import itertools
 import json
 from typing import Any, Dict
 
 import pytest
 
-from inception_v3.config import Config, ConfigError
+from data.sources import Source
+from data.tf_example import Fields
+from inception_v3.config import Config, ConfigError, setting_of
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.presets import PRESETS
 from inception_v3.rules import check
@@ -31,6 +34,17 @@ DOCUMENTED: Dict[str, Any] = {
 
 def test_defaults__equal_the_documented_ones() -> None:
     assert dataclasses.asdict(Config()).items() >= DOCUMENTED.items()
+
+
+def test_fields__stand_in_the_order_of_their_groups() -> None:
+    groups = [setting_of(field).group for field in dataclasses.fields(Config)]
+    assert [group for group, _ in itertools.groupby(groups)] == [*dict.fromkeys(groups)]
+
+
+def test_source__is_that_of_the_flags_of_files_and_fields() -> None:
+    files = Config(data_dir='a', data_format='tar', train_files='b', eval_files='c')
+    config = dataclasses.replace(files, image_key='jpg', label_key='cls', label_offset=1)
+    assert config.source == Source('a', 'tar', 'b', 'c', Fields(image='jpg', label='cls', label_offset=1))
 
 
 NO_FLOAT32 = 'must be a 32-bit number, 1.2e-38 to 1.7e+38.'

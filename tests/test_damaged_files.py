@@ -17,9 +17,11 @@ from data.tar import shard
 from inception_v3 import flags, model_dir
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
-from inception_v3.run import checkpoints, history, profile, trainer_lock
+from inception_v3.model_dir import read_config, step_of
+from inception_v3.run import profile, trainer_lock
+from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.export import origin
-from inception_v3.run.files import read_config
+from inception_v3.run.starts import read_first_steps, read_starts
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.weights import sources
 from preprocessing import photo_pictures
@@ -54,9 +56,9 @@ def _counted(folder: str) -> None:
 READERS: Dict[str, Callable[[str], Any]] = {
     'trainer.json': _lock,
     'config.json': read_config,
-    'starts.jsonl': history.read_starts,
-    'results.jsonl': history.read_evaluations,
-    'first_steps.json': history.read_first_steps,
+    'starts.jsonl': read_starts,
+    'results.jsonl': read_evaluations,
+    'first_steps.json': read_first_steps,
     profile.JSON_FILE: profile.read,
     origin._FILE: origin.read,
     'dataset.json': dataset_info.read,
@@ -116,7 +118,7 @@ OF_USERS: Dict[str, Callable[[str], Any]] = {
     'weights.pth': lambda folder: foreign.read(f'{folder}/weights.pth'),
     'predictions.csv': predictions.read,
     'checkpoint': model_dir.list_of_checkpoints,
-    'model.ckpt-1.index': lambda folder: checkpoints.step_of(f'{folder}/model.ckpt-1'),
+    'model.ckpt-1.index': lambda folder: step_of(f'{folder}/model.ckpt-1'),
     'model.ckpt-1.data-00000-of-00001': _with_list,
     'old.ckpt': lambda folder: sources.read(f'{folder}/old.ckpt'),
     'saved_model.pb': classifier.of_saved_model,
@@ -134,7 +136,7 @@ def test_what_is_no_regular_file__is_not_waited_for(name: str, tmp_path: Any) ->
 
 
 @pytest.mark.parametrize('name', VALID)
-def test_json__with_a_wrong_or_a_missing_field_is_ignored_or_one_message(name: str, tmp_path: Any) -> None:
+def test_json__with_a_bad_field_is_ignored_or_one_message(name: str, tmp_path: Any) -> None:
     for field in VALID[name]:
         others = {key: value for key, value in VALID[name].items() if key != field}
         for values in (others, *({**others, field: wrong} for wrong in WRONG)):

@@ -8,14 +8,14 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from data import encoding
-from data.braces import PatternError
+from compat.errors import CommandError
+from data import tf_example
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.epochs import steps_of
+from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.presets import steps_of
 from inception_v3.run.summary import warnings_of
 from inception_v3.tpu.slices import images_of_hosts
 from tests.data.test_sources import touched
@@ -32,7 +32,7 @@ def command_line(*arguments: str) -> flags.CommandLine:
 
 
 def fitted(*arguments: str) -> Config:
-    return data_set.fit_to_data_set(command_line(*arguments))
+    return fit_to_data_set(command_line(*arguments))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> Non
     assert fitted('--preset=digits', f'--data_dir={folder}').num_classes == 12
 
 
-def test_fit_to_data_set__keeps_the_settings_of_fake_and_of_undescribed_images(tmp_path: Any) -> None:
+def test_fit_to_data_set__keeps_the_settings_of_undescribed_images(tmp_path: Any) -> None:
     for flag in ('--use_data=fake', f'--data_dir={tmp_path}'):
         assert fitted(flag) == command_line(flag).config
 
@@ -86,20 +86,20 @@ def test_description_of__is_none_for_fake_images(folder: str) -> None:
     assert data_set.description_of(dataclasses.replace(config, use_data='fake')) is None
 
 
-def test_makes_digits__for_the_folder_of_the_preset_alone_and_once(
+def test_makes_digits__only_in_the_folder_of_the_preset_and_once(
     digits_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert data_set.makes_digits(command_line('--preset=digits')) and not data_set.makes_digits(command_line())
+    assert makes_digits(command_line('--preset=digits')) and not makes_digits(command_line())
     # The last one is the folder that the preset names.
     for others in ('--data_dir=mine', '--use_data=fake', '--train_files=train/*', '--data_dir=runs/digits_data'):
-        assert not data_set.makes_digits(command_line('--preset=digits', others))
+        assert not makes_digits(command_line('--preset=digits', others))
     os.mkdir('runs')
     os.symlink(digits_dir, 'runs/digits_data')
-    assert not data_set.makes_digits(command_line('--preset=digits'))
+    assert not makes_digits(command_line('--preset=digits'))
 
 
-def test_check_files__more_records_than_may_be_skipped_in_training(folder: str) -> None:
+def test_check_files__training_needs_more_records_than_may_be_skipped(folder: str) -> None:
     config = Config(use_tpu=False, data_dir=folder, model_dir='m', max_bad_records=1)
     train, validation = ([f'{folder}/{name}'] for name in ('train-00001-of-00004', 'validation-00000-of-00001'))
     with pytest.raises(DataError, match='1 records, and --max_bad_records=1 allows all of them to be skipped'):
@@ -152,7 +152,7 @@ def test_check_data__names_validation_files_that_are_training_files(tmp_path: pa
         assert '1 of these 1 files are also training files, which overstates the accuracy: ' in note
     # Without a description, only the other split tells where labels begin.
     for split, first in (('train', 1), ('validation', 0)):
-        examples = [encoding.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
+        examples = [tf_example.make_example(b'a', 'JPEG', first + n, '', 1, 1, '') for n in range(3)]
         write_records(tmp_path / 'b', split, [example.SerializeToString() for example in examples])
     (note,) = data_set.check_data(dataclasses.replace(config, data_dir=str(tmp_path / 'b')))
     assert 'the labels of the splits seem to be shifted' in note
@@ -167,13 +167,15 @@ def test_check_data__compares_numbered_files_with_the_description(foreign: str) 
 
 
 @pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
-def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: int, notes: int, folder: str) -> None:
+def test_notes_on_files__name_hosts_that_change_the_order_of_a_seed(
+    cores: int, hosts: int, notes: int, folder: str
+) -> None:
     # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
     tpu: Dict[str, Any] = {'tpu': f'emulated:{cores}x{hosts}', 'num_shards': cores}
     config = Config(data_dir=folder, train_batch_size=48, num_train_images=1000, **tpu)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
-        found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
+        found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
         message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
         assert found.count(message) == expected
 
@@ -206,7 +208,7 @@ def test_sizes__are_counted_in_folders_and_patterns(foreign: str, caplog: Any) -
     assert fitted(f'--data_dir={foreign}', '--train_epochs=20', '--train_batch_size=8').train_steps == 13
 
 
-def test_sizes__of_other_files_than_dataset_json_describes(foreign: str) -> None:
+def test_sizes__of_files_that_dataset_json_does_not_describe_are_counted(foreign: str) -> None:
     info = DatasetInfo('mine', 'here', 5, 4, 3, ['background', 'cat', 'dog'], '0' * 64, [4])
     info.write(foreign)
     config = fitted(f'--data_dir={foreign}')
@@ -225,7 +227,7 @@ def test_sizes__of_other_files_than_dataset_json_describes(foreign: str) -> None
     assert images_of_hosts(fitted(f'--data_dir={foreign}', '--eval_files=*/part*'), 2) == [6 + 3, 2 + 4]
 
 
-def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
+def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, monkeypatch: Any) -> None:
     monkeypatch.chdir(foreign)
     patterns = ['--train_files=train/*', '--eval_files=val/*']
     # Not relative to the folder of the digits, which are not made.
@@ -243,7 +245,7 @@ def test_presets__with_patterns(foreign: str, monkeypatch: Any) -> None:
         ([], ConfigError, '--data_dir: name the folder of the record files'),
         (['--train_files=train/*'], ConfigError, '--data_dir: name the folder .* --train_files and --eval_files'),
         (['--train_files=train/{0..'], ConfigError, '--train_files=train/{0..: an opening brace without a closing'),
-        (['--train_files=a', '--train_files=b'], PatternError, '--train_files: given 2 times'),
+        (['--train_files=a', '--train_files=b'], CommandError, '--train_files: given 2 times'),
         (['--image_key='], ConfigError, '--image_key=: must be a key of the records, such as image/encoded'),
         (['--image_key=x', '--label_key=x'], ConfigError, '--label_key=x: must not be --image_key'),
         (['--data_format=tar', '--label_key=a/b'], ConfigError, '--label_key=a/b: is for TFRecord files.*json:NAME'),
@@ -277,13 +279,13 @@ def test_fit_to_data_set__refuses_wrong_files_and_patterns(
         fitted(*arguments)
 
 
-def test_notes__on_training_files_that_are_evaluated(foreign: str) -> None:
+def test_notes__name_training_files_that_are_evaluated(foreign: str) -> None:
     config = fitted(f'--data_dir={foreign}', '--eval_files=train/*')
-    (note,) = data_set.notes_on_files(config, 'validation', source_of(config).find('validation'))
+    (note,) = data_set.notes_on_files(config, 'validation', config.source.find('validation'))
     assert note.startswith('--eval_files=train/*: 2 of these 2 files are also training files')
 
 
-def test_check_data__of_the_keys(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_check_data__names_a_key_that_the_first_record_lacks(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     path = write_foreign(tmp_path / 'train' / 'some', photos[:2])
     flags_of = [f'--data_dir={tmp_path}', '--mode=train', '--use_tpu=False', '--model_dir=m']
     config = fitted(*flags_of)
@@ -323,7 +325,7 @@ def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
     assert config.train_steps == 2247
 
 
-# What --preset=own_images derives from the size of a data set.
+# The settings that --preset=own_images derives from the size of a data set.
 def of_images(folder: pathlib.Path, train: int, validation: int, *arguments: str) -> Config:
     """The configuration of a run on a data set of 3 classes."""
     info = DatasetInfo('flowers', 'a test', train, validation, 4, ['background', 'a', 'b', 'c'], 'f' * 64)

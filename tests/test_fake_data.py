@@ -50,7 +50,7 @@ def test_fake_images__fill_the_range_of_pixels_uniformly() -> None:
     assert counts.sum() == images.size == 54_000
 
 
-def test_fake_images__with_a_seed_resume_at_any_position_and_differ_between_epochs() -> None:
+def test_fake_images__with_a_seed_resume_and_differ_between_epochs() -> None:
     config = dataclasses.replace(CONFIG, seed=0, train_batch_size=8)
     images, labels = first_images(44, config=config)
     later_images, later_labels = first_images(20, step=3, config=config)

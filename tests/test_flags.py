@@ -58,7 +58,7 @@ def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
     assert parse('--preset=digits', '--random_flip').config.random_flip
 
 
-def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None:
+def test_naming_a_tpu_uses_all_cores_of_an_emulated_one() -> None:
     for flag in ('--tpu=node', '--master=grpc://node:8470'):
         found = parse('--preset=digits', flag).config
         assert found.use_tpu and found.num_shards == 8

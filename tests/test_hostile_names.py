@@ -102,7 +102,7 @@ def test_outlets__print_escape_sequences(encoding: str, tmp_path: Any, monkeypat
 READABLE = [name for name in NAMES if '\ud800' not in name]
 
 
-def test_tar_shards__list(tmp_path: pathlib.Path) -> None:
+def test_tar_shards__list_prints_no_escape_sequences(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'train-00000-of-00001.tar'
     with tarfile.open(str(path), 'w', format=tarfile.GNU_FORMAT) as archive:
         for name in NAMES:
@@ -115,7 +115,7 @@ def test_tar_shards__list(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.program
-def test_commands__on_a_run_of_hostile_names(
+def test_commands__print_no_escape_sequences_of_a_run(
     finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path
 ) -> None:
     data_dir, model_dir, out = (str(tmp_path / name) for name in ('data', 'model', 'out'))

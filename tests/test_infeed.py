@@ -128,7 +128,7 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(photo
     batches = []
     for each in (config, dataclasses.replace(config, transfer='float')):
         with tf.Graph().as_default(), tf.Session() as session:
-            dataset = InputPipeline(True, each)({'batch_size': 5})
+            dataset = InputPipeline(is_training=True, config=each)({'batch_size': 5})
             features, labels = tf.data.make_one_shot_iterator(dataset).get_next()
             if each.transfer == 'uint8':
                 sent = features[infeed.IMAGES]

@@ -10,10 +10,9 @@ import pytest
 
 from compat import tf
 from data import records
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input import usable_records
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.metrics import PADDING_LABEL
 from preprocessing import decoding, inception_preprocessing
 from preprocessing.preprocessings import preprocessing_for
 from tests.support.images import resize_bilinear
@@ -74,7 +73,7 @@ def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Ph
 
 @pytest.mark.parametrize(('enabled', 'sizes'), [(True, [2]), (False, [])])
 def test_prefetch_enabled__keeps_two_batches_ready(enabled: bool, sizes: List[int], config: Config) -> None:
-    InputPipeline(False, dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
+    InputPipeline(is_training=False, config=dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
     operations = tf.get_default_graph().get_operations()
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 

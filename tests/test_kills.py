@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Optional, Set
 import pytest
 
 from compat import tf
-from inception_v3.run.checkpoints import check_undamaged
-from inception_v3.run.history import read_evaluations
+from inception_v3.model_dir import check_undamaged
+from inception_v3.run.evaluations import read_evaluations
 from tests.support import one_layer_program
 from tests.support.checkpoints import saved_variables
 

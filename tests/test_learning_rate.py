@@ -102,7 +102,7 @@ def test_epoch__begins_at_the_exact_step_despite_rounding() -> None:
         assert after > before
 
 
-def test_learning_rate_decay__at_every_step_for_a_batch_of_several_epochs() -> None:
+def test_learning_rate_decay__is_at_every_step_of_several_epochs() -> None:
     config = Config(train_batch_size=1024, num_train_images=100)
     assert learning_rate(2, config) == pytest.approx(0.66 * 0.94**2)
 
@@ -117,7 +117,7 @@ def stepwise(step: int, epochs: List[int], config: Config) -> float:
     return base * config.learning_rate_decay ** sum(step / steps_per_epoch >= epoch for epoch in epochs)
 
 
-def test_schedule_step__resnet50_warms_up_and_decays_in_epochs_30_60_and_80() -> None:
+def test_schedule_step__warms_up_and_decays_in_epochs_30_60_and_80() -> None:
     config = Config(**PRESETS['resnet50_imagenet'])
     steps = [s for epoch in range(91) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
     check_rates(steps, [stepwise(step, [30, 60, 80], config) for step in steps], config)
@@ -152,7 +152,7 @@ def test_step_epochs__sets_the_epochs_of_the_decay() -> None:
 
 @pytest.mark.parametrize('schedule', ['exponential', 'step', 'cosine'])
 @pytest.mark.parametrize('warmup', [False, True])
-def test_learning_rate__of_a_large_or_unsaved_step(schedule: str, warmup: bool) -> None:
+def test_learning_rate__is_right_for_steps_beyond_32_bits_of_images(schedule: str, warmup: bool) -> None:
     # A product of this step and the batch has more than 32 bits.
     config = Config(schedule=schedule, use_learning_rate_warmup=warmup, num_train_images=10**9)
     for step in (7 * 10**6, 2**31 - 1):

@@ -1,6 +1,8 @@
 """Help and refusals of every command come without TensorFlow and other packages that take seconds to load."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from typing import List, Tuple
@@ -9,6 +11,8 @@ from inception_v3_tpu.__main__ import COMMANDS
 
 # Importing these fails.
 LARGE = ('tensorflow', 'numpy', 'scipy', 'matplotlib', 'plotly', 'jinja2', 'h5py', 'apache_beam', 'sklearn', 'PIL')
+# The files of the project's kinds that an export has.
+FILES_OF_EXPORTS = {'README.md,'}
 HIDDEN = f'import sys; sys.modules.update(dict.fromkeys({LARGE!r})); '
 
 
@@ -57,7 +61,8 @@ print(json.dumps(answers))
 
 def run(code: str, *arguments: str) -> str:
     command = [sys.executable, '-c', HIDDEN + code, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    environment = {**os.environ, 'COLUMNS': '80'}
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -67,3 +72,8 @@ def test_commands__answer_at_once() -> None:
     assert len(answers) == len(CASES)
     for (arguments, code, text), (found, answer) in zip(CASES, answers):
         assert found == code and text in answer, (arguments, answer)
+        if arguments[1:] == ['--help']:
+            wide = [line for line in answer.splitlines() if len(line) > 80 and ' ' in line.strip()]
+            # Someone who installed the program by pip has no files of the project.
+            files = re.findall(r'\./run\b|docs/\S*|\S*README\S*|(?<!prepare)\.py\b|requirements\S*', answer)
+            assert not wide and not {*files} - FILES_OF_EXPORTS, (arguments, wide, files)

@@ -13,7 +13,7 @@ from tensorflow.python.client import session as session_module
 from inception_v3 import estimator as estimator_module
 from inception_v3.estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.hooks.saving import CheckpointHook
 from inception_v3.run.hooks.watchers import StepHook
 from tests.cycles.test_training import read_events
@@ -123,7 +123,7 @@ def estimator(is_off: bool, tmp_path: Any) -> LocalEstimator:
     )
 
 
-def test_train__goes_on_with_its_input_and_its_weights(estimator: LocalEstimator, tmp_path: Any) -> None:
+def test_train__continues_with_its_input_and_its_weights(estimator: LocalEstimator, tmp_path: Any) -> None:
     assert [train(estimator, until) for until in (3, 5)] == [[1, 2, 3], [4, 5]]
     assert tf.train.load_variable(str(tmp_path / 'model.ckpt-5'), 'total') == 15
 
@@ -140,7 +140,7 @@ def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
     assert [(values['global_step'], values['sum']) for values in found] == [(3, 7.5), (1, 2.5), (3, 7.5)]
 
 
-def test_evaluate__goes_on_after_a_checkpoint_that_was_removed(estimator: LocalEstimator, tmp_path: Any) -> None:
+def test_evaluate__continues_after_a_checkpoint_was_removed(estimator: LocalEstimator, tmp_path: Any) -> None:
     train(estimator, 1)
     found = []
     # The first evaluation builds the graph, and creates no session.

@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from compat.log import logger
-from inception_v3 import data_set, main, train_and_evaluate
+from inception_v3 import fitting, main, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.run.hooks.stopping import Termination
 from tests.support.photos import Photo
@@ -46,7 +46,7 @@ SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.0
         (['--preset=digits', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
     ],
 )
-def test_user_errors__one_message_without_traceback(
+def test_user_errors__are_one_message_without_traceback(
     capsys: Any, tmp_path: Any, photo_dir: str, arguments: List[str], parts: List[str]
 ) -> None:
     (tmp_path / 'empty').mkdir()
@@ -71,7 +71,7 @@ def replace_run(monkeypatch: Any, execute: Any) -> List[Config]:
     configs: List[Config] = []
 
     class Run:
-        def __init__(self, config: Config, screen: Any, termination: Termination):
+        def __init__(self, config: Config, screen: Any, termination: Termination, channel: Any):
             configs.append(config)
             self.termination = termination
 
@@ -129,7 +129,7 @@ def test_main__ends_with_130_at_ctrl_c_while_it_prepares(capsys: Any, monkeypatc
         wait_for(lambda: False, 5)
         return Config()
 
-    monkeypatch.setattr(data_set, 'fit_to_data_set', prepare)
+    monkeypatch.setattr(fitting, 'fit_to_data_set', prepare)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code, out, err = run(capsys, *FAKE)

@@ -6,7 +6,8 @@ from typing import Any, Dict, List
 import numpy as np
 
 from compat import tf
-from inception_v3.metrics import PADDING_LABEL, evaluation_metrics, names_of, print_predictions
+from inception_v3.config import PADDING_LABEL
+from inception_v3.metrics import evaluation_metrics, names_of, print_predictions
 from tests.support.graphs import evaluate
 
 

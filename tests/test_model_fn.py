@@ -12,8 +12,7 @@ import pytest
 
 from compat import tf
 from inception_v3 import model_fn
-from inception_v3.config import Config
-from inception_v3.metrics import PADDING_LABEL
+from inception_v3.config import PADDING_LABEL, Config
 from tests.support.graphs import plain_session
 from tests.support.slim import load, values_by_name
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3 import moving_average
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run.checkpoints import CheckpointError
 
 NAME = 'w/ExponentialMovingAverage'
 
@@ -84,9 +84,7 @@ def test_load_ema_hook__loads_the_averages_of_the_given_checkpoint(weight: tf.Va
         assert session.run([weight, statistic]) == [10.0, 1.0]
 
 
-def test_load_ema_hook__of_a_model_dir_loads_the_newest_checkpoint_of_the_session(
-    weight: tf.Variable, tmp_path: Any
-) -> None:
+def test_load_ema_hook__of_a_model_dir_loads_its_newest_checkpoint(weight: tf.Variable, tmp_path: Any) -> None:
     with pytest.raises(CheckpointError, match='neither a checkpoint nor a folder of checkpoints'):
         LoadEMAHook(str(tmp_path)).begin()
     with pytest.raises(CheckpointError, match='mistyped: is neither a checkpoint nor a folder'):

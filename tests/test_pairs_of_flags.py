@@ -64,7 +64,7 @@ def rows_for(values: Dict[str, Tuple[Any, ...]]) -> Tuple[List[Row], int]:
     Each begins with a pair that is missing. Flag after flag, it takes the value with the most missing pairs.
     """
     every = [{a: x, b: y} for a, b in itertools.combinations(values, 2) for x in values[a] for y in values[b]]
-    # Of a pair that has no effect alone, a third flag may be what it needs.
+    # A pair that is refused alone may need a third flag.
     begun = {frozenset(pair.items()): [{**each, **pair} for each in NEEDED] for pair in every}
     allowed = {pair: next((row for row in rows if not is_refused(row)), None) for pair, rows in begun.items()}
     missing = {pair for pair, row in allowed.items() if row}

@@ -12,7 +12,8 @@ from compat import tf
 from data import records
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
-from inception_v3.run import history
+from inception_v3.fitting import with_settled_threads
+from inception_v3.run.starts import write_start
 from tests.support.checkpoints import saved_variables
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import read
@@ -98,16 +99,16 @@ def test_seed__repeats_and_resumes_with_dropout(
 def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Config) -> None:
     config = dataclasses.replace(photo_config, intra_op_threads=0)
     cores = len(os.sched_getaffinity(0))
-    assert history.with_settled_threads(config).intra_op_threads == cores
-    assert history.with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
+    assert with_settled_threads(config).intra_op_threads == cores
+    assert with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
     # As the first start of a run on a machine with one more core.
     tf.io.gfile.makedirs(str(config.model_dir))
-    history.write_start(dataclasses.replace(config, intra_op_threads=cores + 1), None)
-    assert history.with_settled_threads(config).intra_op_threads == cores + 1
-    assert history.with_settled_threads(photo_config).intra_op_threads == 2
+    write_start(dataclasses.replace(config, intra_op_threads=cores + 1), None)
+    assert with_settled_threads(config).intra_op_threads == cores + 1
+    assert with_settled_threads(photo_config).intra_op_threads == 2
     # The number of threads of a start without a seed does not count.
-    history.write_start(dataclasses.replace(config, seed=None, intra_op_threads=cores + 2), None)
-    assert history.with_settled_threads(config).intra_op_threads == cores
+    write_start(dataclasses.replace(config, seed=None, intra_op_threads=cores + 2), None)
+    assert with_settled_threads(config).intra_op_threads == cores
     session = make_estimator(photo_config).config.session_config
     assert session.intra_op_parallelism_threads == 2
 

@@ -8,8 +8,8 @@ import pytest
 
 from compat import tf
 from inception_v3.config import Config
-from inception_v3.run import history
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
+from inception_v3.run.starts import read_first_steps
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import evaluations, execute, make_small_config
 from tests.test_repeatability import differing, train
@@ -61,7 +61,7 @@ def test_run__has_the_bits_of_an_emulated_tpu(
     own = on_gpus(config, number, **changes)
     tpu = on_cores(config, number, model_dir=str(tmp_path / 'tpu'), **changes)
     assert not differing(train(own, 3), train(tpu, 3))
-    steps, on_tpu = (history.read_first_steps(str(each.model_dir)) for each in (own, tpu))
+    steps, on_tpu = (read_first_steps(str(each.model_dir)) for each in (own, tpu))
     assert [each.digest for each in steps] == [each.digest for each in on_tpu]
     # The mean over the replicas, beside the loss of the first core.
     np.testing.assert_allclose(steps[0].loss, on_tpu[0].loss, rtol=0.2)

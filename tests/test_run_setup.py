@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.processes import text_of, wait_for
 
-pytestmark = pytest.mark.program
-
 ROOT = pathlib.Path(__file__).parent.parent
 LIMIT = 120
 TOOLS = ('cat', 'chmod', 'cmp', 'cp', 'dirname', 'env', 'flock', 'mkdir', 'rm', 'sed', 'sh', 'sleep')
@@ -125,9 +123,9 @@ def project(tmp_path: pathlib.Path) -> Project:
 
 
 def test_run__sets_up_once_and_passes_arguments_output_and_exit_code(project: Project) -> None:
-    script = 'printf "%s;" "$@"; echo "${PATH%%:*}"; exit 7'
-    done = project.call('sh', '-c', script, 'x', 'a b', '*')
-    assert (done.returncode, done.stdout) == (7, f'a b;*;{project.folder}/.venv/bin\n')
+    script = 'printf "%s;" "$@"; echo "${PATH%%:*};$PYTHONPATH"; exit 7'
+    done = project.call('sh', '-c', script, 'x', 'a b', '*', PYTHONPATH='mine')
+    assert (done.returncode, done.stdout) == (7, f'a b;*;{project.folder}/.venv/bin;{project.folder}:mine\n')
     assert project.log() == project.set_up()
     assert 'installing the packages of requirements.lock' in done.stderr
     again = project.call('sh', '-c', 'exit 0')
@@ -197,6 +195,7 @@ def test_run__downloads_python_or_names_the_variable(project: Project) -> None:
     assert 'downloading CPython 3.7' in done.stderr and 'PYTHON37=/path/to/python3.7' in done.stderr
 
 
+@pytest.mark.program
 def test_run__candidate_must_be_of_the_version(project: Project) -> None:
     # The real check: this interpreter is accepted for the version of TensorFlow that it runs, and for no other.
     ours = ('--tf=1.15', 'PYTHON37', '.venv', 'requirements.lock')

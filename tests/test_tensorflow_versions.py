@@ -21,7 +21,7 @@ from data import records, tfrecord_files
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import history
+from inception_v3.run.starts import read_first_steps
 from tests.support.project import ROOT
 from tests.support.runs import ONE_LAYER, execute, make_small_config
 from tools.predict.classifier import of_saved_model
@@ -148,7 +148,7 @@ def test_versions__train_alike_and_take_over_from_each_other(
         for name in names:
             shutil.copytree(str(begun / name.partition('-')[0]), str(begun / name))
         perform(version, begun, *(training(seeded, begun, name, train_steps=2) for name in names), *serving)
-    losses = [history.read_first_steps(str(begun / version))[0].loss for version in versions]
+    losses = [read_first_steps(str(begun / version))[0].loss for version in versions]
     assert losses == pytest.approx([losses[0]] * len(losses), rel=2e-6)
     initial = values_of(begun / first, 0)
     last = {version: values_of(begun / f'{version}-in-{version}', 2) for version in versions}

@@ -17,7 +17,7 @@ from tests.test_layouts import STEPS, global_batches
 
 # The bad ones of 96 images; two are neighbours.
 BAD = {3, 40, 41, 95}
-# Of 16 lanes, each of which supplies two images of a batch. Their runs of 8 records are those of 4 steps.
+# Each of 16 lanes supplies two images of a batch, so a run of 8 records lasts 4 steps.
 BATCH, LANES, WIDTH, RUN_STEPS = 32, 16, 2, 4
 
 

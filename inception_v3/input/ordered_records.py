@@ -5,7 +5,6 @@ from typing import Callable, NamedTuple, Sequence
 
 from compat import tf
 from data import order
-from data.sources import source_of
 from inception_v3.config import Config
 
 # Records that are tried as a group if some may be bad; with a seed, see `group_for`. Larger groups cost less per
@@ -64,7 +63,7 @@ def ordered_records(
     """
     assert config.seed is not None
     share = order.Share(config.train_batch_size, host, hosts)
-    files = order.files_of(paths, source_of(config).contents(paths))
+    files = order.files_of(paths, config.source.contents(paths))
     total = sum(file.records for file in files)
     own = order.lanes_for(share.batch, hosts, total) // hosts
     group = group_for(share.batch, hosts, total)

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple, Tuple
 
 from compat import tf
 from data.records import Record
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input.infeed import Features, Infeed
 from preprocessing.decoding import DecodePlan, decode_plan, decode_planned, image_shape
@@ -78,7 +77,7 @@ class RecordPreprocessing:
 
         For a group of records, images and labels are [records], and there are no boxes.
         """
-        config, source = self._config, source_of(self._config)
+        config, source = self._config, self._config.source
         record = source.format.parse(serialized, self._is_training and config.use_annotated_bbox, source.fields)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         wrong = tf.boolean_mask(record.label, ~in_range) if record.label.shape.ndims else record.label

@@ -7,15 +7,24 @@ A graph cannot catch the failure of an operation, but a data set can ignore it. 
 as several images, and only one data set is processed at a time. Therefore a data set handles a group of records.
 """
 
+import os
+import re
 from typing import Any, Callable, Tuple
 
 from compat import tf
 from data.records import Record
+from data.sources import common_folder
+from inception_v3.config import Config
 from inception_v3.input.ordered_records import GROUP_RECORDS
 from inception_v3.input.padding import zeros_like
 
 # A part of the message about records that cannot be replaced.
 NONE_USABLE = 'consecutive records can be used'
+# Between the file and the position in a name.
+SEPARATOR = '@'
+NAME = re.compile(r'.+@\d+')
+# More bytes than a path can have.
+_LONGEST_PATH = 1 << 20
 
 # Called with the paths, string [records], and the positions, int64 [records], of bad records.
 _NameBad = Callable[[tf.Tensor, tf.Tensor], tf.Operation]
@@ -105,3 +114,37 @@ def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
     following = tf.gather(places, (tf.range(run)[:, tf.newaxis] + tf.range(run)) % run, axis=1)
     first = tf.argmax(tf.cast(following >= 0, tf.int32), axis=2)
     return tf.reshape(tf.gather(following, first[:, :, tf.newaxis], batch_dims=2), [-1])
+
+
+def folder_of(config: Config, split: str) -> str:
+    """The folder of a split in model_dir: an empty file for each skipped record, named FILE@POSITION."""
+    return os.path.join(str(config.model_dir), 'bad_records', split)
+
+
+def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf.Tensor) -> tf.Operation:
+    """Writes an empty file named after each bad record; fails if there are more than `max_bad_records`.
+
+    It writes files because the hosts of a TPU run the input pipeline without Python. A record counts once, even if it
+    is read again in the next epoch or by another host.
+
+    The paths, string [records], are of at least one record, and the positions, int64 [records], are in these files. At
+    run time, the operation raises `tf.errors.InvalidArgumentError` if there are too many.
+    """
+    folder = folder_of(config, split)
+    begin = len(os.fsencode(common_folder(config.source.find(split))))
+    # As in `Source.name_of`.
+    file_names = tf.strings.substr(paths, begin, _LONGEST_PATH)
+    for character, code in (('%', '%25'), ('/', '%2F')):
+        file_names = tf.strings.regex_replace(file_names, character, code)
+    names = tf.strings.join([folder, os.sep, file_names, SEPARATOR, tf.as_string(positions)])
+
+    def write(index: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.io.write_file(names[index], '')]):
+            return index + 1
+
+    written = tf.while_loop(lambda index: index < tf.size(names), write, [0], parallel_iterations=1)
+    # The pattern depends on the loop. With a constant pattern, TensorFlow's constant folding would list the files
+    # before they are written.
+    pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*@*'])
+    count = tf.size(tf.io.matching_files(pattern))
+    return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])

@@ -4,6 +4,10 @@ TensorFlow's sums across machines wait for ever for a worker that is gone. So ev
 to the first, and both ends send signs of life. A worker whose connection ends, or which is silent for
 `--worker_timeout`, is lost; the first worker tells all others.
 
+The connection begins with the process, before flags are checked and TensorFlow is loaded. So a worker that fails early
+tells the others why; for that, it waits up to `--worker_timeout` for those that it cannot reach yet. One that ends
+without a word may be replaced in the same time. A worker that was never there is late, and is waited for without end.
+
 A message is a JSON object on a line of limited length. Nothing in it is executed, and nobody is authenticated: whoever
 reaches the port can end the run, as at TensorFlow's own port (SECURITY.md). By hand, with sockets: TensorFlow's own
 server answers nobody whose peer is gone, and has another interface in each version.
@@ -13,13 +17,15 @@ import abc
 import contextlib
 import errno
 import json
+import math
 import queue
+import secrets
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from compat.errors import DONE, FIX, RETRY, CommandError, RetryableError
+from compat.errors import DONE, FIX, INTERRUPTED, RETRY, CommandError, RetryableError
 from compat.log import logger
 from compat.messages import shown
 from console.json_content import from_json, record
@@ -34,6 +40,7 @@ _RETRY_EVERY, _SAY_EVERY, _GREETS_WITHIN = 0.5, 60.0, 10.0
 # Seconds after which a wait looks whether the run has ended.
 _LOOK_EVERY = 0.5
 _LARGEST_CODE = 255
+_HAS_LEFT = '%s has left: %s; another process may come in its place within %d s'
 
 
 class Ending(NamedTuple):
@@ -110,22 +117,25 @@ class _Link:
 
 
 class Channel(abc.ABC):
-    """A worker's part in the connection of all workers of a run; `number` is its own, from 0, among the addresses.
+    """A worker's part in the connection of all workers of a run, from its place among them.
 
-    `on_end` is called, on a thread of its own, when another worker is lost or ends with an error. Whoever waits for
-    another worker gets the same ending as an error.
+    Attributes:
+      on_end: called, on a thread of its own, when another worker is lost or ends with an error. Whoever waits for
+        another worker gets the same ending as an error.
     """
 
-    def __init__(self, addresses: Sequence[str], number: int, timeout: float, on_end: Callable[[Ending], None]):
-        self._addresses = addresses
-        self._number = number
-        self._timeout = timeout
-        self._on_end = on_end
+    def __init__(self, place: cluster.Place, on_end: Callable[[Ending], None]):
+        self._addresses, self._number, self._timeout = place
+        self.on_end = on_end
         self._change = threading.Condition()
         self._ending: Optional[Ending] = None
         # Whether `on_end` has returned, which it does not if it ends the process.
         self._is_handled = False
         self._has_left = False
+        # Whether all workers were there at the same time: from now on, none is replaced.
+        self._has_begun = False
+        # The code and the text of this worker's end, or of the end that it has to tell.
+        self._last_words: Optional[List[Any]] = None
 
     @abc.abstractmethod
     def share(self, make: Callable[[], Any]) -> Any:
@@ -136,35 +146,73 @@ class Channel(abc.ABC):
         """The bits that any worker gives; every worker calls this, once for each step."""
 
     @abc.abstractmethod
-    def _links(self) -> Sequence[_Link]:
-        """The connections to the workers that this one tells its end."""
+    def _links(self) -> Dict[int, _Link]:
+        """The connections to the workers that this one tells its end, by their numbers."""
 
-    def leave(self, code: int = DONE, text: str = '') -> None:
-        """Tells the others that this worker ends; any exit code but 0 ends them, too. Only the first call counts."""
+    @abc.abstractmethod
+    def _untold(self) -> List[int]:
+        """The numbers of the workers that must still be told of this one's end."""
+
+    def leave(self, code: int = DONE, text: str = '', at_once: bool = False) -> None:
+        """Tells the others that this worker ends; any exit code but 0 ends them, too. Only the first call counts.
+
+        Before the run begins, this waits for those that are not there yet, up to `--worker_timeout`, unless `at_once`.
+        """
         with self._change:
             if self._has_left:
                 return
             self._has_left = True
             self._change.notify_all()
-        self._tell('end', [code, f'{cluster.name_of(self._addresses, self._number)} ended: {text}' if code else ''])
+        self._say_end(Ending(code, f'{self._name_of(self._number)} ended: {text}' if code else ''), at_once)
+
+    def fail(self, error: BaseException) -> None:
+        """Leaves because of an error, with the exit code of a command that ends with it."""
+        if isinstance(error, KeyboardInterrupt):
+            self.leave(INTERRUPTED, 'ended by Ctrl-C', at_once=True)
+            return
+        code = error.exit_code if isinstance(error, CommandError) else RETRY
+        self.leave(code, str(error) or type(error).__name__)
 
     def wait_for_ending(self, seconds: float) -> None:
         """Waits for the end of the run at another worker, which would explain an error of TensorFlow here."""
         with self._change:
             self._change.wait_for(lambda: self._is_handled, seconds)
 
+    def _name_of(self, *numbers: int) -> str:
+        return ', '.join(cluster.name_of(self._addresses, number) for number in numbers)
+
     def _tell(self, kind: str, value: Any = None) -> None:
-        for link in self._links():
+        for link in self._links().values():
             # The thread that reads from this connection sees that it is broken.
             with contextlib.suppress(OSError):
                 link.send(kind, value)
+
+    def _say_end(self, ending: Ending, at_once: bool = False) -> None:
+        """Tells all others the end of this worker or of another one."""
+        with self._change:
+            self._last_words = [*ending]
+            self._change.notify_all()
+        for number, link in self._links().items():
+            self._say_end_to(number, link)
+        untold = self._untold()
+        if untold and ending.code != DONE and not self._has_begun and not at_once:
+            text = shown(ending.text, _LONGEST_TEXT)
+            logger.info('waiting up to %d s for %s, to tell the error: %s', self._timeout, self._name_of(*untold), text)
+            # Ctrl-C ends the wait alone; the error remains that of the command.
+            with self._change, contextlib.suppress(KeyboardInterrupt):
+                self._change.wait_for(lambda: not self._untold(), self._timeout)
+
+    @abc.abstractmethod
+    def _say_end_to(self, number: int, link: _Link) -> None:
+        """Sends the last words to another worker, and notes that it has them."""
 
     def _end(self, ending: Ending) -> None:
         with self._change:
             if self._ending or self._has_left:
                 return
             self._ending = ending
-        self._on_end(ending)
+        self._say_end(ending)
+        self.on_end(ending)
         with self._change:
             self._is_handled = True
             self._change.notify_all()
@@ -174,7 +222,14 @@ class Channel(abc.ABC):
         while True:
             with contextlib.suppress(queue.Empty):
                 return values.get(timeout=_LOOK_EVERY)
-            if self._ending and self._is_handled:
+            if self._is_handled:
+                self.check_ending()
+
+    def check_ending(self) -> None:
+        """Raises the error of another worker's end, if there was one, after `on_end` has returned."""
+        with self._change:
+            if self._ending:
+                self._change.wait_for(lambda: self._is_handled)
                 raise self._ending.error()
 
     def _show_life(self) -> None:
@@ -183,61 +238,99 @@ class Channel(abc.ABC):
             time.sleep(min(_SIGN_EVERY, self._timeout / _SIGNS))
 
 
-class _Other(NamedTuple):
-    """Another worker, at the first one: its connection, its answer to the greeting, and its bits of each step."""
+class _Other:
+    """Another worker, at the first one: its connection, the mark of its process, its answer, its bits of each step."""
 
-    link: _Link
-    answer: Any
-    bits: 'queue.Queue[int]'
+    def __init__(self, link: _Link, mark: Any):
+        self.link = link
+        self.mark = mark
+        self.has_answered = False
+        self.answer: Any = None
+        self.bits: queue.Queue[int] = queue.Queue()
 
 
 class First(Channel):
     """The part of the first worker, which listens for the others, and tells them what one of them says."""
 
-    def __init__(self, addresses: Sequence[str], number: int, timeout: float, on_end: Callable[[Ending], None]):
-        super().__init__(addresses, number, timeout, on_end)
+    def __init__(self, place: cluster.Place, on_end: Callable[[Ending], None]):
+        """Begins to listen.
+
+        Raises:
+          PortInUseError: the port is in use.
+        """
+        super().__init__(place, on_end)
         self._others: Dict[int, _Other] = {}
-        self._is_complete = False
+        # The numbers of those that know of the end, or have ended before.
+        self._told = {self._number}
+        # A list with the greeting, once there is one.
+        self._greeting: List[Any] = []
+        host, port = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
+        self._listening = _listening(*_own_address(host, port), 'on which the first worker talks to the others')
+        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=self._show_life, daemon=True).start()
 
     def gather(self, greeting: Any, problem_with: Callable[[Dict[int, Any]], str]) -> None:
         """Waits for all others, and lets the run begin if their answers to the greeting are right.
 
         Raises:
-          RetryableError: the port is in use.
-          CommandError: the problem with the answers, which ends the other workers, too.
+          CommandError: the problem with the answers, which ends the other workers, too; or the end of another worker.
         """
-        host, port = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
-        listening = _listening(*_own_address(host, port), 'on which the first worker talks to the others')
-        threading.Thread(target=self._accept, args=[listening, greeting], daemon=True).start()
-        threading.Thread(target=self._show_life, daemon=True).start()
+        said: Any = None
         with self._change:
-            while len(self._others) < len(self._addresses) - 1 and not self._has_left:
-                missing = (number for number in range(1, len(self._addresses)) if number not in self._others)
-                logger.info('waiting for %s', ', '.join(cluster.name_of(self._addresses, number) for number in missing))
-                self._change.wait(_SAY_EVERY)
-            self._is_complete = True
-        listening.close()
-        if self._has_left:
-            return
-        problem = problem_with({number: other.answer for number, other in sorted(self._others.items())})
+            self._greeting = [greeting]
+            present = [*self._others.values()]
+        for other in present:
+            with contextlib.suppress(OSError):
+                other.link.send('greeting', greeting)
+        with self._change:
+            while not self._has_left and self._missing():
+                if self._is_handled:
+                    self.check_ending()
+                if said != self._missing():
+                    said, said_at = self._missing(), time.monotonic()
+                    logger.info('waiting for %s', self._name_of(*said))
+                if not self._change.wait(max(0, said_at + _SAY_EVERY - time.monotonic())):
+                    said = None
+            if self._has_left:
+                return
+            self._has_begun = True
+            answers = {number: other.answer for number, other in sorted(self._others.items())}
+        self._close()
+        problem = problem_with(answers)
         if problem:
             self._has_left = True
-            self._tell('end', [FIX, problem])
+            self._say_end(Ending(FIX, problem))
             raise CommandError(problem)
         self._tell('begin')
 
-    def _accept(self, listening: socket.socket, greeting: Any) -> None:
+    def _missing(self) -> List[int]:
+        """The numbers of the workers that have not answered the greeting."""
+        there = {number for number, other in self._others.items() if other.has_answered}
+        return [number for number in range(1, len(self._addresses)) if number not in there]
+
+    def leave(self, code: int = DONE, text: str = '', at_once: bool = False) -> None:
+        """As of any worker; from then on, nobody can connect."""
+        super().leave(code, text, at_once)
+        self._close()
+
+    def _close(self) -> None:
+        # Wakes the thread that accepts.
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _accept(self) -> None:
         # Until the socket is closed.
         with contextlib.suppress(OSError):
             while True:
-                connection, _ = listening.accept()
-                threading.Thread(target=self._serve, args=[connection, greeting], daemon=True).start()
+                connection, _ = self._listening.accept()
+                threading.Thread(target=self._serve, args=[connection], daemon=True).start()
 
-    def _serve(self, connection: socket.socket, greeting: Any) -> None:
-        """Greets whoever has connected, and reads its messages. A stranger is turned away."""
+    def _serve(self, connection: socket.socket) -> None:
+        """Welcomes whoever has connected, and reads its messages. A stranger is turned away."""
         link = _Link(connection, _GREETS_WITHIN)
         try:
-            number, other = self._greeted(link, greeting)
+            number, other = self._welcomed(link)
         except (OSError, TypeError, ValueError):
             link.close()
             return
@@ -247,44 +340,75 @@ class First(Channel):
                 message = link.receive()
                 if message.kind == 'bits' and type(message.value) is int:
                     other.bits.put(message.value)
+                elif message.kind == 'answer':
+                    with self._change:
+                        other.has_answered, other.answer = True, message.value
+                        self._change.notify_all()
                 elif message.kind == 'end':
+                    self._note_told(number)
                     ending = _ending_in(message.value)
                     if ending.code != DONE:
                         self._end(ending)
                     return
         except (OSError, TypeError, ValueError) as error:
             reason = shown(error)
-        name = cluster.name_of(self._addresses, number)
-        with self._change:
-            if not self._is_complete:
-                # Nothing has begun: another process may come in its place.
-                del self._others[number]
-                logger.info('%s has left: %s', name, reason)
-                link.close()
-                return
-        # Tells the worker, too, if it is only silent.
-        self._end(Ending(RETRY, f'{name} is lost: {reason}.'))
+        self._lose(number, other, reason)
 
-    def _greeted(self, link: _Link, greeting: Any) -> Tuple[int, _Other]:
-        link.send('greeting', greeting)
-        number, answer = link.receive().value
+    def _welcomed(self, link: _Link) -> Tuple[int, _Other]:
+        message = link.receive()
+        number, mark = message.value if message.kind == 'hello' else (None, None)
         with self._change:
-            if type(number) is not int or not 0 < number < len(self._addresses) or number in self._others:
+            other = self._others.get(number)
+            is_number = type(number) is int and 0 < number < len(self._addresses)
+            # A process that connects again may be faster than the end of its first connection.
+            if not is_number or (other and other.mark != mark):
                 link.send('end', [RETRY, f'--task_index={shown(number)}: this worker is there already, or unknown.'])
                 raise ValueError(number)
-            other = self._others[number] = _Other(link, answer, queue.Queue())
+            other = self._others[number] = _Other(link, mark)
             self._change.notify_all()
+            # Before anything that other threads send.
+            link.send('welcome')
+            if self._greeting:
+                link.send('greeting', *self._greeting)
+            if self._last_words:
+                self._say_end_to(number, link)
         return number, other
 
-    def _links(self) -> Sequence[_Link]:
+    def _lose(self, number: int, other: _Other, reason: str) -> None:
+        """Ends the run without a worker, unless another process may and does come in its place."""
         with self._change:
-            return [other.link for other in self._others.values()]
+            is_current = self._others.get(number) is other
+            if not self._has_begun and is_current:
+                del self._others[number]
+                other.link.close()
+            if not is_current or self._last_words:
+                return
+            if not self._has_begun:
+                logger.info(_HAS_LEFT, self._name_of(number), reason, self._timeout)
+                if self._change.wait_for(lambda: number in self._others or self._last_words, self._timeout):
+                    return
+                reason += f', and no other came in its place within {self._timeout} s'
+                # Nobody is there to be told.
+                self._told.add(number)
+        # Tells the worker, too, if it is only silent.
+        self._end(Ending(RETRY, f'{self._name_of(number)} is lost: {reason}.'))
 
-    def _end(self, ending: Ending) -> None:
-        if not self._has_left:
-            # Before this process ends.
-            self._tell('end', [ending.code, ending.text])
-        super()._end(ending)
+    def _links(self) -> Dict[int, _Link]:
+        with self._change:
+            return {number: other.link for number, other in self._others.items()}
+
+    def _untold(self) -> List[int]:
+        return [number for number in range(len(self._addresses)) if number not in self._told]
+
+    def _say_end_to(self, number: int, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            link.send('end', self._last_words)
+        self._note_told(number)
+
+    def _note_told(self, number: int) -> None:
+        with self._change:
+            self._told.add(number)
+            self._change.notify_all()
 
     def share(self, make: Callable[[], Any]) -> Any:
         """Tells the others the value."""
@@ -303,61 +427,140 @@ class First(Channel):
 class Later(Channel):
     """The part of any other worker, which connects to the first."""
 
-    def __init__(self, addresses: Sequence[str], number: int, timeout: float, on_end: Callable[[Ending], None]):
-        super().__init__(addresses, number, timeout, on_end)
+    def __init__(self, place: cluster.Place, on_end: Callable[[Ending], None]):
+        """Begins to connect."""
+        super().__init__(place, on_end)
+        # Tells this process from another one of the same number.
+        self._mark = secrets.token_hex(8)
         self._link: Optional[_Link] = None
+        self._is_told = False
+        # Greetings with their connections; None when the run begins.
+        self._greetings: queue.Queue[Any] = queue.Queue()
         self._shared: queue.Queue[Any] = queue.Queue()
         self._unions: queue.Queue[int] = queue.Queue()
         self._is_over = threading.Event()
+        threading.Thread(target=self._talk, daemon=True).start()
+        threading.Thread(target=self._show_life, daemon=True).start()
 
     def join(self, answer_to: Callable[[Any], Any]) -> None:
         """Waits for the first worker, answers its greeting, and waits until it lets the run begin.
 
         Raises:
-          CommandError: the first worker refuses this one or another; the message says why.
+          CommandError: the first worker refuses this one or another, or one has ended; the message says why.
+        """
+        while True:
+            greeted = self._next(self._greetings)
+            if greeted is None:
+                return
+            link, greeting = greeted
+            answer = answer_to(greeting)
+            # If the connection is broken, there will be another greeting.
+            with contextlib.suppress(OSError):
+                link.send('answer', answer)
+
+    def _talk(self) -> None:
+        """Connects to the first worker, also to another process in its place, and reads what it says."""
+        was_there = False
+        while True:
+            link, lost = self._connected(was_there)
+            if link is None:
+                break
+            was_there = True
+            try:
+                return self._listen(link)
+            except (OSError, TypeError, ValueError) as error:
+                reason = shown(error)
+            if self._has_begun:
+                lost = f'{self._name_of(0)} is lost: {reason}.'
+                break
+            link.close()
+            with self._change:
+                self._link = None
+            if not self._has_left:
+                logger.info(_HAS_LEFT, self._name_of(0), reason, self._timeout)
+        if lost:
+            self._end(Ending(RETRY, lost))
+        self._is_over.set()
+
+    def _connected(self, was_there: bool) -> Tuple[Optional[_Link], str]:
+        """A connection to the first worker; or None and the reason why there will be none, empty after this one's end.
+
+        A first worker that was never there is waited for without end. Another program may have its port.
         """
         where = cluster.host_and_port(self._addresses[0])[0], cluster.channel_port(self._addresses)
-        threading.Thread(target=self._show_life, daemon=True).start()
-        said_at = -_SAY_EVERY
-        while not self._has_left:
-            if time.monotonic() >= said_at + _SAY_EVERY:
-                said_at = time.monotonic()
-                logger.info('waiting for %s, at its port %d', cluster.name_of(self._addresses, 0), where[1])
+        problem = f'{self._name_of(0)} is lost, and no other process came in its place within {self._timeout} s.'
+        now = time.monotonic
+        said_at, deadline = -_SAY_EVERY, now() + self._timeout if was_there else math.inf
+        while now() < deadline and not (self._has_left and not self._untold()):
+            if now() >= said_at + _SAY_EVERY and not self._has_left:
+                said_at = now()
+                logger.info('waiting for %s, at its port %d', self._name_of(0), where[1])
             try:
-                link = _Link(socket.create_connection(where, self._timeout), self._timeout)
-                answer = answer_to(link.receive().value)
-                link.send('hello', [self._number, answer])
-                self._link = link
-                message = link.receive()
+                connection = socket.create_connection(where, self._timeout)
             except OSError:
-                self._link = None
+                if not was_there:
+                    deadline = math.inf
                 time.sleep(_RETRY_EVERY)
                 continue
-            if message.kind == 'end':
-                raise _ending_in(message.value).error()
-            threading.Thread(target=self._listen, args=[link], daemon=True).start()
-            return
+            link = _Link(connection, self._timeout)
+            try:
+                link.send('hello', [self._number, self._mark])
+                message = link.receive()
+                if message.kind == 'welcome':
+                    return link, ''
+                self._end(_ending_in(message.value))
+                return None, ''
+            except (OSError, TypeError, ValueError) as error:
+                reason = shown(error)
+            link.close()
+            if not was_there and deadline == math.inf:
+                deadline = now() + self._timeout
+                problem = (
+                    f'--worker_hosts: at port {where[1]} of {self._name_of(0)} is another program: {reason}. '
+                    'End that program, or give all workers other ports.'
+                )
+            time.sleep(_RETRY_EVERY)
+        return None, '' if self._has_left else problem
 
     def _listen(self, link: _Link) -> None:
-        try:
-            while True:
-                message = link.receive()
-                if message.kind == 'shared':
-                    self._shared.put(message.value)
-                elif message.kind == 'union' and type(message.value) is int:
-                    self._unions.put(message.value)
-                elif message.kind == 'end':
-                    ending = _ending_in(message.value)
-                    if ending.code != DONE:
-                        self._end(ending)
-                    self._is_over.set()
-                    return
-        except (OSError, TypeError, ValueError) as error:
-            self._end(Ending(RETRY, f'{cluster.name_of(self._addresses, 0)} is lost: {shown(error)}.'))
-            self._is_over.set()
+        with self._change:
+            self._link = link
+        if self._last_words:
+            self._say_end_to(0, link)
+        while True:
+            message = link.receive()
+            if message.kind == 'greeting':
+                self._greetings.put((link, message.value))
+            elif message.kind == 'begin':
+                self._has_begun = True
+                self._greetings.put(None)
+            elif message.kind == 'shared':
+                self._shared.put(message.value)
+            elif message.kind == 'union' and type(message.value) is int:
+                self._unions.put(message.value)
+            elif message.kind == 'end':
+                ending = _ending_in(message.value)
+                if ending.code != DONE:
+                    self._end(ending)
+                self._is_over.set()
+                return
 
-    def _links(self) -> List[_Link]:
-        return [self._link] if self._link else []
+    def _links(self) -> Dict[int, _Link]:
+        # After another's end, the first worker knows it, or is lost.
+        return {0: self._link} if self._link and not self._ending else {}
+
+    def _untold(self) -> List[int]:
+        return [] if self._is_told or self._ending else [0]
+
+    def _say_end_to(self, number: int, link: _Link) -> None:
+        with self._change:
+            # The first worker is told once: it may have ended, and another one may be in its place.
+            if self._is_told:
+                return
+            with contextlib.suppress(OSError):
+                link.send('end', self._last_words)
+                self._is_told = True
+            self._change.notify_all()
 
     def share(self, make: Callable[[], Any]) -> Any:
         """Waits for the value of the first worker."""
@@ -373,6 +576,32 @@ class Later(Channel):
         self._is_over.wait()
         if self._ending:
             raise self._ending.error()
+
+
+def of(place: cluster.Place, on_end: Callable[[Ending], None]) -> Channel:
+    """The part of the worker with this place.
+
+    Raises:
+      PortInUseError: the port of the first worker is in use.
+    """
+    return Later(place, on_end) if place.number else First(place, on_end)
+
+
+@contextlib.contextmanager
+def opened(place: Optional[cluster.Place], end_process: Callable[[CommandError], None]) -> Iterator[Optional[Channel]]:
+    """The part of the worker with this place, which tells the others if the body fails; None for one machine.
+
+    `end_process` is called with the error if another worker fails meanwhile.
+    """
+    if place is None:
+        yield None
+        return
+    channel = of(place, lambda ending: end_process(ending.error()))
+    try:
+        yield channel
+    except BaseException as error:
+        channel.fail(error)
+        raise
 
 
 class PortInUseError(RetryableError):

@@ -8,7 +8,7 @@ The chief, if there is one, is the first worker. This module needs no TensorFlow
 """
 
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from compat.messages import shown
 from console.json_content import from_json
@@ -22,6 +22,14 @@ _INSTEAD = {
     'evaluator': 'the workers evaluate together, in turn with training. Leave the task out, or run --mode=eval with '
     'TF_CONFIG unset',
 }
+
+
+class Place(NamedTuple):
+    """This machine's place among those of a run: all addresses, its number, and the seconds of `--worker_timeout`."""
+
+    addresses: Tuple[str, ...]
+    number: int
+    timeout: int
 
 
 def addresses_in(worker_hosts: str) -> Tuple[str, ...]:

@@ -20,13 +20,14 @@ import re
 from typing import NamedTuple, Optional
 
 from compat import tf
+from compat.errors import CheckpointError
 from compat.log import logger
 from console.json_content import sealed
 from data import remote
 from data.files import write_whole
-from inception_v3.run.checkpoints import CheckpointError, is_complete, latest_checkpoint
-from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE
-from inception_v3.run.history import STARTS_FILE, Evaluation, evaluations_in
+from inception_v3.model_dir import BEST_FOLDER, CONFIG_FILE, is_complete, latest_checkpoint
+from inception_v3.run.evaluations import Evaluation, evaluations_in
+from inception_v3.run.starts import STARTS_FILE
 
 _LIST = 'checkpoint'
 EVALUATION_FILE = 'evaluation.json'

@@ -1,29 +1,16 @@
-"""Saves, lists, verifies and skips the checkpoints of a model_dir."""
+"""Saves, lists, skips and removes the checkpoints of a model_dir; `inception_v3.model_dir` reads them."""
 
-import contextlib
 import os
 import re
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
-
-import numpy as np
+from typing import Callable, Dict, List, Optional
 
 from compat import tf
 from compat.errors import CheckpointError
 from compat.log import logger
-from compat.messages import listed
-from compat.names import checkpoint_errors
 from console import outputs
 from data import remote
 from data.files import write_whole
-from inception_v3 import loss_scale, moving_average
-from inception_v3.model_dir import (
-    LIST_FILE,
-    check_kinds,
-    data_files,
-    is_complete,
-    latest_checkpoint,
-    list_of_checkpoints,
-)
+from inception_v3.model_dir import LIST_FILE, NotFiniteError, check_undamaged, list_of_checkpoints
 
 # TensorFlow's names.
 PREFIX = 'model.ckpt'
@@ -44,115 +31,6 @@ _UNFINISHED = re.compile(
 
 # The folder in model_dir for checkpoints that were skipped.
 PASSED_OVER = 'passed_over'
-
-
-class DamagedError(CheckpointError):
-    """The files of a checkpoint are damaged or incomplete, or its values are not finite."""
-
-    def __init__(self, checkpoint: str, reason: str):
-        super().__init__(
-            f'{checkpoint}: is damaged ({reason}). With --skip_damaged_checkpoints, training resumes from the newest '
-            'undamaged checkpoint.'
-        )
-
-
-class NotFiniteError(DamagedError):
-    """A checkpoint has values that are not finite."""
-
-
-def newest_checkpoint(model_dir: str) -> str:
-    """As `latest_checkpoint`; a folder without a checkpoint is an error."""
-    checkpoint = latest_checkpoint(model_dir)
-    if not checkpoint:
-        raise CheckpointError(f'{model_dir}: contains no checkpoint.')
-    return checkpoint
-
-
-def latest_step(model_dir: str) -> int:
-    """The global step of the newest checkpoint in a folder; 0 if it has none. Raises as `latest_checkpoint`."""
-    checkpoint = latest_checkpoint(model_dir)
-    return step_of(checkpoint) if checkpoint else 0
-
-
-def step_of(checkpoint: str) -> int:
-    """The global step of a checkpoint. Raises CheckpointError if it cannot be read."""
-    return int(_reader(checkpoint).get_tensor(tf.GraphKeys.GLOBAL_STEP))
-
-
-def check_holds_averages(checkpoint: str) -> None:
-    """Checks that a checkpoint has moving averages of its weights, else raises CheckpointError."""
-    _reader(checkpoint)
-    moving_average.check_holds_averages(checkpoint)
-
-
-def check_fits(checkpoint: str) -> None:
-    """Raises CheckpointError unless a checkpoint has the current graph's variables, but for those of loss scaling."""
-    stored = _reader(checkpoint).get_variable_to_shape_map()
-    optional = {v.op.name for v in tf.get_collection(loss_scale.VARIABLES)}
-    wanted: Dict[str, List[int]] = {
-        v.op.name: v.shape.as_list() for v in tf.global_variables() if v.op.name not in optional
-    }
-    problems = [
-        f'{name} is missing' if name not in stored else f'{name} has the shape {stored[name]}, not {shape}'
-        for name, shape in sorted(wanted.items(), key=lambda each: (each[0] in stored, each[0]))
-        if stored.get(name) != shape
-    ]
-    if problems:
-        raise CheckpointError(
-            f'{checkpoint}: does not fit this run: {listed(problems)}. Use another --model_dir, or the flags of the '
-            f'run that wrote it ({os.path.join(os.path.dirname(checkpoint), "config.json")}).'
-        )
-
-
-def _reader(checkpoint: str) -> Any:
-    try:
-        check_kinds(checkpoint)
-        # Opening a checkpoint reads only the index; reading a value reads the data.
-        with _damage_named(checkpoint, [f'{checkpoint}.index']):
-            reader = tf.train.load_checkpoint(checkpoint)
-        with _damage_named(checkpoint, data_files(checkpoint)):
-            reader.get_tensor(tf.GraphKeys.GLOBAL_STEP)
-        return reader
-    except tf.errors.NotFoundError:
-        if is_complete(checkpoint):
-            raise CheckpointError(f'{checkpoint}: is not a checkpoint of a training run: it has no global step.')
-        raise
-
-
-@contextlib.contextmanager
-def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
-    """Context manager that turns TensorFlow's error about damaged files into a DamagedError that names them."""
-    try:
-        with checkpoint_errors():
-            yield
-    except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
-        if is_complete(checkpoint):
-            for path in paths:
-                remote.check_readable(path)
-        names = ', '.join(os.path.basename(path) for path in paths)
-        raise DamagedError(checkpoint, f'{names}: {error.message.partition(chr(10))[0]}')
-
-
-def check_undamaged(checkpoint: str) -> None:
-    """Reads a whole checkpoint, which verifies its checksums (0.3 s for 434 MB), and checks that values are finite.
-
-    Raises:
-      DamagedError: a file is damaged or missing; NotFiniteError: a value is not finite.
-      CheckpointError: it is not a checkpoint of a training run.
-    """
-    try:
-        if not is_complete(checkpoint):
-            raise DamagedError(checkpoint, 'files are missing')
-    except remote.UnreachableError:
-        raise
-    except remote.RemoteError as error:
-        raise DamagedError(checkpoint, str(error))
-    reader, paths = _reader(checkpoint), data_files(checkpoint)
-    for name in sorted(reader.get_variable_to_shape_map()):
-        with _damage_named(checkpoint, paths):
-            value = reader.get_tensor(name)
-        if value.dtype.kind == 'f' and not np.isfinite(value).all():
-            raise NotFiniteError(checkpoint, f'{name} has values that are not finite')
 
 
 def _names_in_list(model_dir: str) -> List[str]:

@@ -17,11 +17,10 @@ from compat.messages import printable
 from console.screen import Screen
 from data import remote
 from data.records import DataError
-from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir import check_writable, latest_checkpoint, latest_step, step_of
 from inception_v3.run import checkpoints
-from inception_v3.run.files import check_writable
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG; and for ENOENT, EACCES, EIO and ESTALE, after the file's path.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
@@ -52,7 +51,7 @@ class DivergedError(Exception):
 def what_is_kept(model_dir: str) -> str:
     """A sentence that names the checkpoint from which the same command resumes."""
     try:
-        step = checkpoints.latest_step(model_dir)
+        step = latest_step(model_dir)
     except (tf.errors.OpError, app.UsageError):
         return 'The content of --model_dir is kept, and the same command resumes from it.'
     if not step:
@@ -167,7 +166,7 @@ def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Sc
     found: List[str] = []
     at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
     for split in splits:
-        paths = source_of(config).find(split)
+        paths = config.source.find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
             found += map(str, itertools.islice(checker.search(paths, screen.update), at_most - len(found)))
     if not found:
@@ -185,25 +184,35 @@ def check_reachable(config: Config) -> None:
     """Reads a record file of each split, and writes to model_dir; raises CommandError if it cannot."""
     if config.use_data == 'real':
         for split in config.splits:
-            remote.check_readable(source_of(config).find(split)[0])
+            remote.check_readable(config.source.find(split)[0])
     check_writable('model_dir', str(config.model_dir))
 
 
-def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> CommandError:
+@contextlib.contextmanager
+def divergence_explained(config: Config) -> Iterator[None]:
+    """Raises a CommandError if training diverges, which begins now; it names the checkpoint that is kept."""
+    began_at = latest_step(str(config.model_dir))
+    try:
+        yield
+    except DivergedError as error:
+        raise diverged(error, config, began_at)
+
+
+def diverged(error: DivergedError, config: Config, began_at: Optional[int] = None) -> CommandError:
     """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
     The only checkpoint is kept. A TPU shows only the loss of a loop's last step, so there the checkpoint that this
     command began with, at step `began_at`, is kept, too.
     """
     model_dir, step, removed = str(config.model_dir), error.steps_before, ''
-    newest = checkpoints.latest_checkpoint(model_dir)
-    may_be_the_cause = newest and checkpoints.step_of(newest) == step and not (config.use_tpu and step == began_at)
+    newest = latest_checkpoint(model_dir)
+    may_be_the_cause = newest and step_of(newest) == step and not (config.use_tpu and step == began_at)
     if may_be_the_cause and checkpoints.step_before(model_dir, step) is not None:
         checkpoints.set_aside(model_dir, step)
         folder = os.path.join(model_dir, checkpoints.PASSED_OVER)
         removed = f'The checkpoint of step {step}, which led to it, was moved into {folder}. '
     return CommandError(
         f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
-        f'{removed}The checkpoint of step {checkpoints.latest_step(model_dir)} is kept. A lower --learning_rate, or '
+        f'{removed}The checkpoint of step {latest_step(model_dir)} is kept. A lower --learning_rate, or '
         '--use_learning_rate_warmup, keeps the loss finite.'
     )

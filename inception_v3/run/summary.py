@@ -5,18 +5,15 @@ import os
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from compat.messages import in_rows
-from data.dataset_info import DatasetInfo
-from data.sources import source_of
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from inception_v3.config import Config
+from inception_v3.model_dir import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.run import batch_norm_advice
-from inception_v3.run.files import BEST_FOLDER
-from inception_v3.run.history import Evaluation, shows_top_5
+from inception_v3.run.evaluations import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
 from inception_v3.tpu import accelerator, topology
 
-# Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
-_DIGITS_SHOWN = 12
 # More than this share of the initial values in an average is too much, and a suggested decay leaves the other share.
 _TOO_MUCH, _LITTLE = 0.1, 0.01
 
@@ -112,7 +109,7 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         device = f'{device}; worker {config.task_index} of {config.machines} machines'
     size = f'{config.height} x {config.width} pixels, {config.num_classes:,} classes'
     images = f'{config.num_train_images:,} training and {config.num_eval_images:,} validation images'
-    data = source_of(config) if config.use_data == 'real' else 'none'
+    data = config.source if config.use_data == 'real' else 'none'
     rows = [
         ('network', f'{config.network}, {parameters:,} parameters, {size}'),
         ('data set', f'{_named(config, data_set)}: {images}'),
@@ -166,5 +163,5 @@ def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
     if config.use_data == 'fake':
         return 'random images'
     if not data_set:
-        return str(source_of(config))
-    return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name
+        return str(config.source)
+    return f'{data_set.name}, {data_set.fingerprint[:DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name

@@ -5,10 +5,18 @@ import os
 from typing import NamedTuple, Optional
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.config import Config, ConfigError
-from inception_v3.moving_average import averaging_saver
-from inception_v3.run import checkpoints
-from inception_v3.run.files import CONFIG_FILE, read_config
+from inception_v3.model_dir import (
+    CONFIG_FILE,
+    check_fits_graph,
+    check_undamaged,
+    is_complete,
+    newest_checkpoint,
+    read_config,
+    step_of,
+)
+from inception_v3.moving_average import averaging_saver, check_holds_averages
 
 
 class TrainedModel(NamedTuple):
@@ -20,10 +28,10 @@ class TrainedModel(NamedTuple):
 
     def restore(self, session: tf.Session) -> None:
         """Restores the weights that are evaluated into the variables of the current graph, which they must fit."""
-        checkpoints.check_undamaged(self.checkpoint)
-        checkpoints.check_fits(self.checkpoint)
+        check_undamaged(self.checkpoint)
+        check_fits_graph(self.checkpoint)
         if self.config.moving_average:
-            checkpoints.check_holds_averages(self.checkpoint)
+            check_holds_averages(self.checkpoint)
         saver = averaging_saver() if self.config.moving_average else tf.train.Saver()
         saver.restore(session, self.checkpoint)
 
@@ -36,12 +44,12 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
       ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
     """
     if checkpoint is None:
-        path = checkpoints.newest_checkpoint(model_dir)
+        path = newest_checkpoint(model_dir)
     else:
         paths = (os.path.join(model_dir, checkpoint), checkpoint)
-        path = next((path for path in paths if checkpoints.is_complete(path)), '')
+        path = next((path for path in paths if is_complete(path)), '')
         if not path:
-            raise checkpoints.CheckpointError(
+            raise CheckpointError(
                 f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '
                 f'{model_dir}. Give the name without an extension, such as model.ckpt-500.'
             )
@@ -64,4 +72,4 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         profile_steps='',
         model_dir=model_dir,
     )
-    return TrainedModel(path, checkpoints.step_of(path), here)
+    return TrainedModel(path, step_of(path), here)

@@ -11,16 +11,17 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-import inception_v3
 from compat import tf
-from compat.errors import DONE, RETRY, CommandError
+from compat.errors import RETRY
 from compat.messages import shown
 from data import remote
-from data.dataset_info import DatasetInfo
+from data.dataset_info import DIGITS_SHOWN, DatasetInfo
 from data.files import write_whole
+from inception_v3 import __version__
 from inception_v3.config import Config
 from inception_v3.data_set import samples_of
 from inception_v3.machines import cluster
+from inception_v3.model_dir import latest_step
 from inception_v3.run.failures import what_is_kept
 from inception_v3.run.hooks.stopping import Termination
 
@@ -36,7 +37,6 @@ _OF_MACHINE = frozenset(
 )
 # Seconds until a file that another machine has written is visible, and between looks.
 _VISIBLE_WITHIN, _LOOK_EVERY = 5.0, 0.2
-_DIGITS_SHOWN = 12
 # All characters of a path are shown: two paths may differ in any.
 _LONG = 4096
 # The errors of TensorFlow with which a step fails if another worker is gone.
@@ -51,12 +51,20 @@ _BITS: Dict[int, int] = {signal.SIGTERM: 1, signal.SIGINT: 2}
 class Workers:
     """This process among the workers of a run; alone, if the run has one machine."""
 
-    def __init__(self, config: Config, termination: Termination):
+    def __init__(self, config: Config, termination: Termination, opened: 'Optional[Channel]' = None):
         self._config = config
         self._termination = termination
         self._model_dir = str(config.model_dir)
         self._addresses = cluster.addresses_in(config.worker_hosts)
-        self._channel: Optional[Channel] = None
+        self._number = int(config.task_index or 0)
+        self._channel = opened
+        if self._addresses:
+            # A run of one machine has none of it.
+            from inception_v3.machines import channel
+
+            place = cluster.Place(self._addresses, self._number, config.worker_timeout)
+            joined = self._channel = opened or channel.of(place, self._ended)
+            termination.tell = lambda error: joined.leave(error.exit_code, str(error), at_once=True)
         # Whether all workers end after a signal, each with its own message.
         self._end_together = False
 
@@ -68,27 +76,25 @@ class Workers:
           RetryableError: a port is in use.
           CommandError: workers differ, or another one has ended with an error.
         """
-        if not self._addresses:
+        joined = self._channel
+        if joined is None:
             yield
             return
-        # A run of one machine has none of it.
         from inception_v3.machines import channel
 
-        number = int(self._config.task_index or 0)
-        given = self._addresses, number, self._config.worker_timeout, self._ended
-        first, later = (None, channel.Later(*given)) if number else (channel.First(*given), None)
-        joined: Any = first or later
-        self._channel = joined
-        self._termination.tell = lambda error: joined.leave(error.exit_code, str(error))
+        # Until the run begins, this thread waits, and raises the error of another worker.
+        joined.on_end = lambda ending: None
         try:
-            channel.check_port_is_free(self._addresses, number)
+            channel.check_port_is_free(self._addresses, self._number)
             facts = self._facts(data_set)
-            if first:
+            if isinstance(joined, channel.First):
                 with self._visible_file() as (name, content):
-                    first.gather(name, lambda answers: self._problems(facts, content, answers))
-            elif later:
+                    joined.gather(name, lambda answers: self._problems(facts, content, answers))
+            elif isinstance(joined, channel.Later):
                 own = {'facts': facts, 'model_dir': self._model_dir}
-                later.join(lambda name: {**own, 'seen': self._seen(name)})
+                joined.join(lambda name: {**own, 'seen': self._seen(name)})
+            joined.on_end = self._ended
+            joined.check_ending()
             yield
         except _GONE as error:
             # The connection between the workers tells which one is gone, and ends this process.
@@ -96,12 +102,13 @@ class Workers:
             joined.leave(RETRY, str(error.message))
             raise
         except BaseException as error:
-            code = error.exit_code if isinstance(error, CommandError) else RETRY
-            joined.leave(DONE if self._end_together else code, str(error))
+            if self._end_together:
+                joined.leave()
+            joined.fail(error)
             raise
         joined.leave()
-        if later:
-            later.wait_for_first()
+        if isinstance(joined, channel.Later):
+            joined.wait_for_first()
 
     def _ended(self, ending: 'Ending') -> None:
         self._termination.end_process(ending.error(what_is_kept(self._model_dir) if ending.code == RETRY else ''))
@@ -119,13 +126,17 @@ class Workers:
         self._end_together = bool(agreed)
         return agreed
 
-    def session_hook(self) -> List[tf.estimator.SessionRunHook]:
+    def latest_step(self) -> int:
+        """The step of the newest checkpoint; of several workers, the first knows when it is saved."""
+        return int(self.share(lambda: latest_step(self._model_dir)))
+
+    def session_hook(self) -> Optional[tf.estimator.SessionRunHook]:
         """The hook of the first session, which later workers begin once the first has saved what they restore."""
-        return [_RestoredTogether(self)] if self._channel else []
+        return _RestoredTogether(self) if self._channel else None
 
     def summary(self) -> str:
         """The summary of a run at a worker that writes nothing."""
-        first, own = (cluster.name_of(self._addresses, number) for number in (0, int(self._config.task_index or 0)))
+        first, own = (cluster.name_of(self._addresses, number) for number in (0, self._number))
         return f'{own} is done; {first} has the results'
 
     # Agreement before training.
@@ -145,12 +156,12 @@ class Workers:
         """The facts that must be the same for all workers, by their names for the user."""
         fields = vars(self._config)
         facts = {
-            'the version of the program': inception_v3.__version__,
+            'the version of the program': __version__,
             'TensorFlow': tf.__version__,
             **{f'--{name}': value for name, value in fields.items() if name not in _OF_MACHINE},
         }
         for split, (files, digest, ends, _) in samples_of(self._config).items():
-            facts[f'the {split} files'] = f'{files} files, sample {digest[:_DIGITS_SHOWN]}-{ends[:_DIGITS_SHOWN]}'
+            facts[f'the {split} files'] = f'{files} files, sample {digest[:DIGITS_SHOWN]}-{ends[:DIGITS_SHOWN]}'
         facts['the fingerprint of the data set'] = data_set.fingerprint if data_set else ''
         return facts
 

@@ -9,8 +9,8 @@ from tensorflow_estimator.python.estimator.tpu import tpu_context
 from compat.log import logger
 from data import dataset_info
 from data.records import VALIDATION
-from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.tpu import topology
 
 
 def shares_of(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]:
@@ -39,7 +39,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     """
     if config.use_data == 'fake':
         return shares_of([1] * config.eval_images, hosts)
-    source = source_of(config)
+    source = config.source
     paths = source.find(VALIDATION)
     info = None if config.eval_files else dataset_info.read(config.data_dir)
     counts = info.validation_records_per_file if info else []
@@ -52,6 +52,13 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
 def steps_for(images: Sequence[int], batch_size: int) -> int:
     """The number of evaluation steps in which every host has fed its images; the others feed padding meanwhile."""
     return -(-max(images) * len(images) // batch_size)
+
+
+def evaluation_steps(config: Config) -> int:
+    """The number of steps of an evaluation. A host with fewer images than another pads its last batches."""
+    hosts = topology.hosts_of(config)
+    images = images_of_hosts(config, hosts) if hosts > 1 else [config.eval_images]
+    return steps_for(images, config.eval_batch_size)
 
 
 class _ContextOfAllHosts(tpu_context._InternalTPUContext):

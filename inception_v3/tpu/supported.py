@@ -3,6 +3,7 @@
 import collections
 import functools
 import os
+import pathlib
 import re
 import sysconfig
 from typing import Any, Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -12,7 +13,6 @@ from tensorflow.python.compiler.xla import xla
 from tensorflow.python.framework import kernels
 from tensorflow.python.tpu.ops import tpu_ops
 
-import inception_v3
 from compat import native_messages
 from compat.errors import CommandError
 from compat.messages import listed
@@ -40,7 +40,7 @@ _TPU_ONLY = frozenset(
 _PYTHON = frozenset(['EagerPyFunc', 'PyFunc', 'PyFuncStateless'])
 
 # The folder that holds the packages of this program.
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(inception_v3.__file__)))
+_ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _PACKAGES = tuple(os.path.join(_ROOT, package, '') for package in ('inception_v3', 'preprocessing', 'data'))
 _EMULATION = os.path.join(_ROOT, 'inception_v3', 'tpu', 'emulation.py')
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdlib', 'purelib', 'platlib'))

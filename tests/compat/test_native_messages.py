@@ -34,7 +34,7 @@ def test_during__outside_a_command_captures_and_restores(capfd: Any) -> None:
     assert capfd.readouterr().err == 'after'
 
 
-def test_captured__a_log_handler_made_meanwhile_goes_on_afterwards(capfd: Any, monkeypatch: Any) -> None:
+def test_captured__keeps_a_log_handler_that_was_made_meanwhile(capfd: Any, monkeypatch: Any) -> None:
     with os.fdopen(2, 'w', 1, closefd=False) as stream:
         monkeypatch.setattr(sys, 'stderr', stream)
         with native_messages.captured():

@@ -40,7 +40,7 @@ def test_complete__warns_of_a_version_newer_than_the_newest_that_was_tried(caplo
         caplog.clear()
 
 
-def test_make_servable_by_both__removes_only_the_attribute_that_1_15_does_not_know(tmp_path: pathlib.Path) -> None:
+def test_make_servable_by_both__removes_only_the_attribute_unknown_to_1_15(tmp_path: pathlib.Path) -> None:
     model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     graph = model.meta_graphs.add().graph_def
     for name in ('weights', 'biases'):

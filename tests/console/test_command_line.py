@@ -4,8 +4,8 @@ from typing import Any, List
 
 import pytest
 
-from compat.errors import EXIT_CODES
-from console.command_line import folder, new_parser, number_of, numbers_of
+from compat.errors import EXIT_CODES, CommandError
+from console.command_line import check_given_once, folder, new_parser, number_of, numbers_of
 
 
 def parsed(*argv: str) -> Any:
@@ -18,7 +18,7 @@ def parsed(*argv: str) -> Any:
     return parser.parse_args(argv)
 
 
-def test_arguments__have_their_types() -> None:
+def test_command_line__arguments_have_their_types() -> None:
     found = parsed('--images=9', '--sizes=2,0.5,2', '--out=a', 'write', '--max_bad=4')
     assert (found.images, found.sizes, found.out, found.command, found.max_bad) == (9, [0.5, 2.0], 'a', 'write', 4)
 
@@ -44,7 +44,7 @@ def test_help__ends_with_the_exit_codes(command: List[str], capsys: Any) -> None
         (['--out='], 'argument --out: must be the path of a folder'),
     ],
 )
-def test_wrong_arguments__are_refused(argv: List[str], message: str, capsys: Any) -> None:
+def test_command_line__refuses_wrong_arguments_by_name(argv: List[str], message: str, capsys: Any) -> None:
     with pytest.raises(SystemExit) as end:
         parsed(*argv)
     assert end.value.code == 2 and message in capsys.readouterr().err
@@ -54,3 +54,9 @@ def test_escape_sequences_of_the_user__do_not_reach_the_terminal(capsys: Any) ->
     with pytest.raises(SystemExit):
         new_parser('x', '').parse_args(['--\x1b[31mred'])
     assert capsys.readouterr().err.endswith('unrecognized arguments: --\\x1b[31mred\n')
+
+
+def test_check_given_once__refuses_braces_that_the_shell_expanded() -> None:
+    with pytest.raises(CommandError, match='--train_files: given 2 times, first as a0'):
+        check_given_once(['--train_files=a0', '--seed=1', '-train_files=a1'], ['train_files'])
+    check_given_once(['--train_files=a0', '--eval_files=a1'], ['train_files', 'eval_files'])

@@ -25,7 +25,7 @@ def home(tmp_path: Any, monkeypatch: Any) -> str:
     return str(tmp_path)
 
 
-def test_expanded__a_leading_tilde_of_a_word_or_a_value(home: str, monkeypatch: Any) -> None:
+def test_expanded__replaces_a_leading_tilde_of_a_word_or_a_value(home: str, monkeypatch: Any) -> None:
     words = ['~', '~/a b', '--model=~/m', '-data_dir=~', '--glob=~/d/*.jpg', '~/[ab]*.png']
     assert expanded(words) == [
         *(home, f'{home}/a b', f'--model={home}/m', f'-data_dir={home}', f'--glob={home}/d/*.jpg', f'{home}/[ab]*.png')
@@ -71,7 +71,7 @@ def no_s3(monkeypatch: Any) -> None:
 @pytest.mark.parametrize(
     'value', ['s3://b/x', 'a,s3://b/x', 'gs://b/y s3://b/x', ['a', 's3://b/x'], "'s3://b/x'", '--model_dir=s3://b/x']
 )
-def test_check_stores__refuses_what_tensorflow_cannot_reach_with_ways_on(value: Any, no_s3: None) -> None:
+def test_check_stores__refuses_unreachable_stores_and_names_alternatives(value: Any, no_s3: None) -> None:
     with pytest.raises(
         CommandError, match=r'^s3://b/x: TensorFlow .* has no s3://.*aws s3 sync s3://b/x FOLDER.*mount-s3'
     ):

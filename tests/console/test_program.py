@@ -11,13 +11,12 @@ import pytest
 from absl import app
 
 from compat import tf
-from compat.errors import CommandError, RetryableError, TerminatedError
+from compat.errors import CheckpointError, CommandError, RetryableError, TerminatedError
 from console import processes, program
 from console.screen import Screen, set_up_logging
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import ConfigError
-from inception_v3.run.checkpoints import CheckpointError
 
 
 def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:
@@ -37,15 +36,13 @@ def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_program_run__an_error_for_the_user_is_its_message_and_exit_code(
-    error: Exception, code: int, capsys: Any
-) -> None:
+def test_program_run__a_users_error_has_a_message_and_an_exit_code(error: Exception, code: int, capsys: Any) -> None:
     assert program.run(raising(error)) == code
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ('', 'error: text\n')
 
 
-def test_program_run__exit_codes_of_commands_defects_and_ctrl_c(capsys: Any) -> None:
+def test_program_run__has_exit_codes_for_commands_defects_and_ctrl_c(capsys: Any) -> None:
     assert (program.run(lambda screen: None), program.run(lambda screen: 2)) == (0, 2)
     with pytest.raises(ZeroDivisionError):
         program.run(raising(ZeroDivisionError()))

@@ -56,6 +56,18 @@ def test_screen__updates_a_live_line_five_times_a_second(clock: List[float]) -> 
     assert written(terminal) == ERASE + 'x' * 79
 
 
+def test_log_lines__end_between_words_on_a_terminal() -> None:
+    terminal = Terminal()
+    screen = Screen(terminal)
+    path = '/runs/' + 'x' * 90
+    screen.emit(logging.makeLogRecord({'msg': '12:00:00 ' + 'a word ' * 12 + path}))
+    first, second, third = written(terminal).rstrip('\n')[len(ERASE) :].split('\n')
+    assert len(first) <= 80 and first.endswith(' a') and first.startswith('12:00:00 a word')
+    assert second.startswith(' ' * 9 + 'word')
+    # A path stays whole, to be copied.
+    assert third == ' ' * 9 + path
+
+
 def test_screen__writes_log_lines_above_the_live_line(clock: List[float]) -> None:
     terminal = Terminal()
     screen = Screen(terminal)
@@ -134,7 +146,7 @@ def test_duration__has_hours_only_if_needed(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_progress__shown_after_each_batch(clock: List[float]) -> None:
+def test_progress__is_shown_after_each_batch(clock: List[float]) -> None:
     lines: List[str] = []
     shower = Progress(types.SimpleNamespace(update=lines.append), 8, 2)  # type: ignore[arg-type]
     for _ in range(5):

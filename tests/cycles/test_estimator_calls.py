@@ -3,7 +3,6 @@
 import dataclasses
 import io
 from typing import Any, Dict, List, Optional
-from unittest import mock
 
 import pytest
 
@@ -13,17 +12,23 @@ from console.screen import Screen
 from data.records import DataError
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
+from inception_v3.estimator import Device
+from inception_v3.model_dir import digest_of_index, latest_step
 from inception_v3.moving_average import LoadEMAHook
-from inception_v3.run import history
-from inception_v3.run.checkpoints import latest_step
-from inception_v3.run.history import append_evaluation, read_evaluations
+from inception_v3.run.evaluations import append_evaluation, read_evaluations
+from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
-from inception_v3.run.hooks.stopping import RecoveryLimitHook
-from inception_v3.train_and_evaluate import Run
+from inception_v3.run.hooks.stopping import RecoveryLimitHook, Termination
+from inception_v3.run.trainer_lock import TrainerLock
+from inception_v3.run.workers import Workers
+from inception_v3.train_and_evaluate import Evaluator, Seen, Trainer
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import make_small_config
+
+SCREEN = Screen(io.StringIO())
+SEEN = Seen(None, Device(''), ())
 
 
 class Estimator:
@@ -53,18 +58,14 @@ def config(digits_dir: str, tmp_path: Any) -> Config:
     return make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), train_steps=9)
 
 
-def run_of(config: Config, estimator: Any) -> Run:
-    """A run with its watchers, whose estimator is replaced."""
-    with mock.patch.multiple(
-        train_and_evaluate,
-        make_estimator=lambda *unused, **more: estimator,
-        check_fits=mock.Mock(),
-        description_of=lambda c: None,
-        notes_of=lambda c: (),
-    ):
-        run = Run(config, Screen(io.StringIO()))
-        run.check()
-    return run
+def trainer_of(config: Config, estimator: Any) -> Trainer:
+    termination = Termination(lambda error: None)
+    lock = TrainerLock(str(config.model_dir), '')
+    return Trainer(config, SCREEN, termination, Workers(config, termination), lock, estimator, SEEN)
+
+
+def evaluator_of(config: Config, estimator: Any) -> Evaluator:
+    return Evaluator(config, SCREEN, estimator, SEEN)
 
 
 def types_of(hooks: List[Any]) -> List[Any]:
@@ -75,55 +76,55 @@ def test_training__goes_to_the_end_of_the_cycle_and_no_further(config: Config) -
     model_dir = str(config.model_dir)
     save_step(model_dir, 2)
     estimator = Estimator(model_dir, reached=4)
-    run = run_of(config, estimator)
-    run.train(4)
+    trainer = trainer_of(config, estimator)
+    trainer.train(4)
     (call,) = estimator.calls
-    assert call['max_steps'] == 4 and run.began_at == 2
+    assert call['max_steps'] == 4
     assert types_of(call['hooks'])[0] == CheckpointFitsHook and RecoveryLimitHook in types_of(call['hooks'])
-    # Later cycles belong to the same start.
     estimator._reached = 8
-    run.train(8)
-    assert run.began_at == 2
+    trainer.train(8)
     with pytest.raises(RetryableError, match='interrupted after step 8 of 9'):
-        run.train(9)
+        trainer.train(9)
 
 
 def test_training__explains_weights_that_the_estimator_finds_not_finite(config: Config) -> None:
     # A loop of up to 100 steps ended at step 4: the last of them has the number 3.
     error = tf.errors.InvalidArgumentError(None, None, 'Gradient for a/b:0 is NaN')
-    with pytest.raises(CommandError, match=r'The weights are no longer finite in step 3, '):
-        run_of(config, Estimator(str(config.model_dir), error=error)).train(4)
+    with pytest.raises(DivergedError, match=r'The weights are no longer finite') as raised:
+        trainer_of(config, Estimator(str(config.model_dir), error=error)).train(4)
+    assert raised.value.step == 3
     other = tf.errors.InvalidArgumentError(None, None, 'another cause')
     with pytest.raises(tf.errors.InvalidArgumentError, match='another cause'):
-        run_of(config, Estimator(str(config.model_dir), error=other)).train(4)
+        trainer_of(config, Estimator(str(config.model_dir), error=other)).train(4)
 
 
 @pytest.mark.parametrize('changes', [{}, {'save_checkpoints_secs': 7, 'log_steps': 3, 'profile_steps': '2,3'}])
 def test_training__has_hooks_with_the_values_of_the_flags(config: Config, changes: Dict[str, Any]) -> None:
     estimator = Estimator(str(config.model_dir), reached=4)
-    run = run_of(dataclasses.replace(config, **changes), estimator)
-    run.train(4)
+    trainer = trainer_of(dataclasses.replace(config, **changes), estimator)
+    trainer.train(4)
     (saving,) = [hook for hook in estimator.calls[0]['hooks'] if isinstance(hook, CheckpointHook)]
     assert saving._timer._every_secs == changes.get('save_checkpoints_secs', 1000)
-    assert bool(run._step_lines) == bool(run._profiled) == bool(changes)
+    assert bool(trainer._step_lines) == bool(trainer._profiled) == bool(changes)
 
 
 def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, monkeypatch: Any) -> None:
     save_step(str(config.model_dir), 2)
     drawn: List[int] = []
     monkeypatch.setattr(train_and_evaluate.TrainingSummaries, 'draw_images', lambda self, step: drawn.append(step))
-    run = run_of(dataclasses.replace(config, image_summaries=1), Estimator(str(config.model_dir), reached=4))
-    run.train(4)
-    run.train(4)
+    trainer = trainer_of(dataclasses.replace(config, image_summaries=1), Estimator(str(config.model_dir), reached=4))
+    trainer.train(4)
+    # Later cycles belong to the same start.
+    trainer.train(4)
     assert drawn == [2]
 
 
 # The variables of a TPU that is not emulated are too large to fetch after each step.
-@pytest.mark.parametrize(('tpu', 'count'), [(None, 1), ('emulated:8', 1), ('node', 0)])
-def test_training__records_first_steps_only_with_a_seed(config: Config, tpu: Optional[str], count: int) -> None:
-    for seed, expected in ((1, count), (None, 0)):
+@pytest.mark.parametrize(('tpu', 'can'), [(None, True), ('emulated:8', True), ('node', False)])
+def test_training__records_first_steps_only_with_a_seed(config: Config, tpu: Optional[str], can: bool) -> None:
+    for seed, expected in ((1, can), (None, False)):
         changed = dataclasses.replace(config, seed=seed, use_tpu=tpu is not None, tpu=tpu)
-        assert len(run_of(changed, None)._first_steps) == expected
+        assert bool(trainer_of(changed, None)._first_steps) == expected
 
 
 @pytest.mark.parametrize('average', [True, False])
@@ -133,7 +134,7 @@ def test_evaluation__reads_the_given_checkpoint_to_the_end_of_the_files(config: 
     save_step(model_dir, 5)
     config = dataclasses.replace(config, moving_average=average)
     estimator = Estimator(model_dir)
-    evaluation = run_of(config, estimator).evaluate(f'{model_dir}/model.ckpt-3')
+    evaluation = evaluator_of(config, estimator).evaluate(f'{model_dir}/model.ckpt-3')
     (call,) = estimator.calls
     assert (call['checkpoint_path'], call['steps']) == (f'{model_dir}/model.ckpt-3', None)
     assert types_of(call['hooks']) == [
@@ -149,7 +150,7 @@ def test_evaluation__on_a_tpu_has_a_step_for_the_last_images(config: Config) -> 
     save_step(str(config.model_dir), 3)
     on_tpu = dataclasses.replace(config, use_tpu=True, tpu='emulated:8', eval_batch_size=128)
     estimator = Estimator(str(config.model_dir))
-    run_of(on_tpu, estimator).evaluate(f'{config.model_dir}/model.ckpt-3')
+    evaluator_of(on_tpu, estimator).evaluate(f'{config.model_dir}/model.ckpt-3')
     # 359 images in batches of 128.
     assert estimator.calls[0]['steps'] == 3
 
@@ -166,10 +167,9 @@ def test_evaluation__records_no_useless_result(
     config: Config, metrics: Dict[str, Any], mode: str, error: Any, message: str
 ) -> None:
     save_step(str(config.model_dir), 3)
-    run = run_of(dataclasses.replace(config, mode=mode), Estimator(str(config.model_dir), **metrics))
-    run.began_at = 0
+    evaluator = evaluator_of(dataclasses.replace(config, mode=mode), Estimator(str(config.model_dir), **metrics))
     with pytest.raises(error, match=message):
-        run.evaluate(f'{config.model_dir}/model.ckpt-3')
+        evaluator.evaluate(f'{config.model_dir}/model.ckpt-3')
     assert read_evaluations(str(config.model_dir)) == []
     # The only checkpoint stays.
     assert latest_step(str(config.model_dir)) == 3
@@ -178,15 +178,15 @@ def test_evaluation__records_no_useless_result(
 def test_recorded_evaluation__has_the_same_digest_weights_and_images(config: Config) -> None:
     model_dir = str(config.model_dir)
     save_step(model_dir, 7)
-    recorded = EVALUATION._replace(images=359, digest=history.digest_of_index(f'{model_dir}/model.ckpt-7'))
+    recorded = EVALUATION._replace(images=359, digest=digest_of_index(f'{model_dir}/model.ckpt-7'))
     others: List[Dict[str, Any]] = [{'weights': 'raw'}, {'images': 8}, {'fingerprint': 'f'}]
     # Other weights of the same step, and an evaluation by a version that recorded no digests.
     others += [{'digest': 'd'}, {'digest': ''}]
     for other in (*others, {'changed': ('width: 1 -> 2',)}):
         append_evaluation(model_dir, recorded._replace(**other))
-    evaluating = run_of(config, None)
+    evaluating = evaluator_of(config, None)
     assert evaluating.recorded(f'{model_dir}/model.ckpt-7') is None
     append_evaluation(model_dir, recorded)
     assert evaluating.recorded(f'{model_dir}/model.ckpt-7') == recorded
-    raw = run_of(dataclasses.replace(config, moving_average=False), None)
+    raw = evaluator_of(dataclasses.replace(config, moving_average=False), None)
     assert raw.recorded(f'{model_dir}/model.ckpt-7') == recorded._replace(weights='raw')

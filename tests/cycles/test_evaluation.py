@@ -11,15 +11,14 @@ from typing import Any, Dict, Iterator
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from data import dataset_info
 from inception_v3.config import Config, ConfigError
-from inception_v3.run.checkpoints import CheckpointError
 from tests.support.processes import wait_for
 from tests.support.runs import evaluated_steps, evaluations, execute, forget
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_evaluation__repeats_with_other_settings(copied: Config, caplog: Any) -> None:
     changed = dataclasses.replace(copied, preprocessing='vgg')
     execute(changed)

@@ -4,15 +4,16 @@ import dataclasses
 import glob
 import os
 import pathlib
-from typing import Any, List, Sequence
+from typing import Any, List
 
 import numpy as np
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.config import Config
-from inception_v3.run.checkpoints import CheckpointError
 from inception_v3.run.export import origin, saved_model
+from inception_v3.run.trained_data import TrainedData
 from tests.support.checkpoints import save_step, saved_variables
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun, evaluations, execute
@@ -73,26 +74,27 @@ def test_export__takes_another_name_in_the_same_second(tmp_path: Any) -> None:
     estimator = FakeEstimator()
     runs = runs_of_one_export_dir(tmp_path)
     checkpoints = [f'{config.model_dir}/model.ckpt-{step}' for step, config in enumerate(runs, 1)]
-    paths = [saved_model.export_saved_model(estimator, *of_run) for of_run in zip(runs, checkpoints)]
+    paths = [saved_model.export_saved_model(estimator, *of_run, TrainedData(None)) for of_run in zip(runs, checkpoints)]
     assert paths == [str(tmp_path / 'export' / name) for name in ('1700000000', '1700000001')]
     # Nothing is left of the unfinished exports.
     assert sorted(os.listdir(str(tmp_path / 'export'))) == ['1700000000', '1700000001']
     assert estimator.checkpoints == checkpoints
 
 
-def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
+def test_export__is_made_once_for_the_same_model(tmp_path: Any) -> None:
     estimator = FakeEstimator()
     config = runs_of_one_export_dir(tmp_path)[0]
 
-    def exports(config: Config, names: Sequence[str] = ('background', 'cat')) -> str:
-        path = saved_model.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-1', names)
+    def exports(config: Config, *names: str) -> str:
+        learned = TrainedData(None, imported_names=names or ('background', 'cat'))
+        path = saved_model.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-1', learned)
         return os.path.basename(path)
 
     assert [exports(config) for _ in range(3)] == ['1700000000'] * 3
     # Other weights, images or names make another model.
     assert exports(dataclasses.replace(config, moving_average=False)) == '1700000001'
     assert exports(dataclasses.replace(config, height=320)) == '1700000002'
-    assert exports(config, ('background', 'dog')) == '1700000003'
+    assert exports(config, 'background', 'dog') == '1700000003'
     # The same step of a second training in the same folder is another model, too.
     save_step(str(config.model_dir), 1, more=1.0)
     assert exports(config) == '1700000004'
@@ -120,7 +122,9 @@ def test_saved_model__carries_the_names_of_its_classes_and_a_card(
     assert all(text in card for text in texts)
 
 
-def test_origin__of_a_runs_export(finished_run: FinishedRun, exported_path: str, copied: Config, tmp_path: Any) -> None:
+def test_origin__of_a_runs_export_has_its_evaluation(
+    finished_run: FinishedRun, exported_path: str, copied: Config, tmp_path: Any
+) -> None:
     found = origin.read(exported_path)
     assert found
     evaluation = evaluations(finished_run.config)[-1]

@@ -28,8 +28,7 @@ def config(small_config: Config, one_layer: None, photos: List[Photo], tmp_path:
 
 
 @pytest.mark.program
-@pytest.mark.both
-def test_evaluation__of_tar_shards_by_pattern_and_offset(
+def test_tar_shards__are_read_in_the_order_of_their_pattern(
     config: Config, photos: List[Photo], tmp_path: pathlib.Path
 ) -> None:
     write_foreign_tar(tmp_path / 'web' / 'photos-000.tar', photos[:2])
@@ -41,7 +40,9 @@ def test_evaluation__of_tar_shards_by_pattern_and_offset(
     assert labels == [photo.label for photo in [*photos[2:5], *photos[:2]]]
 
 
-def test_run__by_relative_patterns(config: Config, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+def test_run__reads_relative_patterns_without_a_data_dir(
+    config: Config, tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     relative = dataclasses.replace(config, data_dir='', train_files='train/*', eval_files='val/*')
     summary = execute(relative)
@@ -50,8 +51,9 @@ def test_run__by_relative_patterns(config: Config, tmp_path: pathlib.Path, monke
 
 
 @pytest.mark.program
-@pytest.mark.both
-def test_bad_records__of_files_of_equal_names(config: Config, photos: List[Photo], caplog: Any) -> None:
+def test_bad_records__are_named_by_path_in_files_of_equal_names(
+    config: Config, photos: List[Photo], caplog: Any
+) -> None:
     root = pathlib.Path(config.data_dir)
     bad = photos[0]._replace(encoded=b'no image')
     paths = [write_foreign(root / name / 'same', [photos[0], bad]) for name in ('x', 'y')]

@@ -16,8 +16,9 @@ from data import dataset_info
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
-from inception_v3.run import history
 from inception_v3.run.export import origin
+from inception_v3.run.starts import changed_surroundings, read_starts
+from inception_v3.run.trained_data import changes_between, check_data_set, trained_data_of
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import evaluated_steps, evaluations, execute
 from tools.predict import classifier
@@ -75,7 +76,7 @@ def test_resumption__is_refused_on_a_data_set_of_other_classes(own: Config) -> N
     for config in (longer, dataclasses.replace(longer, mode='train'), own):
         with pytest.raises(ConfigError, match=f'{message}fingerprint: {fingerprint[:12]} -> f{{12}}\\. .* --model_dir'):
             execute(config)
-    assert evaluated_steps(own) == [2, 4, 5] and len(history.read_starts(str(own.model_dir))) == 1
+    assert evaluated_steps(own) == [2, 4, 5] and len(read_starts(str(own.model_dir))) == 1
 
 
 @pytest.mark.program
@@ -83,11 +84,11 @@ def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, cap
     fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
     execute(dataclasses.replace(longer, allow_other_data_set=True))
     assert 'warning: ' in caplog.text
-    old, new = history.read_starts(str(own.model_dir))
+    old, new = read_starts(str(own.model_dir))
     assert (old.fingerprint, new.fingerprint) == (fingerprint, 'f' * 64)
     assert new.config['allow_other_data_set'] is True and new.info and new.info.class_names[1] == 'bird'
     # The checkpoint of step 5 has learned the digits; that of step 6 the birds.
-    before, now = (history.trained_data_of(own, f'{own.model_dir}/model.ckpt-{step}') for step in (5, 6))
+    before, now = (trained_data_of(own, f'{own.model_dir}/model.ckpt-{step}') for step in (5, 6))
     assert (before.class_names[1], before.earlier, now.class_names[1], now.note) == ('0', (), 'bird', '')
     assert [each.partition(':')[0] for each in now.earlier] == ['digits'] and fingerprint in now.earlier[0]
     # The run now belongs to the birds.
@@ -110,15 +111,15 @@ def test_resumption__without_a_description_compares_the_files(own: Config, caplo
     os.remove(f'{own.data_dir}/dataset.json')
     rewrite_starts(own, description=None, data_set='', fingerprint='')
     checkpoint = f'{own.model_dir}/model.ckpt-5'
-    history.check_data_set(own, None, checkpoint)
+    check_data_set(own, None, checkpoint)
     with pytest.raises(ConfigError, match=' has learned: use_data: real -> fake'):
-        history.check_data_set(dataclasses.replace(own, use_data='fake'), None, checkpoint)
+        check_data_set(dataclasses.replace(own, use_data='fake'), None, checkpoint)
     replace_file(own, 'train')
     with pytest.raises(ConfigError, match=' has learned: train files: '):
-        history.check_data_set(own, None, checkpoint)
+        check_data_set(own, None, checkpoint)
     # Nor can a start without samples be compared.
     rewrite_starts(own, description=None, data_set='', fingerprint='', samples=None)
-    history.check_data_set(own, None, checkpoint)
+    check_data_set(own, None, checkpoint)
     assert 'has no record of its data set, which cannot be compared' in caplog.text
 
 
@@ -177,7 +178,7 @@ def test_names__are_those_of_the_run(own: Config) -> None:
         assert model.class_names == info.class_names
         assert 'data_set: digits -> birds' in str(model) and f'{info.fingerprint[:12]} -> ffffffffffff' in str(model)
     with pytest.raises(ConfigError, match=f' has learned: {BIRDS}'):
-        history.check_data_set(
+        check_data_set(
             dataclasses.replace(own, mode='eval'), dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5'
         )
     # The data set may be gone.
@@ -189,7 +190,7 @@ def test_names__are_those_of_the_run(own: Config) -> None:
 def test_names__without_a_record_are_those_of_the_present_data_set(own: Config) -> None:
     rename_classes(own)
     os.remove(f'{own.model_dir}/starts.jsonl')
-    unknown = history.trained_data_of(own, f'{own.model_dir}/model.ckpt-5')
+    unknown = trained_data_of(own, f'{own.model_dir}/model.ckpt-5')
     assert unknown.class_names[1] == 'bird' and 'has no record of its classes' in unknown.note
 
 
@@ -260,7 +261,7 @@ def test_samples__notice_changes_at_the_ends_of_files(own: Config, tmp_path: Any
     path.write_bytes(content[:-1] + b'c')
     after = samples_of(own)['train']
     assert before[:2] == after[:2] and before[2] != after[2]
-    # Of files that begin and end alike, the sizes differ.
+    # Files that begin and end alike differ in their sizes.
     alike = []
     for size in (200_000, 200_001, 199_999, 65_537, 65_536):
         path.write_bytes(b'a' * size)
@@ -268,18 +269,18 @@ def test_samples__notice_changes_at_the_ends_of_files(own: Config, tmp_path: Any
     assert len({digest for _, digest, _, _ in alike}) == len(alike)
     path.write_bytes(content[:-1] + b'c')
     # Earlier versions recorded the beginnings alone.
-    (start,) = history.read_starts(str(own.model_dir))
+    (start,) = read_starts(str(own.model_dir))
     for sample, expected in ((before, True), (before[:2], False)):
         other = start._replace(samples={'train': sample})
-        changes = history.changes_between(other, own, described(own))
+        changes = changes_between(other, own, described(own))
         assert any(change.startswith('train files: ') for change in changes) is expected
 
 
 def test_resumption__with_a_seed_on_another_tensorflow_is_said(own: Config) -> None:
     seeded = dataclasses.replace(own, seed=1)
-    assert history.changed_surroundings(seeded) is None
-    (start,) = history.read_starts(str(own.model_dir))
+    assert changed_surroundings(seeded) is None
+    (start,) = read_starts(str(own.model_dir))
     rewrite_starts(own, versions={**start.versions, 'tensorflow': '1.14.0'})
-    warning = history.changed_surroundings(seeded)
+    warning = changed_surroundings(seeded)
     assert warning is not None and f'up to step 5: tensorflow: 1.14.0 -> {tf.__version__}.' in warning
-    assert history.changed_surroundings(own) is None
+    assert changed_surroundings(own) is None

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.config import Config
-from inception_v3.run.checkpoints import CheckpointError
 from tests.support.runs import all_steps, evaluated_steps, execute, forget
 
 
 def modification_times(config: Config, pattern: str) -> Dict[pathlib.Path, int]:
-    """Those of files in model_dir, without event files."""
+    """The modification times of files in model_dir, without event files."""
     paths = pathlib.Path(str(config.model_dir)).glob(pattern)
     return {path: path.stat().st_mtime_ns for path in paths if 'events' not in path.name}
 

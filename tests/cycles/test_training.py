@@ -10,7 +10,7 @@ import pytest
 
 from compat import tf
 from inception_v3.config import Config, ConfigError
-from inception_v3.run.checkpoints import step_of
+from inception_v3.model_dir import step_of
 from tests.support.events import read_events
 from tests.support.runs import FinishedRun, all_steps, evaluated_steps, execute
 

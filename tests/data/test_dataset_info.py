@@ -24,7 +24,7 @@ def write(folder: pathlib.Path, content: bytes) -> pathlib.Path:
     return path
 
 
-def test_description__round_trip(tmp_path: pathlib.Path) -> None:
+def test_description__is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:
     INFO.write(str(tmp_path))
     assert dataset_info.read(str(tmp_path)) == INFO
     assert json.loads((tmp_path / 'dataset.json').read_text()) == {
@@ -53,7 +53,7 @@ def test_description__counts_the_validation_records_that_it_describes(
     assert info is not None and info.validation_records_per_file == counts
 
 
-def test_description__without_a_fingerprint_or_missing(tmp_path: pathlib.Path) -> None:
+def test_description__may_lack_a_fingerprint_or_be_missing(tmp_path: pathlib.Path) -> None:
     write(tmp_path, json.dumps(without('fingerprint')).encode())
     assert dataset_info.read(str(tmp_path)) == dataclasses.replace(INFO, fingerprint='')
     assert dataset_info.read(str(tmp_path / 'nowhere')) is None
@@ -97,7 +97,7 @@ def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, c
         ({'validation_records_per_file': [49_999, True]}, 'validation_records_per_file is [49999, True]'),
     ],
 )
-def test_problem__of_a_description_before_writing(tmp_path: pathlib.Path, change: Any, problem: Any) -> None:
+def test_problem__is_the_one_that_reading_would_name(tmp_path: pathlib.Path, change: Any, problem: Any) -> None:
     info = dataclasses.replace(INFO, **change)
     assert str(info.problem()).startswith(str(problem))
     info.write(str(tmp_path))

@@ -6,7 +6,7 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from data import encoding, labels, records
+from data import labels, records, tf_example
 from data.dataset_info import DatasetInfo, fingerprint
 from data.labels import Labelled
 from data.records import DataError
@@ -25,7 +25,7 @@ def of(values: Sequence[int], texts: Sequence[str] = ()) -> List[Labelled]:
 
 def write(folder: Any, split: str, values: Sequence[int], texts: Sequence[str] = ()) -> None:
     examples = [
-        encoding.make_example(b'image %d' % number, 'JPEG', each.label, each.text, 1, 1, 'name')
+        tf_example.make_example(b'image %d' % number, 'JPEG', each.label, each.text, 1, 1, 'name')
         for number, each in enumerate(of(values, texts))
     ]
     write_records(folder, split, [example.SerializeToString() for example in examples])
@@ -35,7 +35,7 @@ def check(source: Source, info: DatasetInfo = INFO, split: str = records.TRAIN) 
     labels.check_described(source, split, labels.sample(source, source.find(split)), info.class_names)
 
 
-def test_labels_from_0__under_a_background_are_refused_with_the_way_on(tmp_path: pathlib.Path) -> None:
+def test_labels_from_0__under_a_background_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:
     write(tmp_path, 'train', [0, 1, 2, 0])
     source = Source(str(tmp_path))
     with pytest.raises(DataError, match=r'2 of 4 sampled train labels are 0, the background .* --label_offset=1,'):

@@ -253,11 +253,11 @@ def _records_read(share: order.Share, batches: int, step: int = 0, counts: Seque
     return read
 
 
-def test_order__reads_no_other_hosts_records_but_those_before_a_group_in_its_file() -> None:
+def test_order__skips_other_hosts_records_except_before_a_group() -> None:
     # Unshuffled, the second of two hosts reads the end of an epoch: of 56 records, the lanes of its half of each batch
     # of 16 supply 24.
     read = _records_read(order.Share(16, 1, 2), 1, counts=[30, 26])
-    # While the batch is made, the reader may go on to the next epoch.
+    # While the batch is made, the reader may begin the next epoch.
     assert {record.split(':')[0] for record in read[:16]} == {'1'}
     # Its lanes begin at 32, 35, 38 …; the records before these in the file are read in vain.
     assert '1:0' in read

@@ -67,11 +67,11 @@ def test_problem__is_found_where_the_pipeline_fails(
     assert record_checker.field_problem(example, 6) == (problem if is_of_field else None)
 
 
-def test_problem__of_a_record_that_is_not_an_example(checker: RecordChecker) -> None:
+def test_problem__names_a_record_that_is_not_an_example(checker: RecordChecker) -> None:
     assert checker.problem(b'\xff\xff no protocol buffer') == 'not a tf.train.Example.'
 
 
-def test_problem__of_boxes_with_nan(checker: RecordChecker, photos: List[Photo]) -> None:
+def test_problem__names_boxes_with_nan(checker: RecordChecker, photos: List[Photo]) -> None:
     example = photo_example(photos[1])
     set_boxes(example, ymax=[float('nan')])
     expected = 'bounding boxes with NaN: image/object/bbox/* must be fractions of the image.'
@@ -80,7 +80,7 @@ def test_problem__of_boxes_with_nan(checker: RecordChecker, photos: List[Photo])
     assert record_checker.box_problem(photo_example(photos[1])) is None
 
 
-def test_problem__of_a_record_that_only_python_can_parse(
+def test_problem__names_a_record_that_only_python_can_parse(
     checker: RecordChecker, without_boxes: RecordChecker, photos: List[Photo], monkeypatch: Any
 ) -> None:
     def fail(*unused: Any) -> None:
@@ -162,7 +162,7 @@ def test_search__reports_progress(tmp_path: pathlib.Path, checker: RecordChecker
     assert lines == [f'{count} records checked, now in {paths[1]}' for count in ('10', '20')]
 
 
-def test_problem_at__a_known_position(checker: RecordChecker, spoilt_paths: List[str]) -> None:
+def test_problem_at__reads_the_record_at_a_known_position(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     bad = checker.problem_at(spoilt_paths[1], 3)
     assert bad[:2] == (spoilt_paths[1], 3)
     assert bad.problem.startswith('label 77')
@@ -171,7 +171,7 @@ def test_problem_at__a_known_position(checker: RecordChecker, spoilt_paths: List
     assert checker.problem_at('/no/such/file', 0).problem == 'can no longer be read.'
 
 
-def test_check_keys__of_the_first_record(photos: List[Photo], tmp_path: Any) -> None:
+def test_check_keys__names_the_keys_that_the_first_record_has(photos: List[Photo], tmp_path: Any) -> None:
     path = write_foreign(tmp_path / 'some', photos[:2])
     record_checker.check_keys(path, Fields('picture', 'fine_label', 1))
     for fields, message in (

@@ -138,7 +138,7 @@ def test_damaged_counts__are_replaced(content: str, tmp_path: pathlib.Path, capl
     assert bool(content) == any(f'{path}: is damaged, and is written anew' in line for line in caplog.messages)
 
 
-def test_counts__that_cannot_be_read_or_written(tmp_path: pathlib.Path, caplog: Any) -> None:
+def test_counts__that_cannot_be_kept_are_made_again_with_a_warning(tmp_path: pathlib.Path, caplog: Any) -> None:
     paths = written(tmp_path, records.TRAIN, [4])
     (tmp_path / '.records.json').mkdir()
     assert [each.records for each in record_counts.count(paths, tfrecord_files.count_records)] == [4]

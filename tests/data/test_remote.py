@@ -112,7 +112,7 @@ def test_names_in__finds_a_denied_listing_and_sorts(monkeypatch: Any) -> None:
         names(True)
 
 
-def test_missing_file_that_is_listed__may_not_be_read(monkeypatch: Any) -> None:
+def test_missing_file_that_is_listed__counts_as_denied(monkeypatch: Any) -> None:
     monkeypatch.setattr(tf.io, 'gfile', Gfile(['there']))
     functions: Any = (remote.exists, remote.size, remote.read, remote.check_readable)
     for function in functions:
@@ -138,7 +138,7 @@ def test_local_failures__are_not_explained(tmp_path: Any) -> None:
         tf.io.gfile.stat(str(tmp_path / 'nothing'))
 
 
-def test_local_files__same_functions(tmp_path: Any) -> None:
+def test_local_files__are_read_by_the_functions_for_stores(tmp_path: Any) -> None:
     path = tmp_path / 'file'
     assert remote.names_in(str(tmp_path / 'nothing')) is None
     assert remote.read(str(path)) is None and not remote.exists(str(path))

@@ -31,7 +31,7 @@ BRACES = [
 
 
 @pytest.mark.parametrize('pattern', BRACES)
-def test_expand__as_bash(pattern: str) -> None:
+def test_expand__gives_the_words_that_bash_gives(pattern: str) -> None:
     expected = subprocess.run(
         ['bash', '-c', f'printf "%s\\n" {pattern}'], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -93,7 +93,7 @@ def test_find__names_what_is_missing(tmp_path: pathlib.Path) -> None:
         names('**/cifar-*', tmp_path)
 
 
-def test_find__in_a_store(monkeypatch: Any) -> None:
+def test_find__matches_names_in_a_store(monkeypatch: Any) -> None:
     store = {'gs://b/d': ['t-0.tar', 't-1.tar', 'v/'], 's3://c/': ['k/'], 's3://c/k': ['t-0.tar']}
     monkeypatch.setattr(remote, 'names_in', store.get)
     assert file_patterns.find('t-{0..1}.tar', 'gs://b/d', 'eval_files') == ['gs://b/d/t-0.tar', 'gs://b/d/t-1.tar']
@@ -102,14 +102,8 @@ def test_find__in_a_store(monkeypatch: Any) -> None:
     ]
 
 
-def test_check_given_once__refuses_braces_that_the_shell_expanded() -> None:
-    with pytest.raises(PatternError, match='--train_files: given 2 times, first as a0'):
-        braces.check_given_once(['--train_files=a0', '--seed=1', '-train_files=a1'], ['train_files'])
-    braces.check_given_once(['--train_files=a0', '--eval_files=a1'], ['train_files', 'eval_files'])
-
-
 @pytest.mark.parametrize('folder', ['validation', 'val', 'valid', 'eval', 'test'])
-def test_find__folders_with_files_of_any_names(folder: str, tmp_path: pathlib.Path) -> None:
+def test_find__takes_files_of_any_names_in_folders_of_splits(folder: str, tmp_path: pathlib.Path) -> None:
     touched(tmp_path, 'train/b', 'train/a.tfrecord', 'train/README', 'train/.hidden', 'train/x.json', 'train/deep/c')
     touched(tmp_path, f'{folder}/0.tar', f'{folder}/all.rec', 'dataset.json')
     source = Source(str(tmp_path))
@@ -125,7 +119,7 @@ def test_find__folders_with_files_of_any_names(folder: str, tmp_path: pathlib.Pa
     assert checks.missing(source, TRAIN, source.find(TRAIN)) == ['train-00001-of-00002']
 
 
-def test_folder__validation_is_unambiguous(tmp_path: pathlib.Path) -> None:
+def test_find__refuses_several_folders_of_validation_files(tmp_path: pathlib.Path) -> None:
     touched(tmp_path, 'val/a', 'test/a')
     assert Source(str(tmp_path)).folder(VALIDATION) == f'{tmp_path}/val'
     touched(tmp_path, 'valid/a')
@@ -151,7 +145,7 @@ def test_find__refuses_a_file_and_its_compressed_copy(tmp_path: pathlib.Path) ->
         (['train/00.tar'], r'which holds \*\.tar\. --data_format=tar reads tar files'),
     ],
 )
-def test_find__a_folder_without_records(names: Any, message: str, tmp_path: pathlib.Path) -> None:
+def test_find__names_a_folder_without_records(names: Any, message: str, tmp_path: pathlib.Path) -> None:
     touched(tmp_path, *names)
     with pytest.raises(DataError, match=f'--data_dir={tmp_path}: no train files in {tmp_path}/train, {message}'):
         Source(str(tmp_path)).find(TRAIN)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compat import tf
-from data import encoding, tf_example
+from data import tf_example
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes
 
@@ -25,7 +25,7 @@ def test_a_record_parses_to_its_image_label_and_boxes(photos: List[Photo]) -> No
             np.testing.assert_array_equal(value.bbox[0], photo.boxes)
 
 
-def test_boxes_come_as_ymin_xmin_ymax_xmax_and_are_clipped_to_the_image(photos: List[Photo]) -> None:
+def test_boxes_are_ymin_xmin_ymax_xmax_clipped_to_the_image(photos: List[Photo]) -> None:
     example = photo_example(photos[0])
     set_boxes(example, xmax=[0.4, 1.25], ymin=[0.1, -0.5], xmin=[0.2, -0.01], ymax=[0.3, 1.0])
     bbox = evaluate(tf_example.parse(tf.constant(example.SerializeToString())).bbox)
@@ -40,12 +40,12 @@ def test_a_record_without_image_or_label_fails_when_it_is_parsed(missing: str, p
         evaluate(*tf_example.parse(tf.constant(example.SerializeToString())))
 
 
-def test_make_example__with_boxes_labels_each(photos: List[Photo]) -> None:
+def test_make_example__labels_each_box(photos: List[Photo]) -> None:
     boxes = [
-        encoding.Box(0.25, 0.5, 0.75, 1.0),
-        encoding.Box(xmin=0.0, ymin=0.125, xmax=0.375, ymax=0.625),
+        tf_example.Box(0.25, 0.5, 0.75, 1.0),
+        tf_example.Box(xmin=0.0, ymin=0.125, xmax=0.375, ymax=0.625),
     ]
-    example = encoding.make_example(b'', 'PNG', 7, 'é\udcff', 1, 1, 'a\udcfe.png', 'n01440764', boxes)
+    example = tf_example.make_example(b'', 'PNG', 7, 'é\udcff', 1, 1, 'a\udcfe.png', 'n01440764', boxes)
     feature = example.features.feature
     assert [*feature['image/object/class/label'].int64_list.value] == [7, 7]
     assert {
@@ -61,7 +61,7 @@ def test_make_example__with_boxes_labels_each(photos: List[Photo]) -> None:
     ('encoded', 'expected'), [(b'\x89PNG\r', 'PNG'), (b'GIF89a', 'GIF'), (b'\xff\xd8\xff', 'JPEG')]
 )
 def test_format_of__is_that_of_the_first_bytes(encoded: bytes, expected: str) -> None:
-    assert encoding.format_of(encoded) == expected
+    assert tf_example.format_of(encoded) == expected
 
 
 # Without the bytes that `parse` adds, the process crashes.

@@ -65,7 +65,7 @@ def test_length__of_31_bits_is_possible(tmp_path: pathlib.Path) -> None:
         checks.check_lengths([f'{tmp_path}/file'])
 
 
-def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
+def test_count_records__names_a_missing_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=f'{tmp_path}/none: cannot be read'):
         tfrecord_files.count_records([f'{tmp_path}/none'])
 

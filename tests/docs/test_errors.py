@@ -78,7 +78,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize('number', NUMBERS)
-def test_errors__arithmetic_of_the_page(number: str) -> None:
+def test_errors__the_page_has_the_computed_numbers(number: str) -> None:
     assert number in ' '.join(read('docs/errors-in-the-documents.md').split())
 
 

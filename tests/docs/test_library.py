@@ -10,14 +10,14 @@ from typing import List
 import pytest
 
 from tests.docs.pages import read
-from tests.support.tiers import further
 
 BLOCKS = {
     section.partition('\n')[0]: re.findall(r'```python\n(.*?)```', section, re.DOTALL)
     for section in read('docs/as-a-library.md').split('\n## ')[1:]
 }
 # Building the network takes seconds.
-CASES = [further(name) if name in ('Network', 'Model function') else name for name in BLOCKS]
+DEAR = (pytest.mark.program, pytest.mark.both)
+CASES = [pytest.param(name, marks=DEAR if name in ('Network', 'Model function') else ()) for name in BLOCKS]
 
 
 def printed(code: str) -> List[str]:

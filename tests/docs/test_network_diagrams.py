@@ -8,7 +8,6 @@ from inception_v3.networks.sizes import sizes_of
 
 
 @pytest.mark.program
-@pytest.mark.both
 @pytest.mark.parametrize('name', NETWORKS)
 def test_diagram__is_current(name: str) -> None:
     # If this fails: ./run python -m docs.network_diagrams

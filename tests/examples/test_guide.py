@@ -15,7 +15,7 @@ from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.optimizers import make_optimizer
 from inception_v3.presets import PRESETS
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute
 from tests.support.tiny_network import TINY
@@ -102,7 +102,7 @@ def test_guide_storage__shuffles_and_repeats_training_and_reads_validation_once(
     with tf.Session() as session:
 
         def read(is_training: bool, number: int) -> List[bytes]:
-            # Of several files of endless epochs, one may be late for longer than two epochs.
+            # With several files read at once, one may be late by more than two epochs.
             ours = dataclasses.replace(config, num_files_infeed=1 if is_training else 8)
             dataset = guide.InputPipeline(is_training, ours).storage().batch(number)
             return [*session.run(tf.data.make_one_shot_iterator(dataset).get_next().serialized)]
@@ -125,7 +125,7 @@ def test_guide_input__distorts_anew_without_a_seed(small_config: Config) -> None
     config = dataclasses.replace(
         small_config, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, num_files_infeed=1
     )
-    dataset = guide.InputPipeline(True, config)({'batch_size': 8})
+    dataset = guide.InputPipeline(is_training=True, config=config)({'batch_size': 8})
     first = tf.data.make_one_shot_iterator(dataset).get_next()
     again = tf.data.make_one_shot_iterator(dataset).get_next()
     with tf.Session() as session:

@@ -16,9 +16,8 @@ from data import remote
 from data.braces import PatternError
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, plain_type, setting_of
-from inception_v3.data_set import fit_to_data_set, makes_digits
-from inception_v3.epochs import EPOCHS
-from inception_v3.presets import PRESETS
+from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.presets import EPOCHS, PRESETS
 from tests.fuzz import child
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]
@@ -55,7 +54,7 @@ booleans = st.sampled_from(['true', 'False', '1', '0', 't', 'yes', 'maybe', '', 
 
 
 def values_of(name: str) -> st.SearchStrategy:
-    choices = tuple(SETTINGS[name].choices) if name in SETTINGS else tuple(PRESETS)
+    choices = tuple(SETTINGS[name].choices if name in SETTINGS else PRESETS)
     fitting = {int: numbers, float: numbers, bool: booleans, str: texts}[TYPES.get(name, str)]
     return st.one_of(
         fitting, fitting, st.sampled_from(choices or ('8', '0.5', 'true')), st.one_of(numbers, texts, booleans)

@@ -54,7 +54,7 @@ def test_on_gpu__is_a_visible_one_or_the_one_asked_for(
     monkeypatch.setattr(accelerator, 'visible_gpus', lambda: gpus)
     config = Config(use_tpu=use_tpu, accelerator=accelerator_flag)
     assert accelerator.on_gpu(config) == expected
-    # Of several GPUs, a session takes the first alone; without one, none.
+    # A session takes the first of several GPUs alone.
     assert session_config(config).device_count['GPU'] == int(expected)
 
 

@@ -157,7 +157,7 @@ def test_checkpoints__pass_between_precisions_and_resumption_keeps_the_scale_and
     skips = [message for message in caplog.messages if 'overflows float16' in message]
     assert [message.partition(':')[0] for message in skips] == ['step 2', 'step 3']
     assert 'the loss scale is now 4.1943e+06 (steps skipped so far: 2)' in skips[-1]
-    # The next part of the run goes on with this state.
+    # The next part of the run continues with this state.
     monkeypatch.setattr(loss_scale, 'FIRST_SCALE', 2.0)
     resumed = weights_and_state(train(4, 'float16'))
     assert resumed == {**state, 'scale': 2.0**21, 'skipped_steps': 3}

@@ -8,6 +8,7 @@ from typing import Any, Set
 
 import pytest
 
+from inception_v3 import __version__
 from inception_v3_tpu.__main__ import COMMANDS, GROUPS, main
 from tests.support.project import PACKAGES, ROOT
 from tools.benchmarks.peers.__main__ import LIBRARIES
@@ -49,7 +50,7 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
     width = max(map(len, COMMANDS))
     for name, summary in summaries.items():
         assert [line for line in lines if line.split()[:1] == [name]] == [f'  {name:<{width}}  {summary}']
-    assert all(len(line) <= 120 for line in lines)
+    assert all(len(line) <= 80 for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
         (['evalaute', 'run'], 'evalaute: no such command. Did you mean evaluate? inception-v3 --help'),
     ],
 )
-def test_wrong_command__one_message_and_exit_code_2(capsys: Any, arguments: Any, words: str) -> None:
+def test_wrong_command__has_one_message_and_exit_code_2(capsys: Any, arguments: Any, words: str) -> None:
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert not out and len(err.splitlines()) == 1 and words in err
@@ -76,7 +77,7 @@ def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any) -
 
 def test_version__is_that_of_the_package(capsys: Any) -> None:
     assert main(['--version']) == 0
-    assert capsys.readouterr().out == 'inception-v3 1.0.0\n'
+    assert capsys.readouterr().out == f'inception-v3 {__version__}\n'
 
 
 @pytest.mark.parametrize('module', ['inception_v3.main', 'inception_v3_tpu'])

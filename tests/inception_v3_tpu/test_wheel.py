@@ -14,6 +14,7 @@ import PIL.Image
 import pytest
 
 import inception_v3
+from inception_v3.run import versions
 from inception_v3_tpu.__main__ import COMMANDS
 from tests.support.pages import read_page
 from tests.support.project import PACKAGES, ROOT
@@ -68,6 +69,10 @@ class Installed:
         command = [str(UV), '--quiet', 'pip', 'install', '--python', str(self._bin / 'python'), *lock, str(wheel)]
         subprocess.run(command, check=True, cwd=self.folder)
 
+    @property
+    def python(self) -> pathlib.Path:
+        return self._bin / 'python'
+
     def run(self, *arguments: Any, code: int = 0, program: str = 'inception-v3') -> 'subprocess.CompletedProcess[str]':
         environment = {'PATH': f'{self._bin}:/usr/bin:/bin', 'HOME': str(self.folder), 'PYTHONPATH': ':.'}
         command = [program, *map(str, arguments)]
@@ -85,6 +90,7 @@ def installed(wheel: pathlib.Path, tmp_path_factory: Any) -> Installed:
 def test_wheel__has_every_package_with_its_files_and_no_tests(wheel: pathlib.Path) -> None:
     with zipfile.ZipFile(str(wheel)) as archive:
         names = {*archive.namelist()}
+        assert b'from inception_v3_tpu.data import' in archive.read('inception_v3_tpu/inception_v3/input_pipeline.py')
         (metadata_path,) = (name for name in names if name.endswith('.dist-info/METADATA'))
         metadata = archive.read(metadata_path).decode()
     paths = {
@@ -117,6 +123,57 @@ for name in commands.COMMANDS:
 def test_core_alone__has_the_help_of_every_command(installed: Installed) -> None:
     helped = dict(line.split() for line in installed.run('-c', HELP, program='python').stdout.splitlines())
     assert [name for name in COMMANDS if helped[name] != 'True'] == ['digits']
+
+
+# A program of a user: the parts of ours, and a module of hers with the name of one.
+USER = """
+import sys
+from inception_v3_tpu import BatchNorm, Config, InputPipeline, LoadEMAHook, inception_model_fn, learning_rate, networks
+import data
+
+assert data.MINE
+rate: float = learning_rate(0, Config())
+print(round(rate, 2), networks.inception_v3.inception_v3.__name__)
+names = {}
+for name, module in list(sys.modules.items()):
+    names.setdefault(getattr(module, '__file__', None), []).append(name)
+print([twice for path, twice in names.items() if path and 'inception_v3_tpu' in path and len(twice) > 1])
+"""
+
+
+def test_import__gives_the_parts_once_and_leaves_the_users_modules(installed: Installed) -> None:
+    folder = installed.folder / 'library'
+    folder.mkdir()
+    (folder / 'data.py').write_text('MINE = True\n')
+    (folder / 'user.py').write_text(USER)
+    done = installed.run('library/user.py', program='python')
+    assert done.stdout == '0.66 inception_v3\n[]\n'
+
+
+# Only the last line is wrong.
+TYPED = """
+from inception_v3_tpu import BatchNorm, Config, InputPipeline, LoadEMAHook, inception_model_fn, learning_rate, networks
+pipeline = InputPipeline(is_training=True, config=Config(use_data='fake'))
+network, rate, norm, hook = networks.inception_v3.inception_v3, learning_rate(0, Config()), BatchNorm, LoadEMAHook
+wrong: str = Config().height
+"""
+
+
+def test_types__are_those_of_the_parts(installed: Installed) -> None:
+    (installed.folder / 'typed.py').write_text(TYPED)
+    command = [sys.executable, '-m', 'mypy', '--python-executable', str(installed.python), '--no-incremental']
+    # Not the checkout's packages, which `./run` names.
+    environment = {name: value for name, value in os.environ.items() if name != 'PYTHONPATH'}
+    done = subprocess.run(
+        [*command, 'typed.py'], cwd=installed.folder, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    error, _ = done.stdout.splitlines()
+    assert error.startswith('typed.py:5: error: Incompatible types in assignment (expression has type "int"')
+
+
+def test_installed__has_the_digest_of_the_checkout(installed: Installed) -> None:
+    code = 'from inception_v3_tpu.inception_v3.run import versions; print(versions._digest())'
+    assert installed.run('-c', code, program='python').stdout.strip() == versions._digest()
 
 
 def test_core_alone__trains_on_images_and_predicts_with_a_page(installed: Installed) -> None:

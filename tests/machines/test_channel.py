@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import queue
+import re
 import socket
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from compat.errors import CommandError
 from inception_v3.machines import channel, cluster
-from inception_v3.machines.channel import Channel, Ending, First, Later
+from inception_v3.machines.channel import Channel, Ending
 from tests.support.processes import wait_for
 
 # The shortest time that a test waits for in vain.
@@ -35,22 +36,26 @@ def free_addresses(count: int) -> List[str]:
 class Workers:
     """Workers on threads; `ended` has the number of each whose run another ended, and the ending."""
 
-    def __init__(self, count: int, timeout: float = 30.0):
+    def __init__(self, count: int, timeout: int = 30):
         self.addresses = free_addresses(count)
         self.ended: queue.Queue[Tuple[int, Ending]] = queue.Queue()
         MADE.append(self)
-        kinds = [First, *[Later] * (count - 1)]
-        self.all: List[Any] = [
-            kind(self.addresses, number, timeout, functools.partial(self._ended_at, number))
-            for number, kind in enumerate(kinds)
-        ]
+        self.timeout = timeout
+        self.all: List[Any] = [None] * count
 
     def _ended_at(self, number: int, ending: Ending) -> None:
         self.ended.put((number, ending))
 
+    def open(self, number: int) -> Any:
+        """The connection of a worker, from the beginning of its process."""
+        if self.all[number] is None:
+            place = cluster.Place(tuple(self.addresses), number, self.timeout)
+            self.all[number] = channel.of(place, functools.partial(self._ended_at, number))
+        return self.all[number]
+
     def start(self, number: int, **answer: Any) -> 'queue.Queue[Any]':
         """Starts a worker; the queue gets its result: None, or an error."""
-        worker = self.all[number]
+        worker = self.open(number)
         if number:
             return self.call(lambda: worker.join(lambda greeting: {**greeting, **answer}))
         return self.call(
@@ -80,8 +85,11 @@ class Workers:
 
     def cut(self, number: int) -> None:
         """Closes the connections, as the system does for a process that is killed."""
-        self.all[number]._has_left = True
-        for link in self.all[number]._links():
+        worker, self.all[number] = self.all[number], None
+        worker._has_left = worker._is_told = True
+        if number == 0:
+            worker._close()
+        for link in worker._links().values():
             link.close()
 
 
@@ -91,8 +99,9 @@ def _no_worker_stays() -> Iterator[None]:
     MADE.clear()
     yield
     for workers in MADE:
-        for each in workers.all:
-            each.leave()
+        for each in (worker for worker in workers.all if worker):
+            each.leave(at_once=True)
+            each._is_told = True
 
 
 @pytest.fixture
@@ -136,14 +145,26 @@ def test_begin__waits_for_a_late_worker_and_says_for_whom(monkeypatch: Any) -> N
     assert [result.get(timeout=20) for result in results] == [None] * 3
 
 
-def test_begin__a_worker_that_left_before_may_be_replaced() -> None:
+@pytest.mark.parametrize('number', [0, 1])
+def test_begin__a_worker_that_left_before_may_be_replaced(number: int) -> None:
     workers = Workers(3)
-    first, _ = workers.start(0), workers.start(1)
-    wait_for(lambda: 1 in workers.all[0]._others)
-    workers.cut(1)
-    wait_for(lambda: 1 not in workers.all[0]._others)
-    workers.all[1] = Later(workers.addresses, 1, 30, lambda ending: None)
-    assert [result.get(timeout=20) for result in (workers.start(1), workers.start(2), first)] == [None] * 3
+    results = [workers.start(2), workers.start(1 - number)]
+    workers.open(number)
+    wait_for(lambda: len(workers.all[0]._others) == 2 and workers.all[1]._link and workers.all[2]._link)
+    workers.cut(number)
+    wait_for(lambda: not workers.all[1]._link if number == 0 else 1 not in workers.all[0]._others)
+    assert [result.get(timeout=20) for result in (workers.start(number), *results)] == [None] * 3
+
+
+def test_begin__a_process_that_connects_again_is_the_same_worker() -> None:
+    workers = Workers(2)
+    first, later = workers.open(0), workers.start(1)
+    # Its next connection is faster than the end of this one.
+    wait_for(lambda: first._others and workers.all[1]._link)
+    with first._change:
+        workers.all[1]._link.close()
+        time.sleep(0.1)
+    assert [result.get(timeout=20) for result in (workers.start(0), later)] == [None] * 2
 
 
 def test_begin__a_problem_with_the_answers_ends_all_with_code_2() -> None:
@@ -164,9 +185,87 @@ def test_begin__a_second_process_with_the_number_of_a_worker_is_refused() -> Non
     workers = Workers(3)
     workers.start(0), workers.start(1)
     wait_for(lambda: 1 in workers.all[0]._others)
-    again = Later(workers.addresses, 1, 30, lambda ending: None)
+    again: Any = channel.of(cluster.Place(tuple(workers.addresses), 1, 30), lambda ending: None)
     error = workers.call(lambda: again.join(lambda greeting: None)).get(timeout=20)
     assert str(error) == '--task_index=1: this worker is there already, or unknown.' and error.exit_code == 1
+
+
+@pytest.mark.parametrize('failed', [0, 1, 2])
+def test_begin__a_worker_that_fails_before_it_joins_ends_all(failed: int) -> None:
+    workers = Workers(3)
+    left = workers.call(lambda: workers.open(failed).leave(2, 'no such folder'))
+    # The others begin while it waits for them, one after the other.
+    ending = Ending(2, f'worker {failed} ({workers.addresses[failed]}) ended: no such folder')
+    for number in sorted({0, 1, 2} - {failed}):
+        time.sleep(0.1)
+        assert left.empty() or failed
+        workers.open(number)
+        assert failed == 0 or number < 2 or left.get(timeout=20) is None
+    assert workers.endings(2) == dict.fromkeys({0, 1, 2} - {failed}, ending)
+    assert failed or left.get(timeout=20) is None
+
+
+def test_begin__a_worker_that_failed_waits_a_bounded_time(monkeypatch: Any) -> None:
+    said: List[str] = []
+    monkeypatch.setattr(channel.logger, 'info', lambda text, *values: said.append(text % values))
+    began = time.monotonic()
+    for number in (0, 1):
+        workers = Workers(3, timeout=1)
+        leave = functools.partial(workers.open(number).leave, 2, 'no data')
+        assert workers.call(leave).get(timeout=20) is None
+        others = [f'worker {each} ({workers.addresses[each]})' for each in ((1, 2), (0,))[number]]
+        own = f'worker {number} ({workers.addresses[number]}) ended: no data'
+        assert f'waiting up to 1 s for {", ".join(others)}, to tell the error: {own}' in said
+    assert time.monotonic() - began >= 2
+    # After a signal, it does not wait.
+    began = time.monotonic()
+    Workers(2).open(1).leave(75, 'ended by SIGTERM', at_once=True)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize('lost', [0, 1])
+def test_begin__all_end_if_no_one_comes_in_the_place_of_a_worker(lost: int) -> None:
+    workers = Workers(3, timeout=1)
+    waiting = [workers.start(number) for number in (0, 1, 2) if number != lost]
+    worker = workers.open(lost)
+    wait_for(lambda: len(workers.all[0]._others) == 2)
+    wait_for(lambda: worker._link if lost else True)
+    workers.cut(lost)
+    for result in waiting:
+        error = result.get(timeout=20)
+        assert re.match(rf'worker {lost} \(.*\) is lost.* and no other .*came in its place within 1 s', str(error))
+        assert error.exit_code == 1
+
+
+def test_join__ends_if_another_program_has_the_port_of_the_first() -> None:
+    workers = Workers(2, timeout=1)
+    port = cluster.channel_port(workers.addresses)
+    with socket.socket() as other:
+        other.bind(('127.0.0.1', port))
+        other.listen()
+        error = workers.start(1).get(timeout=20)
+    assert error.exit_code == 1
+    assert str(error).startswith(
+        f'--worker_hosts: at port {port} of worker 0 ({workers.addresses[0]}) is another program: no sign of life for 1'
+    )
+
+
+def test_opened__tells_the_error_of_its_body_and_ends_the_process_for_another(monkeypatch: Any) -> None:
+    workers = Workers(2)
+    places = [cluster.Place(tuple(workers.addresses), number, 30) for number in (0, 1)]
+    ended: queue.Queue[CommandError] = queue.Queue()
+
+    def fails() -> None:
+        with channel.opened(places[1], ended.put):
+            raise CommandError('no such folder')
+
+    failed = workers.call(fails)
+    with channel.opened(places[0], ended.put):
+        error = ended.get(timeout=20)
+    assert (str(error), error.exit_code) == (f'worker 1 ({workers.addresses[1]}) ended: no such folder', 2)
+    assert str(failed.get(timeout=20)) == 'no such folder'
+    with channel.opened(None, ended.put) as nothing:
+        assert nothing is None
 
 
 @pytest.mark.parametrize(
@@ -221,7 +320,7 @@ def test_lost__all_others_end_with_the_name_of_the_worker(lost: int) -> None:
     ('silent', 'told'),
     [(0, {1, 2}), (1, {0, 1, 2})],
 )
-def test_lost__a_worker_is_that_shows_no_life_in_time(silent: int, told: Any, monkeypatch: Any) -> None:
+def test_lost__names_a_worker_without_a_sign_of_life(silent: int, told: Any, monkeypatch: Any) -> None:
     show_life = Channel._show_life
     monkeypatch.setattr(Channel, '_show_life', lambda self: None if self._number == silent else show_life(self))
     began = time.monotonic()
@@ -233,7 +332,7 @@ def test_lost__a_worker_is_that_shows_no_life_in_time(silent: int, told: Any, mo
     assert 2 <= time.monotonic() - began < 20
 
 
-def test_lost__no_one_is_that_shows_life(monkeypatch: Any) -> None:
+def test_lost__names_no_worker_that_shows_life(monkeypatch: Any) -> None:
     workers = Workers(2, timeout=1).begun()
     time.sleep(1.5)
     assert workers.ended.empty() and together(workers, lambda worker, n: worker.union(n)) == [1, 1]
@@ -272,11 +371,9 @@ def test_ports__in_use_are_named() -> None:
     with socket.socket() as other:
         other.bind(('127.0.0.1', port))
         other.listen()
-        error = workers.start(0).get(timeout=20)
-        assert error.exit_code == 1
-        assert str(error).startswith(
-            f'--worker_hosts: port {port}, on which the first worker talks to the others, is in'
-        )
+        text = f'--worker_hosts: port {port}, on which the first worker talks to the others, is in use by another'
+        with pytest.raises(channel.PortInUseError, match=text):
+            workers.open(0)
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(('127.0.0.1', cluster.host_and_port(workers.addresses[1])[1]))

@@ -87,9 +87,52 @@ def test_parse__tf_config_stands_for_flags() -> None:
     given = flags.parse(['main', f'--worker_hosts={A},{B}', '--task_index=1', '--num_gpus=2'], tf_config='')
     assert given.config == config
     assert flags.parse(['main'], tf_config='').config.is_first
-    # Of another command, TF_CONFIG is that of a run beside it.
+    # For other commands, TF_CONFIG belongs to a run beside them; but flags for several machines are refused.
     with pytest.raises(ConfigError, match='--worker_hosts: only training runs on several machines'):
         flags.parse(['main', f'--worker_hosts={A},{B}', '--task_index=1'])
+
+
+@pytest.mark.parametrize(
+    'arguments',
+    [
+        '--learning_rate=-1',
+        '--learning_rate=x --num_gpus 2',
+        '--no_such_flag --nomoving_average stray',
+        '--worker_timeout=x',
+        '--worker_timeout=0',
+    ],
+)
+def test_place_of__is_known_although_other_flags_are_wrong(arguments: str) -> None:
+    with pytest.raises(ConfigError):
+        flags.parse(['main', f'--worker_hosts={A},{B}', '--task_index=1', *arguments.split()], tf_config='')
+    place = cluster.Place((A, B), 1, 60)
+    own = ['--worker_hosts', f'{A},{B}', '--task_index=1']
+    assert flags.place_of(['main', *arguments.split(), *own], '') == place
+    assert flags.place_of(['main', *arguments.split()], tf_config('worker', 1, worker=[A, B])) == place
+
+
+def test_place_of__reads_the_timeout_and_flag_files(tmp_path: Any) -> None:
+    (tmp_path / 'flags').write_text(f'--worker_hosts={A},{B}\n--worker_timeout=5\n')
+    assert flags.place_of(['main', f'--flagfile={tmp_path}/flags', '--task_index=0'], '') == ((A, B), 0, 5)
+
+
+@pytest.mark.parametrize(
+    'arguments',
+    [
+        '',
+        f'--worker_hosts={A},{B}',
+        f'--worker_hosts={A},{B} --task_index=2',
+        f'--worker_hosts={A},{B} --task_index=-1',
+        f'--worker_hosts={A},{B} --task_index=x',
+        f'--worker_hosts={A} --task_index=0',
+        f'--worker_hosts={A},b --task_index=0',
+        f'--worker_hosts={A},{B} --task_index=0 --helpshort',
+        f'--worker_hosts={A},{B} --task_index=0 --flagfile=/no/such',
+    ],
+)
+def test_place_of__is_none_without_addresses_and_a_number(arguments: str) -> None:
+    assert flags.place_of(['main', *arguments.split()], '') is None
+    assert flags.place_of(['main', *arguments.split()], '{"cluster": {"ps": []}}') is None
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def assert_same_bits(one: Program, other: Program) -> None:
         assert evaluation['cross_entropy'] == pytest.approx(expected['cross_entropy'], abs=1e-6)
 
 
-def test_workers__stopped_by_sigterm_at_one_resume_to_the_bits_of_one_process(program: Any) -> None:
+def test_workers__stopped_by_sigterm_resume_to_the_bits_of_one_process(program: Any) -> None:
     two = program(2)
     first = two.start(0)
     late = f'waiting for worker 1 ({two.addresses[1]})'
@@ -172,14 +172,25 @@ def test_workers__that_differ_are_refused_with_both_values(program: Any, tmp_pat
     assert not (tmp_path / 'elsewhere').exists() and os.listdir(two.model_dir) == []
 
 
-def test_workers__a_port_in_use_is_named_and_ends_the_others(program: Any) -> None:
+def test_workers__that_fail_before_they_join_end_the_others(program: Any, tmp_path: pathlib.Path) -> None:
     two = program(2)
+    first, second = (f'worker {number} ({address})' for number, address in enumerate(two.addresses))
     with socket.socket() as other:
         port = cluster.host_and_port(two.addresses[0])[1]
         other.bind(('127.0.0.1', port))
         other.listen()
-        assert two.ends(two.start(0)) == [1]
-    assert f'error: --worker_hosts: port {port}, of worker 0, is in use by another process' in two.log(0)
+        assert two.ends(*two.start_all()) == [1, 1]
+    text = f'--worker_hosts: port {port}, of worker 0, is in use by another process'
+    assert f'error: {text}' in two.log(0) and f'error: {first} ended: {text}' in two.log(1)
+    # The first is ready, and waits.
+    for flags, text in (({'lerning_rate': 1}, 'lerning_rate'), ({'data_dir': str(tmp_path / 'no')}, 'no such folder')):
+        two.clear_logs()
+        waiting = two.start(0)
+        two.says(0, f'waiting for {second}')
+        assert two.ends(waiting, two.start(1, **flags)) == [2, 2]
+        assert re.search(rf'error: {re.escape(second)} ended: .*{text}', two.log(0)), two.log(0)
+        assert re.search(f'error: .*{text}', two.log(1))
+        assert os.listdir(two.model_dir) == []
 
 
 def test_tf_config__is_obeyed(program: Any) -> None:

@@ -76,7 +76,7 @@ def test_dropout__scales_what_it_keeps() -> None:
     assert (kept == 1).all()
 
 
-def test_initial_weights__follow_he_et_al_and_are_smaller_in_the_auxiliary_head(full: Any) -> None:
+def test_initial_weights__follow_he_et_al_but_in_the_auxiliary_head(full: Any) -> None:
     expected = {
         'InceptionV3/Mixed_7c/Branch_2/Conv2d_0b_3x3/weights': np.sqrt(2 / (9 * 448)),
         'InceptionV3/Logits/Conv2d_1c_1x1/weights': np.sqrt(2 / 2048),

@@ -139,7 +139,7 @@ def test_zero_init_last_scale__blocks_begin_as_the_identity(monkeypatch: Any) ->
     assert (first > 0).any()
 
 
-def test_bfloat16__activations_with_float32_variables(monkeypatch: Any) -> None:
+def test_bfloat16__activations_have_float32_variables(monkeypatch: Any) -> None:
     monkeypatch.setattr(resnet, 'STAGES', SHORT)
     logits = build(IMAGES.astype(tf.bfloat16.as_numpy_dtype), depth_multiplier=0.1)
     assert logits.dtype == tf.bfloat16

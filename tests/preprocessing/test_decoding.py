@@ -143,7 +143,7 @@ def test_decoding__refuses_a_truncated_file() -> None:
 MEASURE = """
 import sys
 from tools.benchmarks.measurement import peak_bytes
-from compat.tensorflow import tf
+from compat import tf
 from preprocessing.decoding import Crop, decode_crop, image_shape
 def part(encoded):
     return decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([4000, 6000, 900, 1200]))))

@@ -75,5 +75,5 @@ def test_documented_evaluation__gives_the_bits_of_the_pipeline(photos: List[Phot
         ('vgg', preprocess_image(image, 75, 80, False, *resize_range(75, 80))),
     ):
         config = Config(preprocessing=kind, height=75, width=80, num_classes=6)
-        piped, _ = RecordPreprocessing(False, config).preprocess(Record(tf.constant(record)))
+        piped, _ = RecordPreprocessing(is_training=False, config=config).preprocess(Record(tf.constant(record)))
         np.testing.assert_array_equal(*evaluate(piped, documented))

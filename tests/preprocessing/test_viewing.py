@@ -9,13 +9,13 @@ import PIL.ImageOps
 import pytest
 
 from compat import tf
-from data.image_header import orientation
 from inception_v3.config import Config
 from preprocessing.decoding import MAX_PIXELS, image_shape
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.viewing import decode_as_viewed, exif_orientation, resize_as_viewed
 from tests.support.graphs import evaluate
 from tests.support.images import CAT, ORIENTATION_TAG, saved, with_segment
+from tools.image_header import orientation
 
 SMALL = PIL.Image.fromarray(CAT).resize((30, 20))
 
@@ -84,7 +84,7 @@ def orientations(files: List[bytes]) -> List[int]:
     return evaluate(tf.map_fn(exif_orientation, tf.constant(files), tf.int32, parallel_iterations=16)).tolist()
 
 
-def test_exif_orientation__of_usual_and_unusual_files() -> None:
+def test_exif_orientation__is_found_in_usual_and_unusual_files() -> None:
     usual = [(saved(SMALL, 'JPEG', value), value) for value in range(1, 9)]
     files, expected = zip(*usual, *UNUSUAL)
     # The graph, and Python.

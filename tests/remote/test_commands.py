@@ -54,8 +54,10 @@ print([*codes, evaluate_report.main([f'{url}/run'])])
 """
 
 
+# One store: `test_runs.py` reads and writes every file of a run in both.
 @pytest.mark.slow
-def test_remote_run__can_be_used_by_predict_and_evaluate_report(store: Store, digits_dir: str, tmp_path: Any) -> None:
+def test_remote_run__can_be_used_by_predict_and_evaluate_report(gs: Store, digits_dir: str, tmp_path: Any) -> None:
+    store = gs
     data = store.upload(digits_dir, 'data')
     flags = ('--preset=digits', f'--data_dir={data}', '--train_steps=2', '--eval_total_size=64')
     trained = store.quick_main(*flags, f'--model_dir={store.url}/run', f'--export_dir={store.url}/export')

@@ -45,7 +45,9 @@ def test_shard_denied_during_a_run__is_not_treated_as_a_shorter_shard(s3: Store,
 
 
 @pytest.mark.program
-def test_foreign_data_set__by_folder_and_pattern(store: Store, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_foreign_data_set__is_found_in_a_store_by_folder_and_pattern(
+    store: Store, photos: List[Photo], tmp_path: pathlib.Path
+) -> None:
     write_foreign(tmp_path / 'train' / 'some', photos[:3])
     (tmp_path / 'train' / 'README').write_text('no records')
     for number in range(2):

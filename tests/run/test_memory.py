@@ -6,7 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pytest
 
@@ -21,10 +21,9 @@ from inception_v3.run.memory import (
     ERROR,
     PROGRAM,
     available_memory,
-    bytes_per_image,
-    check_batch,
     check_fits,
     evaluation_memory,
+    replica_memory,
     sizes_for,
     training_memory,
 )
@@ -89,7 +88,7 @@ def test_training_memory__counts_the_images_that_are_tried_together() -> None:
     assert tried.per_image == alone.per_image
 
 
-def test_memory__counts_a_copy_of_the_variables_for_each_replica_and_emulated_core() -> None:
+def test_memory__counts_variables_for_each_replica_and_emulated_core() -> None:
     replicas = [dataclasses.replace(SMALL, num_gpus=number) for number in (1, 4)]
     cores = dataclasses.replace(SMALL, use_tpu=True, tpu='emulated:4', num_shards=4)
     (one, four), emulated = map(training_memory, replicas), training_memory(cores)
@@ -135,11 +134,20 @@ def test_check_fits__names_the_flag_and_the_most_that_fits(values: Dict[str, Any
 
 
 @pytest.mark.parametrize(('name', 'flag'), [('train_batch_size',) * 2, ('eval_batch_size', 'batch_size')])
-def test_check_fits__checks_both_tasks_of_a_whole_run_and_names_the_flag_of_the_command(name: str, flag: str) -> None:
+def test_check_fits__checks_training_and_evaluation_and_names_the_flag(name: str, flag: str) -> None:
     config = dataclasses.replace(SMALL, mode='train_and_eval', **{name: 10**8})
     with pytest.raises(ConfigError, match=f'^--{flag}=100000000, [^\n]*$') as caught:
         check_fits(config, 4 * GIB, eval_flag='batch_size')
     assert 'eval_batch_size' not in str(caught.value)
+
+
+def test_replica_memory__is_that_of_one_replica_with_its_images() -> None:
+    together = dataclasses.replace(
+        SMALL, num_gpus=4, worker_hosts='a:1,b:1', task_index=0, train_batch_size=800, batch_norm_group_size=4
+    )
+    alone = dataclasses.replace(SMALL, train_batch_size=100, eval_batch_size=SMALL.eval_batch_size // 8)
+    for is_training, memory in ((True, training_memory), (False, evaluation_memory)):
+        assert replica_memory(together, is_training) == memory(alone)
 
 
 def test_check_fits__each_of_several_machines_has_its_share_of_the_batch() -> None:
@@ -248,7 +256,7 @@ def test_training_memory__agrees_with_the_peak_of_a_run(tmp_path: pathlib.Path) 
     assert PROGRAM + training_memory(DIGITS).of(32) == pytest.approx(peak, rel=ERROR)
 
 
-def test_check_fits__accepts_the_digits_and_what_the_run_does_not_do_here() -> None:
+def test_check_fits__accepts_the_digits_and_tasks_of_other_machines() -> None:
     check_fits(DIGITS, GIB // 4)
     for values in (
         {'use_tpu': True, 'tpu': 'my-tpu', 'train_batch_size': 8_000_000},
@@ -256,16 +264,6 @@ def test_check_fits__accepts_the_digits_and_what_the_run_does_not_do_here() -> N
         {'mode': 'train', 'eval_batch_size': 100_000_000},
     ):
         check_fits(dataclasses.replace(SMALL, **values), GIB)
-
-
-def test_check_batch__counts_the_largest_operation_of_an_open_batch() -> None:
-    images: List[tf.Tensor] = [tf.placeholder(tf.float32, [None, 10, 10, 3])]
-    images.append(tf.concat([images[0]] * 4, axis=3))
-    per_image = bytes_per_image(tf.get_default_graph())
-    assert per_image == 10 * 10 * 3 * 4 * (1 + 4)
-    check_batch('batch_size', 1, per_image)
-    with pytest.raises(ConfigError, match=r'--batch_size=\d+: needs .* At most \d+ fit'):
-        check_batch('batch_size', 10**12, per_image)
 
 
 # Files like those of Linux.

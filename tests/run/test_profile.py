@@ -65,11 +65,11 @@ def profiled(tmp_path: pathlib.Path) -> Profile:
         ('Iterator::Root::Prefetch::BatchV2', profile.TRANSFER),
     ],
 )
-def test_phase__of_groups_of_records(name: str, phase: str) -> None:
+def test_phase__of_an_operation_on_groups_is_that_of_its_kind(name: str, phase: str) -> None:
     assert profile.phase_of(event(name, 0, 1, READING)) == phase
 
 
-def test_profile__by_hand(profiled: Profile, tmp_path: pathlib.Path) -> None:
+def test_profile__has_the_times_computed_by_hand(profiled: Profile, tmp_path: pathlib.Path) -> None:
     # Busy from 1 to 6 and from 14 to 20; the batch is waited for from 6 to 14, before that at the same time.
     # The enqueue is no work of the device.
     assert (profiled.step_ms, profiled.device_ms, profiled.wait_ms, profiled.other_ms) == (10, 5.5, 4, 0.5)

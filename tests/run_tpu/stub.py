@@ -1,20 +1,26 @@
-"""A stub of `gcloud`, `sleep` and `./run`, which keeps TPUs in files. `world.py` puts copies of it into a folder.
+"""A stub of `gcloud`, `sleep` and `./run`, which keeps TPUs in files. The programs that `world.py` makes call `main`.
 
 It logs its call, and then does what the next entry of `script.json` for this kind of call says: set the TPU's state,
 save a checkpoint, print, wait until the test goes on, or fail. Without an entry, it does what the real command would
-do. A TPU VM is the folder `vm`: commands sent by SSH run there. It imports few modules, since hundreds of it run.
+do. A TPU VM is the folder `vm`: commands sent by SSH run there.
+
+A test starts dozens of stubs. So they import no module that imports many others, such as json, contextlib and typing.
 """
 
-import contextlib
+from __future__ import annotations
+
 import fcntl
-import json
 import os
 import sys
 import time
-from typing import Any, Dict, List
+from _json import encode_basestring_ascii
 
-WORLD, NAME, LIMIT = '{world}', '{name}', 120
-CALL: List[str] = [NAME, *sys.argv[1:]]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+LIMIT = 120  # Seconds.
+CALL: List[str] = sys.argv
 VERBS = ('config', 'rsync', 'storage', 'scp', 'ssh', 'describe', 'create', 'delete', 'list', 'preflight', 'main')
 PATHS = {
     'node': 'projects/project/locations/us-central1-b/nodes/node',
@@ -35,6 +41,21 @@ def write(name: str, text: str) -> None:
     with open(new, 'w') as file:
         file.write(text)
     os.rename(new, name)
+
+
+def parse(text: str) -> Any:
+    """The value of JSON, which is a Python expression but for three names."""
+    return eval(text, {'true': True, 'false': False, 'null': None})
+
+
+def to_json(value: Any) -> str:
+    if isinstance(value, dict):
+        return '{' + ', '.join(f'{to_json(key)}: {to_json(each)}' for key, each in value.items()) + '}'
+    if isinstance(value, list):
+        return '[' + ', '.join(map(to_json, value)) + ']'
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    return 'null' if value is None else str(value).lower()
 
 
 def find_kind() -> str:
@@ -64,8 +85,10 @@ def lose_vm() -> None:
     for run in os.listdir('vm/.run_tpu') if os.path.isdir('vm/.run_tpu') else []:
         for name in ('supervisor', 'program'):
             if os.path.exists(f'vm/.run_tpu/{run}/{name}'):
-                with contextlib.suppress(ProcessLookupError):
+                try:  # noqa: SIM105  # See above: contextlib.
                     os.kill(int(read(f'vm/.run_tpu/{run}/{name}').split()[0]), 9)
+                except ProcessLookupError:
+                    pass
     if os.path.exists('vm'):
         os.rename('vm', f'vm.{time.time()}')
 
@@ -75,7 +98,7 @@ def place_of(kind: str) -> str:
 
 
 def update(place: str, fields: Dict[str, str]) -> None:
-    write(place, json.dumps({**(json.loads(read(place)) if os.path.exists(place) else {}), **fields}))
+    write(place, to_json({**(parse(read(place)) if os.path.exists(place) else {}), **fields}))
 
 
 def fill(kind: str) -> None:
@@ -101,7 +124,7 @@ def fill(kind: str) -> None:
         if place != 'instance':
             lose_vm()
     elif kind.endswith('describe'):
-        tpu = json.loads(read(place))
+        tpu = parse(read(place))
         fields = CALL[-1].split('(')[1].strip(')').split(',')
         print(*[tpu.get('state' if 'stat' in field else field.split('.')[-1], '') for field in fields], sep='\t')
     elif kind == 'checkpoint':
@@ -129,7 +152,7 @@ def connect(todo: Dict[str, Any]) -> None:
     `cut` breaks it after so many characters of its output; `again` repeats it after that, as gcloud does.
     """
     (command,) = [word.split('=', 1)[1] for word in CALL if word.startswith('--command=')]
-    state = json.loads(read('node'))['state'] if os.path.exists('node') else 'NOT_FOUND'
+    state = parse(read('node'))['state'] if os.path.exists('node') else 'NOT_FOUND'
     if state != 'READY':
         sys.exit(f'ERROR: (gcloud.compute.tpus.tpu-vm.ssh) This TPU has terminal state "{state}"')
     os.chdir('vm')
@@ -155,7 +178,7 @@ def save_checkpoint(todo: Dict[str, Any]) -> None:
 def act(todo: Dict[str, Any], kind: str, here: str) -> None:
     for place in ('node', place_of(kind)) if kind in ('create', 'queue_create') else (place_of(kind),):
         if kind.endswith('create') and not os.path.exists(place):
-            write(place, json.dumps(new_resource()))
+            write(place, to_json(new_resource()))
     if todo.get('ignores'):
         import signal
 
@@ -188,19 +211,16 @@ def act(todo: Dict[str, Any], kind: str, here: str) -> None:
     sys.exit(todo.get('code', 0))
 
 
-def main() -> None:
+def main(world: str) -> None:
+    """Does a call, whose words are `sys.argv`, in the folder of a `World`."""
     here = os.getcwd()
-    os.chdir(WORLD)
+    os.chdir(world)
     with open('log', 'a') as log:
-        log.write(json.dumps(CALL) + '\n')
+        log.write(to_json(CALL) + '\n')
     kind = find_kind()
     with open('lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        script = json.loads(read('script.json'))
+        script = parse(read('script.json'))
         todo = script[kind].pop(0) if script.get(kind) else {}
-        write('script.json', json.dumps(script))
+        write('script.json', to_json(script))
     act(todo, kind, here)
-
-
-if __name__ == '__main__':
-    main()

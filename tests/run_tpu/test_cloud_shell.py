@@ -12,7 +12,7 @@ import pytest
 
 from tests.run_tpu.world import LIMIT, LIST_BUCKET, MARK, NODE, PAUSE, World, unmarked
 
-pytestmark = pytest.mark.program
+program = pytest.mark.program
 
 
 def startup_of(call: Sequence[str]) -> str:
@@ -38,6 +38,7 @@ def boot(world: World, startup: str, folder: pathlib.Path) -> None:
     subprocess.run(['/bin/sh', '-c', startup], cwd=str(folder), env=environment, timeout=LIMIT, check=True)
 
 
+@program
 def test_create__hands_over_to_a_machine_in_the_same_network(either: World) -> None:
     done = either.call('--create', CLOUD_SHELL='true', NETWORK='net')
     assert done.returncode == 0, done.stderr
@@ -60,6 +61,7 @@ def test_create__hands_over_to_a_machine_in_the_same_network(either: World) -> N
     ]
 
 
+@program
 def test_upload__excludes_local_files(world: World) -> None:
     world.call('--create', CLOUD_SHELL='true')
     option, pattern = world.log()[-2][4].split('=', 1)
@@ -70,6 +72,7 @@ def test_upload__excludes_local_files(world: World) -> None:
         assert not re.match(pattern, path), path
 
 
+@program
 @pytest.mark.parametrize('code', [0, 2])
 def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     world: World, tmp_path: pathlib.Path, code: int
@@ -99,6 +102,7 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     assert 'error: a message of the program\n' in log.read_text()
 
 
+@program
 @pytest.mark.parametrize('ours', [True, False])
 def test_machine__deletes_only_its_own_vm_after_its_crash(world: World, tmp_path: pathlib.Path, ours: bool) -> None:
     startup = handed_over(world)
@@ -112,6 +116,7 @@ def test_machine__deletes_only_its_own_vm_after_its_crash(world: World, tmp_path
     assert world.node == (None if ours else 'READY')
 
 
+@program
 def test_machine__shuts_down_without_permission_to_delete_itself(world: World, tmp_path: pathlib.Path) -> None:
     startup = handed_over(world)
     # It has no access to the bucket either.
@@ -136,6 +141,7 @@ def test_machine__gets_every_variable(world: World) -> None:
     assert [word.split('=')[0] for word in given] == [*variables, 'RUN_TPU_MARK']
 
 
+@program
 def test_dry_run__prints_the_commands_of_a_run_in_cloud_shell(world: World) -> None:
     dry = world.call('--create', '--dry_run', CLOUD_SHELL='true')
     assert (dry.returncode, world.log()) == (0, [])
@@ -144,6 +150,7 @@ def test_dry_run__prints_the_commands_of_a_run_in_cloud_shell(world: World) -> N
     assert printed == [word for call in world.log(every=True) for word in unmarked(call)]
 
 
+@program
 def test_machine__is_deleted_after_a_failed_or_interrupted_creation(world: World) -> None:
     delete = ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet']
     world.script(instance_create=[{'code': 1, 'says': 'ERROR: timed out\n'}])

@@ -1,4 +1,4 @@
-"""Tests of `run_tpu.sh` while it runs: signals, lost terminals and folders, and programs that go on without it."""
+"""Tests of `run_tpu.sh` while it runs: signals, lost terminals and folders, and programs that continue without it."""
 
 import os
 import shlex
@@ -86,7 +86,7 @@ def test_second_signal__does_not_stop_the_deletion(world: World) -> None:
 
 
 @pytest.mark.parametrize('shell', ['/bin/sh', '/bin/bash', f'{shutil.which("nohup")} /bin/sh'])
-def test_ctrl_z_and_nohup__let_the_run_go_on(world: World, shell: str) -> None:
+def test_ctrl_z_and_nohup__let_the_run_continue(world: World, shell: str) -> None:
     script = start(world, WAITS, shell)
     os.killpg(script.pid, signal.SIGHUP) if 'nohup' in shell else script.send_signal(signal.SIGTSTP)
     world.go_on()

@@ -1,4 +1,4 @@
-"""A folder in which `run_tpu.sh` runs among stubs: `gcloud` keeps a TPU in a file, `run` ends as it is told."""
+"""A folder in which `run_tpu.sh` runs among stubs: `gcloud` keeps a TPU in a file, `run` ends as the test says."""
 
 import json
 import pathlib
@@ -11,7 +11,14 @@ from typing import Any, List, Optional, Sequence
 from tests.support.processes import text_of, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STUB = (pathlib.Path(__file__).parent / 'stub.py').read_text()
+# A program that calls the stub; Python keeps the stub compiled.
+STUB = """#!{python} -IS
+import sys
+sys.path.append({tests!r})
+sys.argv[0] = {name!r}
+import stub
+stub.main({world!r})
+"""
 TOOLS = ('awk', 'cat', 'chmod', 'date', 'env', 'grep', 'gzip', 'mktemp', 'rm', 'sed', 'setsid', 'tail', 'tar', 'tee')
 LIMIT = 120  # Seconds that a test waits; far more than a busy machine needs.
 NODE = ['node', '--project=project', '--zone=us-central1-b']
@@ -84,8 +91,8 @@ class World:
             (self.bin / tool).symlink_to(str(shutil.which(tool)))
         stubs = [(self.bin / name, name) for name in ('gcloud', 'sleep', 'apt-get', 'shutdown')]
         for path, name in (*stubs, (folder / 'run', './run')):
-            text = STUB.replace("'{world}', '{name}'", f'{str(folder)!r}, {name!r}')
-            path.write_text(f'#!{sys.executable} -IS\n{text}')
+            tests = str(pathlib.Path(__file__).parent)
+            path.write_text(STUB.format(python=sys.executable, tests=tests, name=name, world=str(folder)))
             path.chmod(0o755)
         self.environment = {
             'PATH': str(self.bin),

@@ -7,9 +7,9 @@ import pytest
 
 from compat import tf
 from data import remote
+from inception_v3.model_dir import step_of
 from inception_v3.run import best_checkpoint
-from inception_v3.run.checkpoints import step_of
-from inception_v3.run.history import Evaluation
+from inception_v3.run.evaluations import Evaluation
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 

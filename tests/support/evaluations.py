@@ -1,7 +1,7 @@
 """An example of an evaluation, and of a data set's description."""
 
 from data.dataset_info import DatasetInfo
-from inception_v3.run.history import Evaluation
+from inception_v3.run.evaluations import Evaluation
 
 DIGITS = DatasetInfo('digits', 'scikit-learn', 1438, 359, 11, list('_0123456789'), '0123456789abcdef')
 

@@ -7,9 +7,9 @@ from typing import Any, Mapping, Optional, Sequence
 from compat import tf
 from data.files import append_line, write_whole
 from inception_v3.config import Config
-from inception_v3.run import history
-from inception_v3.run.files import CONFIG_FILE
-from inception_v3.run.history import Evaluation, append_evaluation
+from inception_v3.model_dir import CONFIG_FILE
+from inception_v3.run.evaluations import Evaluation, append_evaluation
+from inception_v3.run.starts import STARTS_FILE, this_start
 from tools.studies.report.runs import Case, Run, TrainingPoint
 
 OF_300_STEPS = Config(train_steps=300)
@@ -67,8 +67,8 @@ def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> 
     """Writes config.json, starts.jsonl and results.jsonl of a run."""
     tf.io.gfile.makedirs(model_dir)
     write_whole(os.path.join(model_dir, CONFIG_FILE), config.to_json())
-    started = history.this_start(config, None)._asdict()
-    append_line(os.path.join(model_dir, history.STARTS_FILE), started)
+    started = this_start(config, None)._asdict()
+    append_line(os.path.join(model_dir, STARTS_FILE), started)
     for each in evaluations:
         append_evaluation(model_dir, each)
 

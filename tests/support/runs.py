@@ -13,7 +13,7 @@ from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run.history import Evaluation, read_evaluations
+from inception_v3.run.evaluations import Evaluation, read_evaluations
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import list_checkpoints

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-# CI runs the moved cases on all versions of TensorFlow.
-_MARKS = (pytest.mark.program, pytest.mark.both)
+# CI runs a moved case on 1.15 and 2.15. On 2.21, the default tier has its like.
+_MARKS = (pytest.mark.program, pytest.mark.both, pytest.mark.further)
 # Files and folders of tests/ that run on TensorFlow 1.15 alone. Their subject is text: Markdown, the sources
 # of modules as a parser sees them, shell scripts, a Dockerfile. No version of Python or of a package changes that.
 OF_TEXT = (

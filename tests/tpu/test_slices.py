@@ -11,10 +11,9 @@ import pytest
 from compat import tf
 from data import records
 from data.dataset_info import DatasetInfo
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.metrics import PADDING_LABEL
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
@@ -61,7 +60,7 @@ def test_shares_of__are_the_images_of_each_hosts_files(
         ([12500] * 4, 4096, 13),
     ],
 )
-def test_steps_for__the_host_with_the_most_images(images: List[int], batch: int, steps: int) -> None:
+def test_steps_for__follow_the_host_with_the_most_images(images: List[int], batch: int, steps: int) -> None:
     assert slices.steps_for(images, batch) == steps
 
 
@@ -136,7 +135,7 @@ def test_unequal_hosts__metrics_are_the_means_over_all_images(
     )
     steps = slices.steps_for(images_of_hosts(emulated, topology.hosts_of(emulated)), cores)
     assert steps == -(-13 // topology.emulated(tpu).cores_per_host)
-    found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
+    found = make_estimator(emulated).evaluate(InputPipeline(is_training=False, config=emulated), steps=steps)
     # Rounding to bytes moves a pixel by up to 1 / 255.
     limit = 0.02 if changes.get('transfer') else 1e-5
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=limit)

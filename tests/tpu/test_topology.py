@@ -8,7 +8,7 @@ from inception_v3.config import Config
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated, hosts_of, is_emulated, unreachable_folders
 
 
-def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() -> None:
+def test_cloud_tpus__have_8_cores_per_host_and_their_memory() -> None:
     # https://cloud.google.com/tpu/docs/types-zones
     types = 'v2-8 v2-32 v2-128 v2-256 v2-512 v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
     assert [*CLOUD_TPUS] == types.split()

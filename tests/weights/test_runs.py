@@ -10,7 +10,8 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run import history, trained_model
+from inception_v3.run import trained_model
+from inception_v3.run.starts import read_starts
 from inception_v3.weights import sources
 from inception_v3.weights.beginning import BeginHook
 from inception_v3.weights.sources import AVERAGE
@@ -60,7 +61,7 @@ def test_predictions__at_step_0_equal_the_sources_to_the_bit(
     # The weights themselves, too, are the source's averages.
     raw = outputs(str(config.model_dir), 'model.ckpt-0', moving_average=False)
     np.testing.assert_array_equal(raw['probabilities'], of_source['probabilities'])
-    start = history.read_starts(str(config.model_dir))[0]
+    start = read_starts(str(config.model_dir))[0]
     source = sources.read(str(finished_run.config.model_dir))
     expected = {'path': source.path, 'kind': 'checkpoint', 'step': 5, 'values': 'average', 'digest': source.digest}
     assert start.weights == expected
@@ -86,7 +87,7 @@ def test_features__equal_the_sources_without_averages_and_with_other_classes(
 
 @pytest.mark.program
 @pytest.mark.both
-def test_resumption__goes_on_from_the_runs_own_checkpoint(finished_run: FinishedRun, tmp_path: Any) -> None:
+def test_resumption__continues_from_the_runs_own_checkpoint(finished_run: FinishedRun, tmp_path: Any) -> None:
     source = tmp_path / 'source'
     shutil.copytree(str(finished_run.config.model_dir), str(source))
     config = beginning(finished_run, tmp_path / 'model', init_from=str(source), train_steps=2)
@@ -100,7 +101,7 @@ def test_resumption__goes_on_from_the_runs_own_checkpoint(finished_run: Finished
     shutil.rmtree(str(source))
     resumed = beginning(finished_run, tmp_path / 'other', init_from=str(source), train_steps=2)
     np.testing.assert_equal(saved_variables(str(resumed.model_dir)), straight)
-    starts = history.read_starts(str(killed.model_dir))
+    starts = read_starts(str(killed.model_dir))
     assert [(start.step, bool(start.weights)) for start in starts] == [(0, True), (1, False)]
 
 

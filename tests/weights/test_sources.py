@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from compat import tf
-from compat.errors import FIX
-from inception_v3.run import history
-from inception_v3.run.checkpoints import CheckpointError
+from compat.errors import FIX, CheckpointError
+from inception_v3.model_dir import digest_of_checkpoint
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import save_step, saved_variables
@@ -24,7 +23,7 @@ def test_read__takes_a_model_dir_or_a_checkpoint(finished_run: FinishedRun) -> N
     assert newest.has_averages and newest.config == finished_run.config
     np.testing.assert_equal(newest.values, saved_variables(model_dir))
     # The digest that provenance shows.
-    assert newest.digest == history.digest_of_checkpoint(newest.path)
+    assert newest.digest == digest_of_checkpoint(newest.path)
     older = sources.read(os.path.join(model_dir, 'model.ckpt-2'))
     assert older.step == 2 and older.digest != newest.digest
 
@@ -42,7 +41,7 @@ def test_read__takes_a_saved_model_without_its_graph(finished_run: FinishedRun, 
     assert exported.kind == 'SavedModel' and exported.has_averages and 'Layer/weights' not in exported.values
 
 
-def test_read__takes_npz_files_of_any_shapes_with_names_of_variables_or_tensors(tmp_path: Any) -> None:
+def test_read__takes_npz_files_with_names_of_variables_or_tensors(tmp_path: Any) -> None:
     path = str(tmp_path / 'weights.npz')
     values = {'Layer/weights': np.asfortranarray(np.eye(3)[:2]), 'Layer/none': np.zeros([0, 3])}
     np.savez_compressed(path, **values, **{'Logits/biases:0': np.array(2.0)})

@@ -68,7 +68,7 @@ Cost = Tuple[float, Dict[str, float], str]
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    return command.run(argv, 'balance', _PURPOSE, _OWN_FLAGS, _perform)
+    return command.run(argv, 'balance', _PURPOSE, _OWN_FLAGS, _perform, of_machines=True)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
@@ -111,7 +111,6 @@ def _profiled(own: Dict[str, Any], command_line: CommandLine) -> Tuple[Cost, flo
 
 def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cost:
     from data import records
-    from data.sources import source_of
 
     if own['cpu_ms_per_image'] is not None:
         return own['cpu_ms_per_image'], {}, 'as given'
@@ -126,7 +125,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
-    where = f'measured here with {source_of(config)}, on {tables.machine()}'
+    where = f'measured here with {config.source}, on {tables.machine()}'
     return row.spread('cpu_ms').median, shares, where
 
 

@@ -23,11 +23,21 @@ MEASURING: Dict[str, OwnFlag] = {
 }
 
 
-def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags, perform: Perform) -> int:
-    """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0."""
+def run(
+    argv: Sequence[str],
+    name: str,
+    purpose: str,
+    own_flags: flags.OwnFlags,
+    perform: Perform,
+    of_machines: bool = False,
+) -> int:
+    """Runs a benchmark's command line and returns its exit code; the numbers of its own flags must be above 0.
+
+    The flags of several machines are refused, unless the benchmark knows what to say `of_machines`.
+    """
 
     def command(screen: Screen) -> Optional[int]:
-        command_line = flags.parse(argv, own_flags)
+        command_line = flags.parse(argv, own_flags, tf_config='' if of_machines else None)
         if command_line.help:
             print(f'{flags.help_text(name, purpose, command_line, own_flags)}\n\n{EXIT_CODES}')
             return None
@@ -60,15 +70,15 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
       ConfigError: --use_data=fake was given, or flags contradict the data set.
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
-    from data.sources import source_of
-    from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+    from inception_v3.data_set import check_data
+    from inception_v3.fitting import fit_to_data_set, makes_digits
     from tools.benchmarks import photographs
     from tools.datasets import digits
 
     config = command_line.config
     if config.use_data == 'fake':
         raise ConfigError('--use_data=fake: this benchmark measures reading records. Omit the flag.')
-    if not source_of(config).is_named(splits):
+    if not config.source.is_named(splits):
         if config.data_format == 'tar':
             raise ConfigError(
                 '--data_format=tar: the generated photographs are TFRecord files. Set --data_dir to tar shards.'
@@ -84,6 +94,7 @@ def input_config(command_line: CommandLine, splits: Sequence[str]) -> Config:
         eval_batch_size=config.eval_batch_size // config.replicas,
         # For several replicas, evaluation appends batches of padding, which must not be measured.
         **{'use_tpu': False, 'tpu': None, 'master': '', 'num_gpus': 1, 'batch_norm_group_size': 0},
+        **{'worker_hosts': '', 'task_index': None},
     )
 
 

@@ -17,7 +17,6 @@ from absl import app
 from compat import tf
 from compat.errors import DONE, RETRY
 from data import records
-from data.sources import source_of
 from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input_pipeline import InputPipeline
 from tools.benchmarks import measurement
@@ -73,7 +72,7 @@ def naive(run: Run) -> tf.data.Dataset:
     """
     config = run.config
     files = tf.data.Dataset.from_tensor_slices(
-        source_of(config).find(records.TRAIN if run.is_training else records.VALIDATION)
+        config.source.find(records.TRAIN if run.is_training else records.VALIDATION)
     )
     if run.is_training:
         files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
@@ -107,7 +106,7 @@ def naive(run: Run) -> tf.data.Dataset:
 
 def _parse(serialized: tf.Tensor, config: Config) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The encoded image, label and boxes [1, boxes, 4] of a record."""
-    fields = source_of(config).fields
+    fields = config.source.fields
     corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
     features = {
         fields.image: tf.io.FixedLenFeature([], tf.string),

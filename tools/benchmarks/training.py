@@ -16,7 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 from tools.benchmarks import command, tables
 from tools.benchmarks.measurement import answer_of
@@ -67,21 +67,27 @@ def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
     if not any(argument.startswith(('--preset', '--data_dir', '--train_files', '--use_data')) for argument in argv):
         argv = [*argv, '--preset=digits']
-    return command.run(argv, 'benchmark-train', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+    purpose = str(__doc__).partition('\n\n')[2].strip()
+    return command.run(argv, 'benchmark-train', purpose, _OWN_FLAGS, _perform, of_machines=True)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     from data import records
-    from data.sources import source_of
-    from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+    from inception_v3.data_set import check_data
     from inception_v3.estimator import make_estimator
+    from inception_v3.fitting import fit_to_data_set, makes_digits
     from inception_v3.run.memory import check_fits
     from tools.benchmarks import photographs
     from tools.datasets import digits
 
-    screen.update('reading the data set, or generating it')
     config = command_line.config
-    if config.use_data == 'real' and not source_of(config).is_named(config.splits):
+    if config.machines > 1:
+        raise ConfigError(
+            '--worker_hosts: this command measures one machine. Leave out the flag and --task_index, with '
+            f'--train_batch_size={config.train_batch_size // config.machines}; a run shows the images/s of all.'
+        )
+    screen.update('reading the data set, or generating it')
+    if config.use_data == 'real' and not config.source.is_named(config.splits):
         config = photographs.made(config)
     if makes_digits(command_line):
         digits.make(config.data_dir)
@@ -105,8 +111,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 def result(config: Config, measured: Dict[str, List[Training]], device_name: Any = None) -> Dict[str, Any]:
     """The content of the JSON line, of as many measurements with REAL as with REPEATED input: a pair is a round."""
-    from inception_v3.run import source
-    from inception_v3.run.history import not_default
+    from inception_v3.run import versions
+    from inception_v3.run.starts import not_default
     from inception_v3.tpu import accelerator
 
     def steps_of(kind: str, name: str) -> List[float]:
@@ -115,14 +121,14 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
     totals = {kind: [sum(each.step_ms) / len(each.step_ms) for each in measured[kind]] for kind in (REAL, REPEATED)}
     waits = [max(0.0, 1 - repeated / real) for real, repeated in zip(totals[REAL], totals[REPEATED])]
     on_tpu = 'emulated' if config.is_emulated else 'tpu'
-    versions = source.versions()
+    found = versions.current()
     return {
         'date': datetime.date.today().isoformat(),
         'kind': on_tpu if config.use_tpu else 'gpu' if accelerator.on_gpu(config) else 'cpu',
         'device': device_name or measured[REAL][0].device,
         'host': tables.machine(),
         'parameters': measured[REAL][0].parameters,
-        **{name: versions[name] for name in ('tensorflow', 'python', 'inception_v3', 'revision', 'modified')},
+        **{name: found[name] for name in ('tensorflow', 'python', 'inception_v3', 'revision', 'modified')},
         'settings': {name: value for name, value in not_default(config).items() if name not in _PRIVATE},
         'rounds': len(waits),
         **{

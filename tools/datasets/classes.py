@@ -5,7 +5,7 @@ import re
 import unicodedata
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
-from data.image_files import listed
+from tools.image_files import listed
 
 # A class with this many times fewer training images than another is rare.
 _IMBALANCE = 10

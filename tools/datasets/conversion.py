@@ -18,8 +18,8 @@ from console.screen import Screen, duration
 from data import remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from data.image_files import listed
 from data.records import DataError
+from tools.image_files import listed
 
 # The folder of intermediate files, beside the files of the data set until the conversion is finished.
 WORK_FOLDER = 'conversion'

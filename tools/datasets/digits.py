@@ -38,7 +38,7 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
     larger one. All validation images of the digits are written.
     """
     from compat import tf
-    from data import encoding
+    from data import tf_example
     from tools.datasets import writing
     from tools.datasets.writing import digest, split_by_content
 
@@ -72,7 +72,7 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
             rgb = _enlarge(pixels[index])
             label = digits.index(digit_of[index]) + 1
             encoded, text, (height, width, _) = session.run(encode, {image: rgb}), classes[label - 1], rgb.shape
-            return encoding.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
+            return tf_example.make_example(encoded, 'JPEG', label, text, height, width, f'digit-{index:04d}')
 
         examples = [[functools.partial(example, index) for index in part] for part in (train, validation)]
         shards = TRAIN_SHARDS, VALIDATION_SHARDS

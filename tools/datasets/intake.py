@@ -15,9 +15,9 @@ import numpy as np
 from compat import native_messages, tf
 from compat.messages import shown
 from console import extras
-from data.image_files import UnreadableError, size_problem, why_undecodable
-from data.image_header import UPRIGHT, ImageHeader, orientation, read_header
 from preprocessing.decoding import decode_image, image_shape
+from tools.image_files import UnreadableError, size_problem, why_undecodable
+from tools.image_header import UPRIGHT, ImageHeader, orientation, read_header
 
 # The quality of re-encoded photographs. Above it, files grow and pixels do not get closer: the decoder's integer cosine
 # transform is the limit.

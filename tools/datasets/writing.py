@@ -15,7 +15,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 from google.protobuf import json_format
 
 from compat import tf
-from data import encoding, remote
+from data import remote, tf_example
 from data.dataset_info import DatasetInfo, SplitFingerprint
 from data.records import TRAIN, VALIDATION, DataError, shard_path, shares
 from data.tar.layout import LABEL_EXTENSION
@@ -148,7 +148,7 @@ def label_and_image(example: tf.train.Example) -> Tuple[Optional[int], bytes]:
 
 def extension_of(encoded: bytes) -> Optional[str]:
     """The extension of a decodable image in a tar shard; None for a GIF file, which shards cannot hold."""
-    return _EXTENSIONS.get(encoding.format_of(encoded))
+    return _EXTENSIONS.get(tf_example.format_of(encoded))
 
 
 def add_sample(

@@ -12,10 +12,9 @@ import sys
 from typing import Optional, Sequence
 
 from console import extras, program
-from console.command_line import folder, new_parser, number_of
+from console.command_line import check_given_once, folder, new_parser, number_of
 from console.paths import check_folder, expanded
 from console.screen import Screen
-from data.braces import check_given_once
 from tools.evaluate_report import FOLDER
 
 

@@ -4,7 +4,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from inception_v3.metrics import PADDING_LABEL
+from inception_v3.config import PADDING_LABEL
 from tools.evaluate_report.predictions import Prediction
 
 # As in Guo et al., "On Calibration of Modern Neural Networks".

@@ -18,18 +18,19 @@ from console.screen import Screen
 from data import labels, record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from data.sources import source_of
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_data, copies_among, description_of, is_counted, overlap
+from inception_v3.data_set import check_data, copies_among, description_of, overlap
+from inception_v3.fitting import is_counted
 from inception_v3.input.bad_records import BadRecords
 from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import check_writable, digest_of_index
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run import history, trained_model
+from inception_v3.run import trained_model
+from inception_v3.run.evaluations import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations, shortfall
 from inception_v3.run.failures import bad_records_explained
-from inception_v3.run.files import check_writable
-from inception_v3.run.history import RESULTS_FILE, Evaluation, evaluation_of, read_evaluations
 from inception_v3.run.memory import check_fits
+from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trained_model import TrainedModel
 from tools.evaluate_report import JSON_FILE, predictions
 from tools.evaluate_report.analysis import ErrorAnalysis
@@ -45,7 +46,9 @@ def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], Err
     analysis = ErrorAnalysis(config.num_classes)
     batches = -(-config.eval_images // config.eval_batch_size)
     with tf.Graph().as_default() as graph:
-        dataset = InputPipeline(False, config, with_places=True)({'batch_size': config.eval_batch_size})
+        dataset = InputPipeline(is_training=False, config=config, with_places=True)(
+            {'batch_size': config.eval_batch_size}
+        )
         iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
         labels, *places = tf.nest.flatten(labels)
@@ -88,7 +91,7 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
             f'{other.evaluation.data_set or "unnamed"}. Evaluate both checkpoints on the same images, with --data_dir.'
         )
     screen.update(f'preparing to evaluate {model.checkpoint}')
-    digest = history.digest_of_index(model.checkpoint)
+    digest = digest_of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
@@ -98,13 +101,13 @@ def write_report(arguments: argparse.Namespace, out: str, screen: Screen) -> str
         skipped = [*bad_records.skipped()]
     screen.update('writing the report')
     if not analysis.images:
-        raise records.DataError(f'{source_of(model.config)}: contains no usable validation image.')
+        raise records.DataError(f'{model.config.source}: contains no usable validation image.')
     if not math.isfinite(metrics['cross_entropy']):
         raise CommandError(
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
     evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
-    learned = history.trained_data_of(model.config, model.checkpoint)
+    learned = trained_data_of(model.config, model.checkpoint)
     names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
     notes = [*data_notes, *notes_of(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])]
     report = ErrorReport(arguments.model_dir, evaluation, analysis, names, notes)
@@ -159,16 +162,16 @@ def fit_to_data_set(
     if config.use_data == 'fake':
         raise ConfigError('The run was trained on made-up images: name the data set to evaluate with --data_dir.')
     notes = check_data(config)
-    paths = source_of(config).find(records.VALIDATION)
+    paths = config.source.find(records.VALIDATION)
     if changes:
         notes += notes_on_training_files(trained, config, paths)
         if not info:
             # The report names the classes as the run does.
-            learned = history.trained_data_of(trained, model.checkpoint).class_names
-            sampled = labels.sample(source_of(config), paths)
-            labels.check_described(source_of(config), records.VALIDATION, sampled, learned, "the run's classes")
+            learned = trained_data_of(trained, model.checkpoint).class_names
+            sampled = labels.sample(config.source, paths)
+            labels.check_described(config.source, records.VALIDATION, sampled, learned, "the run's classes")
     if changes and is_counted(config, records.VALIDATION):
-        count = sum(each.records for each in source_of(config).contents(paths))
+        count = sum(each.records for each in config.source.contents(paths))
         config = dataclasses.replace(config, num_eval_images=count)
     elif info and arguments.data_dir:
         config = dataclasses.replace(config, num_eval_images=info.validation_images)
@@ -177,13 +180,13 @@ def fit_to_data_set(
 
 def notes_on_training_files(trained: Config, config: Config, paths: Sequence[str]) -> Iterator[str]:
     """A sentence if files to evaluate are training files of the run, whose data set may be gone."""
-    source = source_of(trained)
+    source = trained.source
     with contextlib.suppress(records.DataError, remote.RemoteError, tf.errors.OpError):
         training = source.find(records.TRAIN) if source.is_named([records.TRAIN]) else []
         both = copies_among(paths, training)
         # Those of the same data set have been reported.
         if both and (config.data_dir, config.train_files) != (trained.data_dir, trained.train_files):
-            note = f'{source_of(config).flag(records.VALIDATION)}: {overlap(both, paths)}'
+            note = f'{config.source.flag(records.VALIDATION)}: {overlap(both, paths)}'
             logger.info('warning: %s', note)
             yield note
 
@@ -199,7 +202,7 @@ def notes_of(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[reco
         )
     if evaluation.changed:
         notes.append(f'Settings that differ from training: {"; ".join(evaluation.changed)}.')
-    missed = history.shortfall(model.config, evaluation, len(skipped))
+    missed = shortfall(model.config, evaluation, len(skipped))
     if missed:
         notes.append(f'{missed}.')
     if skipped:

@@ -14,8 +14,8 @@ from compat.messages import shown
 from console import html, processes
 from console.json_content import sealed
 from data.dataset_info import is_background
+from inception_v3.run.evaluations import Evaluation, shows_top_5
 from inception_v3.run.export.card import wilson_interval
-from inception_v3.run.history import Evaluation, shows_top_5
 from tools import drawing
 from tools.evaluate_report import JSON_FILE
 from tools.evaluate_report.analysis import BINS, Bin, Confusion, ErrorAnalysis, Mistake

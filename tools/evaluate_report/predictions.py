@@ -10,7 +10,7 @@ from compat.messages import shown
 from console.json_content import from_json
 from data import remote
 from inception_v3.config import ConfigError
-from inception_v3.run.history import Evaluation, evaluation_in
+from inception_v3.run.evaluations import Evaluation, evaluation_in
 from tools.evaluate_report import FOLDER, JSON_FILE
 from tools.paired import Pairs
 

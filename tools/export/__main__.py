@@ -12,6 +12,7 @@ import os
 import sys
 from typing import List, Optional, Sequence
 
+from compat import native_messages
 from console import program
 from console.command_line import folder, new_parser, number_of
 from console.paths import check_folder
@@ -50,7 +51,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
         return exports.perform(arguments, arguments.out or os.path.join(arguments.model_dir, FOLDER), screen)
 
-    return program.run(command, on_interrupt='interrupted')
+    # The converters and runtimes of TensorFlow Lite and ONNX report their own progress.
+    with native_messages.captured():
+        return program.run(command, on_interrupt='interrupted')
 
 
 if __name__ == '__main__':

@@ -21,10 +21,12 @@ from data import records, remote
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, description_of
-from inception_v3.run import history, trained_model
+from inception_v3.model_dir import check_writable
+from inception_v3.run import trained_model
+from inception_v3.run.evaluations import changed_since_training
 from inception_v3.run.export import card, origin
 from inception_v3.run.failures import bad_records_explained
-from inception_v3.run.files import check_writable
+from inception_v3.run.trained_data import trained_data_of
 from tools.export import prepare
 from tools.export.formats import FORMATS, of_variables
 from tools.export.network import DECODING, Batch, FrozenNetwork, batches, describe, freeze
@@ -111,7 +113,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config
-    learned = history.trained_data_of(config, model.checkpoint)
+    learned = trained_data_of(config, model.checkpoint)
     if learned.note:
         logger.info('warning: %s', learned.note)
     is_calibrated = any(each.is_calibrated for each in formats.values())
@@ -122,11 +124,11 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     if arguments.verify:
         notes += _changes(config, model.checkpoint)
     check_writable('out', out)
-    network = freeze(model, learned.class_names)
+    network = freeze(model, learned)
     calibration: List[np.ndarray] = []
     if is_calibrated:
         with bad_records_explained(config, [records.TRAIN], screen):
-            images = (image for batch in batches(True, config) for image in batch.images)
+            images = (image for batch in batches(is_training=True, config=config) for image in batch.images)
             calibration = [*itertools.islice(images, min(arguments.calibration_images, config.num_train_images))]
     agreements: Dict[str, Agreement] = {}
     with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
@@ -137,12 +139,12 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
             each.write(network, calibration if each.is_calibrated else [], paths[name])
         if arguments.verify:
             with bad_records_explained(config, [records.VALIDATION], screen):
-                agreements = compare(paths, network, batches(False, config), screen)
+                agreements = compare(paths, network, batches(is_training=False, config=config), screen)
         for name in formats:
             verified = 'not verified (`--verify`)'
             if name in agreements:
                 verified = '; '.join([agreements[name].line, *(in_markdown(note.rstrip('.')) for note in notes)])
-            _describe(os.path.join(unfinished, name), name, network, verified, learned)
+            _describe(os.path.join(unfinished, name), name, network, verified)
             os.rename(os.path.join(unfinished, name), os.path.join(out, name))
     screen.clear()
     print(*(os.path.join(out, name) for name in formats), *agreements.values(), sep='\n')
@@ -154,7 +156,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
 
 
 def _changes(config: Config, checkpoint: str) -> Iterator[str]:
-    changed = history.changed_since_training(config, description_of(config), checkpoint)
+    changed = changed_since_training(config, description_of(config), checkpoint)
     if changed:
         note = f'the validation images are not those of the training: {"; ".join(changed)}'
         logger.info('warning: %s', note)
@@ -189,7 +191,7 @@ def _right(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return logits.max(axis=1) == logits[np.arange(len(labels)), labels]
 
 
-def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: history.TrainedData) -> None:
+def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> None:
     config = network.model.config
     contents = [
         f'`{FORMATS[name].file}`: the model, for {FORMATS[name].purpose}',
@@ -198,10 +200,8 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, lea
         f'prepared images are made from pixels as viewers show them: {DECODING}',
         f'`{card.LABELS_FILE}`: the names of the classes',
     ]
-    description = json.dumps(describe(config, network.class_names), indent=2, ensure_ascii=False) + '\n'
+    description = json.dumps(describe(config, network.learned.class_names), indent=2, ensure_ascii=False) + '\n'
     write_whole(os.path.join(folder, _DESCRIPTION), description)
     write_whole(os.path.join(folder, _PROGRAM), pathlib.Path(prepare.__file__).read_text(encoding='utf-8'))
     own = origin.origin_of(config, network.model.checkpoint)
-    text = card.card(name, contents, config, own, verified, learned)
-    write_whole(os.path.join(folder, card.CARD_FILE), text)
-    write_whole(os.path.join(folder, card.LABELS_FILE), card.labels(network.class_names, config.num_classes))
+    card.write(folder, name, contents, config, own, verified, network.learned)

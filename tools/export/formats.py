@@ -46,8 +46,8 @@ class Format(NamedTuple):
 
 def _write_saved_model(network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
     config = dataclasses.replace(network.model.config, export_dir=os.path.join(os.path.dirname(path), 'unfinished'))
-    estimator = make_estimator(config, network.class_names)
-    made = export_saved_model(estimator, config, network.model.checkpoint, network.class_names)
+    estimator = make_estimator(config, network.learned.class_names)
+    made = export_saved_model(estimator, config, network.model.checkpoint, network.learned)
     os.rename(made, path)
     os.rmdir(str(config.export_dir))
 

@@ -11,6 +11,7 @@ from inception_v3.config import Config
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
+from inception_v3.run.trained_data import TrainedData
 from inception_v3.run.trained_model import TrainedModel
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.viewing import resize_as_viewed
@@ -24,16 +25,16 @@ _BATCH_SIZE = 32
 
 
 class FrozenNetwork(NamedTuple):
-    """A network in float32, with the values of its variables as evaluated.
+    """A network in float32, with the values of its variables as evaluated, and the data set that it has learned.
 
     The graph leads from `images`, float32 [batch, height, width, 3], to `logits` and `probabilities`, float32 [batch,
-    num_classes]. Without a description of the data set, there are no class names.
+    num_classes].
     """
 
     graph_def: tf.GraphDef
     variables: Dict[str, np.ndarray]
     model: TrainedModel
-    class_names: Sequence[str]
+    learned: TrainedData
 
 
 def build(config: Config) -> None:
@@ -48,14 +49,14 @@ def build(config: Config) -> None:
     tf.identity(probabilities, PROBABILITIES)
 
 
-def freeze(model: TrainedModel, class_names: Sequence[str]) -> FrozenNetwork:
+def freeze(model: TrainedModel, learned: TrainedData) -> FrozenNetwork:
     """Restores a checkpoint as it is evaluated, and replaces its variables by constants."""
     with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
         build(model.config)
         model.restore(session)
         values = session.run({variable.op.name: variable for variable in tf.global_variables()})
         constants = tf.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), [LOGITS, PROBABILITIES])
-    return FrozenNetwork(constants, values, model, class_names)
+    return FrozenNetwork(constants, values, model, learned)
 
 
 class Batch(NamedTuple):

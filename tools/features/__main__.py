@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace, screen: Screen) -> int:
 
     from console import outputs
     from data.files import write_whole
-    from inception_v3.run.files import check_writable
+    from inception_v3.model_dir import check_writable
     from tools.features import extraction
 
     # Before the images are read, which takes long.

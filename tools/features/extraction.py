@@ -8,21 +8,20 @@ import numpy as np
 from compat import tf
 from compat.errors import CommandError
 from console.screen import Progress, Screen
-from data.image_files import ImageFiles, UnreadableError, listed, show
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.input.infeed import Infeed
-from inception_v3.model_dir import digest_of_values, is_complete
+from inception_v3.model_dir import digest_of_checkpoint, digest_of_values, is_complete
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import history, trained_model
-from inception_v3.run.memory import bytes_per_image, check_batch
+from inception_v3.run import trained_model
 from inception_v3.weights.selection import HEAD, Patterns
 from preprocessing.decoding import decode_image
 from tools import image_batches
 from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
-from tools.image_batches import report
+from tools.image_batches import bytes_per_image, check_batch, report
+from tools.image_files import ImageFiles, UnreadableError, listed, show
 
 FEATURES, LOGITS = 'features', 'logits'
 # The graph of 2015 computes (x - 128) / 128.
@@ -136,7 +135,7 @@ def of_run(path: str, layer: str) -> Extractor:
         outputs = {FEATURES: Endpoints(graph).features(layer)}
         session = tf.Session(graph=graph)
         model.restore(session)
-        return Extractor(checkpoint, history.digest_of_checkpoint(checkpoint), session, encoded, image, images, outputs)
+        return Extractor(checkpoint, digest_of_checkpoint(checkpoint), session, encoded, image, images, outputs)
 
 
 def of_2015(path: str, layer: str) -> Extractor:

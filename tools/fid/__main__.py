@@ -3,7 +3,8 @@
 FID and KID compare two sets of images; the Inception Score is of each set alone. Published scores are from the
 Inception graph of December 2015: --weights=FILE is its classify_image_graph_def.pb, or pytorch-fid's .pth file of the
 same weights. A set may also be an .npz file of features, as inception-v3 features writes it, or of moments (`mu` and
-`sigma`), as pytorch-fid writes it. docs/scores.md tells which scores may be compared.
+`sigma`), as pytorch-fid writes it. Compare two scores only if their
+weights, numbers of images and resizing are the same.
 
 A score that is not defined for the images is shown with the reason; with --scores, it is an error. An image that cannot
 be read is reported with the reason, and the others are used.

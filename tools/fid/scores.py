@@ -74,17 +74,20 @@ def read(arguments: argparse.Namespace, screen: Screen) -> List[Sample]:
                     f'{sets[0].name} and {sets[1].name} cannot be compared: their {what} differ, {str(one)[:12]} and '
                     f'{str(other)[:12]}.'
                 )
+    few = []
     for sample in sets:
         count = None if sample.features is None else len(sample.features)
         images = 'an unknown number of images' if count is None else counted(count, 'image')
         print(f'{shown(sample.name)}: {images}, {sample.size:,} features', file=sys.stderr)
         if 'fid' in arguments.chosen and len(sets) > 1 and count is not None and count <= sample.size:
-            print(
-                f'warning: {shown(sample.name)}: with {images} for {sample.size:,} features, the covariance is '
-                f'singular, and FID is biased far upwards. Use more than {sample.size:,} images, or KID, which has no '
-                'bias; published FIDs are of 50,000 images',
-                file=sys.stderr,
-            )
+            few.append(f'{shown(sample.name)} has {images}')
+    if few:
+        size = f'{sets[0].size:,}'
+        print(
+            f'warning: {" and ".join(few)} for {size} features: the covariance is singular, and FID is biased far '
+            f'upwards. Use more than {size} images, or KID, which has no bias; published FIDs are of 50,000 images',
+            file=sys.stderr,
+        )
     return sets
 
 

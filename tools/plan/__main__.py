@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     """Writes the plan of a command line, such as `sys.argv`, and returns the exit code."""
 
     def command(screen: Screen) -> None:
-        command_line = flags.parse(argv, _OWN_FLAGS)
+        command_line = flags.parse(argv, _OWN_FLAGS, tf_config='')
         if command_line.help:
             print(flags.help_text('plan', _PURPOSE, command_line, _OWN_FLAGS))
             return

@@ -15,13 +15,14 @@ from console import extras, html, processes
 from data import remote
 from data.files import write_whole
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
+from inception_v3.data_set import check_data
+from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
+from inception_v3.machines import cluster
+from inception_v3.model_dir import check_writable, latest_checkpoint
 from inception_v3.run.batch_norm_advice import ONE_DEVICE_DECAY, decay_for
-from inception_v3.run.checkpoints import latest_checkpoint
-from inception_v3.run.files import check_writable
-from inception_v3.run.history import read_starts
 from inception_v3.run.hooks.summaries import HOST_FOLDER, IMAGES_PER_SECOND
+from inception_v3.run.starts import read_starts
 from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
 from inception_v3.tpu import accelerator, topology
 from tools import drawing
@@ -31,7 +32,17 @@ from tools.plan import PAGE_FILE, PICTURE_FILE
 # The settings that the time of a step depends on.
 _OF_STEP = (
     *('network', 'height', 'width', 'depth_multiplier', 'auxiliary_head', 'num_classes', 'train_batch_size'),
-    *('precision', 'use_tpu', 'tpu', 'num_shards', 'accelerator', 'batch_norm', 'preprocessing', 'use_data'),
+    *(
+        'precision',
+        'use_tpu',
+        'tpu',
+        'num_shards',
+        'accelerator',
+        'batch_norm',
+        'preprocessing',
+        'use_data',
+        'num_gpus',
+    ),
 )
 
 
@@ -99,7 +110,7 @@ def _rows(estimate: Estimate, origin: str) -> List[Tuple[str, str]]:
     hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
     cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
     if not config.use_tpu and config.replicas > 1:
-        cores = f'{config.replicas} replicas'
+        cores = f'{config.replicas} replicas' + (f' on {config.machines} machines' if config.machines > 1 else '')
     peak = max(rates)
     peak_epoch = estimate.steps[rates.index(peak)] / estimate.steps_per_epoch
     rate = f'{rates[0]:.4g} at first, at most {peak:.4g} (from epoch {peak_epoch:.1f})'
@@ -135,9 +146,11 @@ def measured_step_ms(config: Config) -> Optional[float]:
     The speeds are those of the run's event files, of its last start.
     """
     starts = read_starts(config.model_dir) if config.model_dir else []
-    if not starts or any(
-        starts[-1].config.get(name, getattr(Config, name)) != getattr(config, name) for name in _OF_STEP
-    ):
+    if not starts:
+        return None
+    of_start = {name: starts[-1].config.get(name, getattr(Config, name)) for name in (*_OF_STEP, 'worker_hosts')}
+    machines = len(cluster.addresses_in(of_start.pop('worker_hosts'))) or 1
+    if machines != config.machines or any(value != getattr(config, name) for name, value in of_start.items()):
         return None
     speeds: List[float] = []
     for folder in (config.model_dir, os.path.join(str(config.model_dir), HOST_FOLDER)):

@@ -13,16 +13,16 @@ from data import remote
 from data.dataset_info import is_background
 from inception_v3.config import ConfigError
 from inception_v3.input.infeed import Infeed
-from inception_v3.model_dir import LIST_FILE
+from inception_v3.model_dir import CONFIG_FILE, LIST_FILE
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from inception_v3.run import history, trained_model
+from inception_v3.run import trained_model
 from inception_v3.run.export import origin
 from inception_v3.run.export.origin import Origin
-from inception_v3.run.files import CONFIG_FILE
-from inception_v3.run.memory import bytes_per_image, check_fits
+from inception_v3.run.memory import check_fits
+from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trained_model import TrainedModel
 from preprocessing.viewing import resize_as_viewed
-from tools.image_batches import run_decoding
+from tools.image_batches import bytes_per_image, run_decoding
 
 
 class Classifier(NamedTuple):
@@ -64,7 +64,7 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
     config = model.config
     # One image must fit, whatever sizes the run's configuration claims.
     check_fits(dataclasses.replace(config, mode='eval', eval_batch_size=1, use_tpu=False), eval_flag='batch_size')
-    learned = history.trained_data_of(config, model.checkpoint)
+    learned = trained_data_of(config, model.checkpoint)
     if not learned.class_names:
         logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
     with tf.Graph().as_default() as graph:

@@ -1,17 +1,18 @@
-"""Checks without a TPU whether a run can start on one: inception-v3 preflight --topology=v2-8 [flags]."""
+"""Checks without a TPU or GPUs whether a run can start there: inception-v3 preflight --topology=v2-8 [flags]."""
 
 import sys
-from typing import Sequence
+from typing import Optional, Sequence
 
 from compat.errors import DONE, EXIT_CODES, FIX
 from console import program
 from console.screen import Screen, set_up_logging
 from inception_v3 import flags
-from inception_v3.config import ConfigError
+from inception_v3.config import ALL_GPUS, ConfigError
 from inception_v3.tpu import topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 
-_PURPOSE = f"""Checks without a TPU whether a run can start on one.
+_PURPOSE = f"""Checks without a TPU whether a run can start on one; with --num_gpus or --worker_hosts instead of a
+topology, without GPUs whether a run can start on those, and with the command line of any of its machines.
 
 {EXIT_CODES}
 
@@ -49,13 +50,22 @@ def main(argv: Sequence[str]) -> int:
     return program.run(command)
 
 
-def _topology(name: str, line: flags.CommandLine) -> Topology:
+def _topology(name: str, line: flags.CommandLine) -> Optional[Topology]:
+    """The TPU of the run; None for a run on GPUs."""
     tpu = line.fields.get('tpu')
+    on_gpus = line.fields.get('num_gpus', 1) != 1 or line.fields.get('worker_hosts')
+    if not name and not tpu and (on_gpus or line.fields.get('accelerator') == 'gpu'):
+        if line.fields.get('num_gpus') == ALL_GPUS:
+            raise ConfigError(f'--num_gpus={ALL_GPUS}: give the number of GPUs of a machine of the run.')
+        if line.own['xla']:
+            raise ConfigError("--xla: is for a TPU; GPUs run TensorFlow's own kernels. Leave out the flag.")
+        return None
     if name in CLOUD_TPUS:
         return CLOUD_TPUS[name]
     if name or not topology.is_emulated(tpu):
         problem = f'--topology={name}: {topology.why_not(name)}' if name else '--topology: name the TPU of the run'
-        raise ConfigError(f'{problem}. Choose from {", ".join(CLOUD_TPUS)}; or give --tpu=emulated:CORES.')
+        others = '--tpu=emulated:CORES, or, for a run on GPUs, --num_gpus or --accelerator=gpu'
+        raise ConfigError(f'{problem}. Choose from {", ".join(CLOUD_TPUS)}; or give {others}.')
     try:
         return topology.emulated(str(tpu))
     except ValueError as error:

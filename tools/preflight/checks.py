@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from typing import Container, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Container, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from absl import app
 
@@ -17,14 +17,13 @@ from data import record_counts, records, remote
 from data.dataset_info import FILE_NAME
 from data.formats import FORMATS
 from data.record_counts import FileRecords
-from data.sources import source_of
 from inception_v3 import data_set, flags, rules
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_files, fit_to_data_set, makes_digits, notes_on_files
+from inception_v3.data_set import check_files, notes_on_files
+from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.input.bad_records import checker_of
+from inception_v3.model_dir import check_writable, latest_checkpoint
 from inception_v3.run import batch_norm_advice
-from inception_v3.run.checkpoints import latest_checkpoint
-from inception_v3.run.files import check_writable
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
@@ -42,6 +41,15 @@ _NOT_CHECKED = (
     "the layouts and the memory that the TPU's compiler chooses, and the speed of the run: an estimate of activations "
     'below the memory is no promise that the step fits',
 )
+_NOT_CHECKED_OF_GPUS = (
+    'the GPUs: their number, type, driver, CUDA and memory; the graphs were built for devices of a CPU, without the '
+    'kernels of GPUs and NCCL',
+    'data beyond the first file of each split; inception-v3 audit reads all files',
+    'the speed of the run, and its memory beyond the estimate, which was measured on CPUs',
+)
+_NOT_CHECKED_OF_MACHINES = (
+    'the other machines: their ports, versions, data and view of model_dir, which the workers compare before training',
+)
 # The TensorFlow of TPU VMs with which this program runs.
 _TENSORFLOW = '2.15'
 _LONGEST_MESSAGE = 1000
@@ -50,16 +58,19 @@ _NAMED_AT_MOST = 3
 _ANSWER_SECONDS = 60
 
 
-def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen) -> Report:
-    """Runs every check of a run that needs no TPU."""
-    report = Report(f'preflight of a run on {tpu.name}')
+def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, screen: Screen) -> Report:
+    """Runs every check of a run that needs no TPU and no GPU; on GPUs, `tpu` is None."""
+    report = Report(f'preflight of a run on {tpu.name}' if tpu else 'preflight of a run on GPUs')
     if with_xla:
         graphs.compile_fast()
-    _describe(tpu, report)
+    if tpu:
+        _describe(tpu, report)
     config = _configuration(tpu, line, report)
     if not config:
         report.warn('Data and graphs were not checked: they need a valid configuration.')
         return report
+    if not tpu:
+        tpu = _gpus_of(config, report)
     command_line = line._replace(config=config)
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
@@ -81,7 +92,8 @@ def check(tpu: Topology, line: flags.CommandLine, with_xla: bool, screen: Screen
     if config.mode != 'eval' and not line.chooses_statistics and batch_norm_advice.decay_warning(config):
         report.warn(f'{batch_norm_advice.decay_warning(config)}.')
     _check_iterations(command_line, report)
-    report.not_checked += _NOT_CHECKED
+    report.not_checked += _NOT_CHECKED if config.use_tpu else _NOT_CHECKED_OF_GPUS
+    report.not_checked += _NOT_CHECKED_OF_MACHINES if config.machines > 1 else ()
     stand_ins: Dict[str, int] = {}
     if config.use_data == 'real':
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
@@ -120,26 +132,29 @@ def _describe(tpu: Topology, report: Report) -> None:
     report.add('software', where, command=command)
 
 
-def _configuration(tpu: Topology, line: flags.CommandLine, report: Report) -> Optional[Config]:
+def _gpus_of(config: Config, report: Report) -> Topology:
+    """Reports the GPUs and machines of a run, and returns them as cores and hosts."""
+    each = ' of each machine' if config.machines > 1 else ''
+    report.add('cluster', f'GPUs{each}, each with a replica of the network', num_gpus=config.num_gpus)
+    report.add('cluster', machines=config.machines, replicas=config.replicas)
+    report.add('software', 'of this machine; the run needs one that is built for GPUs', tensorflow=tf.__version__)
+    return Topology('GPUs', config.replicas, config.machines)
+
+
+def _configuration(tpu: Optional[Topology], line: flags.CommandLine, report: Report) -> Optional[Config]:
     """Returns the run's configuration on this TPU. If it is not valid, reports every problem and returns None."""
-    fields = {**flags.with_preset(line), 'use_tpu': True, 'num_shards': tpu.cores}
-    for name, why in (
-        ('use_tpu', 'a run on the CPU needs no preflight'),
-        ('num_shards', f'--topology={tpu.name} has {tpu.cores} cores. Omit --num_shards, or set it to {tpu.cores}'),
-    ):
-        if line.fields.get(name, fields[name]) != fields[name]:
-            report.error(f'--{name}={line.fields[name]}: {why}.')
-    if topology.is_emulated(fields.get('tpu')) and fields['tpu'] != tpu.name:
-        report.error(f'--tpu={fields["tpu"]}: contradicts --topology={tpu.name}. Give one of them.')
-        fields['tpu'] = None
-    is_fake = fields.get('use_data', Config.use_data) == 'fake'
-    are_named = is_fake or fields.get('train_files') or fields.get('eval_files')
+    fields = flags.with_preset(line)
+    if tpu:
+        _settle_topology(tpu, line, fields, report)
+    are_named = (
+        fields.get('use_data', Config.use_data) == 'fake' or fields.get('train_files') or fields.get('eval_files')
+    )
     folders = {flag: fields.get(flag) for flag in (*(() if are_named else ('data_dir',)), 'model_dir')}
-    problems = topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders)
+    problems = topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders) if tpu else []
     config = None
     try:
         config = Config(**fields)
-        if are_named:
+        if tpu and are_named:
             problems += topology.unreachable_folders(config.tpu, config.master, **_places(config))
         # A wrong number of cores has been reported.
         contradictions = [*rules.contradictions(config, {*line.fields} - {'use_tpu', 'num_shards'})]
@@ -150,13 +165,27 @@ def _configuration(tpu: Topology, line: flags.CommandLine, report: Report) -> Op
     return config
 
 
+def _settle_topology(tpu: Topology, line: flags.CommandLine, fields: Dict[str, Any], report: Report) -> None:
+    """Sets the fields that a TPU determines, and reports flags that contradict it."""
+    fields.update(use_tpu=True, num_shards=tpu.cores)
+    for name, why in (
+        ('use_tpu', 'a run on the CPU needs no preflight; for one on GPUs, give --num_gpus instead of a topology'),
+        ('num_shards', f'--topology={tpu.name} has {tpu.cores} cores. Omit --num_shards, or set it to {tpu.cores}'),
+    ):
+        if line.fields.get(name, fields[name]) != fields[name]:
+            report.error(f'--{name}={line.fields[name]}: {why}.')
+    if topology.is_emulated(fields.get('tpu')) and fields['tpu'] != tpu.name:
+        report.error(f'--tpu={fields["tpu"]}: contradicts --topology={tpu.name}. Give one of them.')
+        fields['tpu'] = None
+
+
 def _places(config: Config) -> Dict[str, str]:
-    return source_of(config).places(config.splits) if config.use_data == 'real' else {}
+    return config.source.places(config.splits) if config.use_data == 'real' else {}
 
 
 def _are_checked(config: Config, unchecked: Container[str]) -> bool:
     """Whether the records are named, and none of their places is skipped."""
-    return source_of(config).is_named(config.splits) and not any(flag in unchecked for flag in _places(config))
+    return config.source.is_named(config.splits) and not any(flag in unchecked for flag in _places(config))
 
 
 def _unchecked_folders(config: Config, report: Report) -> List[str]:
@@ -167,7 +196,8 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
     unchecked = [
         flag
         for flag, folder in used.items()
-        if topology.unreachable_folders(config.tpu, config.master, **{flag: folder})
+        if config.use_tpu
+        and topology.unreachable_folders(config.tpu, config.master, **{flag: folder})
         # The description and the files of a data set on this machine are read; the same files belong in a bucket.
         and not (os.path.isdir(str(folder)) if flag == 'data_dir' else flag in places and '://' not in str(folder))
     ]
@@ -175,7 +205,7 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
     unchecked += _unanswered({**remaining, 'export_dir': config.export_dir, 'init_from': config.init_from}, report)
     if not config.model_dir:
         report.warn(_NOT_GIVEN.format('model_dir'))
-    if not config.tpu and not config.master:
+    if config.use_tpu and not config.tpu and not config.master:
         report.warn('--tpu: no TPU is named, and without one the run does not start. Name it.')
     return unchecked
 
@@ -215,11 +245,11 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.add('storage', 'the run creates the digits there', data_dir=config.data_dir)
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
-        if not source_of(config).is_named(config.splits):
+        if not config.source.is_named(config.splits):
             report.warn(_NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
-        report.add('storage', f'{source_of(config) if _places(config) else "not given"}: {words}', data_dir=None)
+        report.add('storage', f'{config.source if _places(config) else "not given"}: {words}', data_dir=None)
         return config, records.DOCUMENTED_SHARDS
     try:
         config = fit_to_data_set(command_line)
@@ -233,7 +263,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.add('storage', note, data_set=described.name if described else None)
     counts = _count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
-    report.add('storage', found, data_dir=str(source_of(config)))
+    report.add('storage', found, data_dir=str(config.source))
     return config, counts
 
 
@@ -242,7 +272,7 @@ def _count_shards(config: Config, report: Report) -> Dict[str, int]:
     counts = {}
     for split in config.splits:
         with report.noting_errors():
-            paths = source_of(config).find(split)
+            paths = config.source.find(split)
             counts[split] = len(paths)
             report.warnings += notes_on_files(config, split, paths)
             report.warnings += check_files(config, split, paths)
@@ -264,7 +294,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
     with contextlib.suppress(app.UsageError):
         if config.use_data == 'fake' or _are_checked(config, unchecked):
             described = data_set.description_of(config)
-            is_remote = config.use_data == 'real' and remote.is_remote(source_of(config).place(records.VALIDATION))
+            is_remote = config.use_data == 'real' and remote.is_remote(config.source.place(records.VALIDATION))
             # Without the numbers in the description, all remote files would be read.
             if is_remote and not (described and described.validation_records_per_file):
                 report.not_checked.append(
@@ -312,6 +342,8 @@ def _check_weights(config: Config, checkpoint: Optional[str], report: Report) ->
 def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
     """Reports loops that are longer than the steps between checkpoints; the default is cut without a word."""
     config = command_line.config
+    if not config.use_tpu:
+        return
     cycle = {'train': config.train_steps, 'train_and_eval': config.train_steps_per_eval}.get(config.mode)
     if 'iterations' in command_line.given and cycle and config.iterations > min(cycle, config.train_steps):
         flag = 'train_steps' if config.mode == 'train' or config.train_steps < cycle else 'train_steps_per_eval'

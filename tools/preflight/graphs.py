@@ -17,12 +17,13 @@ from tensorflow.python.compiler.xla import xla
 
 from compat import tf
 from data import order, records
-from data.sources import source_of
+from inception_v3 import distribution
 from inception_v3.config import Config
-from inception_v3.estimator import arguments_of
+from inception_v3.estimator import ReplicatedEstimator, arguments_of
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import check_fits_graph
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.run.checkpoints import check_fits
+from inception_v3.run.memory import replica_memory
 from inception_v3.tpu import slices
 from inception_v3.tpu.emulation import fixed_topology
 from inception_v3.tpu.supported import Flaw, line_of, python_flaws, unsupported
@@ -40,6 +41,8 @@ _FAST_COMPILATION = '--xla_backend_optimization_level=0'
 # Images of the compiled step. One is too few: a last feature map of one pixel would give batch normalization a variance
 # of 0.
 COMPILED_BATCH = 2
+# Replicas of a machine with which the graph of a run on GPUs is built: each takes seconds, and all are alike.
+_REPLICAS_AT_MOST = 2
 
 
 def check(
@@ -59,7 +62,9 @@ def check(
     """
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
-    report.add(section, batch=batch, batch_per_host=batch // tpu.hosts, batch_per_core=batch // tpu.cores)
+    of = ('host', 'core') if config.use_tpu else ('machine', 'gpu')
+    batches: Dict[str, Any] = {f'batch_per_{name}': batch // count for name, count in zip(of, (tpu.hosts, tpu.cores))}
+    report.add(section, batch=batch, **batches)
     if is_training:
         per_epoch = config.num_train_images / config.train_batch_size
         report.add(section, steps=config.train_steps, steps_per_epoch=per_epoch, epochs=config.train_steps / per_epoch)
@@ -74,13 +79,25 @@ def check(
         line = line_of(traceback.extract_tb(error.__traceback__))
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
+    if config.use_tpu:
+        _report_core(report, config, tpu, section, graph)
+        check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
+    else:
+        _report_replicas(report, config, section, graph)
+    with graph.as_default(), report.noting_errors():
+        if checkpoint:
+            check_fits_graph(checkpoint)
+
+
+def _report_core(report: Report, config: Config, tpu: Topology, section: str, graph: tf.Graph) -> None:
+    """Reports on the graph of a TPU."""
     core = on_core(graph)
     pipelines = sum(operation.type == 'IteratorV2' for operation in graph.get_operations())
     report.add(section, 'each on a host of its own', input_pipelines=pipelines)
     for tensors, size in infeeds(graph):
         report.add(section, f'each step: {", ".join(tensors)}', infeed_bytes=size)
         report.add(section, infeed_bytes_per_host=size * tpu.cores_per_host)
-    if is_training:
+    if section == 'training':
         variables = len(graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES))
         gradients, batch_norm = collectives(core)
         report.add('training', f'for {variables:,} trainable variables', collectives=gradients)
@@ -88,10 +105,28 @@ def check(
     found = [*flaws(graph, core)]
     report.add(section, '', unsupported_ops=[flaw._asdict() for flaw in found])
     report.errors += [f'{section}: {flaw}.' for flaw in found]
-    check_memory(section, batch, tpu, core_memory(config, batch // tpu.cores, is_training), report)
-    with graph.as_default(), report.noting_errors():
-        if checkpoint:
-            check_fits(checkpoint)
+
+
+def _report_replicas(report: Report, config: Config, section: str, graph: tf.Graph) -> None:
+    """Reports on the graph of one machine's replicas."""
+    built = _with_few_replicas(config)
+    note = f'built with {built.num_gpus} of the {config.num_gpus} replicas of a machine, which are alike'
+    report.add(section, note if built != config else '', operations=len(graph.get_operations()))
+    is_training = section == 'training'
+    memory = replica_memory(config, is_training)
+    images = (config.train_batch_size if is_training else config.eval_batch_size) // config.replicas
+    place = f'{section}_memory_of_a_gpu'
+    report.add(place, "a replica's; with what updates them" if is_training else '', variable_bytes=memory.variables)
+    report.add(place, f'of {images:,} images', activation_bytes=memory.per_image * images)
+    report.add(place, 'estimated, as measured on CPUs', total_bytes=memory.of(images))
+
+
+def _with_few_replicas(config: Config) -> Config:
+    """The configuration of a run on GPUs with at most two replicas on each machine, of the same size."""
+    few = min(config.num_gpus, _REPLICAS_AT_MOST)
+    batches = {name: getattr(config, name) // config.num_gpus * few for name in ('train_batch_size', 'eval_batch_size')}
+    group = config.batch_norm_group_size if few == config.num_gpus else min(config.batch_norm_group_size, few)
+    return dataclasses.replace(config, num_gpus=few, batch_norm_group_size=group, **batches)
 
 
 def add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> None:
@@ -115,7 +150,7 @@ def check_shares(section: str, split: str, config: Config, files: int, hosts: in
         return
     fewest, most = files // hosts, -(-files // hosts)
     report.add(section, f'of {files:,}', files_per_host=[fewest, most])
-    flag = source_of(config).flag(split)
+    flag = config.source.flag(split)
     if split != records.TRAIN:
         return
     with report.noting_errors():
@@ -160,17 +195,26 @@ class _Stop(tf.estimator.SessionRunHook):
 
 
 def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
-    """Builds the graph of training or of evaluation, as a run on a TPU of this topology does.
+    """Builds the graph of training or of evaluation, as a run on a TPU of this topology does, or on GPUs.
 
-    For an emulated TPU, it is the graph of TPUEstimator before its cores are emulated. Data files are listed, not read.
+    For an emulated TPU, it is the graph of TPUEstimator before its cores are emulated. For GPUs, it is that of one
+    machine, for devices of the CPU, and with at most two replicas. Data files are listed, not read.
     """
     stop = _Stop()
-    # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
-    arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
-    with fixed_topology(topology), _without_collection(), contextlib.suppress(_BuiltError):
-        estimator = tf.estimator.tpu.TPUEstimator(**arguments)
-        slices.evaluate_on_all_hosts(estimator)
-        input_fn = _input_fn(InputPipeline(is_training, config))
+    with _without_collection(), contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.suppress(_BuiltError))
+        # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
+        if config.use_tpu:
+            arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
+            stack.enter_context(fixed_topology(topology))
+            estimator = tf.estimator.tpu.TPUEstimator(**arguments)
+            slices.evaluate_on_all_hosts(estimator)
+            input_fn = _input_fn(InputPipeline(is_training, config))
+        else:
+            config = dataclasses.replace(_with_few_replicas(config), accelerator='cpu')
+            strategy = distribution.strategy_of(config)
+            estimator = ReplicatedEstimator(strategy, **arguments_of(config, '', writes=False))
+            input_fn = InputPipeline(is_training, config)
         if is_training:
             estimator.train(input_fn, hooks=[stop], max_steps=1)
         else:

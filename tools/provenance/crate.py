@@ -17,11 +17,9 @@ from compat import tf
 from compat.errors import CommandError
 from console import extras
 from data import dataset_info, files, remote
-from inception_v3.model_dir import LIST_FILE, latest_checkpoint
-from inception_v3.run import history
-from inception_v3.run.checkpoints import step_of
-from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE
-from inception_v3.run.history import Start
+from inception_v3.model_dir import BEST_FOLDER, CONFIG_FILE, LIST_FILE, latest_checkpoint, step_of
+from inception_v3.run.evaluations import RESULTS_FILE
+from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE, Start
 from tools.provenance.record import RunRecord
 
 _VERSION = '1.1'
@@ -30,9 +28,9 @@ _PROFILE = 'https://w3id.org/ro/wfrun/process/0.5'
 _CONTEXT = 'https://w3id.org/ro/terms/workflow-run/context'
 _RECORDS = {
     CONFIG_FILE: 'the configuration of the last start',
-    history.STARTS_FILE: 'the starts of training: command, configuration, data set, versions and host',
-    history.FIRST_STEPS_FILE: 'loss and digest of the variables after each of the first steps',
-    history.RESULTS_FILE: 'the evaluations',
+    STARTS_FILE: 'the starts of training: command, configuration, data set, versions and host',
+    FIRST_STEPS_FILE: 'loss and digest of the variables after each of the first steps',
+    RESULTS_FILE: 'the evaluations',
 }
 _ENCODINGS = {'.json': 'application/json', '.jsonl': 'application/jsonlines'}
 
@@ -155,7 +153,7 @@ def _fill(crate: Any, run: RunRecord, folder: str, licence: str, described: List
     ends = [*(start.step for start in run.starts[1:]), float('inf')]
     for number, (start, end) in enumerate(zip(run.starts, ends), 1):
         made = [of_path[each['name']] for each, step in described if step is not None and start.step < step <= end]
-        results = [of_path[history.RESULTS_FILE]] if number == len(ends) and history.RESULTS_FILE in of_path else []
+        results = [of_path[RESULTS_FILE]] if number == len(ends) and RESULTS_FILE in of_path else []
         action = crate.add_action(
             program(start),
             f'#start-{number}',

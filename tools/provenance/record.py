@@ -6,13 +6,20 @@ import re
 from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from compat import tf
+from compat.errors import CheckpointError
 from compat.messages import in_rows, printable
 from data import remote
 from inception_v3.config import Config, ConfigError
-from inception_v3.run import history
-from inception_v3.run.checkpoints import CheckpointError, latest_checkpoint, step_of
-from inception_v3.run.files import BEST_FOLDER, CONFIG_FILE, read_config
-from inception_v3.run.history import Evaluation, Start, read_evaluations, shows_top_5
+from inception_v3.model_dir import (
+    BEST_FOLDER,
+    CONFIG_FILE,
+    digest_of_checkpoint,
+    latest_checkpoint,
+    read_config,
+    step_of,
+)
+from inception_v3.run.evaluations import Evaluation, read_evaluations, shows_top_5
+from inception_v3.run.starts import Start, not_default, read_starts
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
 # Settings that do not affect training: folders, the copy of the best checkpoint, and what may be resumed.
@@ -63,7 +70,7 @@ class RunRecord(NamedTuple):
         seed = 'none: the run cannot be repeated' if self.config.seed is None else self.config.seed
         sections = [
             section(self.model_dir, [('seed', seed)]),
-            section('configuration that differs from the defaults', history.not_default(self.config).items()),
+            section('configuration that differs from the defaults', not_default(self.config).items()),
             *(section(f'started at step {start.step:,}, {start.time}', _rows_of(start)) for start in self.starts),
             section('evaluations', (_row_of_evaluation(each, self.config.num_classes) for each in self.evaluations)),
             section('checkpoints', ((each.checkpoint, each) for each in self.checkpoints)),
@@ -111,7 +118,7 @@ def read(model_dir: str) -> RunRecord:
         path = os.path.join(model_dir, CONFIG_FILE)
         raise ConfigError(f'{path}: is missing or empty; name the model_dir of a run.')
     checkpoints = sorted(_checkpoints(model_dir), key=lambda each: (each.step or 0, each.checkpoint))
-    return RunRecord(model_dir, config, history.read_starts(model_dir), read_evaluations(model_dir), checkpoints)
+    return RunRecord(model_dir, config, read_starts(model_dir), read_evaluations(model_dir), checkpoints)
 
 
 def _checkpoints(model_dir: str) -> Iterator[Checkpoint]:
@@ -129,7 +136,7 @@ def _checkpoints(model_dir: str) -> Iterator[Checkpoint]:
     for path in paths:
         name = os.path.relpath(path, model_dir)
         try:
-            yield Checkpoint(name, step_of(path), history.digest_of_checkpoint(path), '')
+            yield Checkpoint(name, step_of(path), digest_of_checkpoint(path), '')
         except CheckpointError as error:
             yield Checkpoint(name, None, None, str(error))
         except tf.errors.OpError as error:

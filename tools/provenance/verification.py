@@ -13,11 +13,11 @@ from console import processes, program
 from console.screen import Screen, set_up_logging
 from data import labels, records, remote
 from data.records import DataError
-from data.sources import Source, source_of
+from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.data_set import description_of
-from inception_v3.run import history
-from inception_v3.run.history import FirstStep, Start
+from inception_v3.run.starts import FIRST_STEPS_FILE, STARTS_FILE, FirstStep, Start, read_first_steps, read_starts
+from inception_v3.run.trained_data import changes_between
 from tools.provenance.record import Difference
 
 # Bytes of the largest data set whose images and labels are all compared.
@@ -32,9 +32,9 @@ def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, St
     Raises:
       CommandError: the run cannot be repeated; the message gives the reason.
     """
-    all_starts, recorded = history.read_starts(model_dir), history.read_first_steps(model_dir)
+    all_starts, recorded = read_starts(model_dir), read_first_steps(model_dir)
     if not all_starts:
-        path = os.path.join(model_dir, history.STARTS_FILE)
+        path = os.path.join(model_dir, STARTS_FILE)
         raise CommandError(f'{path}: contains no start of training; name the model_dir of a run.')
     # A run that was killed before its first checkpoint starts at step 0 again.
     start = ([start for start in all_starts if start.step == 0] or all_starts[:1])[-1]
@@ -43,14 +43,14 @@ def verify(model_dir: str) -> Tuple[List[Tuple[FirstStep, FirstStep]], Start, St
         (start.step, f'the run began at step {start.step}, from {start.checkpoint} of another run. Verify that run.'),
         (config.seed is None, 'the run had no --seed, so its first steps cannot be repeated.'),
         (config.use_tpu and not config.is_emulated, 'the run was on a TPU, where steps cannot be repeated.'),
-        (not recorded, f'{history.FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'),
+        (not recorded, f'{FIRST_STEPS_FILE} contains no steps: the run ended before it recorded any.'),
     ):
         if is_so:
             raise CommandError(f'{model_dir}: {reason}')
     with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
         _run(_repetition_of(config, start.directory, folder, recorded[-1].step))
-        repeated = {step.step: step for step in history.read_first_steps(folder)}
-        (new_start,) = history.read_starts(folder)
+        repeated = {step.step: step for step in read_first_steps(folder)}
+        (new_start,) = read_starts(folder)
     pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated]
     return pairs, start, new_start
 
@@ -64,8 +64,8 @@ def changes_of_data(start: Start) -> Tuple[List[Difference], bool]:
     config = Config(**start.config)
     config = dataclasses.replace(config, data_dir=_found(config.data_dir, config, start.directory))
     try:
-        changes = history.changes_between(start, config, description_of(config))
-        info, source = start.info, source_of(config)
+        changes = changes_between(start, config, description_of(config))
+        info, source = start.info, config.source
         is_read = bool(info and start.fingerprint and config.use_data == 'real' and _is_small(source, config.splits))
         taken = labels.fingerprint_of(source, info) if info and is_read else start.fingerprint
     except (DataError, remote.RemoteError, tf.errors.OpError) as error:

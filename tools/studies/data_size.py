@@ -64,7 +64,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
-    from inception_v3.run import source
+    from inception_v3.run import versions
     from tools.datasets import digits
 
     out = arguments.out
@@ -79,7 +79,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     top_1 = generated.accuracies(out, planned)
     errors = {len(_DIGITS) * int(images): [100 - each for each in values] for images, values in top_1.items()}
     law = fit(errors)
-    content = {'error': errors, 'power_law': law and law._asdict(), 'versions': source.versions()}
+    content = {'error': errors, 'power_law': law and law._asdict(), 'versions': versions.current()}
     write_json(os.path.join(out, f'{STUDY}.json'), content)
     publish(out, STUDY, 'Error by the size of the data set', (), [table(errors, law)], figure(errors, law))
     return DONE

@@ -41,7 +41,7 @@ def require_packages() -> None:
 def prepare(out: str) -> None:
     """Checks that a study can run, before it measures: its packages are installed, and its folder can be written."""
     require_packages()
-    from inception_v3.run.files import check_writable
+    from inception_v3.model_dir import check_writable
 
     check_writable('out', out)
 

@@ -75,7 +75,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     prepare(arguments.out)
-    from inception_v3.run import source
+    from inception_v3.run import versions
     from tools.datasets import digits
 
     out = arguments.out
@@ -91,7 +91,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     of_cases = generated.accuracies(out, planned)
     # By the number of images, by what is trained, by seed.
     found = {str(count): {way: of_cases.get(f'{way},{count}', []) for way in _WAYS} for count in arguments.images}
-    write_json(os.path.join(out, f'{STUDY}.json'), {'top_1': found, 'versions': source.versions()})
+    write_json(os.path.join(out, f'{STUDY}.json'), {'top_1': found, 'versions': versions.current()})
     publish(out, STUDY, 'Weights of another task', (), [table(found)], figure(found))
     return DONE
 

@@ -4,7 +4,7 @@ A study file is a Python file whose docstring is its question:
 
     '''Does warm-up keep large batches from diverging?'''
 
-    from tools.studies.study import Small, Study, cases, grid
+    from inception_v3_tpu import Small, Study, cases, grid
 
     STUDY = Study(
         flags={'use_learning_rate_warmup': False},

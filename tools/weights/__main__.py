@@ -1,8 +1,11 @@
 """Converts weights of Inception v3 and ResNet-50 between this program and other frameworks, and compares models.
 
-  import   a file of TF-Slim, Keras, torchvision or timm -> a model_dir for --init_from, --mode=eval, predict and export
-  export   the weights of a run, or a file of any kind -> a file for another framework
-  compare  two models on the same images: logits, top-1, features, and the largest difference of each layer
+  import   a file of TF-Slim, Keras, torchvision or timm -> a model_dir, for
+           --init_from, --mode=eval, predict and export
+  export   the weights of a run, or a file of any kind -> a file for another
+           framework
+  compare  two models on the same images: logits, top-1, features, and the
+           largest difference of each layer
 
 No framework is needed to read or write its files, and code in files of PyTorch is not executed.
 """
@@ -135,7 +138,7 @@ def _export(arguments: argparse.Namespace) -> List[str]:
 
 
 def _compare(arguments: argparse.Namespace) -> List[str]:
-    from data import image_files
+    from tools import image_files
     from tools.weights import comparison
 
     models = [_read(path, arguments)[0] for path in (arguments.a, arguments.b)]

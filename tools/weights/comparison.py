@@ -6,8 +6,6 @@ import numpy as np
 
 from compat import tf
 from compat.messages import shown
-from data import image_files
-from data.image_files import UnreadableError
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.input.infeed import Infeed
@@ -16,7 +14,9 @@ from inception_v3.networks.inception_v3 import MIXED_8, MIXED_17, MIXED_35
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.resnet import STAGES
 from inception_v3.weights.sources import WeightsError
+from tools import image_files
 from tools.image_batches import run_decoding
+from tools.image_files import UnreadableError
 from tools.weights import writing
 from tools.weights.architecture import Architecture
 from tools.weights.changes import images_of
@@ -48,7 +48,9 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
     """
     architecture = weights.architecture
     options: Dict[str, Any] = {'auxiliary_head': False} if architecture.name == 'inception_v3' else {}
-    options.update(depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(False, decay=0.0))
+    options.update(
+        depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(is_training=False, decay=0.0)
+    )
     with tf.Graph().as_default() as graph, tf.Session() as session:
         placeholder = tf.placeholder(tf.float32, [None, *images.shape[1:]])
         logits, _ = NETWORKS[architecture.name].build(placeholder, weights.num_classes, False, **options)

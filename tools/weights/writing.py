@@ -14,8 +14,9 @@ from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir import CONFIG_FILE, LIST_FILE, latest_checkpoint
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.run import history
 from inception_v3.run.checkpoints import PREFIX
+from inception_v3.run.starts import write_start
+from inception_v3.run.trained_data import misplaced_class
 from inception_v3.weights.selection import HEAD
 from inception_v3.weights.sources import AVERAGE, WeightsError
 from tools.weights import keras_files, state_dicts
@@ -138,7 +139,7 @@ def import_into(
     write_checkpoint(checkpoint, saved)
     # The data set names the classes of the weights, as it does of weights that a run trains.
     if weights.num_classes:
-        history.write_start(config, info, class_names=class_names)
+        write_start(config, info, class_names=class_names)
     # The list comes last: with it, the folder is complete.
     write_whole(os.path.join(model_dir, LIST_FILE), f'model_checkpoint_path: "{PREFIX}-0"\n')
     default = dataclasses.asdict(Config(model_dir=model_dir, data_dir=data_dir))
@@ -166,7 +167,7 @@ def import_into(
 
 def _compare_names(of_data: Sequence[str], own: Sequence[str], data_dir: str) -> None:
     """Refuses weights some of whose classes the data set has at other labels."""
-    problem = history.misplaced_class(own, of_data)
+    problem = misplaced_class(own, of_data)
     if problem:
         raise WeightsError(
             f'--data_dir={data_dir}: has the classes of the weights in another order: {problem}. Its records would be '

@@ -1,13 +1,16 @@
 """The model card of an export: what it is, how it was made, how good it is, and what it is not for."""
 
 import math
+import os
 from typing import Iterator, Sequence, Tuple
 
 from compat.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
+from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.run.export.origin import Origin
-from inception_v3.run.history import TrainedData, not_default
+from inception_v3.run.starts import not_default
+from inception_v3.run.trained_data import TrainedData
 
 CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.
@@ -54,6 +57,14 @@ def labels(class_names: Sequence[str], num_classes: int) -> str:
     """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
     return ''.join(f'{printable(" ".join(name.split()))}\n' for name in names)
+
+
+def write(
+    folder: str, name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData
+) -> None:
+    """Writes the card of an export into its folder, and `labels.txt`; the other arguments are those of `card`."""
+    write_whole(os.path.join(folder, CARD_FILE), card(name, contents, config, own, verified, learned))
+    write_whole(os.path.join(folder, LABELS_FILE), labels(learned.class_names, config.num_classes))
 
 
 def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:

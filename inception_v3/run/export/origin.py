@@ -11,17 +11,15 @@ from console.json_content import from_json, record, sealed, unsealed
 from data import remote
 from data.files import text_of, write_whole
 from inception_v3.config import Config
-from inception_v3.model_dir import absolute, is_complete
-from inception_v3.run import history
+from inception_v3.model_dir import absolute, digest_of_index, is_complete, step_of
 from inception_v3.run.best_checkpoint import EVALUATION_FILE
-from inception_v3.run.checkpoints import step_of
-from inception_v3.run.history import evaluations_in, read_evaluations
+from inception_v3.run.evaluations import OF_MODEL, evaluations_in, read_evaluations
 
 # The folder of a SavedModel for files that TensorFlow does not read.
 EXTRA = 'assets.extra'
 _FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
-SETTINGS = (*history.OF_MODEL, 'zero_init_last_scale', 'auxiliary_head', 'batch_norm')
+SETTINGS = (*OF_MODEL, 'zero_init_last_scale', 'auxiliary_head', 'batch_norm')
 # The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
 _AS_VIEWED = 'images_as_viewed'
 _LONGEST_REASON = 200
@@ -64,7 +62,7 @@ class Origin(NamedTuple):
 def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) -> Origin:
     """The origin of a checkpoint, whose SavedModel has these names of classes; `config` is that of its run."""
     model_dir, step, weights = str(config.model_dir), step_of(checkpoint), config.evaluated_weights
-    digest = history.digest_of_index(checkpoint)
+    digest = digest_of_index(checkpoint)
     # The folder `best` has the evaluation beside its checkpoint.
     beside = evaluations_in(os.path.join(os.path.dirname(checkpoint), EVALUATION_FILE))
     evaluations = [*beside, *read_evaluations(model_dir)]

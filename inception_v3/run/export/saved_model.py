@@ -3,17 +3,15 @@
 import functools
 import hashlib
 import os
-from typing import Sequence
 
 from compat import tf
 from compat.log import logger
 from compat.names import make_servable_by_both
-from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.input.infeed import Infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from inception_v3.run import history
 from inception_v3.run.export import card, origin
+from inception_v3.run.trained_data import TrainedData
 from preprocessing.viewing import resize_as_viewed
 
 # For readers of model cards.
@@ -37,9 +35,11 @@ def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInp
 
 
 def export_saved_model(
-    estimator: tf.estimator.tpu.TPUEstimator, config: Config, checkpoint: str, class_names: Sequence[str] = ()
+    estimator: tf.estimator.tpu.TPUEstimator, config: Config, checkpoint: str, learned: TrainedData
 ) -> str:
     """Exports a checkpoint with the weights that are evaluated: the averaged ones with `moving_average`.
+
+    The estimator has the names of the classes that the checkpoint has learned.
 
     A SavedModel carries its origin, the names of its classes and a model card, in `assets.extra`. If `export_dir` has
     one of the same checkpoint and settings, it is not made again.
@@ -50,7 +50,7 @@ def export_saved_model(
 
     Returns the path of the SavedModel, a folder in `export_dir` named by a time stamp.
     """
-    own = origin.origin_of(config, checkpoint, class_names)
+    own = origin.origin_of(config, checkpoint, learned.class_names)
     existing = origin.exported(str(config.export_dir), own)
     if existing:
         logger.info('%s is a SavedModel of this checkpoint already', existing)
@@ -60,11 +60,9 @@ def export_saved_model(
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
     make_servable_by_both(path)
     origin.write(path, own)
-    learned, contents = history.trained_data_of(config, checkpoint), [f'a SavedModel; {INPUT_FILES}']
-    text = card.card('SavedModel', contents, config, own, 'not verified (inception-v3 export)', learned)
-    write_whole(os.path.join(path, origin.EXTRA, card.CARD_FILE), text)
-    names = card.labels(class_names, config.num_classes)
-    write_whole(os.path.join(path, origin.EXTRA, card.LABELS_FILE), names)
+    contents = [f'a SavedModel; {INPUT_FILES}']
+    verified = 'not verified (inception-v3 export)'
+    card.write(os.path.join(path, origin.EXTRA), 'SavedModel', contents, config, own, verified, learned)
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):

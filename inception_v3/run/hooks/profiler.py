@@ -14,10 +14,9 @@ from compat import tf
 from compat.log import logger
 from compat.tensorflow import IS_REFERENCE
 from console.screen import failure
-from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.model_dir import now
 from inception_v3.run import profile
-from inception_v3.run.files import now
 from inception_v3.run.hooks.watchers import Step, Watcher
 from inception_v3.run.profile import Event
 from inception_v3.tpu import topology
@@ -233,7 +232,7 @@ class ProfiledSteps(Watcher):
             'images': config.train_batch_size,
             'hosts': topology.hosts_of(config),
             'device': device,
-            'data': 'fake images' if config.use_data == 'fake' else str(source_of(config)),
+            'data': 'fake images' if config.use_data == 'fake' else str(config.source),
             'time': now(),
             'tensorflow': tf.__version__,
         }

@@ -3,6 +3,8 @@
 import math
 
 from compat import tf
+from inception_v3 import replicas
+from inception_v3.model_dir import NotFiniteError, check_fits_graph
 from inception_v3.run import checkpoints
 from inception_v3.run.failures import DivergedError
 
@@ -15,7 +17,7 @@ class CheckpointFitsHook(tf.estimator.SessionRunHook):
 
     def begin(self) -> None:
         """Checks the variables of the complete graph."""
-        checkpoints.check_fits(self._checkpoint)
+        check_fits_graph(self._checkpoint)
 
 
 class CheckpointHook(tf.estimator.CheckpointSaverHook):
@@ -45,10 +47,10 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         """Saves a checkpoint; returns False, because saving does not end training."""
         saver, path = self._get_saver(), self._save_path
         try:
-            checkpoints.save(
-                self._model_dir, step, lambda: saver.save(session, path, global_step=step, write_state=False)
-            )
-        except checkpoints.NotFiniteError:
+            # The graph of several replicas fits no other number of them, and takes seconds to write.
+            options = {'write_state': False, 'write_meta_graph': not replicas.are_several()}
+            checkpoints.save(self._model_dir, step, lambda: saver.save(session, path, global_step=step, **options))
+        except NotFiniteError:
             # The loss of this step was finite: it was computed from the weights before the step.
             raise DivergedError('The weights are no longer finite', step - 1, step)
         return False

@@ -8,10 +8,11 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 from compat import tf
 from data import remote
+from inception_v3 import replicas
 from inception_v3.config import Config
 from inception_v3.host_call import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.history import Evaluation, read_evaluations
+from inception_v3.run.evaluations import Evaluation, read_evaluations
 from inception_v3.run.hooks.watchers import Step, Watcher
 
 # Below model_dir. TensorBoard follows one growing file in each folder.
@@ -60,7 +61,9 @@ class TrainingSummaries(Watcher):
         if self._writers:
             return
         model_dir = str(self._config.model_dir)
-        self._writers.append(tf.summary.FileWriterCache.get(model_dir))
+        # The graph of several replicas is too large to be shown.
+        with tf.Graph().as_default() if replicas.are_several() else contextlib.nullcontext():
+            self._writers.append(tf.summary.FileWriterCache.get(model_dir))
         if not self._config.skip_host_call:
             self._writers.append(tf.summary.FileWriter(os.path.join(model_dir, HOST_FOLDER)))
 

@@ -9,8 +9,9 @@ from compat.log import logger
 from data.dataset_info import DatasetInfo
 from inception_v3 import loss_scale, replicas
 from inception_v3.config import Config
-from inception_v3.run import history
+from inception_v3.model_dir import digest_of_values
 from inception_v3.run.failures import DivergedError
+from inception_v3.run.starts import FIRST_STEPS, FirstStep, write_first_steps, write_start
 
 # Training stops at this multiple of ln(classes), the loss of a network that guesses. Only weights a hundred times too
 # large, or logits that differ by thousands, reach it. Recovery would take longer than the run so far.
@@ -100,7 +101,7 @@ class StartRecorder(Watcher):
     def graph_built(self) -> None:
         """Writes both files, unless an earlier cycle has."""
         if not self._recorded:
-            history.write_start(self._config, self._data_set, self.weights)
+            write_start(self._config, self._data_set, self.weights)
         self._recorded = True
 
 
@@ -109,7 +110,7 @@ class FirstStepsRecorder(Watcher):
 
     def __init__(self, model_dir: str):
         self._model_dir = model_dir
-        self._steps: List[history.FirstStep] = []
+        self._steps: List[FirstStep] = []
         self._is_recording = False
 
     def graph_built(self) -> None:
@@ -121,17 +122,17 @@ class FirstStepsRecorder(Watcher):
         if begin == 0:
             self._steps = []
         last = self._steps[-1].step if self._steps else 0
-        self._is_recording = begin == last < history.FIRST_STEPS
+        self._is_recording = begin == last < FIRST_STEPS
 
     def step_done(self, session: tf.Session, done: Step) -> None:
         """Records the step, until there are `FIRST_STEPS`."""
         if not self._is_recording:
             return
         # In a call of its own: variables fetched with the step might be read before their update.
-        digest = history.digest_of_values(session.run(self._variables))
-        self._steps.append(history.FirstStep(done.step, done.loss, digest))
-        history.write_first_steps(self._model_dir, self._steps)
-        self._is_recording = done.step < history.FIRST_STEPS
+        digest = digest_of_values(session.run(self._variables))
+        self._steps.append(FirstStep(done.step, done.loss, digest))
+        write_first_steps(self._model_dir, self._steps)
+        self._is_recording = done.step < FIRST_STEPS
 
 
 class DivergenceWatcher(Watcher):

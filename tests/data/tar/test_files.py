@@ -50,7 +50,7 @@ def test_shards_are_found_by_their_names(names: List[str], missing: List[str], t
         (['train-00000.tar.gz'], r'it holds train-\*\.tar\.gz'),
     ],
 )
-def test_other_folders_are_refused(names: List[str], message: str, tmp_path: pathlib.Path) -> None:
+def test_folders_without_complete_shards_are_refused(names: List[str], message: str, tmp_path: pathlib.Path) -> None:
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(records.DataError, match=message):
@@ -147,9 +147,7 @@ def test_problem_after_the_last_sample__is_not_a_sample(tmp_path: pathlib.Path) 
         checks.check_not_empty('tar', [path], 1)
 
 
-def test_the_cause_of_a_missing_part_is_named_with_the_command_that_packs_rightly(
-    tmp_path: pathlib.Path, capsys: Any
-) -> None:
+def test_a_missing_part_is_explained_with_the_command_that_packs_rightly(tmp_path: pathlib.Path, capsys: Any) -> None:
     files = tmp_path / 'files'
     files.mkdir()
     for number in (1, 2):
@@ -181,7 +179,7 @@ def test_the_cause_of_a_missing_part_is_named_with_the_command_that_packs_rightl
         assert all(again.read(s.image.start, s.image.size) == PHOTO for s in samples if s.image)
 
 
-def test_a_part_that_is_nowhere_has_no_such_cause(tmp_path: pathlib.Path) -> None:
+def test_a_part_that_no_sample_has_is_not_explained(tmp_path: pathlib.Path) -> None:
     path = write_tar(tmp_path / 'train-00000.tar', [('1.jpg', b'x'), ('2.jpg', b'x'), ('2.cls', b'2'), ('1.json', b'')])
     with shard.Shard(path) as packed:
         assert [sample.cause for sample in packed.samples()][1:] == ['']

@@ -27,7 +27,7 @@ LETTERS = [f'{letter * 90}/{"c" * 90}' for letter in 'ab']
 
 
 @pytest.mark.parametrize('tar_format', TAR_FORMATS)
-def test_samples__in_all_formats_of_names(reader: Reader, tar_format: int) -> None:
+def test_samples__have_their_images_in_all_formats_of_names(reader: Reader, tar_format: int) -> None:
     folders = FOLDERS[: 2 if tar_format == tarfile.USTAR_FORMAT else 3]
     images = [bytes([i]) * (600 * i + 1) for i in range(9)]
     files: List[Tuple[str, bytes]] = []
@@ -38,7 +38,9 @@ def test_samples__in_all_formats_of_names(reader: Reader, tar_format: int) -> No
     assert both(reader, tar_of(files, tar_format, mtime=1.5)) == [fine(i, image) for i, image in enumerate(images)]
 
 
-def test_samples__written_by_webdataset(reader: Reader, tmp_path: pathlib.Path, photos: List[Photo]) -> None:
+def test_samples__written_by_webdataset_have_their_images_and_labels(
+    reader: Reader, tmp_path: pathlib.Path, photos: List[Photo]
+) -> None:
     for name in ('a.tar', 'b.tar'):
         with webdataset.TarWriter(str(tmp_path / name), encoder=name == 'a.tar') as writer:
             for photo in photos:
@@ -192,7 +194,7 @@ for problem, files in PROBLEMS:
 
 
 @pytest.mark.parametrize('kind', SHARDS)
-def test_shard__of_a_kind(kind: str, reader: Reader) -> None:
+def test_shard__is_read_alike_in_python_and_in_the_graph(kind: str, reader: Reader) -> None:
     shard, found = SHARDS[kind]
     assert both(reader, shard) == found
 
@@ -243,7 +245,7 @@ JSON = {
 }
 
 
-def test_label__in_another_file(labelled_reader: Reader) -> None:
+def test_label__is_read_from_the_file_of_the_flag(labelled_reader: Reader) -> None:
     is_json = bool(labelled_reader.label.key)
     texts = JSON if is_json else {' 7\n': 7, '0': 0, 'seven': None, '': None}
     files: List[Tuple[str, bytes]] = []
@@ -276,13 +278,13 @@ def test_whole_content_of_another_size__is_an_error(size: int, tmp_path: pathlib
 
 
 @pytest.mark.slow
-def test_memory__of_a_shard_of_small_images(tmp_path: pathlib.Path) -> None:
+def test_memory__of_small_images_stays_near_the_size_of_their_shard(tmp_path: pathlib.Path) -> None:
     """All blocks of the shard may be headers, and half of them are: parsing them takes the most memory."""
     files = [(f'{number:05d}.{end}', b'1') for number in range(15_000) for end in ('jpg', 'cls')]
     path = write_tar(tmp_path / 'a.tar', files)
     assert os.path.getsize(path) > 30_000_000
     program = (
-        'import sys\nfrom compat.tensorflow import tf\n'
+        'import sys\nfrom compat import tf\n'
         'from tools.benchmarks.measurement import peak_bytes\n'
         'from data.tar import reader as tar_reader\n'
         'read = tar_reader.reader("", 1 << 23)(sys.argv[1], int(sys.argv[2]))\n'

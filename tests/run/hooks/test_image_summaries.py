@@ -130,7 +130,6 @@ def test_draw__keeps_a_row_of_a_very_wide_image(config: Config, tmp_path: Any) -
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos: List[Photo], tmp_path: Any) -> None:
     write_records(tmp_path, 'validation', [b'nonsense', record_of(photos[0].pixels, 2)])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), seed=None, model_dir=str(tmp_path / 'model'))
@@ -141,7 +140,6 @@ def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_draw__leaves_out_bad_records_of_training_with_a_seed(
     config: Config, photos: List[Photo], tmp_path: Any
 ) -> None:
@@ -153,7 +151,7 @@ def test_draw__leaves_out_bad_records_of_training_with_a_seed(
     assert seeded.seed is not None
     found = drawn_images(seeded, True, step=2)
     labels = [tag.split()[2] for tag in found if 'before' in tag]
-    # Of 4 records in an epoch, one cannot be drawn; those drawn are the first of step 2, with their own distortions.
+    # One of 4 records in an epoch cannot be drawn; the others are the first of step 2, with their own distortions.
     assert len(labels) == 3 and {*labels} <= {'1', '2', '3'}
     write_records(tmp_path, 'train', [*examples, examples[0]])
     whole = drawn_images(dataclasses.replace(seeded, max_bad_records=0, image_summaries=4), True, step=2)

@@ -21,7 +21,9 @@ from tests.support.runs import make_small_config
 def train(config: Config, watcher: Optional[ProfiledSteps]) -> Any:
     """Runs eight steps of a product of matrices, on batches of the input pipeline; returns the last weights."""
     with tf.Graph().as_default(), tf.Session() as session:
-        images = tf.data.make_one_shot_iterator(InputPipeline(True, config)({'batch_size': 16})).get_next()[0]
+        images = tf.data.make_one_shot_iterator(
+            InputPipeline(is_training=True, config=config)({'batch_size': 16})
+        ).get_next()[0]
         weights = tf.get_variable('weights', [3, 3], initializer=tf.ones_initializer())
         shift = tf.reduce_mean(tf.tensordot(tf.cast(images, tf.float32), weights, 1))
         step = weights.assign_add(tf.fill([3, 3], shift))
@@ -95,7 +97,7 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
         (0, [1, 2], 1, None, ''),
     ],
 )
-def test_profile__of_resumed_runs_and_loops(
+def test_profile__begins_at_the_first_whole_step_of_its_range(
     config: Config, traced: List[Any], caplog: Any, begin: int, steps: Any, per_call: int, profiled: Any, words: str
 ) -> None:
     watcher = ProfiledSteps(config)
@@ -106,7 +108,7 @@ def test_profile__of_resumed_runs_and_loops(
     assert words in caplog.text
 
 
-def test_profile__of_steps_right_after_an_evaluation(config: Config, traced: List[Any]) -> None:
+def test_profile__begins_anew_after_an_evaluation(config: Config, traced: List[Any]) -> None:
     watcher = ProfiledSteps(config)
     # The first cycle ends with step 3; the profile begins with step 4.
     run_steps(watcher, 0, 1, 2, 3)

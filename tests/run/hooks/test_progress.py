@@ -140,7 +140,7 @@ def test_step_lines__name_all_epochs_that_end_in_a_loop(clock: List[float], capl
     )
 
 
-def test_step_lines__come_at_multiples_and_at_the_end_and_count_repeated_steps(clock: List[float], caplog: Any) -> None:
+def test_step_lines__come_at_multiples_and_the_end_and_count_repetitions(clock: List[float], caplog: Any) -> None:
     step_lines = StepLines(config_of(10, num_train_images=6400, log_steps=4), 0)
     # 4 is a multiple, 9 is the first step read after the multiple 8, and 10 is the last. After step 7, the session was
     # restored from the checkpoint of step 5: 10 + 2 steps in 8 seconds.

@@ -123,7 +123,7 @@ def test_termination__ends_at_once_on_a_later_second_signal(
 
 @pytest.mark.both
 @pytest.mark.program
-def test_termination__of_a_program(digits_dir: str, tmp_path: Any) -> None:
+def test_termination__of_a_program_saves_its_step_and_exits_with_75(digits_dir: str, tmp_path: Any) -> None:
     model_dir = str(tmp_path / 'model')
     arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']
     program = subprocess.Popen(

@@ -10,7 +10,7 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.run.history import append_evaluation
+from inception_v3.run.evaluations import append_evaluation
 from inception_v3.run.hooks.summaries import EvaluationSummaries, TrainingSummaries
 from inception_v3.run.hooks.watchers import Step
 from tests.support.evaluations import EVALUATION

@@ -14,12 +14,13 @@ from compat import tf
 from compat.errors import CommandError
 from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
-from inception_v3.run import checkpoints, history
+from inception_v3.model_dir import check_undamaged, digest_of_values
 from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks import saving
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
 from inception_v3.run.hooks.watchers import DivergenceWatcher, FirstStepsRecorder, Step, StepHook
+from inception_v3.run.starts import read_first_steps
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import execute, make_small_config
@@ -42,7 +43,7 @@ def run_steps(hooks: List[tf.estimator.SessionRunHook], losses: List[float], fir
                 session.run(update)
 
 
-def test_step_hook__gives_all_watchers_one_reading_of_the_step_after_the_update_and_the_last_loss() -> None:
+def test_step_hook__gives_all_watchers_one_reading_after_the_update() -> None:
     both = mock.Mock()
     run_steps([StepHook([both.first, both.second])], [3.0, 2.0], first=7)
     methods = ['graph_built', 'session_began', 'step_done', 'step_done', 'session_ended']
@@ -104,19 +105,19 @@ def test_first_steps_recorder__records_ten_steps_over_all_cycles(tmp_path: Any) 
     recorder = FirstStepsRecorder(str(tmp_path))
     record_steps(recorder, 0, [1, 2, 3])
     record_steps(recorder, 3, [*range(4, 13)])
-    found = history.read_first_steps(str(tmp_path))
+    found = read_first_steps(str(tmp_path))
     assert [(each.step, each.loss) for each in found] == [(step, step / 2) for step in range(1, 11)]
-    assert found[6].digest == history.digest_of_values({'x': np.float32(7)})
+    assert found[6].digest == digest_of_values({'x': np.float32(7)})
 
 
 def test_first_steps_recorder__records_nothing_of_a_resumed_run(tmp_path: Any) -> None:
     recorder = FirstStepsRecorder(str(tmp_path))
     record_steps(recorder, 5, [6, 7])
-    assert history.read_first_steps(str(tmp_path)) == []
+    assert read_first_steps(str(tmp_path)) == []
     # A session that was lost, and began again with the initial variables.
     record_steps(recorder, 0, [1, 2])
     record_steps(recorder, 0, [1])
-    assert [each.step for each in history.read_first_steps(str(tmp_path))] == [1]
+    assert [each.step for each in read_first_steps(str(tmp_path))] == [1]
 
 
 def make_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
@@ -173,7 +174,7 @@ def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
         error.value
     )
     assert f'model.ckpt-{bad}.index' in os.listdir(os.path.join(str(config.model_dir), 'passed_over'))
-    checkpoints.check_undamaged(os.path.join(str(config.model_dir), 'passed_over', f'model.ckpt-{bad}'))
+    check_undamaged(os.path.join(str(config.model_dir), 'passed_over', f'model.ckpt-{bad}'))
 
 
 @pytest.mark.program

@@ -9,8 +9,8 @@ from typing import Any, Dict
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.run import best_checkpoint
-from inception_v3.run.checkpoints import CheckpointError
 from tests.support.best_checkpoints import OPERATIONS, FileOperations, check_killed, evaluated, kept, names, offer
 from tests.support.checkpoints import save_step
 from tests.support.runs import evaluations, execute, make_small_config
@@ -73,9 +73,7 @@ def test_keep__copies_the_configuration_and_leaves_other_files_in_the_folder(tmp
     assert names(model_dir) == ['checkpoint', 'results.jsonl', 'step-1-of-mine', 'step-2']
 
 
-def test_keep__skips_a_checkpoint_that_the_trainer_removes_and_refuses_half_a_copy(
-    tmp_path: Any, monkeypatch: Any, caplog: Any
-) -> None:
+def test_keep__skips_removed_checkpoints_and_refuses_half_a_copy(tmp_path: Any, monkeypatch: Any, caplog: Any) -> None:
     model_dir, copy = str(tmp_path), tf.io.gfile.copy
     offer(model_dir, evaluated(1, 0.5))
 
@@ -117,7 +115,6 @@ def content(checkpoint: str) -> Dict[str, bytes]:
     return found
 
 
-@pytest.mark.both
 @pytest.mark.program
 def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     model_dir = str(tmp_path / 'run')
@@ -132,7 +129,7 @@ def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path
     )
     summary = execute(config)
     recorded = evaluations(config)
-    # Of equal accuracies, the first counts, as `max` returns it.
+    # The first of equal accuracies counts, as `max` returns it.
     best = max(recorded, key=lambda evaluation: evaluation.top_1)
     assert kept(model_dir) == best
     kept_files = content(f'{model_dir}/best/step-{best.step}/model.ckpt-{best.step}')

@@ -10,16 +10,10 @@ from typing import Any, Dict, List
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
+from inception_v3.model_dir import DamagedError, check_undamaged, latest_checkpoint
 from inception_v3.run import checkpoints
-from inception_v3.run.checkpoints import (
-    CheckpointError,
-    DamagedError,
-    check_undamaged,
-    latest_checkpoint,
-    set_aside,
-    skip_damaged,
-    step_before,
-)
+from inception_v3.run.checkpoints import set_aside, skip_damaged, step_before
 from inception_v3.run.hooks import saving
 from tests.support.checkpoints import saved_variables
 
@@ -70,7 +64,7 @@ def test_hook__with_0_seconds_does_not_save_by_time(seconds: int, saves: bool, t
     assert timer.should_trigger_for_step(2) == saves
 
 
-def test_save__keeps_and_lists_the_newest_five_and_does_not_write_a_listed_step_again(tmp_path: Any) -> None:
+def test_save__keeps_the_newest_five_and_writes_no_step_twice(tmp_path: Any) -> None:
     save(tmp_path, *range(1, 8))
     assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
     left = {name.split('.')[1] for name in os.listdir(str(tmp_path)) if name.startswith('model')}
@@ -221,7 +215,7 @@ def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog:
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
 
 
-def test_skip_damaged__without_a_list_with_an_old_one_and_with_damaged_checkpoints_alone(tmp_path: Any) -> None:
+def test_skip_damaged__respects_lists_and_survives_damaged_checkpoints_alone(tmp_path: Any) -> None:
     assert skip_damaged(str(tmp_path)) is None
     save(tmp_path, *range(1, 6))
     # A list that ends with an older checkpoint is respected.

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from compat import tf
+from compat.errors import CheckpointError
 from inception_v3.config import Config
-from inception_v3.run import history, trained_model
-from inception_v3.run.checkpoints import CheckpointError
+from inception_v3.run import trained_model
+from inception_v3.run.starts import write_start
 from tests.support.checkpoints import save_step
 
 
@@ -21,7 +22,7 @@ def test_find__uses_the_cpu(tmp_path: Any) -> None:
     config = dataclasses.replace(
         config, train_steps=60, profile_steps='51,55', batch_norm='synchronized', batch_norm_group_size=4, init_from='x'
     )
-    history.write_start(config, None)
+    write_start(config, None)
     save_step(model_dir, 3)
     save_step(model_dir, 4)
     found = trained_model.find(model_dir)

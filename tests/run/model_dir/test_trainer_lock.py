@@ -101,7 +101,7 @@ def test_lock__is_released_after_errors_and_on_request(tmp_path: Any) -> None:
         check_taken_over(tmp_path)
 
 
-def test_lock_of_another_machine__outlives_an_outage_of_90_seconds_and_expires_after_180(tmp_path: Any) -> None:
+def test_lock_of_another_machine__outlives_90_seconds_and_expires_after_180(tmp_path: Any) -> None:
     assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
     write_claim(tmp_path, renewed=time.time() - STALE_AFTER + 50)
     assert trainer_lock.is_claimed_elsewhere(str(tmp_path))
@@ -116,9 +116,7 @@ def test_lock_of_another_machine__outlives_an_outage_of_90_seconds_and_expires_a
 
 
 @pytest.mark.parametrize('birth', ['1', 'of a live process'])
-def test_lock__believes_the_file_lock_and_the_birth_of_a_process_more_than_a_claim(
-    tmp_path: Any, kind: str, birth: str
-) -> None:
+def test_lock__believes_file_lock_and_process_start_before_a_claim(tmp_path: Any, kind: str, birth: str) -> None:
     process = os.getppid()
     lives = birth != '1'
     values = {'process': process, 'birth': trainer_lock._birth(process) if lives else birth}

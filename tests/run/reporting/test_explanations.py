@@ -8,13 +8,13 @@ from unittest import mock
 import pytest
 
 from compat import tf
-from compat.errors import CommandError
+from compat.errors import CheckpointError, CommandError
 from console.screen import Screen
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir import DamagedError
 from inception_v3.run import failures
-from inception_v3.run.checkpoints import CheckpointError, DamagedError
 from inception_v3.run.failures import DivergedError
 from tests.support.checkpoints import list_checkpoints, save_step
 from tests.support.records import write_records

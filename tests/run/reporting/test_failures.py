@@ -11,7 +11,7 @@ import pytest
 from compat import tf
 from inception_v3.config import ConfigError
 from inception_v3.estimator import refusals_explained
-from inception_v3.run.checkpoints import check_undamaged
+from inception_v3.model_dir import check_undamaged
 from inception_v3.run.failures import explain_disk
 
 # Fills the disk after the run's first checkpoint; then frees it, and runs the same command for one more step.

@@ -96,7 +96,7 @@ def test_summary__has_a_line_for_each_known_value() -> None:
     assert summary_of(config, None, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
 
 
-def test_summary__shows_top_5_max_accuracy_total_time_and_the_data_set_if_known() -> None:
+def test_summary__shows_optional_values_only_if_they_are_known() -> None:
     config = Config(model_dir='m', data_dir='d')
     for num_classes, is_shown in ((6, False), (7, True)):
         few = dataclasses.replace(config, num_classes=num_classes)
@@ -152,7 +152,7 @@ def test_warnings__name_the_flag_and_the_share(values: Dict[str, Any], words: st
     assert [*warnings_of(begun)] == ([] if '--batch_norm_decay' in warning else [warning])
 
 
-def test_warnings__none_for_presets_and_for_what_is_forgotten() -> None:
+def test_warnings__are_not_given_for_presets_and_forgotten_values() -> None:
     values: Tuple[Dict[str, Any], ...] = ({}, {'train_steps': 960}, {'train_steps_per_eval': 500, 'mode': 'train'})
     configs = [dataclasses.replace(CPU, **each) for each in values]
     configs += [Config(**preset) for preset in PRESETS.values()]

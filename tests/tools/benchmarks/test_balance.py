@@ -12,7 +12,7 @@ from tools.benchmarks import balance, measurement
 from tools.benchmarks.measurement import Measurement
 
 
-def test_balance__slow_device_by_hand() -> None:
+def test_balance__of_a_slow_device_agrees_with_arithmetic_by_hand() -> None:
     # 4,000 ms of work in 800 ms: 5 cores, exactly.
     for cores in (20, 5, 4):
         found = balance.balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=cores, hosts=4)
@@ -40,6 +40,13 @@ def test_command__prints_the_balance(capsys: Any) -> None:
     result = json.loads(out)
     assert code == 0 and (result['hosts'], result['host_images']) == (4, 1024)
     assert result['host_ms'] == 192 and result['host_bound'] and result['balancing_cores'] == 16
+
+
+def test_command__gives_each_machine_its_share_of_the_batch(capsys: Any) -> None:
+    given = ['--json', '--step_ms=100', '--cores=8', '--cpu_ms_per_image=1', '--train_batch_size=64', '--num_gpus=2']
+    _, out, err = run(capsys, *given, '--worker_hosts=a:2222,b:2222', '--task_index=0')
+    result = json.loads(out)
+    assert (result['hosts'], result['host_images'], result['images_per_second']) == (2, 32, 640), err
 
 
 def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:

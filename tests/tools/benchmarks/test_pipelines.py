@@ -64,14 +64,17 @@ def test_phases__are_parts_of_the_whole(config: Config, is_naive: bool, photos: 
 
 
 def test_phases__have_the_options_of_the_whole(config: Config) -> None:
-    part, whole = (build(Run(False, True, until, config, 5)).options() for until in (PREPROCESSING, TRANSFER))
+    part, whole = (
+        build(Run(is_naive=False, is_training=True, until=until, config=config, images=5)).options()
+        for until in (PREPROCESSING, TRANSFER)
+    )
     assert part == whole and part.experimental_deterministic is False
 
 
 def test_decoding__is_of_whole_images(config: Config, photos: List[Photo]) -> None:
-    encoded, label = first(Run(True, False, PARSING, config, 5))
+    encoded, label = first(Run(is_naive=True, is_training=False, until=PARSING, config=config, images=5))
     assert encoded == photos[label - 1].encoded
-    pixels, label = first(Run(True, False, DECODING, config, 5))
+    pixels, label = first(Run(is_naive=True, is_training=False, until=DECODING, config=config, images=5))
     original = photos[label - 1].pixels
     assert pixels.shape == original.shape and pixels.dtype == np.uint8
     assert np.abs(pixels.astype(int) - original).mean() < 5
@@ -120,17 +123,19 @@ def least_p(one: np.ndarray, other: np.ndarray) -> float:
     return min(scipy.stats.ks_2samp(a, b).pvalue for a, b in zip(one, other))
 
 
-# The warning is about the seed that the test wants.
+# The warning is about the seed that the test wants. The subject is the naive pipeline: `tests/preprocessing` has the
+# distributions of the program's own on all versions of TensorFlow.
+@pytest.mark.program
 @pytest.mark.filterwarnings('ignore:Seed 1 from outer graph')
 @pytest.mark.parametrize(
     'changes',
     [
-        further({}),
+        {},
         _NARROW,
-        further({**_NARROW, 'use_fast_color_distort': False}),
+        {**_NARROW, 'use_fast_color_distort': False},
         {**_NARROW, 'use_fast_color_distort': False, 'fast_mode': False},
         {'preprocessing': 'vgg'},
-        further({**_NARROW, 'random_flip': False}),
+        {**_NARROW, 'random_flip': False},
     ],
     ids=str,
 )
@@ -139,6 +144,7 @@ def test_training__draws_from_the_same_distributions(distorted: Distorted, chang
     assert least_p(distorted(True, changes), distorted(False, changes)) > 1e-5
 
 
+@pytest.mark.program
 @pytest.mark.filterwarnings('ignore:Seed 1 from outer graph')
 @pytest.mark.parametrize(
     ('changes', 'others'),

@@ -63,7 +63,7 @@ def test_with_steps__has_a_warm_up_and_whole_loops(use_tpu: bool, iterations: in
     assert (config.train_steps, config.mode) == (expected, 'train')
 
 
-@pytest.mark.parametrize('kind', [REAL, REPEATED])
+@pytest.mark.parametrize('kind', [pytest.param(REAL, marks=pytest.mark.program), REPEATED])
 def test_measure_here__measures_each_step_after_the_warm_up(small_config: Config, one_layer: None, kind: str) -> None:
     config = training.with_steps(dataclasses.replace(small_config, followup_shuffle_buffer_size=8), 4)
     measured = steps.measure_here(config, kind)
@@ -80,7 +80,7 @@ def test_repeated_batch__is_one_of_the_runs_shape_again_and_again(small_config: 
         return draw_many(tf.data.make_one_shot_iterator(input_fn({'batch_size': 2})).get_next(), 3)
 
     (first, labels), *others = batches(steps.repeated_batch(small_config))
-    ours, our_labels = batches(InputPipeline(True, small_config))[0]
+    ours, our_labels = batches(InputPipeline(is_training=True, config=small_config))[0]
     assert (first.shape, first.dtype, labels.dtype) == (ours.shape, ours.dtype, our_labels.dtype)
     assert all((images == first).all() and (same == labels).all() for images, same in others)
 
@@ -93,6 +93,15 @@ def test_command__prints_a_line_of_json_last(monkeypatch: Any, capsys: Any, digi
     lines = capsys.readouterr().out.splitlines()
     assert json.loads(lines[-1])['input_share']['median'] == 0.125
     assert 'the device waits for its input 12% of the time (0%–25%)' in lines
+
+
+def test_command__refuses_several_machines_and_says_what_to_measure(capsys: Any) -> None:
+    hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=0']
+    assert training.main(['benchmark-train', *hosts, '--train_batch_size=64']) == 2
+    assert (
+        'measures one machine. Leave out the flag and --task_index, with --train_batch_size=32;'
+        in capsys.readouterr().err
+    )
 
 
 def test_command__refuses_what_a_run_refuses(capsys: Any, digits_dir: str) -> None:

@@ -26,7 +26,7 @@ SIZES = (
         ([(0, 3), (0, 0)], [f'{ONLY_VALIDATED}: 1: a']),
     ],
 )
-def test_remarks(counts: Sequence[Tuple[int, int]], expected: List[str]) -> None:
+def test_remarks__name_unequal_and_unvalidated_classes(counts: Sequence[Tuple[int, int]], expected: List[str]) -> None:
     assert [*remarks([ClassImages(name, *count) for name, count in zip('abc', counts)])] == expected
 
 
@@ -41,7 +41,7 @@ def test_remarks(counts: Sequence[Tuple[int, int]], expected: List[str]) -> None
         ['strasse', 'stra\u00dfe'],
     ],
 )
-def test_names_that_look_alike(group: List[str]) -> None:
+def test_alike__finds_names_that_look_alike(group: List[str]) -> None:
     shown = ' and '.join(map(repr, group)).replace('\u200b', r'\u200b')
     expected = f'classes whose names look alike: {shown}. If they are one class, give them one name.'
     assert [*alike([*group, 'dog', 'doge', 'hot dog', 'hotdog'])] == [expected]

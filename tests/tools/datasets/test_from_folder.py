@@ -12,10 +12,10 @@ import PIL.Image
 import pytest
 
 from data import dataset_info, records
-from data.image_files import why_undecodable
 from data.sources import Source
-from inception_v3 import data_set, flags
+from inception_v3 import flags
 from inception_v3.config import ConfigError
+from inception_v3.fitting import fit_to_data_set
 from tests.data.written_records import stored
 from tests.support.commands import Done, obeyed_permissions, run
 from tests.support.images import saved
@@ -23,13 +23,14 @@ from tests.tools.datasets.image_folders import PHOTOS, SPLITS, image_files, impo
 from tools.datasets.audit.report import audit
 from tools.datasets.from_folder import __main__ as from_folder
 from tools.datasets.from_folder import conversion
+from tools.image_files import why_undecodable
 
 
 def run_from_folder(*arguments: Any) -> Done:
     return run(from_folder.main, *arguments)
 
 
-def test_import__every_image_once_bit_for_bit_with_its_class(folder: pathlib.Path) -> None:
+def test_import__writes_every_image_once_bit_for_bit_with_its_class(folder: pathlib.Path) -> None:
     for path in list(image_files(folder).values()):
         path.with_name(f'{path.stem} copy{path.suffix}').write_bytes(path.read_bytes())
     data_dir, said = import_folder(folder, train_shards=16, validation_shards=100)
@@ -267,7 +268,7 @@ def test_command__has_the_documented_defaults(tmp_path: pathlib.Path, monkeypatc
     ]
 
 
-def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_from_folder__writes_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     data_dir = tmp_path / 'records'
     done = run_from_folder(folder, data_dir, '--validation_fraction=0')
     assert done.stdout == f'50 training and 0 validation images of 5 classes in {data_dir}\n'
@@ -277,12 +278,12 @@ def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> 
     assert report['can_be_trained_on'] and report['fingerprint']['agree']
     # A run may train on it, but not evaluate.
     arguments = ['program', f'--data_dir={data_dir}', '--train_batch_size=8', '--use_tpu=False']
-    assert data_set.fit_to_data_set(flags.parse([*arguments, '--mode=train'])).num_train_images == 50
+    assert fit_to_data_set(flags.parse([*arguments, '--mode=train'])).num_train_images == 50
     with pytest.raises(ConfigError, match=r'--mode=eval: the data set in .* has no validation images, as its dataset'):
-        data_set.fit_to_data_set(flags.parse([*arguments, '--mode=eval']))
+        fit_to_data_set(flags.parse([*arguments, '--mode=eval']))
 
 
-def test_validation_images_of_another_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_from_folder__takes_validation_images_of_another_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     other, data_dir = tmp_path / 'other', tmp_path / 'records'
     save_class(other, 'cat', range(11, 14))
     save_class(other, 'coffee', range(12, 14))

@@ -250,7 +250,7 @@ def test_table__finds_its_columns_and_the_files_of_its_names(text: str, columns:
         ),
     ],
 )
-def test_tables_that_are_refused(text: str, columns: Any, said: str, flat: pathlib.Path) -> None:
+def test_tables_with_problems_are_refused_by_name(text: str, columns: Any, said: str, flat: pathlib.Path) -> None:
     with pytest.raises(DataError) as error:
         in_table(flat, text, *columns)
     said = said.replace('{}/labels', f'{flat.parent}/labels').replace('{}', str(flat))
@@ -340,7 +340,7 @@ def test_validation_labels_are_in_a_table_of_their_own(tmp_path: pathlib.Path, f
         image_sets.find(f'{classes}/train', validation_labels=LabelFile(str(validation), flag='--validation_labels'))
 
 
-def test_remarks_on_labels(flat: pathlib.Path) -> None:
+def test_labels_that_are_unusual_are_remarked_on(flat: pathlib.Path) -> None:
     def remarks(*labels: str) -> List[str]:
         names = ('a', 'b', 'sub/c', 'image')
         rows = ''.join(f'{name},{label}\n' for name, label in zip(names, labels))

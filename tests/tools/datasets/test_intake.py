@@ -11,10 +11,10 @@ import PIL.ImageOps
 import pytest
 
 from compat import tf
-from data.image_files import UnreadableError
-from tests.data.test_image_header import CAT
 from tests.support.images import ORIENTATION_TAG, saved
+from tests.tools.test_image_header import CAT
 from tools.datasets.intake import LAID_ON_WHITE, REDUCED, TURNED, Intake
+from tools.image_files import UnreadableError
 
 SMALL = CAT.resize((90, 60))
 CONVERTED = 'converted from TIFF'

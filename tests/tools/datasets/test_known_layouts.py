@@ -232,7 +232,7 @@ def test_parts_of_data_sets_are_refused(files: Files, signs: str, ways: List[str
         ),
     ],
 )
-def test_others_are_refused_with_the_way_on(files: Files, said: List[str], tmp_path: pathlib.Path) -> None:
+def test_other_layouts_are_refused_with_what_to_do(files: Files, said: List[str], tmp_path: pathlib.Path) -> None:
     folder = plant(tmp_path, files)
     with pytest.raises(DataError) as error:
         image_sets.find(folder)
@@ -274,7 +274,7 @@ def classes_of(found: image_sets.ImageSet) -> List[Dict[str, int]]:
         ),
     ],
 )
-def test_classes_are_read(files: Files, splits: int, tmp_path: pathlib.Path) -> None:
+def test_each_known_layout_gives_its_classes(files: Files, splits: int, tmp_path: pathlib.Path) -> None:
     found = image_sets.find(plant(tmp_path, files))
     assert classes_of(found) == [{'cat': 4, 'dog': 4}] * splits
 

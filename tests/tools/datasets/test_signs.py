@@ -21,7 +21,7 @@ from tools.datasets.from_folder.signs import ImageTable
         ('001', []),
     ],
 )
-def test_words(name: str, expected: List[str]) -> None:
+def test_words__are_parted_at_signs_and_capitals(name: str, expected: List[str]) -> None:
     assert signs.words(name) == expected
 
 
@@ -45,7 +45,7 @@ def test_words(name: str, expected: List[str]) -> None:
         (['trainer', 'protest', 'oval'], []),
     ],
 )
-def test_splits(names: Sequence[str], expected: List[str]) -> None:
+def test_splits_among__tells_splits_from_classes(names: Sequence[str], expected: List[str]) -> None:
     assert signs.splits_among(names) == expected
 
 
@@ -66,7 +66,7 @@ def test_splits(names: Sequence[str], expected: List[str]) -> None:
         (['1', '2'], []),
     ],
 )
-def test_images_beside_others(names: Sequence[str], expected: List[str]) -> None:
+def test_images_beside_others__are_told_from_classes(names: Sequence[str], expected: List[str]) -> None:
     assert signs.images_beside_others(names) == expected
 
 
@@ -85,7 +85,7 @@ def test_images_beside_others(names: Sequence[str], expected: List[str]) -> None
         (['part', 'whole'], []),
     ],
 )
-def test_parts(names: Sequence[str], expected: List[str]) -> None:
+def test_parts_among__tells_parts_from_classes(names: Sequence[str], expected: List[str]) -> None:
     assert signs.parts_among(names) == expected
 
 
@@ -98,7 +98,7 @@ NAMED = ['Abyssinian_1', 'Bengal_2', 'pug_3', 'beagle_4']
     [
         ({'one': ('.jpg', NAMED), 'two': ('.png', NAMED)}, ['one', 'two']),
         ({'one': ('.jpg', NAMED), 'two': ('.jpg', NAMED)}, ['one', 'two']),
-        # Those of masks are fewer, or have an ending.
+        # Masks are fewer than images, or their names have an ending.
         ({'one': ('.jpg', [*NAMED, 'extra_5', 'extra_6']), 'two': ('.png', NAMED)}, ['one', 'two']),
         ({'one': ('.jpg', NAMED), 'two': ('.png', [f'{name}_mask' for name in NAMED])}, ['one', 'two']),
         ({'one': ('.jpg', COUNTED), 'two': ('.png', COUNTED)}, ['one', 'two']),
@@ -111,7 +111,9 @@ NAMED = ['Abyssinian_1', 'Bengal_2', 'pug_3', 'beagle_4']
         ({str(number): ('.png' if number else '.jpg', COUNTED) for number in range(6)}, []),
     ],
 )
-def test_images_of_the_same_names(folders: Dict[str, Sequence], expected: List[str]) -> None:
+def test_same_images__finds_folders_with_images_of_the_same_names(
+    folders: Dict[str, Sequence], expected: List[str]
+) -> None:
     paths = {name: [f'{name}/{stem}{ending}' for stem in stems] for name, (ending, stems) in folders.items()}
     assert signs.same_images(paths) == expected
 
@@ -140,7 +142,9 @@ def of_table(rows: Sequence[str], *names: str) -> ImageTable:
         (['a/1,0', 'a/2,1', 'b/3,0', 'b/4,1'], ['file', 'partition'], False),
     ],
 )
-def test_a_table_with_other_labels(rows: Sequence[str], names: Sequence[str], is_sign: bool) -> None:
+def test_other_labels__finds_a_table_with_other_labels(
+    rows: Sequence[str], names: Sequence[str], is_sign: bool
+) -> None:
     folder_of = {f'{folder}/{number}': folder for folder in 'ab' for number in range(1, 5)}
     assert signs.other_labels(folder_of, [of_table(rows, *names)]) == ('labels.csv' if is_sign else None)
 
@@ -157,7 +161,7 @@ def test_signs_within_a_split_are_not_those_of_splits() -> None:
     assert [*signs.of_folders(folders, [], [], is_split=True)] == []
 
 
-def test_labels_of_matlab_beside_a_few_folders() -> None:
+def test_files_of_labels__finds_those_of_matlab_beside_a_few_folders() -> None:
     files = ['x/imagelabels.mat', 'x/readme.mat', 'x/labels.json', 'x/cars_annos.mat', 'x/annotation_0001.mat']
     expected = ['x/imagelabels.mat', 'x/cars_annos.mat']
     assert [signs.files_of_labels(files, folders) for folders in (1, 2, 5, 6)] == [[], expected, expected, []]
@@ -174,7 +178,7 @@ def test_labels_of_matlab_beside_a_few_folders() -> None:
         (['cat.0.jpg', 'cat.1.jpg', 'dog.2.jpg', 'dog.jpg'], []),
     ],
 )
-def test_classes_in_names(names: Sequence[str], expected: List[str]) -> None:
+def test_classes_in_names__finds_classes_at_the_beginning_of_names(names: Sequence[str], expected: List[str]) -> None:
     assert signs.classes_in_names(names) == expected
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compat import tf
-from data import dataset_info, encoding, records
+from data import dataset_info, records, tf_example
 from data.dataset_info import fingerprint
 from data.formats import FORMATS
 from data.tar.shard import Sample, Shard
@@ -92,7 +92,7 @@ def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.P
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
     assert done.returncode == 0, done.stderr
     first, second = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
-    assert first == encoding.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
+    assert first == tf_example.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
     feature = second.features.feature
     assert feature['image/format'].bytes_list.value[:] == [b'PNG']
     with tf.Session() as session:

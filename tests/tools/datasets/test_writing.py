@@ -14,7 +14,7 @@ import pytest
 
 from compat import tf
 from compat.errors import TerminatedError
-from data import encoding, records
+from data import records, tf_example
 from tests.data.written_records import examples, read
 from tools.datasets import conversion, writing
 from tools.datasets.writing import digest, split_by_content
@@ -23,7 +23,7 @@ from tools.datasets.writing import digest, split_by_content
 @pytest.mark.parametrize(('count', 'shards'), [(10, 3), (3, 5), (100, 16)])
 def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, count: int, shards: int) -> None:
     def numbered(number: int) -> Callable[[], tf.train.Example]:
-        return lambda: encoding.make_example(b'', 'JPEG', number, '', 1, 1, '')
+        return lambda: tf_example.make_example(b'', 'JPEG', number, '', 1, 1, '')
 
     moved: List[int] = []
     writing.write_shards(str(tmp_path), records.TRAIN, [*map(numbered, range(count))], shards, moved.append)
@@ -109,7 +109,7 @@ def contents(share: List[Image]) -> Set[bytes]:
 
 
 @pytest.mark.parametrize('fraction', [0.0, 0.1, 0.5])
-def test_split__same_share_of_every_class(fraction: float) -> None:
+def test_split__takes_the_same_share_of_every_class(fraction: float) -> None:
     sizes = [100, 40, 7, 1, 60]
     # Copies count once, and stay together.
     train, validation = split(images(*sizes) * 3 + images(*sizes)[:9], fraction)

@@ -9,8 +9,8 @@ import pytest
 import sklearn.metrics
 from PIL import Image
 
-from inception_v3.metrics import PADDING_LABEL
-from inception_v3.run.history import Evaluation
+from inception_v3.config import PADDING_LABEL
+from inception_v3.run.evaluations import Evaluation
 from tests.support.browser import browser
 from tests.support.pages import Page, read_page
 from tools import drawing
@@ -135,7 +135,7 @@ def drawn(monkeypatch: Any) -> List[Any]:
         ({1: [4, 0, 0, 0, 0], 3: [2, 0, 0, 0, 0]}, 1, [[0, 0], [0, 0]], []),
     ],
 )
-def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(
+def test_confusion_matrix__has_shares_of_labels_that_occur(
     drawn: List[Any], rows: Any, first: int, shares: Any, numbers: Any
 ) -> None:
     confusion = np.zeros([5, 5], np.int64)
@@ -162,7 +162,7 @@ def test_confusion_matrix__of_many_classes_has_few_labels(drawn: List[Any]) -> N
     assert not drawn[0].axes[0].texts
 
 
-def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(drawn: List[Any]) -> None:
+def test_reliability_diagram__has_top_1_and_confidence_of_each_bin(drawn: List[Any]) -> None:
     bins = [Bin(0, 1 / 15, 0, None, None), Bin(0.8, 0.8 + 1 / 15, 40, 0.82, 0.7), Bin(1 - 1 / 15, 1, 2, 0.99, 1.0)]
     page.reliability_diagram(bins, 0.1234)
     above, below = drawn[0].axes

@@ -13,12 +13,11 @@ import scipy.stats
 import sklearn.metrics
 
 from compat import tf
-from data import dataset_info, encoding, records, tfrecord_files
-from data.sources import source_of
+from data import dataset_info, records, tf_example, tfrecord_files
 from inception_v3.config import Config
 from inception_v3.input.infeed import Infeed
 from inception_v3.run import trained_model
-from inception_v3.run.history import Evaluation, append_evaluation, read_evaluations
+from inception_v3.run.evaluations import Evaluation, append_evaluation, read_evaluations
 from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
@@ -180,7 +179,6 @@ def copied(config: Config, folder: str, **changes: Any) -> str:
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'))
     code, _, err = run(model_dir)
@@ -196,7 +194,7 @@ def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any) -> N
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'transfer': 'uint8'}, {'precision': 'bfloat16'}])
-def test_visible__pixels_that_the_network_saw(
+def test_visible__gives_the_pixels_that_the_network_saw(
     small_config: Config, photos: Sequence[Photo], changes: Dict[str, Any]
 ) -> None:
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
@@ -213,8 +211,7 @@ def test_visible__pixels_that_the_network_saw(
 
 
 @pytest.mark.program
-@pytest.mark.both
-def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any) -> None:
+def test_skipped_records__are_reported_and_not_counted(photo_run: Config, tmp_path: Any) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
     all_records = [*tfrecord_files.serialized_in(path)]
@@ -246,7 +243,7 @@ def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: 
     assert os.listdir(str(tmp_path / 'not')) == []
 
 
-def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any) -> None:
+def test_user_errors__have_one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any) -> None:
     model_dir = str(trained.model_dir)
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'file').write_text('')
@@ -303,14 +300,16 @@ def test_data__that_is_incomplete_or_trained_on_is_said_in_the_report(
 
 
 def test_files__whose_labels_begin_elsewhere_than_the_runs_are_refused(trained: Config, tmp_path: Any) -> None:
-    example = encoding.make_example(b'image', 'JPEG', 0, '', 1, 1, 'name').SerializeToString()
+    example = tf_example.make_example(b'image', 'JPEG', 0, '', 1, 1, 'name').SerializeToString()
     write_records(tmp_path, records.VALIDATION, [example])
     code, _, err = run(str(trained.model_dir), f'--eval_files={tmp_path}/validation-*', f'--out={tmp_path}/out')
     assert code == 2 and "labels are 0, the background in the run's classes" in err[-1] and '.json' not in err[-1]
     assert not os.path.exists(f'{tmp_path}/out')
 
 
-def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path: Any) -> None:
+def test_settings__of_the_evaluation_are_those_of_the_run_and_the_flags(
+    trained: Config, digits_dir: str, tmp_path: Any
+) -> None:
     model_dir = str(trained.model_dir)
     found = trained_model.find(model_dir, None)
 
@@ -352,7 +351,6 @@ def test_results__that_say_nothing_are_an_error(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_synthetic_images__are_replaced_by_data_dir(photo_run: Config, tmp_path: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
     code, _, err = run(model_dir)
@@ -375,7 +373,7 @@ def test_data__is_that_of_the_run_unless_flags_name_other(
     def data_of(*arguments: str) -> Tuple[List[str], int]:
         parsed = evaluate_report.parse(arguments)
         _, model, _ = evaluating.fit_to_data_set(trained_model.find(parsed.model_dir), parsed)
-        return source_of(model.config).find(records.VALIDATION), model.config.num_eval_images
+        return model.config.source.find(records.VALIDATION), model.config.num_eval_images
 
     def paths(folder: str, *numbers: int) -> List[str]:
         return [records.shard_path(folder, records.VALIDATION, number, 4) for number in numbers]

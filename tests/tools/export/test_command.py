@@ -22,6 +22,7 @@ from data import records
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
 from inception_v3.run.export.card import labels, wilson_interval
+from inception_v3.run.trained_data import TrainedData
 from tests.data.written_records import examples
 from tests.support import commands
 from tests.support.records import validation_set
@@ -184,7 +185,7 @@ def test_verification__on_incomplete_data_is_said_in_the_card(
         assert words in err and words in card
 
 
-def test_images__are_of_the_files_and_with_the_labels_that_the_run_names(finished_run: FinishedRun) -> None:
+def test_images__come_from_the_files_and_labels_of_the_run(finished_run: FinishedRun) -> None:
     config = finished_run.config
     config = dataclasses.replace(config, train_files='train-00002-*', eval_files='validation-00001-*', label_offset=-1)
     for split, shard, shards in ((records.TRAIN, 2, 8), (records.VALIDATION, 1, 4)):
@@ -245,7 +246,9 @@ def test_run_on_made_up_images__cannot_be_verified(
         assert 'made-up images' in refused(str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
 
 
-@pytest.mark.parametrize('name', ['onnx', further('tflite'), further('tflite_int8')])
+@pytest.mark.parametrize(
+    'name', ['onnx', pytest.param('tflite', marks=(pytest.mark.program, pytest.mark.both)), further('tflite_int8')]
+)
 def test_operation_that_a_format_lacks__is_named(name: str, tmp_path: pathlib.Path) -> None:
     with tf.Graph().as_default() as graph:
         images = tf.placeholder(tf.float32, [None, 2, 2, 3], 'images')
@@ -255,7 +258,7 @@ def test_operation_that_a_format_lacks__is_named(name: str, tmp_path: pathlib.Pa
         tf.identity(tf.nn.softmax(logits), 'probabilities')
     # Smaller images than a configuration allows.
     model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=2, width=2))
-    network = FrozenNetwork(graph.as_graph_def(), {}, model, [])
+    network = FrozenNetwork(graph.as_graph_def(), {}, model, TrainedData(None))
     with pytest.raises(CommandError, match=f'^{name[:4]}.*Igamma.* Export to another format'):
         FORMATS[name].write(network, [np.zeros([2, 2, 3], np.float32)] * ('int8' in name), str(tmp_path / 'model'))
     assert not os.listdir(str(tmp_path))

@@ -12,7 +12,7 @@ import pytest
 from compat import tf
 from compat.errors import DONE, FIX, CommandError
 from console.screen import Screen
-from inception_v3.run import history
+from inception_v3.model_dir import digest_of_checkpoint
 from tests.support import commands
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun
@@ -56,7 +56,7 @@ def test_features__are_those_of_predictions(finished_run: FinishedRun, images: s
         found = dict(arrays)
     assert found['paths'].tolist() == [os.path.join(images, f'{number}.jpg') for number in range(5)]
     assert str(found['layer']) == 'Logits' and str(found['model']) == checkpoint
-    assert str(found['digest']) == history.digest_of_checkpoint(checkpoint)
+    assert str(found['digest']) == digest_of_checkpoint(checkpoint)
     model = classifier.load(model_dir)
     try:
         prepared = [model.prepare((tmp_path / 'images' / f'{number}.jpg').read_bytes(), None) for number in range(5)]

@@ -95,7 +95,7 @@ def saved(path: Any, **arrays: Any) -> str:
     return str(path)
 
 
-def test_moments__in_the_layout_of_pytorch_fid(tmp_path: Any) -> None:
+def test_moments__are_read_in_the_layout_of_pytorch_fid(tmp_path: Any) -> None:
     random = np.random.RandomState(1)
     x, y = random.normal(size=[40, 6]), random.normal(size=[50, 6])
     # A reference batch of guided-diffusion also holds its images.
@@ -119,13 +119,16 @@ def test_few_images__are_said(tmp_path: Any) -> None:
     enough = saved(tmp_path / 'enough.npz', features=random.normal(size=[7, 6]))
     code, lines, err = run(few, enough)
     assert code == DONE and lines[0].startswith('FID: ')
-    assert f'warning: {few}: with 6 images for 6 features, the covariance is singular' in err
-    assert f'warning: {enough}' not in err
+    assert f'warning: {few} has 6 images for 6 features: the covariance is singular' in err
+    assert f'{enough} has' not in err
     assert lines[1:3] == [
         'KID: not computed: 6 images are fewer than --kid_subset_size=1000',
         f'Inception Score of {few}: not computed: 6 images are fewer than --splits=10',
     ]
-    # What was asked for by name is an error.
+    # Two such sets are one warning.
+    _, _, err = run(few, few, '--scores=fid')
+    assert err.count('warning') == 1 and f'{few} has 6 images and {few} has 6 images' in err
+    # A score that was asked for by name is an error.
     code, lines, err = run(few, enough, '--scores=kid,fid')
     assert code == FIX and 'error: KID: not computed: 6 images are fewer' in err
     one = saved(tmp_path / 'one.npz', features=random.normal(size=[1, 6]))

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import pathlib
 import sys
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from compat import tf
 from inception_v3 import flags as command_lines
 from inception_v3.config import Config
 from inception_v3.presets import PRESETS
-from inception_v3.run.history import write_start
+from inception_v3.run.starts import write_start
 from tests.support.pages import read_page
 from tests.support.runs import FinishedRun
 from tools.estimate import Estimate
@@ -28,7 +28,7 @@ def run(tmp_path: pathlib.Path, *flags: str) -> int:
     return main(['plan', f'--out={tmp_path}/plan', *flags])
 
 
-def test_estimate__of_the_documented_default() -> None:
+def test_estimate__of_the_default_agrees_with_arithmetic() -> None:
     plan = Estimate(Config())
     assert plan.epochs == pytest.approx(213000 * 1024 / 1281167)
     assert plan.hours == pytest.approx(213000 * 0.815 / 3600)
@@ -104,7 +104,7 @@ def test_decay_warning__names_alpha_to_the_power_of_the_cores(changes: Any, part
 
 
 @pytest.mark.parametrize('preset', ['own_images', 'digits', 'finetune'])
-def test_decay_warning__not_of_a_preset_for_few_images(preset: str) -> None:
+def test_decay_warning__is_not_given_for_a_preset_of_few_images(preset: str) -> None:
     found = []
     for words in ([preset], [preset, '--batch_norm_decay=0.5'], ['imagenet_large_batch', '--num_shards=64']):
         line = command_lines.parse(['plan', '--preset=' + words[0], *words[1:]])
@@ -113,7 +113,7 @@ def test_decay_warning__not_of_a_preset_for_few_images(preset: str) -> None:
     assert not found[0] and '=0.5 is not' in found[1][0] and 'alpha ** 64' in found[2][0]
 
 
-def test_measured_step_ms__is_the_median_of_the_last_start_of_such_steps(tmp_path: pathlib.Path) -> None:
+def test_measured_step_ms__is_the_median_of_the_last_start(tmp_path: pathlib.Path) -> None:
     config = Config(model_dir=str(tmp_path), train_batch_size=64, use_tpu=False, use_data='fake')
     assert measured_step_ms(config) is None
     write_start(config, None)
@@ -122,10 +122,24 @@ def test_measured_step_ms__is_the_median_of_the_last_start_of_such_steps(tmp_pat
             writer.add_summary(tf.Summary(value=[{'tag': 'images_per_second', 'simple_value': speed}]), step)
     assert measured_step_ms(config) == pytest.approx(100)
     assert measured_step_ms(dataclasses.replace(config, train_steps=9)) == pytest.approx(100)
-    assert measured_step_ms(dataclasses.replace(config, train_batch_size=65)) is None
+    others: List[Dict[str, Any]] = [
+        {'train_batch_size': 65},
+        {'num_gpus': 2},
+        {'worker_hosts': 'a:1,b:1', 'task_index': 0},
+    ]
+    for other in others:
+        assert measured_step_ms(dataclasses.replace(config, **other)) is None
     starts = tmp_path / 'starts.jsonl'
     starts.write_text(starts.read_text().replace('"step": 0', '"step": 3'))
     assert measured_step_ms(config) == pytest.approx(10), 'steps before the last start'
+
+
+def test_plan__counts_the_replicas_of_all_machines(tmp_path: pathlib.Path, capsys: Any) -> None:
+    hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=1', '--num_gpus=4']
+    assert run(tmp_path, *hosts, '--train_steps=100', '--train_batch_size=64', '--step_ms=100') == 0
+    rows = dict(line.split('  ', 1) for line in capsys.readouterr().out.splitlines())
+    assert rows['devices'].strip() == '8 replicas on 2 machines, 8 images each'
+    assert rows['input'].strip().startswith('each of 2 hosts: 320 images/s')
 
 
 def test_plan__writes_page_picture_and_numbers_without_a_session(

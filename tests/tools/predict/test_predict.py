@@ -21,10 +21,8 @@ import skimage.data
 from compat import tf
 from console import program
 from console.screen import Screen
-from data import image_files
-from data.image_files import ImageFiles
 from inception_v3.config import Config
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from preprocessing.decoding import decode_image
 from preprocessing.preprocessings import preprocessing_for
 from tests.support import commands
@@ -34,7 +32,8 @@ from tests.support.pages import read_page
 from tests.support.photos import encode_jpeg
 from tests.support.runs import FinishedRun
 from tests.support.spellings import spellings
-from tools import drawing
+from tools import drawing, image_files
+from tools.image_files import ImageFiles
 from tools.predict import __main__ as predict
 from tools.predict import classifier, prediction
 from tools.predict.classifier import Classifier
@@ -123,7 +122,7 @@ def test_text_output__fits_the_terminal_and_its_encoding(
     assert content.getvalue().decode(encoding).splitlines() == ['a.jpg', expected]
 
 
-def test_unreadable_images__reported_while_others_are_classified(
+def test_unreadable_images__are_reported_and_others_classified(
     finished_run: FinishedRun, odd_images: str, tmp_path: Any
 ) -> None:
     model, path = f'--model={finished_run.config.export_dir}', tmp_path / 'sheet.html'
@@ -178,7 +177,7 @@ def test_unreadable_images__reported_while_others_are_classified(
 END_OF_JPEG = b'\xff\xd9'
 
 
-def test_interruption__page_shows_the_images_that_were_done(
+def test_interruption__leaves_a_page_of_the_images_that_were_done(
     finished_run: FinishedRun, images: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     load, batches = classifier.load, []
@@ -221,7 +220,7 @@ def number_of(encoded: bytes, pixels: Optional[np.ndarray] = None) -> int:
     return int(encoded.rpartition(END_OF_JPEG)[2])
 
 
-def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
+def test_predict__holds_at_most_three_batches_in_memory(tmp_path: Any) -> None:
     lock, waiting, most = threading.Lock(), 0, 0
 
     def prepare(encoded: bytes, pixels: Any) -> int:
@@ -263,7 +262,7 @@ def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], sh
         assert [likely.label for likely in done.likeliest] == shown[:top]
 
 
-def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
+def test_nan_probabilities__are_reported_as_a_problem(tmp_path: Any) -> None:
     def classify(batch: Sequence[int]) -> List[np.ndarray]:
         return [np.array([number or np.nan, 0]) for number in batch]
 
@@ -273,7 +272,7 @@ def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
     assert not second.problem and second.likeliest[0].probability == 1
 
 
-def test_user_errors__one_message_and_exit_code_2(finished_run: FinishedRun, images: str, tmp_path: Any) -> None:
+def test_user_errors__have_one_message_and_exit_code_2(finished_run: FinishedRun, images: str, tmp_path: Any) -> None:
     config = finished_run.config
     model_dir = str(config.model_dir)
     model = f'--model={model_dir}'
@@ -330,9 +329,7 @@ def test_page__that_is_a_hard_link_to_an_image_leaves_the_image(
     assert code == 0 and image.read_bytes() == content and len(read_page(page).images) == 1
 
 
-def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(
-    finished_run: FinishedRun, images: str
-) -> None:
+def test_json__has_an_object_for_each_file_in_order(finished_run: FinishedRun, images: str) -> None:
     config = finished_run.config
     first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
     model = f'--model={config.model_dir}'
@@ -350,7 +347,9 @@ def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(
     assert err == ['x.jpg: no such file or folder', 'y.jpg: no such file or folder']
 
 
-def test_load__newest_saved_model_of_an_export_dir(finished_run: FinishedRun, tmp_path: Any, caplog: Any) -> None:
+def test_load__takes_the_newest_saved_model_of_an_export_dir(
+    finished_run: FinishedRun, tmp_path: Any, caplog: Any
+) -> None:
     (exported,) = os.listdir(str(finished_run.config.export_dir))
     for name in ('9', '10'):
         shutil.copytree(os.path.join(str(finished_run.config.export_dir), exported), str(tmp_path / name))
@@ -373,7 +372,7 @@ def test_resize_decoded__equals_resize_encoded(preprocessing: str) -> None:
     np.testing.assert_array_equal(decoded, expected)
 
 
-def test_load__run_that_was_trained_on_a_tpu_decodes_no_image_whose_pixels_are_given(
+def test_load__a_run_of_a_tpu_takes_pixels_without_decoding(
     finished_run: FinishedRun, images: str, tmp_path: Any
 ) -> None:
     config = finished_run.config

@@ -10,13 +10,13 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from data.image_files import ImageFiles
 from inception_v3.run.export import saved_model
 from tests.preprocessing.test_viewing import JFIF, LITTLE, UNUSUAL, big, in_jpeg, with_gradient
 from tests.support.images import CAT, saved
 from tests.support.runs import FinishedRun
 from tests.support.saved_models import classify
 from tools.export import __main__ as export
+from tools.image_files import ImageFiles
 from tools.predict import classifier, prediction
 
 pytestmark = pytest.mark.program

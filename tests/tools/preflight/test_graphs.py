@@ -37,7 +37,7 @@ def on_tpu(small_config: Config, tmp_path: Any) -> Config:
 
 
 @pytest.mark.parametrize(('is_training', 'transpose_enabled'), [(True, True), (False, False)])
-def test_build__infeed_of_each_core_and_sums_of_gradients(
+def test_build__counts_the_infeed_of_each_core_and_sums_of_gradients(
     on_tpu: Config, one_layer: None, is_training: bool, transpose_enabled: bool
 ) -> None:
     config = dataclasses.replace(
@@ -66,9 +66,7 @@ def test_collectives__of_batch_norm_are_counted_apart(
     assert graphs.collectives(core) == (4, sums)
 
 
-def test_build__pipelines_per_host_in_training_and_evaluation(
-    on_tpu: Config, one_layer: None, monkeypatch: Any
-) -> None:
+def test_build__makes_a_pipeline_for_each_host(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:
     topology = emulated('emulated:6x3')
     sizes: Any = {'num_shards': 6, 'train_batch_size': 96, 'eval_batch_size': 96}
     config = dataclasses.replace(on_tpu, tpu='emulated:6x3', use_data='fake', **sizes)
@@ -147,7 +145,7 @@ def test_files__must_be_enough_for_the_hosts(
     assert errors in ''.join(report.errors) and warnings in ''.join(report.warnings)
 
 
-def test_unsupported_operation__named_with_its_source_line(one_layer: None, monkeypatch: Any) -> None:
+def test_unsupported_operation__is_named_with_its_source_line(one_layer: None, monkeypatch: Any) -> None:
     network = NETWORKS['inception_v3']
 
     def with_a_unique(images: tf.Tensor, *others: Any, **settings: Any) -> Any:
@@ -164,7 +162,7 @@ def test_unsupported_operation__named_with_its_source_line(one_layer: None, monk
     assert f'different (UniqueWithCounts), created at tests/tools/preflight/test_graphs.py:{line}' in error
 
 
-def test_transfer_uint8__infeed_of_words(one_layer: None) -> None:
+def test_transfer_uint8__sends_words(one_layer: None) -> None:
     report = run(*FAKE, '--topology=v2-8', '--transfer=uint8', '--json').report
     assert report['errors'] == []
     words = 128 * -(-75 * 75 * 3 // 4) * 4

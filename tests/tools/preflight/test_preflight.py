@@ -44,7 +44,7 @@ def test_documented_default__may_start_on_a_v2_8() -> None:
     assert 0.75 * memory['memory_bytes'] < memory['total_bytes'] < memory['memory_bytes'] == 8 << 30
 
 
-def test_documented_default__batches_steps_files_and_infeed(one_layer: None) -> None:
+def test_documented_default__has_these_batches_steps_files_and_infeed(one_layer: None) -> None:
     report = run('--topology=v2-8', '--json').report
     assert report['cluster'] == {'topology': 'v2-8', 'cores': 8, 'hosts': 1}
     training, evaluation = report['training'], report['evaluation']
@@ -94,6 +94,36 @@ def test_topology__hosts_share_files_and_feed_their_own_cores(one_layer: None) -
     assert evaluation['steps'] == -(-most * hosts // 256) and 50_000 // hosts <= most <= 391 * files[1]
 
 
+@pytest.mark.both
+def test_gpus__of_two_machines_share_files_and_batches(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
+    flags = [f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model', '--batch_norm=synchronized', '--json']
+    hosts = ['--worker_hosts=a:2222,b:2222', '--task_index=1', '--num_gpus=4', '--batch_norm_group_size=4']
+    batches = ['--preset=digits', '--train_batch_size=64', '--eval_batch_size=80']
+    result = run(*batches, *hosts, *flags)
+    assert result.code == 0, result.out
+    report = result.report
+    assert report['cluster'] == {'num_gpus': 4, 'machines': 2, 'replicas': 8}
+    training, evaluation = report['training'], report['evaluation']
+    sizes = [[part[f'batch{each}'] for each in ('', '_per_machine', '_per_gpu')] for part in (training, evaluation)]
+    assert sizes == [[64, 32, 8], [80, 40, 10]]
+    # The graphs of two replicas of a machine, with sums across machines.
+    assert training['operations'] > evaluation['operations'] > 0
+    memory = report['training_memory_of_a_gpu']
+    assert memory['total_bytes'] == memory['variable_bytes'] + memory['activation_bytes']
+    assert any(text.startswith('the other machines: ') for text in report['not_checked'])
+    assert not any('TPU' in text for text in [*report['not_checked'], *report['warnings']])
+
+
+def test_gpus__have_their_problems_reported(without_graphs: None) -> None:
+    batch = errors_of(*FAKE, '--num_gpus=3', '--train_batch_size=32', '--eval_batch_size=3')
+    assert [text.split(':')[0] for text in batch] == ['--train_batch_size=32']
+    assert 'name the TPU of the run' in run(*FAKE).err and 'for a run on GPUs, --num_gpus' in run(*FAKE).err
+    assert '--num_gpus=-1: give the number' in run(*FAKE, '--num_gpus=-1').err
+    assert '--xla: is for a TPU' in run(*FAKE, '--num_gpus=2', '--xla').err
+    assert run(*FAKE, '--accelerator=gpu').out.startswith('preflight of a run on GPUs')
+    assert any('--num_gpus' in text for text in errors_of(*FAKE, '--topology=v2-8', '--num_gpus=2'))
+
+
 @pytest.mark.parametrize(
     ('name', 'machines', 'version', 'command'),
     [
@@ -122,7 +152,6 @@ def test_software__is_what_can_be_rented_today(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_emulated_tpu__defines_the_topology(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = ['--tpu=emulated:6x3', '--train_batch_size=48', '--eval_batch_size=48', '--json']
     result = run(*SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
@@ -164,7 +193,7 @@ def test_seed__hosts_divide_records_instead_of_files(one_layer: None, digits_dir
         (['--topology=v2-8', '--train_stpes=3'], ['train_stpes', 'train_steps']),
     ],
 )
-def test_invalid_command_line__one_message_and_exit_code_2(arguments: List[str], parts: List[str]) -> None:
+def test_invalid_command_line__has_one_message_and_exit_code_2(arguments: List[str], parts: List[str]) -> None:
     result = run(*arguments)
     assert (result.code, result.out) == (2, '')
     assert result.err.startswith('error: ') and 'Traceback' not in result.err
@@ -219,20 +248,20 @@ def test_report__has_sections_findings_and_the_verdict() -> None:
         ),
     ],
 )
-def test_inconsistent_flags__every_problem_is_reported(without_graphs: None, flags: str, findings: List[str]) -> None:
+def test_inconsistent_flags__are_all_reported(without_graphs: None, flags: str, findings: List[str]) -> None:
     errors = errors_of('--topology=v2-32', '--width=75', *flags.split())
     assert len(errors) == len(findings) and all(any(part in error for error in errors) for part in findings), errors
 
 
 @pytest.mark.parametrize('flag', ['--num_shards=32', '--use_tpu', '--tpu=node'])
-def test_flags_of_the_run_on_the_tpu__not_refused(without_graphs: None, flag: str) -> None:
+def test_flags_of_the_run_on_the_tpu__are_accepted(without_graphs: None, flag: str) -> None:
     missing = ['--model_dir'] if flag == '--tpu=node' else ['--model_dir', '--tpu']
     # The decay of batch normalization for 32 cores: 0.9997 ** 32.
     warnings = warnings_of('--topology=v2-32', *FAKE, '--batch_norm_decay=0.9904', flag)
     assert [warning.split(':')[0] for warning in warnings] == missing
 
 
-def test_unused_folder__not_refused(without_graphs: None) -> None:
+def test_unused_folder__is_accepted(without_graphs: None) -> None:
     assert run(*FAKE, '--topology=v2-8', '--data_dir=/records/x').code == 0
     # The same flags in a run on the TPU.
     config = Config(use_data='fake', data_dir='/records/x', model_dir='gs://bucket/run', master='grpc://10.0.0.2:8470')
@@ -263,7 +292,9 @@ def test_preset__of_a_published_slice_has_no_unintended_values(without_graphs: N
         ('--train_steps=50', ''),
     ],
 )
-def test_iterations__longer_than_the_steps_between_checkpoints(without_graphs: None, flags: str, finding: str) -> None:
+def test_iterations__must_not_exceed_the_steps_between_checkpoints(
+    without_graphs: None, flags: str, finding: str
+) -> None:
     report = run(*FAKE, '--topology=v2-8', *flags.split(), '--json').report
     assert len(report['errors']) == bool(finding)
     assert all(text.startswith(finding) and 'Set --iterations to 100' in text for text in report['errors'])

@@ -32,7 +32,7 @@ def save_checkpoint(folder: pathlib.Path) -> None:
         tf.train.Saver().save(session, str(folder / 'model.ckpt'), 0)
 
 
-def test_folders__written_and_deleted(
+def test_folders__are_written_and_deleted(
     without_graphs: None, photo_dir: str, reachable: List[str], tmp_path: Any
 ) -> None:
     flags = [*reachable, f'--data_dir={photo_dir}']
@@ -75,9 +75,7 @@ def test_data__a_host_without_records_is_an_error(without_graphs: None, copied: 
     assert 'train-00001-of-00002' in error
 
 
-def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
-    without_graphs: None, copied: pathlib.Path
-) -> None:
+def test_data__a_described_local_data_set_is_read_for_any_tpu(without_graphs: None, copied: pathlib.Path) -> None:
     flags = [*SMALL, '--topology=v2-8', '--json', f'--data_dir={copied}']
     report = run(*flags).report
     assert "a Cloud TPU's hosts" in report['errors'][0] and report['storage']['data_set'] == 'photos'
@@ -87,7 +85,7 @@ def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
     assert 'no dataset.json; 1,281,167 training and 50,000 validation images, 11 classes' in ' '.join(text.split())
 
 
-def test_unreachable_folder__not_touched(without_graphs: None, tmp_path: Any) -> None:
+def test_unreachable_folder__is_not_touched(without_graphs: None, tmp_path: Any) -> None:
     save_checkpoint(tmp_path / 'model')
     report = run(*FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/model', '--json').report
     assert "a Cloud TPU's hosts" in report['errors'][0] and report['storage'] == {'data_dir': None}
@@ -120,7 +118,7 @@ def test_checkpoint__of_another_network_is_an_error(one_layer: None, reachable: 
     assert 'model.ckpt-0: does not fit this run' in error
 
 
-def test_bucket_without_an_answer__reported_in_time(without_graphs: None, monkeypatch: Any) -> None:
+def test_bucket_without_an_answer__is_reported_in_time(without_graphs: None, monkeypatch: Any) -> None:
     monkeypatch.setattr(checks, '_ANSWER_SECONDS', 0.1)
     monkeypatch.setattr(checks, '_look_up', lambda folder: time.sleep(5))
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']

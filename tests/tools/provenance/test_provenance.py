@@ -17,8 +17,9 @@ from compat import tf
 from data import dataset_info, labels, records
 from data.sources import Source
 from inception_v3.config import Config
-from inception_v3.run import history
-from inception_v3.run.history import Evaluation, Start, write_start
+from inception_v3.model_dir import digest_of_values
+from inception_v3.run.evaluations import Evaluation
+from inception_v3.run.starts import Start, read_first_steps, read_starts, this_start, write_first_steps, write_start
 from tests.support import commands
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import evaluations, execute, make_small_config, one_layer_run
@@ -62,9 +63,7 @@ def repeated_exactly(trained: str, photo_dir: str, monkeypatch: Any) -> List[Con
     def repeat(config: Config) -> None:
         repetitions.append(config)
         last = config.train_steps
-        history.write_first_steps(
-            str(config.model_dir), [step for step in history.read_first_steps(trained) if step.step <= last]
-        )
+        write_first_steps(str(config.model_dir), [step for step in read_first_steps(trained) if step.step <= last])
         # The data set of the repetition may not exist.
         write_start(dataclasses.replace(config, data_dir=photo_dir), dataset_info.read(photo_dir))
 
@@ -84,9 +83,9 @@ def rewrite_start(run: str, change: Callable[[Dict[str, Any]], Any], position: i
 
 
 def rewrite_step(run: str, position: int, **values: Any) -> None:
-    steps = history.read_first_steps(run)
+    steps = read_first_steps(run)
     steps[position] = steps[position]._replace(**values)
-    history.write_first_steps(run, steps)
+    write_first_steps(run, steps)
 
 
 def test_digest__depends_on_names_types_shapes_and_values() -> None:
@@ -100,8 +99,8 @@ def test_digest__depends_on_names_types_shapes_and_values() -> None:
         {'b': base['b'], 'c': base['a']},
         {'b': base['b']},
     ]
-    assert history.digest_of_values(dict(reversed([*base.items()]))) == history.digest_of_values(base)
-    assert len({history.digest_of_values(values) for values in [base, *others]}) == 1 + len(others)
+    assert digest_of_values(dict(reversed([*base.items()]))) == digest_of_values(base)
+    assert len({digest_of_values(values) for values in [base, *others]}) == 1 + len(others)
 
 
 def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, photo_dir: str) -> None:
@@ -121,7 +120,7 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
     assert checkpoints[kept] == checkpoints[f'model.ckpt-{best}']
     assert len({*checkpoints.values()}) == 3
     # The digest recorded during training equals the digest of the checkpoint of the same step.
-    recorded = {step.step: step.digest for step in history.read_first_steps(run)}
+    recorded = {step.step: step.digest for step in read_first_steps(run)}
     assert recorded.keys() == {1, 2, 3}
     assert all(recorded[step] == checkpoints[f'model.ckpt-{step}'] for step in (2, 3))
 
@@ -141,7 +140,7 @@ def test_verify__emulated_cores_record_one_step_per_loop(photo_dir: str, tmp_pat
     model_dir = str(tmp_path / 'run')
     cores: Dict[str, Any] = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
     execute(seeded(photo_dir, model_dir, **cores, mode='train', train_steps=8))
-    assert [step.step for step in history.read_first_steps(model_dir)] == [4, 8]
+    assert [step.step for step in read_first_steps(model_dir)] == [4, 8]
     code, out, _ = run_provenance(model_dir, '--verify')
     assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 4, 8\n')
 
@@ -158,8 +157,8 @@ def test_verify__repeats_all_recorded_steps(run: str, in_this_process: None) -> 
     assert code == 2 and old != new and 'different after step 1; compared after step 1, 2, 3\n' in out
 
 
-def test_verify__equal_and_different_steps(run: str, repeated_exactly: List[Config]) -> None:
-    (digest,) = [step.digest for step in history.read_first_steps(run) if step.step == 2]
+def test_verify__tells_equal_from_different_steps(run: str, repeated_exactly: List[Config]) -> None:
+    (digest,) = [step.digest for step in read_first_steps(run) if step.step == 2]
     # The first of two different steps is shown.
     rewrite_step(run, 1, digest='0' * 64)
     rewrite_step(run, 2, digest='1' * 64)
@@ -280,7 +279,7 @@ STEPS = [{'step': step, 'loss': 1.0, 'digest': ''} for step in (4, 8)]
     ],
 )
 def test_verify__refuses_what_cannot_be_repeated(change: Callable, steps: List[Any], part: str, tmp_path: Any) -> None:
-    start = verification.history.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)._asdict()
+    start = this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)._asdict()
     change(start)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
     (tmp_path / 'first_steps.json').write_text(json.dumps(steps))
@@ -288,7 +287,7 @@ def test_verify__refuses_what_cannot_be_repeated(change: Callable, steps: List[A
     assert (code, out) == (2, '') and part in err and 'error: ' in err
 
 
-def test_wrong_arguments__refused_by_name(tmp_path: Any) -> None:
+def test_provenance__refuses_wrong_arguments_by_name(tmp_path: Any) -> None:
     for content, part in (('', 'name the model_dir of a run'), ('{"no_such": 1}', 'config.json')):
         (tmp_path / 'config.json').write_text(content)
         for other in ('', f'--diff={tmp_path}'):
@@ -298,7 +297,7 @@ def test_wrong_arguments__refused_by_name(tmp_path: Any) -> None:
     assert code == 2 and '--diff' in err
 
 
-def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any) -> None:
+def test_diff__tells_equal_from_different_runs(run: str, photo_dir: str, tmp_path: Any) -> None:
     same = shutil.copytree(run, str(tmp_path / 'same'))
     # Another folder and another command do not make a run different.
     pathlib.Path(same, 'config.json').write_text(seeded(photo_dir, same).to_json())
@@ -354,7 +353,7 @@ def test_crate__describes_every_file_and_start_and_is_a_model_dir(run: str, phot
     assert contents['dataset.json'] == pathlib.Path(photo_dir, 'dataset.json').read_bytes()
 
     first, second = opened.root_dataset['mentions']
-    starts = history.read_starts(run)
+    starts = read_starts(run)
     assert [action['startTime'] for action in (first, second)] == [start.time for start in starts]
     assert first['description'].split()[-1] == starts[0].command[-1]
     assert first['instrument']['version'] == starts[0].versions['inception_v3']
@@ -375,7 +374,7 @@ def test_crate__describes_every_file_and_start_and_is_a_model_dir(run: str, phot
     assert {*new.checkpoints} == {each for each in old.checkpoints if each.step == 3 or 'best' in each.checkpoint}
 
 
-def test_crate__refused_with_a_message_and_leaves_no_folder(run: str, tmp_path: Any, monkeypatch: Any) -> None:
+def test_crate__is_refused_with_a_message_and_leaves_no_folder(run: str, tmp_path: Any, monkeypatch: Any) -> None:
     folder = tmp_path / 'crate'
 
     def refusal(at: Any = folder, model_dir: str = run) -> str:
@@ -443,12 +442,12 @@ def compared(old: RunRecord, new: RunRecord) -> Dict[str, List[str]]:
         ({'data_dir': 'elsewhere'}, '', {'configuration': ['data_dir']}),
     ],
 )
-def test_differences__of_settings_that_affect_training(changes: Any, fingerprint: str, found: Any) -> None:
+def test_differences__name_settings_that_affect_training(changes: Any, fingerprint: str, found: Any) -> None:
     starts = [start(fingerprint=fingerprint)]
     assert compared(run_of(starts=starts), run_of(Config(**changes), starts=starts)) == found
 
 
-def test_differences__of_the_last_starts() -> None:
+def test_differences__compare_the_last_starts() -> None:
     old = run_of(starts=[start(), start(step=5, checkpoint='model.ckpt-5')])
     assert compared(old, old) == {}
     # The first start does not matter.
@@ -465,7 +464,7 @@ def test_differences__of_the_last_starts() -> None:
     assert names == {'data': ['weights']}
 
 
-def test_differences__of_results_of_the_same_steps() -> None:
+def test_differences__compare_results_of_the_same_steps() -> None:
     old = run_of(
         evaluations=[evaluation(1), evaluation(2, top_1=0.1), evaluation(2)],
         checkpoints=[Checkpoint('model.ckpt-1', 1, 'a', ''), Checkpoint('model.ckpt-2', 2, 'b', '')],
@@ -495,7 +494,7 @@ def test_differences__of_results_of_the_same_steps() -> None:
     ]
 
 
-def test_text__of_starts_evaluations_and_checkpoints() -> None:
+def test_text__shows_starts_evaluations_and_checkpoints() -> None:
     evaluations = [evaluation(1000), evaluation(1, changed=('a: 1 -> 2', 'b: 3 -> 4'))]
     checkpoints = [Checkpoint('model.ckpt-1', None, None, 'is damaged'), Checkpoint('model.ckpt-2', 2, 'ab', '')]
     starts = [start(checkpoint='model.ckpt-7'), start(data_set='', config={'use_data': 'fake'})]

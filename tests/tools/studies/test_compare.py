@@ -8,8 +8,8 @@ from typing import Any, Dict, List
 
 from data.files import append_line
 from inception_v3.config import Config
-from inception_v3.run import history
-from inception_v3.run.history import append_evaluation
+from inception_v3.run.evaluations import append_evaluation
+from inception_v3.run.starts import this_start
 from tests.support import recorded
 from tests.tools.evaluate_report.test_predictions import IMAGES
 from tests.tools.evaluate_report.test_predictions import write as write_predictions
@@ -148,7 +148,7 @@ def test_compare__parts_versions_and_data_and_says_what_differs(tmp_path: Any) -
     )
     few = write(f'{tmp_path}/few', 3, 0.5)
     append_evaluation(few, recorded.evaluation(300, 0.5, images=10))
-    append_line(os.path.join(few, 'starts.jsonl'), history.this_start(SMALL, None)._asdict())
+    append_line(os.path.join(few, 'starts.jsonl'), this_start(SMALL, None)._asdict())
     assert runs.compare([f'{tmp_path}/a', few]).notes == (
         f'The last evaluations are of different numbers of images: 359 images in {tmp_path}/a; 10 images in {few}.',
         f'{few} was trained with several seeds: 3, None.',

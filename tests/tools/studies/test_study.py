@@ -69,7 +69,7 @@ def test_axes__are_multiplied_to_cases(axes: List[Axis], expected: Dict[str, Any
     assert [case.flags for case in found] == [{'train_steps': 5, 'width': 75, **flags} for flags in expected.values()]
 
 
-def test_load__has_the_question_of_the_docstring_and_the_name_of_the_file(tmp_path: pathlib.Path) -> None:
+def test_load__takes_question_and_name_from_the_file(tmp_path: pathlib.Path) -> None:
     study = load(written(tmp_path, 'a.py', PYTHON))
     assert (study.name, study.question, len(study.cases())) == ('a', 'Does warm-up\nhelp?', 8)
     small = study.small('digits')

@@ -15,7 +15,7 @@ from inception_v3.weights.sources import WeightsError
 from tests.support.weights import keras_file, peak_of
 from tools.weights import foreign, keras_files
 
-# What a file inflates to, and what reading it may take.
+# The bytes that a file inflates to, and the most that reading it may take.
 LARGE, MOST = 1 << 24, 1 << 23
 SECRET = np.arange(9, dtype=np.float32)
 KERNEL = 'conv2d/conv2d/kernel:0'

@@ -61,7 +61,7 @@ def test_fold_scales__keeps_the_outputs(scale: List[float]) -> None:
     np.testing.assert_allclose(normalized(folded, pixels), normalized(values, pixels), rtol=1e-6, atol=1e-6)
 
 
-def test_change_class_0__drops_the_first_class_or_adds_one_that_is_never_predicted() -> None:
+def test_change_class_0__drops_it_or_adds_one_that_is_never_predicted() -> None:
     values, features = weights(), np.random.RandomState(1).normal(size=[5, 4])
     whole = logits(values, features)
     # Not equal to the bit: with another number of columns, a matrix product may add in another order.

@@ -84,7 +84,7 @@ REFUSED: Tuple[Tuple[str, Step], ...] = (
 
 
 @pytest.mark.parametrize(('kind', 'step'), REFUSED)
-def test_step__refused_with_operation_and_line(tmp_path: Any, kind: str, step: Step) -> None:
+def test_step__is_refused_with_operation_and_line(tmp_path: Any, kind: str, step: Step) -> None:
     lines, first = inspect.getsourcelines(step)
     (offset,) = [number for number, text in enumerate(lines) if text.endswith('# culprit\n')]
     with pytest.raises(CommandError, match="A TPU refuses the model function's step:") as refused:

@@ -2,7 +2,7 @@
 
 Every pipeline reads the same generated photographs, decodes, crops at random, resizes, flips and batches them; with and
 without a distortion of colour, as floats and as bytes. In each round, every peer has a process of its own, in an
-environment that uv makes from the packages at the top of tools/benchmarks/peers/PEER.py. A peer that cannot be
+environment that uv makes from the packages that the peer's own script names. A peer that cannot be
 installed, or fails, is named with the reason. Of the flags of a run, only sizes and the ranges of crops and colours
 are allowed.
 """
@@ -141,7 +141,7 @@ def measure(name: str, python: str, config: Config, files: str, images: int) -> 
         for colour, floats in KINDS.values():
             changes: Dict[str, Any] = {} if colour else dict.fromkeys(_COLOURS, 0.0)
             changed = dataclasses.replace(config, transfer='float' if floats else 'uint8', **changes)
-            runs.append(Run(False, True, TRANSFER, changed, images))
+            runs.append(Run(is_naive=False, is_training=True, until=TRANSFER, config=changed, images=images))
         return [found._asdict() for found in measurement.measure(runs, python)]
     tasks = [
         Task(

@@ -13,10 +13,11 @@ from typing import Any, Dict, Iterator, List, Tuple
 from compat.errors import DONE, FIX
 from compat.messages import counted, printable
 from console import extras, program
-from console.command_line import new_parser, number_of
+from console.command_line import check_given_once, new_parser, number_of
 from console.paths import check_folder
 from console.processes import usable_cores
 from console.screen import Screen
+from data.braces import FILE_FLAGS
 
 # The largest number of rows for classes.
 _CLASSES_SHOWN = 24
@@ -40,8 +41,8 @@ def _arguments() -> argparse.Namespace:
     )
     formats = ['tfrecord', 'tar']
     add('--data_format', choices=formats, default='tfrecord', help='format of the files (default: tfrecord)')
-    for flag, kind in (('train_files', 'training'), ('eval_files', 'validation')):
-        add(f'--{flag}', default='', metavar='PATTERNS', help=f'the {kind} files, such as NAME-{{000..639}}.tar')
+    for split, flag in FILE_FLAGS.items():
+        add(f'--{flag}', default='', metavar='PATTERNS', help=f'the {split} files, such as NAME-{{000..639}}.tar')
     image, label = 'image/encoded', 'image/class/label'
     add('--image_key', default=image, help=f'key of the encoded image in TFRecords (default: {image})')
     in_tar = 'in tar, its extension or json:KEY'
@@ -72,14 +73,16 @@ def main() -> int:
 
     def command(screen: Screen) -> int:
         check_folder(arguments.data_dir, 'data_dir')
-        from data.braces import check_given_once
-        from data.sources import FILE_FLAGS, source_of
+        from data.sources import Source
+        from data.tf_example import Fields
         from tools.datasets import conversion
         from tools.datasets.audit import croissant
         from tools.datasets.audit.report import audit
 
         check_given_once(sys.argv[1:], [*FILE_FLAGS.values()])
-        source = source_of(arguments)
+        fields = Fields(arguments.image_key, arguments.label_key, arguments.label_offset)
+        files = arguments.train_files, arguments.eval_files
+        source = Source(arguments.data_dir, arguments.data_format, *files, fields)
         described = croissant.description_of(source) if arguments.croissant else None
         with conversion.progress() as progress:
             report = audit(source, arguments.num_classes, arguments.processes, progress)

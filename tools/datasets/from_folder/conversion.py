@@ -11,11 +11,11 @@ from compat import tf
 from compat.messages import counted
 from console import outputs
 from console.screen import failure
-from data import encoding, image_files
+from data import tf_example
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from data.image_files import UnreadableError, listed, show
 from data.records import TRAIN, VALIDATION, DataError
+from tools import image_files
 from tools.datasets import conversion, writing
 from tools.datasets.classes import ClassImages, alike, remarks
 from tools.datasets.conversion import Say
@@ -24,6 +24,7 @@ from tools.datasets.from_folder.image_sets import ImageFile, ImageSet
 from tools.datasets.from_folder.tables import LabelFile
 from tools.datasets.intake import Intake
 from tools.datasets.writing import digest, split_by_content
+from tools.image_files import UnreadableError, listed, show
 
 # Classes that are listed without --dry_run.
 _CLASSES_AT_MOST = 20
@@ -249,5 +250,5 @@ def _example(file: ImageFile, label: int, accepted: _Accepted, intake: Intake) -
         raise DataError(f'{show(file.path)} {error}; it was changed during the conversion.')
     if digest(encoded) != accepted.digest:
         raise DataError(f'{show(file.path)} was changed during the conversion. Run the same command again.')
-    kind, name = encoding.format_of(encoded), os.path.basename(file.path)
-    return encoding.make_example(encoded, kind, label, file.class_name, accepted.height, accepted.width, name)
+    kind, name = tf_example.format_of(encoded), os.path.basename(file.path)
+    return tf_example.make_example(encoded, kind, label, file.class_name, accepted.height, accepted.width, name)

@@ -21,12 +21,12 @@ from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn
 
 from compat.messages import counted, shown
 from console.paths import meant_path
-from data import image_files
-from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
+from tools import image_files
 from tools.datasets.from_folder import signs, tables
 from tools.datasets.from_folder.signs import ImageTable
 from tools.datasets.from_folder.tables import SPLIT_NAMES, TEST, LabelFile
+from tools.image_files import listed, show
 
 _HIDDEN = 'hidden, or of the system'
 _READ_ALREADY = 'leads to a folder that is read already'

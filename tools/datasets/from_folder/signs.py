@@ -8,9 +8,9 @@ import os
 import re
 from typing import Counter, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from data.image_files import listed
 from data.records import TRAIN, VALIDATION
 from tools.datasets.from_folder.tables import SPLIT_NAMES, TEST, divides, is_split_column
+from tools.image_files import listed
 
 _OTHER = 'images without labels'
 # The words that name a split within longer names, as in cars_train and ISIC_2019_Test_Input.

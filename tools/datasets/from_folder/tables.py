@@ -13,9 +13,9 @@ from typing import Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Option
 
 from compat.messages import counted, shown
 from console import inputs
-from data import image_files
-from data.image_files import listed, show
 from data.records import TRAIN, VALIDATION, DataError
+from tools import image_files
+from tools.image_files import listed, show
 
 TEST = 'test'
 # The splits by the names of folders, and of the values in a table's column.

@@ -1,7 +1,9 @@
 r"""Converts ImageNet-2012 to record files with Apache Beam: 1,024 for training and 128 for validation.
 
-  inception-v3 imagenet --train=ILSVRC2012_img_train.tar --validation=ILSVRC2012_img_val.tar \
-      --validation_labels=ILSVRC2012_devkit_t12.tar.gz --bounding_boxes=ILSVRC2012_bbox_train_v2.tar.gz imagenet
+  inception-v3 imagenet --train=ILSVRC2012_img_train.tar \
+      --validation=ILSVRC2012_img_val.tar \
+      --validation_labels=ILSVRC2012_devkit_t12.tar.gz \
+      --bounding_boxes=ILSVRC2012_bbox_train_v2.tar.gz imagenet
 
 Archives are not unpacked. Classes are numbered from 1, in the order of their synsets; 0 is the background. JPEG files
 are copied byte for byte; a CMYK image, or a PNG or GIF image with a JPEG name, becomes an RGB JPEG file of quality

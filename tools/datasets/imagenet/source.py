@@ -17,8 +17,8 @@ from compat import tf
 from compat.messages import shown
 from console import extras, inputs
 from data import remote
-from data.encoding import Box
 from data.records import DataError
+from data.tf_example import Box
 from tools.datasets import archives
 from tools.datasets.archives import read_file
 

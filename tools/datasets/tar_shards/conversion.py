@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from compat import native_messages, tf
 from compat.messages import counted, printable, shown
 from console.json_content import from_json
-from data import checks, dataset_info, encoding, image_header, ppm, records, remote, tfrecord_files
+from data import checks, dataset_info, ppm, records, remote, tf_example, tfrecord_files
 from data.dataset_info import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import UNREADABLE, BadRecord, RecordChecker, parse_example
@@ -20,6 +20,7 @@ from data.sources import Source
 from data.tar.layout import Problem
 from data.tar.shard import Sample, SampleChecker, Shard
 from preprocessing.decoding import decode_image
+from tools import image_header
 from tools.datasets import conversion, writing
 from tools.datasets.conversion import Say
 from tools.datasets.intake import DAMAGED, ROTATED, damage_in
@@ -119,8 +120,8 @@ class _Reader:
                         example.features.feature[writing.LABEL].int64_list.value[:] = [sample.label]
                         return example
         encoded, (height, width, _) = self._session.run([self._png, self._shape], {self._encoded: encoded})
-        return encoding.make_example(
-            encoded, encoding.format_of(encoded), sample.label, '', int(height), int(width), os.path.basename(name)
+        return tf_example.make_example(
+            encoded, tf_example.format_of(encoded), sample.label, '', int(height), int(width), os.path.basename(name)
         )
 
 

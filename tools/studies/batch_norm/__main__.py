@@ -2,7 +2,7 @@
 
 Prints measured and published figures, and further experiments: unequal replicas, groups of replicas, the
 variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, and tables as
-Markdown. tools/studies/README.md discusses the results.
+Markdown.
 """
 
 import functools
@@ -45,7 +45,7 @@ def _perform(out: str, keras: bool, screen: Screen) -> None:
             'Use ./run --tf=2.15 inception-v3 batch-norm --keras'
         )
     prepare(out)
-    from inception_v3.run import source
+    from inception_v3.run import versions
     from tools.studies.batch_norm import experiments, keras_layers
 
     screen.update('measuring; this takes less than a minute')
@@ -54,7 +54,7 @@ def _perform(out: str, keras: bool, screen: Screen) -> None:
     by_keras = keras_layers.compare(experiments.normal_rows(settings['steps'] + 1, settings['seed'])) if keras else None
     found = {**experiments.measure(settings), 'keras': by_keras}
     screen.clear()
-    content = {'published': experiments.PUBLISHED, 'measured': found, 'versions': source.versions()}
+    content = {'published': experiments.PUBLISHED, 'measured': found, 'versions': versions.current()}
     write_json(os.path.join(out, f'{NAME}.json'), content)
     scope = f'Largest absolute differences over {found["settings"]["steps"]} training batches; decay 0.99.'
     print(f'{_TITLE}.\n{scope}')

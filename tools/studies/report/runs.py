@@ -14,9 +14,10 @@ from compat import tf
 from compat.messages import listed
 from data import remote
 from inception_v3.config import Config, ConfigError
-from inception_v3.run import history
-from inception_v3.run.files import CONFIG_FILE, read_config, recorded_config
-from inception_v3.run.history import Evaluation, Start, read_unchanged, shows_top_5
+from inception_v3.model_dir import CONFIG_FILE, read_config, recorded_config
+from inception_v3.run.evaluations import Evaluation, read_unchanged, shows_top_5
+from inception_v3.run.starts import Start, read_starts
+from inception_v3.run.trained_data import changes_of_start
 from tools.evaluate_report import predictions
 from tools.evaluate_report.predictions import Predictions
 from tools.studies.report.statistics import Estimate, Summary, share
@@ -256,7 +257,7 @@ def cautions(cases: Sequence[Case]) -> List[str]:
     groups = _by_data(runs)
     for run in (of_group[0] for of_group in groups[1:]):
         first = groups[0][0]
-        changes = '; '.join(history.changes_of_start(first.starts[-1], run.starts[-1]))
+        changes = '; '.join(changes_of_start(first.starts[-1], run.starts[-1]))
         found.append(f'{run.name} has other data than {first.name}, and its accuracy is of other images: {changes}')
     counts = _names_by({run.name: f'{run.evaluations[-1].images:,} images' for run in runs if run.evaluations})
     if len(counts) > 1:
@@ -282,7 +283,7 @@ def _by_data(runs: Sequence[Run]) -> List[List[Run]]:
     groups: List[List[Run]] = []
     for run in runs:
         if run.starts:
-            same = (each for each in groups if not history.changes_of_start(each[0].starts[-1], run.starts[-1]))
+            same = (each for each in groups if not changes_of_start(each[0].starts[-1], run.starts[-1]))
             group = next(same, None)
             if group is None:
                 groups.append([run])
@@ -307,7 +308,7 @@ def _listed(names_by: Mapping[str, Sequence[str]]) -> str:
 def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: Optional[str] = None) -> Run:
     """Reads a run, which may not have started, with its name in the report, and the command that will start it."""
     config = recorded_config(model_dir)
-    started = history.read_starts(model_dir)
+    started = read_starts(model_dir)
     evaluations = tuple(read_unchanged(model_dir))
     return Run(
         name=name,

@@ -6,7 +6,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from inception_v3.config import ConfigError
-from inception_v3.run.files import now
+from inception_v3.model_dir import now
 from tools.evaluate_report import predictions
 from tools.paired import Pairs
 from tools.studies.files import Table

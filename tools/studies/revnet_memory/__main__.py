@@ -6,8 +6,6 @@ figure.
 
 --architecture=published measures a network as published instead: the memory of each of 100 iterations of RevNet-104 at
 224 pixels, with the largest batch up to 128 that fits the memory of this machine.
-
-tools/studies/README.md discusses the results.
 """
 
 import argparse
@@ -84,14 +82,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def measure_depths(arguments: argparse.Namespace, screen: Screen) -> int:
     """Measures networks of varied depth, and returns the exit code."""
     prepare(arguments.out)
-    from inception_v3.run import source
+    from inception_v3.run import versions
 
     measured: List[Row] = []
     failed: Dict[str, str] = {}
     found = {
         'machine': tables.machine(),
         'environment': ENVIRONMENT,
-        'versions': source.versions(),
+        'versions': versions.current(),
         'published_overhead': PUBLISHED_OVERHEAD,
         'measurements': measured,
         'failed': failed,

@@ -51,7 +51,7 @@ def train(training: Training, model_dir: str) -> None:
     )
     # Checkpoints would add memory and time that belong to no step.
     estimator = make_estimator(config, writes=False)
-    estimator.train(InputPipeline(True, config), hooks=[_Marks()], max_steps=config.train_steps)
+    estimator.train(InputPipeline(is_training=True, config=config), hooks=[_Marks()], max_steps=config.train_steps)
 
 
 class _Marks(tf.estimator.SessionRunHook):

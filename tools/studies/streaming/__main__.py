@@ -6,7 +6,7 @@ reads it as s3://. It can delay each request as a network does: the study measur
 latency, and how much reading several files at a time helps. With --shards it measures instead every combination of the
 size of tar shards, their number, and the workers that read them.
 
-It prints tables, and writes them as Markdown, and all numbers as JSON. tools/studies/README.md discusses the results.
+It prints tables, and writes them as Markdown, and all numbers as JSON.
 There is no training step: the study measures what the input pipeline alone can deliver.
 """
 
@@ -97,7 +97,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
-    from inception_v3.run import source
+    from inception_v3.run import versions
     from tools.benchmarks import photographs
     from tools.studies.streaming import object_store, pipelines
 
@@ -140,7 +140,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 }
                 for each in readings
             ]
-            content = {'made': made, 'settings': vars(arguments), 'versions': source.versions(), 'readings': rows}
+            content = {'made': made, 'settings': vars(arguments), 'versions': versions.current(), 'readings': rows}
             write_json(os.path.join(arguments.out, f'{name}.json'), content)
             print(made)
             if arguments.shards:

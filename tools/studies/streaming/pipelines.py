@@ -118,7 +118,9 @@ def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
             'followup_shuffle_buffer_size': _SHUFFLE_BUFFER,
         }
     )
-    return SingleFiles(config, data.files) if reading.layout == FILES else InputPipeline(True, config)
+    return (
+        SingleFiles(config, data.files) if reading.layout == FILES else InputPipeline(is_training=True, config=config)
+    )
 
 
 def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str]) -> Measurement:

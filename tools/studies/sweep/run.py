@@ -21,10 +21,10 @@ from console.json_content import from_json
 from console.screen import Screen, duration
 from data import remote
 from data.files import text_of
-from data.sources import source_of
-from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
-from inception_v3.run.files import check_writable
-from inception_v3.run.history import Evaluation
+from inception_v3.data_set import check_data
+from inception_v3.fitting import fit_to_data_set, makes_digits
+from inception_v3.model_dir import check_writable
+from inception_v3.run.evaluations import Evaluation
 from tools.datasets import digits
 from tools.studies.files import write_json
 from tools.studies.report import page, tables
@@ -174,7 +174,7 @@ def check(planned: Plan) -> None:
     seen = set()
     for trial in planned.selected:
         config = trial.config
-        key = (config.use_data, source_of(config), config.num_classes)
+        key = (config.use_data, config.source, config.num_classes)
         if key in seen:
             continue
         seen.add(key)

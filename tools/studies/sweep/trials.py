@@ -23,14 +23,13 @@ from console.json_content import from_json, record
 from data.files import text_of, write_whole
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, differences
-from inception_v3.epochs import steps_of_epochs
-from inception_v3.presets import PRESETS, own_images
+from inception_v3.model_dir import now, read_config, recorded_config
+from inception_v3.presets import PRESETS, own_images, steps_of_epochs
 from inception_v3.rules import has_effect
-from inception_v3.run.files import now, read_config, recorded_config
-from inception_v3.run.history import Evaluation, read_unchanged
+from inception_v3.run.evaluations import Evaluation, read_unchanged
 from tools.studies.study import Study, StudyError
 
-PROGRAM = ('python', '-m', 'inception_v3.main')
+PROGRAM = ('python', '-m', processes.full_name('inception_v3.main'))
 TRIALS_FOLDER = 'trials'
 MODEL_FOLDER = 'model'
 COMMAND_FILE = 'command.sh'

@@ -32,7 +32,7 @@ def written(source: Source, report: Report, **given: str) -> Dict[str, Any]:
     return json.loads(pathlib.Path(result['path']).read_text())
 
 
-def test_tfrecords__files_classes_and_fields(data_dir: str, good: Report) -> None:
+def test_tfrecords__are_described_with_files_classes_and_fields(data_dir: str, good: Report) -> None:
     source = Source(data_dir)
     content = written(source, good, license='https://example.org/licence')
     info = dataset_info.read(data_dir)
@@ -67,12 +67,12 @@ def test_tfrecords__files_classes_and_fields(data_dir: str, good: Report) -> Non
     assert [name for name in fields if 'references' in fields[name]] == ['image/class/label']
 
 
-def test_label_offset__label_is_no_class(data_dir: str, good: Report) -> None:
+def test_label_offset__makes_labels_no_classes(data_dir: str, good: Report) -> None:
     content = written(Source(data_dir, fields=Fields(label_offset=1)), good)
     assert not [field for each in content['recordSet'] for field in each['field'] if 'references' in field]
 
 
-def test_command__tar_shards_that_mlcroissant_reads(tar_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_command__describes_tar_shards_that_mlcroissant_reads(tar_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
     data_dir = pathlib.Path(shutil.copytree(str(tar_dir), str(tmp_path / 'data')))
     done = run(audit.main, data_dir, '--data_format=tar', '--croissant', '--release=1.0.0')
     assert done.returncode == 0, done.stderr

@@ -107,7 +107,7 @@ def test_a_split_without_files_and_one_without_records_are_errors(pieces: List[P
     assert report['splits']['validation']['width'] == {'min': None, 'median': None, 'max': None}
 
 
-def test_descriptions_of_other_data_and_invalid_ones(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_descriptions_of_other_data_and_invalid_ones_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     info = dataset_info.read(str(data_dir))
     assert info

@@ -65,7 +65,7 @@ def test_shards__repeat_every_image_equally_often(split: str, published: Publish
     assert numbers[len(number_of) :][: len(number_of)] != first[: count - len(number_of)]
 
 
-def test_shards__sizes_and_description(shards: pathlib.Path) -> None:
+def test_shards__have_equal_sizes_and_a_description(shards: pathlib.Path) -> None:
     names = [f'train-{n:05d}-of-00005.tar' for n in range(5)] + [f'validation-{n:05d}-of-00002.tar' for n in range(2)]
     assert sorted(os.listdir(str(shards))) == ['conversion.json', 'dataset.json', *names]
     assert FORMATS['tar'].count_records([str(shards / name) for name in names]) == [150] * 5 + [45] * 2
@@ -76,7 +76,7 @@ def test_shards__sizes_and_description(shards: pathlib.Path) -> None:
     assert info.fingerprint == fingerprint(*parts)
 
 
-def test_repeated__published_numbers_are_balanced() -> None:
+def test_repeated__balances_images_and_classes() -> None:
     labels = np.random.RandomState(0).permutation(np.arange(50000) % 10)
     numbers = cifar10_conversion.repeated(labels, 1280000)
     times = np.bincount(numbers, minlength=50000)

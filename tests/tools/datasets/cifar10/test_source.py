@@ -17,7 +17,9 @@ PUBLISHED_BATCH = cifar10_conversion._BATCH_IMAGES
 
 
 @pytest.mark.parametrize('form', ['folder', 'archive', 'archive|gunzip'])
-def test_read__each_form_bit_for_bit(form: str, published: Published, tmp_path: pathlib.Path) -> None:
+def test_read__gives_the_same_bits_from_each_published_form(
+    form: str, published: Published, tmp_path: pathlib.Path
+) -> None:
     path = getattr(published, form.partition('|')[0])
     if form.endswith('|gunzip'):
         # Some browsers decompress a download.

@@ -34,7 +34,7 @@ from tools.datasets.imagenet import __main__ as imagenet
 from tools.datasets.imagenet import beam
 
 
-def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_conversion__writes_every_image_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
     said = convert(archives, tmp_path / 'out')
     found = {split: stored(tmp_path / 'out', split) for split in SPLITS}
     assert {*found['train']} == {name for images in archives.train.values() for name, _ in images}
@@ -91,7 +91,7 @@ def test_conversion__keeps_and_names_damaged_and_rotated_images(archives: Archiv
     assert {name: found[name].encoded for name in contents} == contents
 
 
-def test_shards__even_mixed_and_independent_of_order(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_shards__are_even_mixed_and_independent_of_the_order(archives: Archives, tmp_path: pathlib.Path) -> None:
     large = imagenet_archives.make(tmp_path / 'large', per_class=30)
     convert(large, tmp_path / 'out', shards={records.TRAIN: 7, records.VALIDATION: 100})
     counts = []

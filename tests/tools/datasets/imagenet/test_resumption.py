@@ -79,7 +79,7 @@ def test_resuming__refuses_other_settings(archives: Archives, tmp_path: pathlib.
     assert '--validation_labels was ' in refusal(archives, tmp_path / 'out')
 
 
-def test_unreadable_images__named_and_repairable(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_unreadable_images__are_named_and_can_be_repaired(archives: Archives, tmp_path: pathlib.Path) -> None:
     archives.extract(archives.folder)
     options: Dict[str, Any] = {'train': 'train', 'validation': 'val'}
     images = {archives.folder / 'train' / 'n07920052' / name: content for name, content in archives.train['n07920052']}

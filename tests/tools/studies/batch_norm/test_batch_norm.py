@@ -107,7 +107,7 @@ def test_recover__adds_the_variance_of_the_means() -> None:
     assert 0 < recovery['largest_error'] < 2e-6
 
 
-def test_compare_decays__same_memory_but_different_noise() -> None:
+def test_compare_decays__have_the_same_memory_but_different_noise() -> None:
     compared = experiments.compare_decays(response_steps=20, noise_steps=10, noise_channels=500, seed=0)
     assert compared['beta'] == pytest.approx(0.9976, abs=5e-6)
     for way, response in compared['response'].items():

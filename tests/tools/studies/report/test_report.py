@@ -69,7 +69,7 @@ def test_report__shows_flags_that_differ_and_folds_the_others() -> None:
     assert '--setting_3=1' in shown and '--setting_4=1' in folded and '--setting_4=1' not in shown
 
 
-def test_report__tables_of_one_four_and_other_runs() -> None:
+def test_report__tables_suit_one_four_and_other_numbers_of_runs() -> None:
     cases = (
         recorded.case('one', [0.5]),
         recorded.case('four', [0.1, 0.5, 0.6, 0.8]),

@@ -56,19 +56,19 @@ def test_command__can_be_run_again(tmp_path: Any, monkeypatch: Any) -> None:
         assert command is not None and shlex.split(command) == [*expected, '--data_dir=/my data', "--model_dir=it's"]
 
 
-def test_read_run__a_pipe_among_the_events(tmp_path: Any) -> None:
+def test_read_run__refuses_a_pipe_among_the_events(tmp_path: Any) -> None:
     os.mkfifo(f'{tmp_path}/events.out.tfevents.1.host')
     with pytest.raises(remote.RemoteError, match='is a named pipe; only regular files are read'):
         read_run(str(tmp_path), 'run')
 
 
-def test_read_run__of_a_folder_that_does_not_exist(tmp_path: Any) -> None:
+def test_read_run__of_a_missing_folder_is_an_empty_run(tmp_path: Any) -> None:
     run = read_run(f'{tmp_path}/nothing', 'run', failure='error: no such TPU')
     assert (run.command, run.seed, run.config, run.evaluations, run.training) == (None, None, None, (), ())
     assert (run.environment, run.failure) == ({}, 'error: no such TPU')
 
 
-def test_training__resumed_session_replaces_repeated_steps(tmp_path: Any) -> None:
+def test_read_run__a_resumed_session_replaces_repeated_steps(tmp_path: Any) -> None:
     """A run killed after step 40 that resumes from step 20: each step appears once, with its last value."""
     otherwise = recorded.evaluation(20, 0.9, changed=('moving_average: True -> False',))
     recorded.write(str(tmp_path), Config(train_batch_size=64), [recorded.evaluation(20, 0.3), otherwise])
@@ -122,7 +122,7 @@ def test_loss__is_the_mean_of_each_span_of_steps() -> None:
     assert [*found.values()] == pytest.approx(losses.reshape(300, 4).mean(1))
 
 
-def test_comparison__by_epoch_and_without_top_5() -> None:
+def test_comparison__is_by_epoch_if_batches_differ_and_may_lack_top_5() -> None:
     values: Any = {'train_steps': 300, 'num_train_images': 640, 'use_tpu': False}
     configs = [Config(train_batch_size=size, num_classes=classes, **values) for size, classes in ((64, 5), (128, 5))]
     cases = [Case(str(c), {}, (recorded.run('run', [0.5], config=c),)) for c in configs]

@@ -14,7 +14,7 @@ OURS = np.round(_RANDOM.normal(0.9, 0.05, (10, 3)), 3)[:, 0]
 THEIRS = np.round(_RANDOM.normal(0.88, 0.06, (7, 3)), 3)[:, 0]
 
 
-def test_summarize__mean_and_deviation() -> None:
+def test_summarize__has_mean_and_deviation() -> None:
     # (16 + 1 + 25) / 9, over n - 1 = 2.
     expected = (3, pytest.approx(7 / 3), pytest.approx(math.sqrt((16 + 1 + 25) / 9 / 2)))
     assert statistics.summarize([1.0, 2.0, 4.0]) == expected
@@ -40,7 +40,7 @@ def test_difference__ends_where_the_test_of_scipy_has_p_5_percent(are_paired: bo
     )
 
 
-def test_difference__without_interval_and_of_equal_values() -> None:
+def test_difference__of_few_runs_has_no_interval() -> None:
     assert statistics.difference({}, {1: 0.5}) is None
     for others in ({1: 0.3, 2: 0.4}, {3: 0.3, 4: 0.4}):
         few = statistics.difference({1: 0.5, 2: 0.7}, others)
@@ -123,7 +123,7 @@ def test_deviation_of_images__is_that_of_the_binomial_distribution() -> None:
 
 
 def test_share__has_the_interval_of_wilson() -> None:
-    """Of Newcombe, "Two-Sided Confidence Intervals for the Single Proportion" (1998), table I: 81 of 263."""
+    """Newcombe, "Two-Sided Confidence Intervals for the Single Proportion" (1998), table I: 81 of 263."""
     assert statistics.share(81 / 263, 263) == pytest.approx((0.3080, 0.2553, 0.3662), abs=5e-5)
 
 

@@ -118,7 +118,7 @@ def test_train__has_the_settings_of_the_paper_but_for_the_depth(
     assert (config.use_tpu, config.use_data, config.mode, config.model_dir) == (False, 'fake', 'train', 'folder')
 
 
-def test_marks__are_made_before_the_first_step_and_after_each_number_of_steps(monkeypatch: Any) -> None:
+def test_marks__are_made_before_the_first_step_and_every_few_steps(monkeypatch: Any) -> None:
     stop = mock.Mock(side_effect=[2, 1, 3, 9])
     monkeypatch.setattr(revnet_training, '_stop', stop)
     hook: Any = revnet_training._Marks()

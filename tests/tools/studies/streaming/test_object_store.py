@@ -40,7 +40,7 @@ def store(tmp_path_factory: Any) -> Iterator[str]:
         yield store
 
 
-def test_store__range_is_these_bytes_of_the_file(store: str) -> None:
+def test_store__serves_the_bytes_of_a_range(store: str) -> None:
     whole = CONTENT + b'a/1'
     for asked, first, last in (
         ('0-0', 0, 0),
@@ -53,7 +53,7 @@ def test_store__range_is_these_bytes_of_the_file(store: str) -> None:
         assert headers['Content-Range'] == f'bytes {first}-{last}/{len(whole)}'
 
 
-def test_store__whole_files_sizes_and_refusals(store: str) -> None:
+def test_store__serves_whole_files_and_sizes_and_refuses_other_paths(store: str) -> None:
     special = f'{BUCKET}/{quote("c d&<é")}'
     assert ask(store, special)[2] == CONTENT + 'c d&<é'.encode()
     status, headers, content = ask(store, special, 'HEAD')
@@ -66,7 +66,7 @@ def test_store__whole_files_sizes_and_refusals(store: str) -> None:
         assert status == 404 and b'not served' not in content, path
 
 
-def test_store__listing_has_each_name_once(store: str) -> None:
+def test_store__lists_each_name_once(store: str) -> None:
     def listed(query: str) -> Tuple[List[str], List[str]]:
         """The keys and the prefixes of a listing."""
         root = xml.etree.ElementTree.fromstring(ask(store, f'{BUCKET}?{query}')[2])

@@ -53,7 +53,7 @@ def test_per_trial__is_one_where_a_trial_may_use_it(
     assert gpus.per_trial(asked, waiting, are_there) == expected
 
 
-def test_trials__have_gpus_of_their_own_and_get_those_of_trials_that_ended(tmp_path: pathlib.Path) -> None:
+def test_trials__have_own_gpus_and_get_those_of_ended_trials(tmp_path: pathlib.Path) -> None:
     three = [
         trial._replace(program=shell(PROGRAM.format(tmp_path)))
         for trial in trials.trials_of(Study(seeds=3), str(tmp_path / 'out'))

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 
 from console.screen import Screen
-from inception_v3.run.history import append_evaluation
+from inception_v3.run.evaluations import append_evaluation
 from tests.support import recorded
 from tools.studies.study import Study
 from tools.studies.sweep import run, trials

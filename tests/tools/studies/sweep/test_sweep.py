@@ -15,7 +15,7 @@ import pytest
 
 from inception_v3 import flags
 from inception_v3.config import Config
-from inception_v3.run.history import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from tests.support import recorded
 from tests.support.processes import wait_for
 from tests.support.sweeps import PROGRAM, study_file, whole_sweep

@@ -10,9 +10,9 @@ import pytest
 
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
-from inception_v3.data_set import fit_to_data_set
-from inception_v3.run.files import CONFIG_FILE, now
-from inception_v3.run.history import append_evaluation
+from inception_v3.fitting import fit_to_data_set
+from inception_v3.model_dir import CONFIG_FILE, now
+from inception_v3.run.evaluations import append_evaluation
 from tests.support import recorded
 from tests.support.recorded import evaluation
 from tools.studies.study import Study, StudyError, cases

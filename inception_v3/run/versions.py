@@ -1,4 +1,4 @@
-"""Identifies the source code of this program: its git revision, and a digest of its files."""
+"""The versions that a result depends on: of the source code, by git and by a digest, and of packages."""
 
 import functools
 import hashlib
@@ -10,8 +10,8 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 
-import inception_v3
 from compat import tf
+from inception_v3 import __version__
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The packages that a run executes.
@@ -20,7 +20,7 @@ _GIT_TIMEOUT = 10  # Seconds.
 
 
 @functools.lru_cache(maxsize=None)
-def version() -> Dict[str, Any]:
+def of_program() -> Dict[str, Any]:
     """The git `revision` of this program, whether files were `modified` since, and the digest of the `source`.
 
     `revision` and `modified` are None without git. The digest is the SHA-256 of the names and contents of the Python
@@ -50,16 +50,18 @@ def _digest() -> str:
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob('*.py')):
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            # In the wheel, these imports have a longer name (setup.py).
+            text = path.read_bytes().replace(b'from inception_v3_tpu.', b'from ')
+            content = hashlib.sha256(text).hexdigest()
             digest.update(f'{path.relative_to(_ROOT).as_posix()} {content}\n'.encode())
     return digest.hexdigest()
 
 
-def versions() -> Dict[str, Any]:
+def current() -> Dict[str, Any]:
     """The versions of everything that a result depends on, and the command line."""
     return {
-        'inception_v3': inception_v3.__version__,
-        **version(),
+        'inception_v3': __version__,
+        **of_program(),
         'tensorflow': tf.__version__,
         'numpy': np.__version__,
         'python': platform.python_version(),

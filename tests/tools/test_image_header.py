@@ -8,12 +8,12 @@ import pytest
 
 from compat import tf
 from data import ppm
-from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image
 from tests.support import images
 from tests.support.graphs import evaluate
 from tests.support.images import saved, with_bytes, with_segment
 from tests.support.photos import Photo
+from tools.image_header import ImageHeader, read_header
 
 CAT = PIL.Image.fromarray(images.CAT)  # 451 x 300
 JPEG = saved(CAT, 'JPEG')
@@ -68,7 +68,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize('name', HEADERS)
-def test_header__of_unusual_files(name: str) -> None:
+def test_header__has_the_size_in_unusual_files_and_none_in_others(name: str) -> None:
     encoded, header = HEADERS[name]
     assert read_header(encoded) == header
 

@@ -7,10 +7,10 @@ from typing import List
 
 import pytest
 
-from data.image_files import UnreadableError, find, read, why_undecodable
-from tests.data.test_image_header import CAT, JPEG, PNG
 from tests.support.commands import obeyed_permissions
 from tests.support.images import saved
+from tests.tools.test_image_header import CAT, JPEG, PNG
+from tools.image_files import UnreadableError, find, read, why_undecodable
 
 NO_IMAGE = (
     'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged; other formats must be converted: '

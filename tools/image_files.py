@@ -6,8 +6,8 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 from compat.messages import FEW, first_few, shown
 from console import inputs
 from data import remote
-from data.image_header import SIGNATURES, read_header
 from preprocessing.decoding import MAX_PIXELS
+from tools.image_header import SIGNATURES, read_header
 
 # Files of these endings are images, whatever they hold; others are if their first bytes say so.
 EXTENSIONS = (

@@ -1,0 +1,1 @@
+"""Mutation of the program: which small changes of its lines no test notices."""
