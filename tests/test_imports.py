@@ -87,7 +87,7 @@ def imported(tree: ast.AST, with_functions: bool = True) -> Iterator[str]:
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == 'deferred':
         # The tables of networks and of preprocessings name functions by their places.
         if with_functions:
-            yield from (place.s.partition(':')[0] for place in tree.args if isinstance(place, ast.Str))
+            yield from (ast.literal_eval(place).partition(':')[0] for place in tree.args)
     elif isinstance(tree, ast.ImportFrom):
         assert tree.level == 0, 'imports are absolute'
         yield str(tree.module)
