@@ -451,7 +451,11 @@ class Later(Channel):
         Raises:
           CommandError: the first worker refuses this one or another, or one has ended; the message says why.
         """
-        for link, greeting in iter(lambda: self._next(self._greetings), None):
+        while True:
+            next_one: Optional[Tuple[_Link, Any]] = self._next(self._greetings)
+            if next_one is None:
+                return
+            link, greeting = next_one
             answer = answer_to(greeting)
             # If the connection is broken, there will be another greeting.
             with contextlib.suppress(OSError):
