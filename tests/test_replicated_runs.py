@@ -1,6 +1,7 @@
 """Tests of whole runs on several replicas, on virtual devices of the CPU: they are runs on as many TPU cores."""
 
 import dataclasses
+import os
 from typing import Any, Dict
 
 import numpy as np
@@ -97,6 +98,12 @@ def test_run__resumes_to_the_bit_on_replicas(config: Config, tmp_path: Any) -> N
     config = on_gpus(config, 2, batch_norm='synchronized', batch_norm_group_size=1)
     whole = train(dataclasses.replace(config, model_dir=str(tmp_path / 'whole')), 3)
     assert not differing(whole, train(config, 1, 3))
+    # The graph of replicas is in no file.
+    names = os.listdir(str(config.model_dir))
+    assert 'model.ckpt-3.index' in names and not [name for name in names if name.endswith('.meta')]
+    events = [os.path.join(str(config.model_dir), name) for name in names if name.startswith('events')]
+    graphs = [event.graph_def for path in events for event in tf.train.summary_iterator(path)]
+    assert events and not any(tf.GraphDef.FromString(graph).node for graph in graphs)
 
 
 @pytest.mark.both

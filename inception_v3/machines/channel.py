@@ -452,10 +452,10 @@ class Later(Channel):
           CommandError: the first worker refuses this one or another, or one has ended; the message says why.
         """
         while True:
-            greeted = self._next(self._greetings)
-            if greeted is None:
+            next_one: Optional[Tuple[_Link, Any]] = self._next(self._greetings)
+            if next_one is None:
                 return
-            link, greeting = greeted
+            link, greeting = next_one
             answer = answer_to(greeting)
             # If the connection is broken, there will be another greeting.
             with contextlib.suppress(OSError):

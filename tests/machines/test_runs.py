@@ -71,7 +71,7 @@ def test_workers__stopped_by_sigterm_resume_to_the_bits_of_one_process(program: 
 
     # One process with two replicas takes over, then both machines again.
     two.clear_logs()
-    changes: Dict[str, Any] = {'num_gpus': 2, 'mode': 'train', 'train_steps': PER_EVAL - 1, 'export_dir': ''}
+    changes: Any = {'num_gpus': 2, 'mode': 'train', 'train_steps': PER_EVAL - 1, 'export_dir': ''}
     taking_over = Program(two.folder, two._flags['data_dir'], **changes)
     assert two.ends(taking_over.start()) == [0], two.log()
     two.clear_logs()

@@ -63,8 +63,8 @@ def check(
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
     of = ('host', 'core') if config.use_tpu else ('machine', 'gpu')
-    batches: Dict[str, Any] = {f'batch_per_{name}': batch // count for name, count in zip(of, (tpu.hosts, tpu.cores))}
-    report.add(section, batch=batch, **batches)
+    batches = {f'batch_per_{name}': batch // count for name, count in zip(of, (tpu.hosts, tpu.cores))}
+    report.add(section, '', batch=batch, **batches)
     if is_training:
         per_epoch = config.num_train_images / config.train_batch_size
         report.add(section, steps=config.train_steps, steps_per_epoch=per_epoch, epochs=config.train_steps / per_epoch)
