@@ -8,10 +8,10 @@ from typing import Dict, List, Tuple
 
 from compat import tf
 from docs.network_diagrams import STYLE, document
-from inception_v3.batch_norm import ONE_DEVICE_DECAY, decay_for
 from inception_v3.config import Config
 from inception_v3.input_pipeline import _GROUP_RECORDS, BATCHES_AHEAD
 from inception_v3.optimizers import MOMENTUM, make_optimizer
+from inception_v3.run.batch_norm_advice import ONE_DEVICE_DECAY, decay_for
 from tools.benchmarks.balance import balance
 
 FOLDER = pathlib.Path(__file__).with_name('diagrams')

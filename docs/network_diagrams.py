@@ -14,16 +14,6 @@ from inception_v3.networks.registry import NETWORKS
 
 FOLDER = pathlib.Path(__file__).with_name('networks')
 CLASSES = 1001
-# Height and width of the images: those of the networks' papers.
-SIZES = {
-    'inception_v3': 299,
-    'inception_2015': 299,
-    'resnet50': 224,
-    'revnet56': 224,
-    'revnet104': 224,
-    'revnet38': 32,
-    'revnet110': 32,
-}
 _POOLS = ('MaxPool', 'AvgPool')
 # The value of a variable; its shape is not that of an activation.
 _READS = ('Identity', 'ReadVariableOp')
@@ -50,9 +40,11 @@ def blocks_of(name: str) -> List[Block]:
     shapes: Dict[str, List[int]] = {}
     parameters: Dict[str, int] = {}
     with tf.Graph().as_default() as graph:
-        images = tf.placeholder(tf.float32, [1, SIZES[name], SIZES[name], 3])
+        images = tf.placeholder(tf.float32, [1, NETWORKS[name].size, NETWORKS[name].size, 3])
         options = {'rebuild_activations': False} if 'rebuild_activations' in NETWORKS[name].options else {}
-        NETWORKS[name].build(images, CLASSES, False, conv=layers.conv2d, norm=BatchNorm(False, 0.9), **options)
+        NETWORKS[name].build(
+            images, CLASSES, False, conv=layers.conv2d, norm=BatchNorm(is_training=False, decay=0.9), **options
+        )
         for variable in tf.trainable_variables():
             block = _block(variable.op.name)
             parameters[block] = parameters.get(block, 0) + int(variable.shape.num_elements())
@@ -79,7 +71,7 @@ def svg_of(name: str) -> str:
     groups = [[*group] for _, group in itertools.groupby(blocks, _likeness)]
     sizes = [sum(block.parameters for block in group) for group in groups]
     height = _HEAD + _ROW * len(groups) + 10
-    size = SIZES[name]
+    size = NETWORKS[name].size
     lines = [
         f'<text class="t" x="10" y="24">{name}: {total:,} parameters</text>',
         f'<text class="f" x="10" y="44">images of {size} × {size} × 3, {CLASSES:,} classes</text>',

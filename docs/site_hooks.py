@@ -1,8 +1,9 @@
-"""Hooks of mkdocs: add the pages that are made from the code, and the READMEs of other folders, to the site.
+"""Hooks of mkdocs: add the pages that are made from the code, and those of other folders, to the site.
 
 mkdocs runs this file in `.venv-docs`, where the program itself is not installed: modules are read, not imported.
 """
 
+import json
 import logging
 import pathlib
 import re
@@ -11,7 +12,13 @@ from typing import Any, Dict, List
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PACKAGES = ('compat', 'console', 'preprocessing', 'data', 'inception_v3', 'tools')
 # Files outside docs/ that are pages of the site, and their addresses there.
-_READMES = {'tools/studies/README.md': 'studies-results.md', 'tools/benchmarks/README.md': 'benchmarks.md'}
+PAGES_ELSEWHERE = {
+    'tools/studies/README.md': 'studies-results.md',
+    'tools/benchmarks/README.md': 'benchmarks.md',
+    'examples/images_to_export.ipynb': 'images-to-export.md',
+    'examples/reproducibility_study.ipynb': 'reproducibility-study.md',
+    'examples/estimator_elsewhere.md': 'estimator-elsewhere.md',
+}
 
 
 def rooms() -> Dict[str, List[str]]:
@@ -45,17 +52,39 @@ def on_files(files: Any, config: Any) -> Any:
         content = f'# {room}\n\n::: {room}\n    options:\n      members: false\n\n'
         content += '\n'.join(f'::: {module}\n' for module in modules)
         files.append(File.generated(config, _page_of(room), content=content))
-    for source, page in _READMES.items():
-        content = (_ROOT / source).read_text(encoding='utf-8').replace('](../../docs/', '](')
+    for source, page in PAGES_ELSEWHERE.items():
+        content = (_ROOT / source).read_text(encoding='utf-8')
+        content = of_notebook(content) if source.endswith('.ipynb') else content
+        content = re.sub(r'\]\((?:\.\./)+docs/', '](', content)
+        for other, target in PAGES_ELSEWHERE.items():
+            if other.rpartition('/')[0] == source.rpartition('/')[0]:
+                content = content.replace(f']({other.rpartition("/")[2]})', f']({target})')
         files.append(File.generated(config, page, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Turns links to the READMEs of other folders into links to their pages."""
-    for source, target in _READMES.items():
+    """Turns links to the pages of other folders into links to their pages here."""
+    for source, target in PAGES_ELSEWHERE.items():
         markdown = markdown.replace(f'](../{source}', f']({target}')
     return markdown
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Marks the names of flags, which a browser breaks after their hyphens."""
+    return re.sub(r'<code>(--[\w=.,-]{1,40})</code>', r'<code class="flag">\1</code>', html)
+
+
+def of_notebook(content: str) -> str:
+    """The page of a notebook: its texts, and its code without results."""
+    parts = []
+    for cell in json.loads(content)['cells']:
+        text = ''.join(cell['source'])
+        if cell['cell_type'] == 'code':
+            magic, _, rest = text.partition('\n')
+            text = f'```sh\n{rest}\n```' if magic == '%%bash' else f'```python\n{text}\n```'
+        parts.append(text)
+    return '\n\n'.join(parts) + '\n'
 
 
 def _is_of_a_written_page(record: logging.LogRecord) -> bool:

@@ -21,12 +21,11 @@ from data import order, records, tf_example
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import PADDING_LABEL, Config
-from inception_v3.input.record_preprocessing import training_image
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.inception_v3 import inception_v3
+from preprocessing.decoding import image_shape
 from preprocessing.preprocessings import preprocessing_for
-from preprocessing.resizing import resize_for_eval
 from preprocessing.stateless import uniform_of
 
 # The documented program with a network and images that suit digits, as `--preset=digits` has them.
@@ -77,6 +76,7 @@ class InputPipeline:
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
         self._config = config
+        self._preprocessing = preprocessing_for(config)
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
         """A data set of (float32 [batch, height, width, 3], int32 [batch])."""
@@ -140,13 +140,13 @@ class InputPipeline:
 
     @no_autograph
     def _preprocess(self, record: records.Record) -> Tuple[tf.Tensor, tf.Tensor]:
-        config = self._config
-        encoded, label, boxes = tf_example.parse(record.serialized, self._is_training and config.use_annotated_bbox)
+        with_boxes = self._is_training and self._config.use_annotated_bbox
+        encoded, label, boxes = tf_example.parse(record.serialized, with_boxes)
+        shape, distortion = image_shape(encoded), None
         if self._is_training:
-            image = training_image(encoded, boxes, config, uniform_of(record.seed))
-        else:
-            image = preprocessing_for(config).finish(resize_for_eval(encoded, config))
-        return image, tf.cast(label, tf.int32)
+            distortion = self._preprocessing.draw(shape, boxes, uniform_of(record.seed))
+        resized = self._preprocessing.resize_encoded(encoded, shape, distortion)
+        return self._preprocessing.finish(resized, distortion), tf.cast(label, tf.int32)
 
     @no_autograph
     def _padded(self, size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
@@ -259,9 +259,11 @@ def run(config: Config) -> Dict[str, float]:
         # The last cycle may be shorter. The printed program leaves it out: 1,000 of 213,000 steps, at 2,000 in a cycle.
         step = min(step + config.train_steps_per_eval, config.train_steps)
         tf.logging.info('Starting training cycle %d.', cycle)
-        estimator.train(InputPipeline(True, config), max_steps=step)
+        estimator.train(InputPipeline(is_training=True, config=config), max_steps=step)
         tf.logging.info('Starting evaluation cycle %d.', cycle)
-        found = estimator.evaluate(InputPipeline(False, config), hooks=[LoadEMAHook(str(config.model_dir))])
+        found = estimator.evaluate(
+            InputPipeline(is_training=False, config=config), hooks=[LoadEMAHook(str(config.model_dir))]
+        )
         tf.logging.info('Evaluation results: %s', found)
         if step == config.train_steps:
             return found

@@ -1,7 +1,7 @@
 """Batch normalization with local, averaged or synchronized moments over the TPU cores."""
 
 import dataclasses
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.tpu.ops import tpu_ops
@@ -9,72 +9,26 @@ from tensorflow.python.tpu.ops import tpu_ops
 from inception_v3 import replicas
 from inception_v3.config import Config
 from inception_v3.networks.layers import NHWC, Layout
-from inception_v3.weights.selection import NOTHING, Patterns
 
 EPSILON = 1e-3
-# The documented decay per step of one device.
-ONE_DEVICE_DECAY = 0.9997
-# Decays agree if their memories differ by less than this fraction: 0.9976 is rounded from 0.9997 ** 8.
-_ROUNDING = 0.02
 
 
-def batch_norm_for(config: Config, is_training: bool, layout: Layout = NHWC) -> 'BatchNorm':
-    """Makes the batch normalization that `--batch_norm` names."""
+def batch_norm_for(
+    config: Config, is_training: bool, layout: Layout = NHWC, is_frozen: Optional[Callable[[str], bool]] = None
+) -> 'BatchNorm':
+    """Makes the batch normalization that `--batch_norm` names; layout and `is_frozen` are as of `BatchNorm`."""
     return BatchNorm(
         is_training,
         config.batch_norm_decay,
         config.clear_update_collections,
-        synchronized_over=_groups(config) if config.batch_norm == 'synchronized' else None,
-        averaged_over=_groups(config) if config.batch_norm == 'averaged' else None,
+        synchronized_over=groups_of(config) if config.batch_norm == 'synchronized' else None,
+        averaged_over=groups_of(config) if config.batch_norm == 'averaged' else None,
         layout=layout,
-        frozen=Patterns(config.freeze if config.freeze_batch_norm and is_training else ''),
+        is_frozen=is_frozen,
     )
 
 
-def description(config: Config) -> str:
-    """The batch normalization of a run in words, with the number of images and cores of its moments."""
-    images, replica = config.train_batch_size // config.replicas, 'core' if config.use_tpu else 'replica'
-    if config.replicas == 1:
-        return f'{config.batch_norm}: over the {images} images of a batch; there is one replica'
-    if config.batch_norm == 'local':
-        return f"local: over each {replica}'s own {images} images; the first {replica}'s moving statistics are kept"
-    if config.batch_norm == 'averaged':
-        return (
-            f"averaged: over each {replica}'s own {images} images; moving statistics are means over {config.replicas} "
-            f'{replica}s'
-        )
-    groups = _groups(config)
-    over = f'synchronized: over the {len(groups[0]) * images} images of {len(groups[0])} {replica}s'
-    return over if len(groups) == 1 else f"{over}, {len(groups)} groups; the first group's moving statistics are kept"
-
-
-def decay_for(cores: int) -> float:
-    """The documented decay of the moving statistics on a number of cores: beta = alpha ** cores, alpha = 0.9997.
-
-    One step on N cores is like N steps on one device, so that the statistics of the N cores keep the memory, in images,
-    of one device. At 8 cores this is 0.9976, the default of `--batch_norm_decay`.
-    """
-    return ONE_DEVICE_DECAY**cores
-
-
-def agrees(decay: float, other: float) -> bool:
-    """Whether two decays are the same up to rounding: their memories, 1 / (1 - decay) steps, differ by at most 2 %."""
-    return abs((1 - decay) - (1 - other)) <= _ROUNDING * (1 - other)
-
-
-def decay_warning(config: Config) -> Optional[str]:
-    """A sentence if Inception v3's decay is not the documented one for this number of cores; else None."""
-    decay, fitting = config.batch_norm_decay, decay_for(config.replicas)
-    if config.network != 'inception_v3' or agrees(decay, fitting):
-        return None
-    return (
-        f'--batch_norm_decay={decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the documented decay for '
-        f'this number of {"cores" if config.use_tpu else "replicas"}, where alpha = {ONE_DEVICE_DECAY} is that of one '
-        'device'
-    )
-
-
-def _groups(config: Config) -> List[List[int]]:
+def groups_of(config: Config) -> List[List[int]]:
     """The groups of cores that share moments; the numbers of a group are consecutive."""
     size = config.batch_norm_group_size or config.replicas
     return [list(range(first, first + size)) for first in range(0, config.replicas, size)]
@@ -98,7 +52,8 @@ class BatchNorm:
       averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are
         means over the group. The mean of the variances lacks the variance of the means. None: each core's own.
       layout: the order of the inputs' axes. Synchronized moments and float64 need NHWC.
-      frozen: layers whose moving mean matches normalize as in evaluation, and leave their moving statistics.
+      is_frozen: a predicate of a layer's name, the scope of its variables. In training, layers for which it holds
+        normalize as in evaluation, and keep their moving statistics. None: there are none.
     """
 
     is_training: bool
@@ -107,7 +62,7 @@ class BatchNorm:
     synchronized_over: Optional[Sequence[Sequence[int]]] = None
     averaged_over: Optional[Sequence[Sequence[int]]] = None
     layout: Layout = NHWC
-    frozen: Patterns = NOTHING
+    is_frozen: Optional[Callable[[str], bool]] = None
 
     def __call__(
         self,
@@ -142,7 +97,8 @@ class BatchNorm:
             # A recomputation reads the statistics after the update, so that the shift is the same for all replicas.
             with tf.control_dependencies([] if moves_statistics else [inputs]):
                 shift, spread = tf.cast(mean, x.dtype), tf.cast(variance, x.dtype)
-            if not self.is_training or self.frozen.match(f'{tf.get_variable_scope().name}/moving_mean'):
+            is_frozen = self.is_frozen is not None and self.is_frozen(tf.get_variable_scope().name)
+            if is_frozen or not self.is_training:
                 return tf.cast(self._normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
             outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, shift, epsilon)
             if not moves_statistics:

@@ -13,11 +13,13 @@ import functools
 import json
 import math
 import unicodedata
-from typing import TYPE_CHECKING, Any, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Collection, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
 from compat.errors import CommandError
 from compat.messages import shown
 from console.json_content import from_json
+from inception_v3.networks.registry import NETWORKS
+from preprocessing.preprocessings import PREPROCESSINGS
 
 if TYPE_CHECKING:
     from data.sources import Source
@@ -46,6 +48,7 @@ class Setting(NamedTuple):
     """The metadata of a field, besides its name, type and default: its group and a phrase in `--help`, and its limits.
 
     The value must exceed `above`; the other bounds are allowed values. Without choices, all values in the bounds are.
+    Choices may be a table that grows.
     """
 
     group: str
@@ -53,13 +56,14 @@ class Setting(NamedTuple):
     lower: Optional[float] = None
     upper: Optional[float] = None
     above: Optional[float] = None
-    choices: Tuple[str, ...] = ()
+    choices: Collection[str] = ()
 
     @property
     def allowed(self) -> str:
         """The allowed values in words; empty if every value of the type is allowed."""
         if self.choices:
-            return ' or '.join([', '.join(self.choices[:-1]), self.choices[-1]])
+            *others, last = self.choices
+            return f'{", ".join(others)} or {last}'
         bounds = (('above', self.above), ('at least', self.lower), ('at most', self.upper))
         return ' and '.join(f'{words} {_plain(bound)}' for words, bound in bounds if bound is not None)
 
@@ -255,9 +259,7 @@ class Config:
     )
     max_bad_records: int = _data(0, 'corrupt records to skip, per split, before the run fails', lower=0)
 
-    preprocessing: str = _preprocessing(
-        'inception', 'preprocessing of the images', choices=('inception', 'vgg', 'cifar')
-    )
+    preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=PREPROCESSINGS)
     height: int = _preprocessing(299, 'height of the input images, in pixels', lower=1)
     width: int = _preprocessing(299, 'width of the input images, in pixels', lower=1)
     use_annotated_bbox: bool = _preprocessing(False, 'crop around the bounding boxes of the records (inception)')
@@ -287,11 +289,7 @@ class Config:
         32 / 255, 'largest shift of brightness in training, for pixels in [0, 1] (inception)', lower=0, upper=1
     )
 
-    network: str = _network(
-        'inception_v3',
-        'the network',
-        choices=('inception_v3', 'inception_2015', 'resnet50', 'revnet38', 'revnet110', 'revnet56', 'revnet104'),
-    )
+    network: str = _network('inception_v3', 'the network', choices=NETWORKS)
     depth_multiplier: float = _network(
         1.0, 'factor on the channels of every layer; at least 16 channels remain', above=0, upper=100
     )

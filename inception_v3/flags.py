@@ -21,7 +21,7 @@ from data.braces import FILE_FLAGS
 from inception_v3 import __version__, rules
 from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 from inception_v3.machines import cluster
-from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
@@ -284,7 +284,7 @@ def with_preset(line: CommandLine) -> Dict[str, Any]:
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset, given = PRESETS[line.preset or DEFAULT_PRESET], line.fields
-    network = LIMITS.get(given.get('network', preset.get('network', Config.network)))
+    network = NETWORKS.get(given.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
     for steps, epochs in EPOCHS.items():

@@ -13,7 +13,7 @@ from console.processes import usable_cores
 from data import records
 from data.sources import Source
 from inception_v3.config import Config
-from inception_v3.input import device_images
+from inception_v3.input import infeed
 from inception_v3.input.fake_data import fake_images
 from inception_v3.input.ordered_records import completed_steps, ordered_records
 from inception_v3.input.padding import Label, pad_batch, zeros_like
@@ -67,7 +67,7 @@ class InputPipeline:
           With `--transfer=float`, features are finished images, float32 or bfloat16 as `--precision` says. Their shape
           is [batch, height, width, 3], or [height, width, 3, batch] with `--transpose_enabled`. With
           `--transfer=uint8`, images are uint8, or int32 words [batch, words] for a TPU; in training, features are a
-          dict of these and of the distortions, float32 [batch, numbers]. `device_images.received` makes finished
+          dict of these and of the distortions, float32 [batch, numbers]. `infeed.Infeed.received` makes finished
           images of either.
 
           Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
@@ -84,7 +84,8 @@ class InputPipeline:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
         if config.use_data == 'fake':
             step = completed_steps(config)
-            dataset = fake_images(self._is_training, config, step, self._images_at_a_time, host, hosts)
+            own = self._record_preprocessing.infeed
+            dataset = fake_images(own, self._is_training, config, step, self._images_at_a_time, host, hosts)
         else:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)
@@ -193,7 +194,7 @@ class InputPipeline:
             return usable_records.map_or_replace(dataset, self._preprocess, parallel_calls, name_bad, step)
         return usable_records.map_or_skip(dataset, self._preprocess, parallel_calls, name_bad)
 
-    def _preprocess(self, record: records.Record) -> Tuple[device_images.Features, Label]:
+    def _preprocess(self, record: records.Record) -> Tuple[infeed.Features, Label]:
         features, label = self._record_preprocessing.preprocess(record)
         return features, (label, record.path, record.position) if self._with_places else label
 
@@ -258,9 +259,9 @@ def images_at_a_time(config: Config) -> int:
 # ---- Functions of phase 3
 
 
-def _with_batch_last(features: device_images.Features) -> device_images.Features:
+def _with_batch_last(features: infeed.Features) -> infeed.Features:
     """Transposes images [batch, ...] to [..., batch]; the numbers of their distortions stay as they are."""
     if isinstance(features, dict):
-        return {**features, device_images.IMAGES: _with_batch_last(features[device_images.IMAGES])}
+        return {**features, infeed.IMAGES: _with_batch_last(features[infeed.IMAGES])}
     with tf.name_scope('transfer'):  # By which a profile finds the phase.
         return tf.transpose(features, [*range(1, features.shape.ndims), 0])

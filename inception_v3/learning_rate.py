@@ -1,7 +1,9 @@
 """The learning rate: decay schedules, and a warm-up for large batches."""
 
 import math
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
+
+import numpy as np
 
 from compat import tf, tf2
 from inception_v3.config import Config
@@ -13,30 +15,6 @@ REFERENCE_BATCH_SIZE = 256
 FLOOR = 0.0001
 # The rate at the start of a warm-up, as a fraction of the rate at its end.
 COLD_FRACTION = 0.1
-
-
-class _Arithmetic(NamedTuple):
-    """The operations that exist for both numbers and tensors."""
-
-    whole: Callable[[Any], Any]
-    real: Callable[[Any], Any]
-    choose: Callable[[Any, Any, Any], Any]
-    minimum: Callable[[Any, Any], Any]
-    maximum: Callable[[Any, Any], Any]
-    cos: Callable[[Any], Any]
-
-
-_NUMBERS = _Arithmetic(
-    int, float, lambda condition, then, otherwise: then if condition else otherwise, min, max, math.cos
-)
-_TENSORS = _Arithmetic(
-    lambda step: tf.cast(step, tf.int64),
-    lambda whole: tf.cast(whole, tf.float32),
-    lambda condition, then, otherwise: tf.where(condition, then + tf.zeros_like(otherwise), otherwise),
-    tf.minimum,
-    tf.maximum,
-    tf.cos,
-)
 
 
 def learning_rate(step: Any, config: Config) -> Any:
@@ -67,50 +45,54 @@ def learning_rate(step: Any, config: Config) -> Any:
     Returns:
       The rate: a float for an int, a float32 tensor for a tensor.
     """
-    on = _TENSORS if isinstance(step, (tf.Tensor, tf2.Variable)) else _NUMBERS
     schedule = {'exponential': _exponential, 'step': _step, 'cosine': _cosine}[config.schedule]
     base = config.learning_rate * config.train_batch_size / REFERENCE_BATCH_SIZE
-    return on.maximum(schedule(on.whole(step), base, config, on), FLOOR * base)
+    if isinstance(step, (tf.Tensor, tf2.Variable)):
+        rate = schedule(tf.cast(step, tf.int64), base, config, tf, lambda whole: tf.cast(whole, tf.float32))
+        return tf.maximum(rate, FLOOR * base)
+    return float(max(schedule(int(step), base, config, np, float), FLOOR * base))
 
 
+# `xp` is the module of the functions, `tf` for a tensor and `np` for a number, and `real` the cast to real numbers.
 # Integer arithmetic finds the exact step of a decay: a float32 step / E can miss it.
+_Real = Callable[[Any], Any]
 
 
-def _exponential(step: Any, base: float, config: Config, on: _Arithmetic) -> Any:
+def _exponential(step: Any, base: float, config: Config, xp: Any, real: _Real) -> Any:
     batch, images = config.train_batch_size, config.num_train_images
     decay, decay_epochs = config.learning_rate_decay, config.learning_rate_decay_epochs
     steps_per_decay = max(1, decay_epochs * images // batch)
-    rate = base * decay ** on.real(step // steps_per_decay)
+    rate = base * decay ** real(step // steps_per_decay)
     if not config.use_learning_rate_warmup:
         return rate
     cold, warmup = config.cold_epochs, config.warmup_epochs
-    epoch = on.real(step * batch // images)
+    epoch = real(step * batch // images)
     adjusted = base * decay ** ((warmup + cold) / decay_epochs)
     slope = (1 - COLD_FRACTION) * adjusted / (warmup + decay_epochs - 1)
     rising = COLD_FRACTION * adjusted + (epoch - (cold - 1)) * slope
     if config.cap_warmup:
-        rising = on.minimum(rising, rate)
-    rate = on.choose(epoch < warmup + cold + decay_epochs, rising, rate)
-    return on.choose(epoch < cold, COLD_FRACTION * adjusted, rate)
+        rising = xp.minimum(rising, rate)
+    rate = xp.where(epoch < warmup + cold + decay_epochs, rising, rate)
+    return xp.where(epoch < cold, COLD_FRACTION * adjusted + xp.zeros_like(rate), rate)
 
 
-def _step(step: Any, base: float, config: Config, on: _Arithmetic) -> Any:
+def _step(step: Any, base: float, config: Config, xp: Any, real: _Real) -> Any:
     epoch = step * config.train_batch_size // config.num_train_images
-    decays = sum(on.real(epoch >= start) for start in config.steps_down)
-    return _after_rising(step, base, base * config.learning_rate_decay**decays, config, on)
+    decays = sum(real(epoch >= start) for start in config.steps_down)
+    return _after_rising(step, base, base * config.learning_rate_decay**decays, config, xp, real)
 
 
-def _cosine(step: Any, base: float, config: Config, on: _Arithmetic) -> Any:
+def _cosine(step: Any, base: float, config: Config, xp: Any, real: _Real) -> Any:
     rising = _rising_steps(config)
-    part = on.real(step - rising) / max(1, config.train_steps - rising)
-    return _after_rising(step, base, base / 2 * (1 + on.cos(math.pi * on.minimum(part, 1.0))), config, on)
+    part = real(step - rising) / max(1, config.train_steps - rising)
+    return _after_rising(step, base, base / 2 * (1 + xp.cos(math.pi * xp.minimum(part, 1.0))), config, xp, real)
 
 
 def _rising_steps(config: Config) -> int:
     return config.warmup_epochs * config.num_train_images // config.train_batch_size * config.use_learning_rate_warmup
 
 
-def _after_rising(step: Any, base: float, rate: Any, config: Config, on: _Arithmetic) -> Any:
+def _after_rising(step: Any, base: float, rate: Any, config: Config, xp: Any, real: _Real) -> Any:
     """Applies the warm-up of the step and cosine schedules to a rate."""
     rising = _rising_steps(config)
-    return on.choose(step < rising, base * on.real(step + 1) / rising, rate) if rising else rate
+    return xp.where(step < rising, base * real(step + 1) / rising, rate) if rising else rate

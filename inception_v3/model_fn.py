@@ -7,13 +7,13 @@ from inception_v3 import loss_scale, metrics, moving_average, replicas, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.host_call import host_call
-from inception_v3.input import device_images
+from inception_v3.input.infeed import Features, Infeed
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.optimizers import make_optimizer
 from inception_v3.tpu import accelerator
-from inception_v3.weights.selection import Selection, without_frozen
+from inception_v3.weights.fine_tuning import FineTuning
 
 # Szegedy et al., section 4.
 AUXILIARY_WEIGHT = 0.4
@@ -26,12 +26,12 @@ _PREDICT = tf.estimator.ModeKeys.PREDICT
 
 
 def inception_model_fn(
-    features: device_images.Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
+    features: Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
 ) -> tf.estimator.tpu.TPUEstimatorSpec:
     """Builds the graph of a training step, an evaluation step or a prediction.
 
     Args:
-      features: a batch from the input pipeline; for prediction, images as `device_images.received` returns them.
+      features: a batch from the input pipeline; for prediction, images as `Infeed.received` returns them.
       labels: int32 [batch], in evaluation `config.PADDING_LABEL` for padding; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
       params: `config` is the run's `Config`; without it, the documented defaults hold, on the device that TPUEstimator
@@ -39,27 +39,24 @@ def inception_model_fn(
     """
     config: Config = params.get('config') or Config(use_tpu=params.get('use_tpu', True))
     class_names: Sequence[str] = params.get('class_names', ())
+    fine_tuning = FineTuning(config, seeding.variable_getter(config)) if mode == _TRAIN else None
     # Resource variables have a defined order of reads and writes, on a CPU as on a TPU.
-    scope = tf.get_variable_scope()
-    getter = seeding.variable_getter(config)
-    device = accelerator.placement(config, is_exported=mode == _PREDICT)
-    with device, tf.variable_scope(scope, use_resource=True, custom_getter=getter):
-        images = device_images.received(features, config.transpose_enabled and mode != _PREDICT, config)
-        if mode == _TRAIN:
-            selection = Selection(config)
-            # The current scope, which has the getter above.
-            current = tf.get_variable_scope()
-            with tf.variable_scope(current, custom_getter=selection.get, auxiliary_name_scope=False):
-                outputs = _network(images, mode, config)
-            selection.check()
-            return _training(*outputs, labels, config)
-        logits, _ = _network(images, mode, config)
+    variables = tf.variable_scope(tf.get_variable_scope(), use_resource=True)
+    with accelerator.placement(config, is_exported=mode == _PREDICT), variables:
+        images = Infeed(config).received(features, config.transpose_enabled and mode != _PREDICT)
+        logits, auxiliary_logits = _network(images, mode, config, fine_tuning)
+        if fine_tuning:
+            fine_tuning.check()
+            return _training(logits, auxiliary_logits, labels, config, fine_tuning)
         if mode == _PREDICT:
             return _prediction(logits, config, class_names)
         return _evaluation(logits, labels, config, class_names)
 
 
-def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
+def _network(
+    images: tf.Tensor, mode: str, config: Config, fine_tuning: Optional[FineTuning] = None
+) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
+    """The logits and the auxiliary logits, float32 [batch, num_classes]."""
     is_training = mode == _TRAIN
     # An exported model runs in float32 on any device.
     dtype = tf.float32 if mode == _PREDICT else tf.as_dtype(config.precision)
@@ -67,19 +64,20 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
     if layout == layers.NCHW:
         images = tf.transpose(images, layers.NCHW.ordered(*range(4)))
     on_cpu = config.is_emulated or not (config.use_tpu or accelerator.on_gpu(config))
-    logits, auxiliary_logits = NETWORKS[config.network].build(
-        tf.cast(images, dtype),
-        config.num_classes,
-        is_training,
-        conv=layers.conv_for(dtype, on_cpu, layout),
-        norm=batch_norm_for(config, is_training, layout),
-        layout=layout,
-        **network_options(config, mode),
-    )
-    return (
-        tf.cast(logits, tf.float32),
-        None if auxiliary_logits is None else tf.cast(auxiliary_logits, tf.float32),
-    )
+    create = fine_tuning.get if fine_tuning else seeding.variable_getter(config)
+    is_frozen = fine_tuning.has_fixed_statistics if fine_tuning else None
+    with tf.variable_scope(tf.get_variable_scope(), custom_getter=create, auxiliary_name_scope=False):
+        outputs = NETWORKS[config.network].build(
+            tf.cast(images, dtype),
+            config.num_classes,
+            is_training,
+            conv=layers.conv_for(dtype, on_cpu, layout),
+            norm=batch_norm_for(config, is_training, layout, is_frozen),
+            layout=layout,
+            **network_options(config, mode),
+        )
+    logits, auxiliary_logits = (None if each is None else tf.cast(each, tf.float32) for each in outputs)
+    return logits, auxiliary_logits
 
 
 def network_shapes(config: Config) -> Dict[str, List[int]]:
@@ -125,7 +123,7 @@ def total_loss(
     loss = cross_entropy(logits)
     if auxiliary_logits is not None:
         loss += AUXILIARY_WEIGHT * cross_entropy(auxiliary_logits)
-    weights = without_frozen(tf.get_collection(tf.GraphKeys.WEIGHTS))
+    weights = tf.get_collection(tf.GraphKeys.WEIGHTS)
     if not weights:
         return loss
     # Not add_n: its order of additions varies, and with it the last bits of the sum.
@@ -133,7 +131,11 @@ def total_loss(
 
 
 def _training(
-    logits: tf.Tensor, auxiliary_logits: Optional[tf.Tensor], labels: tf.Tensor, config: Config
+    logits: tf.Tensor,
+    auxiliary_logits: Optional[tf.Tensor],
+    labels: tf.Tensor,
+    config: Config,
+    fine_tuning: FineTuning,
 ) -> tf.estimator.tpu.TPUEstimatorSpec:
     loss = total_loss(logits, auxiliary_logits, labels, config)
     global_step = tf.train.get_or_create_global_step()
@@ -143,7 +145,7 @@ def _training(
     rate = learning_rate(step, config)
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     with tf.control_dependencies([steps_done, *updates]):
-        optimizer = make_optimizer(rate, config)
+        optimizer = fine_tuning.optimizer(make_optimizer, rate)
         summation = seeding.aggregation_method(config)
         if config.precision == 'float16':
             train_op = loss_scale.minimize(optimizer, loss, global_step, summation)
@@ -154,7 +156,7 @@ def _training(
             train_op = optimizer.minimize(loss, global_step, aggregation_method=summation)
     if config.moving_average:
         with tf.control_dependencies([train_op]):
-            train_op = moving_average.update_averages(config, steps_done)
+            train_op = moving_average.update_averages(config.moving_average_decay, steps_done, fine_tuning.frozen)
     return tf.estimator.tpu.TPUEstimatorSpec(
         _TRAIN,
         loss=loss,

@@ -1,7 +1,7 @@
 """Exponential moving averages of the weights: updated in training, used in evaluation and export."""
 
 import collections
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from compat import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.framework import ops
@@ -9,8 +9,6 @@ from tensorflow.python.training import slot_creator
 
 from compat.errors import CheckpointError
 from inception_v3 import replicas
-from inception_v3.config import Config
-from inception_v3.weights.selection import FROZEN
 
 # The end of the name of a variable's average in a checkpoint.
 SUFFIX = '/ExponentialMovingAverage'
@@ -19,26 +17,27 @@ _SAVERS = 'averaging_savers'
 ops.register_proto_function(_SAVERS, tf.train.SaverDef, tf.train.Saver.to_proto, tf.train.Saver.from_proto)
 
 
-def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
+def update_averages(decay: float, global_step: tf.Tensor, frozen: Sequence[tf.Variable] = ()) -> tf.Operation:
     """Updates the averages: average -= (1 - d) * (average - weight).
 
-    d is min(moving_average_decay, (1 + step) / (10 + step)), so that averages follow the fast changes of early
+    d is min(decay, (1 + step) / (10 + step)), so that averages follow the fast changes of early
     training. The trainable variables and the collection MOVING_AVERAGE_VARIABLES have averages. The moving mean and
     variance of batch normalization have none, because they are averages already. An average is stored under the
-    variable's name plus `/ExponentialMovingAverage`. That of a frozen variable is stored, too, but not updated.
+    variable's name plus `/ExponentialMovingAverage`.
 
     Args:
-      config: of the run.
+      decay: of the averages per step, after the first steps.
       global_step: the number of steps done, this one included.
+      frozen: variables that do not train; they have averages, too, which keep the initial values.
     """
     steps = tf.cast(global_step, tf.float32)
-    share = 1.0 - tf.minimum(config.moving_average_decay, (1.0 + steps) / (10.0 + steps))
+    share = 1.0 - tf.minimum(decay, (1.0 + steps) / (10.0 + steps))
 
     def move(average: tf.Variable, variable: tf.Variable, share: tf.Tensor) -> tf.Tensor:
         return tf.assign_sub(average, (average - variable) * tf.cast(share, average.dtype))
 
     def update(share: tf.Tensor) -> tf.Operation:
-        for variable in tf.get_collection(FROZEN):
+        for variable in frozen:
             _create_average(variable)
         updates = []
         # A variable may be in both collections.

@@ -7,6 +7,7 @@ never refused for that.
 """
 
 import dataclasses
+import functools
 import os
 import re
 from typing import AbstractSet, Callable, Iterator, Tuple
@@ -16,9 +17,10 @@ from data.braces import FILE_FLAGS, PatternError, expand
 from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import ALL_GPUS, Config, ConfigError
 from inception_v3.machines import cluster
-from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.presets import EPOCHS
 from inception_v3.tpu import topology
+from preprocessing.preprocessings import PREPROCESSINGS
 
 _GLOB_CHARACTERS = '*?['
 # Characters of a name or path that a message shows: all that a setting may have.
@@ -148,14 +150,14 @@ def _machines(config: Config) -> Iterator[str]:
 
 
 def _network(config: Config) -> Iterator[str]:
-    limits, size = LIMITS[config.network], config.batch_norm_group_size
+    network, size = NETWORKS[config.network], config.batch_norm_group_size
     for name in ('height', 'width'):
         pixels = getattr(config, name)
-        if pixels < limits.min_size:
-            yield f'--{name}={pixels}: must be at least {limits.min_size} with --network={config.network}.'
+        if pixels < network.min_size:
+            yield f'--{name}={pixels}: must be at least {network.min_size} with --network={config.network}.'
     # A network without an option accepts the option's default and False, because neither changes the network.
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    for name in sorted({*OPTIONS} & {*defaults} - limits.options):
+    for name in sorted({*OPTIONS} & {*defaults} - network.options):
         value = getattr(config, name)
         if value is not False and value != defaults[name]:
             yield (
@@ -234,9 +236,10 @@ def _records(config: Config) -> Iterator[str]:
 
 
 def _images(config: Config) -> Iterator[str]:
-    if config.transfer == 'uint8' and config.preprocessing == 'inception' and not config.fast_mode:
+    needed = PREPROCESSINGS[config.preprocessing].bytes_need
+    if config.transfer == 'uint8' and needed and not getattr(config, needed):
         yield (
-            '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
+            f'--transfer=uint8: needs --{needed}=True. Without it, resizing gives values below black and above white, '
             'which bytes cannot hold.'
         )
     if config.image_summaries and config.use_data == 'fake':
@@ -276,16 +279,6 @@ def _weights(config: Config) -> Iterator[str]:
 
 
 # Flags that take effect only with some values of another flag: that flag, the condition, and the remedy.
-_CROPS_AND_COLOURS = (
-    'use_annotated_bbox',
-    'crop_area_min',
-    'crop_aspect_ratio_max',
-    'fast_mode',
-    'use_fast_color_distort',
-    'cb_distortion_range',
-    'cr_distortion_range',
-    'brightness_distortion_range',
-)
 _RECORDS = (
     'data_format',
     'train_files',
@@ -302,17 +295,16 @@ _RECORDS = (
     'crop_area_min',
     'crop_aspect_ratio_max',
 )
-_NEEDS: Tuple[Tuple[Tuple[str, ...], str, Callable[[Config], bool], str], ...] = (
+_Need = Tuple[Tuple[str, ...], str, Callable[[Config], bool], str]
+_NEEDS: Tuple[_Need, ...] = (
     (('tpu', 'master', 'tpu_zone', 'gcp_project'), 'use_tpu', lambda c: c.use_tpu, '--use_tpu=True'),
     (('tpu_zone', 'gcp_project'), 'tpu', lambda c: topology.is_remote(c.tpu), 'the name of a Cloud TPU'),
     (('tpu_zone', 'gcp_project'), 'master', lambda c: not (c.use_tpu and c.master), '--tpu'),
     (_RECORDS, 'use_data', lambda c: c.use_data == 'real', '--use_data=real'),
-    (_CROPS_AND_COLOURS, 'preprocessing', lambda c: c.preprocessing == 'inception', '--preprocessing=inception'),
-    (('crop_padding',), 'preprocessing', lambda c: c.preprocessing == 'cifar', '--preprocessing=cifar'),
     (
         ('cb_distortion_range', 'cr_distortion_range'),
         'use_fast_color_distort',
-        lambda c: c.use_fast_color_distort or c.preprocessing != 'inception',
+        lambda c: c.use_fast_color_distort or not _takes(c.preprocessing, 'use_fast_color_distort'),
         '--use_fast_color_distort=True',
     ),
     (('moving_average_decay',), 'moving_average', lambda c: c.moving_average, '--moving_average=True'),
@@ -352,11 +344,26 @@ _WARM_UP = ('warmup_epochs', 'cold_epochs', 'use_learning_rate_warmup')
 
 def has_effect(name: str, config: Config) -> bool:
     """Whether the other values of a configuration let a flag have an effect."""
-    return all(holds(config) for names, _, holds, _ in _NEEDS if name in names)
+    return all(holds(config) for names, _, holds, _ in _needs() if name in names)
+
+
+def _needs() -> Iterator[_Need]:
+    yield from _NEEDS
+    for name in dict.fromkeys(name for kind in PREPROCESSINGS.values() for name in sorted(kind.settings)):
+        kinds = ' or '.join(kind for kind in PREPROCESSINGS if _takes(kind, name))
+        yield (name,), 'preprocessing', functools.partial(_is_taken, name), f'--preprocessing={kinds}'
+
+
+def _takes(preprocessing: str, setting: str) -> bool:
+    return setting in PREPROCESSINGS[preprocessing].settings
+
+
+def _is_taken(setting: str, config: Config) -> bool:
+    return _takes(config.preprocessing, setting)
 
 
 def _without_effect(config: Config, given: AbstractSet[str]) -> Iterator[str]:
-    for names, cause, holds, remedy in _NEEDS:
+    for names, cause, holds, remedy in _needs():
         if cause in given and not holds(config):
             for name in names:
                 if name in given and getattr(config, name) not in ('', None):
@@ -365,7 +372,7 @@ def _without_effect(config: Config, given: AbstractSet[str]) -> Iterator[str]:
                         'out one of the two.'
                     )
     if 'network' in given:
-        for name in sorted({*OPTIONS} & given - LIMITS[config.network].options):
+        for name in sorted({*OPTIONS} & given - NETWORKS[config.network].options):
             # False changes no network; `_network` refuses other values than the default.
             if getattr(config, name) is not False:
                 yield (
@@ -385,7 +392,7 @@ def _of_given(config: Config, given: AbstractSet[str]) -> Iterator[str]:
         is_off = name == 'moving_average_decay' and not config.moving_average
         if name in given and getattr(config, name) == value and not is_off:
             yield f'--{name}={value:g}: must be below {value:g}; {consequence}.'
-    smallest = LIMITS[config.network].auxiliary_head_min_size
+    smallest = NETWORKS[config.network].auxiliary_head_min_size
     are_given = 'auxiliary_head' in given and {'height', 'width'} & given
     if are_given and config.auxiliary_head and smallest > min(config.height, config.width):
         yield (
@@ -420,7 +427,7 @@ def problems_with_data_set(config: Config, given: AbstractSet[str]) -> Iterator[
 
 
 def _able(option: str) -> str:
-    return ' or '.join(network for network in LIMITS if option in LIMITS[network].options)
+    return ' or '.join(name for name, network in NETWORKS.items() if option in network.options)
 
 
 def _flag(name: str, config: Config) -> str:

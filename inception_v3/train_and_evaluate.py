@@ -328,7 +328,8 @@ class Trainer:
         self._screen.update('building the graph of training', at_once=True)
         try:
             with refusals_explained():
-                self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)
+                pipeline = InputPipeline(is_training=True, config=self._config)
+                self._estimator.train(pipeline, hooks=hooks, max_steps=until_step)
         except tf.errors.InvalidArgumentError as error:
             if not _NAN_WEIGHTS.search(error.message):
                 raise
@@ -480,7 +481,7 @@ class Evaluator:
         ]
         with unwritten_by_estimator(), refusals_explained():
             return self._estimator.evaluate(
-                InputPipeline(False, config),
+                InputPipeline(is_training=False, config=config),
                 # A CPU evaluates until the files end, however many images they hold. A TPU needs a number of steps.
                 steps=batches if config.use_tpu else None,
                 hooks=[hook for hook in hooks if hook],

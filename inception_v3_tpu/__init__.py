@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from inception_v3 import __version__ as __version__
     from inception_v3 import networks as networks
     from inception_v3.batch_norm import BatchNorm as BatchNorm
-    from inception_v3.batch_norm import decay_for as decay_for
     from inception_v3.config import Config as Config
     from inception_v3.config import ConfigError as ConfigError
     from inception_v3.input_pipeline import InputPipeline as InputPipeline
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from inception_v3.moving_average import LoadEMAHook as LoadEMAHook
     from inception_v3.moving_average import update_averages as update_averages
     from inception_v3.optimizers import make_optimizer as make_optimizer
+    from inception_v3.run.batch_norm_advice import decay_for as decay_for
     from preprocessing import inception_preprocessing as inception_preprocessing
     from preprocessing import vgg_preprocessing as vgg_preprocessing
     from tools.datasets import digits as digits
@@ -47,7 +47,7 @@ _OWNERS: Dict[str, str] = {
     'Study': 'tools.studies.study',
     '__version__': 'inception_v3',
     'cases': 'tools.studies.study',
-    'decay_for': 'inception_v3.batch_norm',
+    'decay_for': 'inception_v3.run.batch_norm_advice',
     'digits': 'tools.datasets',
     'evaluation_metrics': 'inception_v3.metrics',
     'grid': 'tools.studies.study',

@@ -3,13 +3,12 @@
 He et al., "Deep Residual Learning for Image Recognition", section 4.2.
 """
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from compat import tf
 from preprocessing.decoding import Crop
-from preprocessing.geometry import BILINEAR, apply_resize
 from preprocessing.stateless import Uniform
-from preprocessing.steps import Preprocessing
+from preprocessing.steps import BILINEAR, Preprocessing, apply_resize
 
 
 class Distortion(NamedTuple):
@@ -31,8 +30,6 @@ class Window(NamedTuple):
 
 class CifarPreprocessing(Preprocessing):
     """The CIFAR preprocessing; finished images are in [-1, 1]."""
-
-    kind = 'cifar'
 
     def draw(self, image_shape: Any, bbox: Any, uniform: Uniform = tf.random.uniform) -> Distortion:
         """Draws the position of the crop and the flip."""
@@ -56,6 +53,10 @@ class CifarPreprocessing(Preprocessing):
         """Resizes the image bilinearly, and shifts it."""
         resized = apply_resize(pixels, self.settings.height, self.settings.width, BILINEAR)
         return shift(resized, window.top, window.left, self.settings.crop_padding)
+
+    def steps_of_evaluation(self) -> List[Dict[str, Any]]:
+        """The resizing."""
+        return [{'resize': [self.settings.height, self.settings.width]}]
 
 
 def shift(image: tf.Tensor, top: tf.Tensor, left: tf.Tensor, padding: int) -> tf.Tensor:

@@ -60,13 +60,13 @@ class Crop(NamedTuple):
     width: tf.Tensor
 
 
-class Cut(NamedTuple):
+class DecodePlan(NamedTuple):
     """The steps to decode a crop of an image: int32 tensors; for a group of images, with a first axis of images."""
 
-    # bool, whether the file is a JPEG of which only `window` is decoded; others are decoded as a whole.
+    # bool, whether the file is a JPEG of which only `decoded_box` is decoded; others are decoded as a whole.
     is_whole_jpeg: tf.Tensor
-    window: tf.Tensor  # [4], top, left, height and width of the pixels to decode.
-    decoded: tf.Tensor  # [2], the shape of the decoded pixels as a matrix, a row of the image in each row.
+    decoded_box: tf.Tensor  # [4], top, left, height and width of the pixels to decode.
+    decoded_shape: tf.Tensor  # [2], the shape of the decoded pixels as a matrix, a row of the image in each row.
     # Each [2], the part of the matrix that is the crop.
     begin: tf.Tensor
     size: tf.Tensor
@@ -208,11 +208,11 @@ def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
     Raises:
       tf.errors.InvalidArgumentError: as for `decode_image`, unless the damage is below the crop.
     """
-    return decode_cut(encoded, cut_of(encoded, shape, crop))
+    return decode_planned(encoded, decode_plan(encoded, shape, crop))
 
 
-def cut_of(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> Cut:
-    """The cut of an image, a string scalar, or of each image of a group, strings [images]; see `decode_crop`."""
+def decode_plan(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> DecodePlan:
+    """The steps to decode a crop of an image, a string scalar, or of each of a group, [images]; see `decode_crop`."""
     # Chroma is interpolated between neighbouring columns, and the outermost decoded columns lack a neighbour. At least
     # one more column on each side is therefore decoded and then cut off.
     left = tf.maximum(crop.left - 1, 0) // _BLOCK_COLUMNS * _BLOCK_COLUMNS
@@ -223,32 +223,32 @@ def cut_of(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> Cut:
         is_jpeg = is_whole_jpeg(tf.identity(encoded))
     axis = encoded.shape.ndims  # Not -1, which TensorFlow's inference of shapes does not know.
     whole = tf.zeros_like(left), tf.zeros_like(left), shape[..., 0], shape[..., 1]
-    window = tf.where_v2(
+    box = tf.where_v2(
         is_jpeg[..., tf.newaxis],
         tf.stack([crop.top, left, crop.height, right - left], axis),
         tf.stack(whole, axis),
     )
     # All sides but those of the image itself are in numbers, three for each pixel of a row.
     numbers = tf.constant([1, 3])
-    return Cut(
+    return DecodePlan(
         is_jpeg,
-        window,
-        decoded=window[..., 2:] * numbers,
-        begin=(tf.stack([crop.top, crop.left], axis) - window[..., :2]) * numbers,
+        box,
+        decoded_shape=box[..., 2:] * numbers,
+        begin=(tf.stack([crop.top, crop.left], axis) - box[..., :2]) * numbers,
         size=tf.stack([crop.height, crop.width * 3], axis),
         shape=tf.stack([crop.height, crop.width, tf.fill(tf.shape(crop.width), 3)], axis),
     )
 
 
-def decode_cut(encoded: tf.Tensor, cut: Cut) -> tf.Tensor:
-    """Decodes the crop of a `cut_of` an image, a string scalar: uint8 [crop height, crop width, 3]."""
+def decode_planned(encoded: tf.Tensor, plan: DecodePlan) -> tf.Tensor:
+    """Decodes the crop of an image, a string scalar, by its plan: uint8 [crop height, crop width, 3]."""
     pixels = tf.cond(
-        cut.is_whole_jpeg,
-        lambda: tf.image.decode_and_crop_jpeg(encoded, cut.window, channels=3),
+        plan.is_whole_jpeg,
+        lambda: tf.image.decode_and_crop_jpeg(encoded, plan.decoded_box, channels=3),
         lambda: _decode(encoded),
     )
     # TensorFlow copies whole rows of a matrix, but single values of a tensor of higher rank.
-    cropped = tf.reshape(tf.slice(tf.reshape(pixels, cut.decoded), cut.begin, cut.size), cut.shape)
+    cropped = tf.reshape(tf.slice(tf.reshape(pixels, plan.decoded_shape), plan.begin, plan.size), plan.shape)
     cropped.set_shape([None, None, 3])
     return cropped
 

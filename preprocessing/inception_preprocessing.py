@@ -4,7 +4,7 @@
 functions with the documented names are made of its steps.
 """
 
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from compat import tf
 from preprocessing.color import (
@@ -21,10 +21,18 @@ from preprocessing.color import (
 )
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.finishing import WHITE, apply_flip
-from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_resize
 from preprocessing.stateless import Uniform, uses_generators
-from preprocessing.steps import CROP_AREA_MIN, CROP_ASPECT_RATIO_MAX, Preprocessing, Settings
+from preprocessing.steps import (
+    BILINEAR,
+    CROP_AREA_MIN,
+    CROP_ASPECT_RATIO_MAX,
+    RESIZE_METHODS,
+    WHITE,
+    Preprocessing,
+    Settings,
+    apply_flip,
+    apply_resize,
+)
 
 MIN_OBJECT_COVERED = 0.1
 CROP_MAX_ATTEMPTS = 100
@@ -42,6 +50,14 @@ class Distortion(NamedTuple):
     color_ordering: tf.Tensor  # int32 scalar, an index into `FULL_ORDERINGS`.
 
 
+class Unpacked(NamedTuple):
+    """The parts of a batch's distortions that `InceptionPreprocessing.finish` needs, with fast colours."""
+
+    flip: tf.Tensor  # bool [images].
+    color: tf.Tensor  # float32 [images, 3].
+    color_ordering: tf.Tensor
+
+
 class Window(NamedTuple):
     """The crop of an image, and an index into `RESIZE_METHODS`."""
 
@@ -52,16 +68,12 @@ class Window(NamedTuple):
 class InceptionPreprocessing(Preprocessing):
     """The Inception preprocessing; finished images are in [-1, 1]."""
 
-    kind = 'inception'
-
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Any):
         super().__init__(settings)
-        # Bytes cannot hold the values below black and above white of bicubic resizing.
-        self.fits_bytes = settings.fast_mode
         # `tf.image.adjust_saturation` returns grey or black for some pixels next to a full turn of the hue, such as red
         # ones whose green is a rounding error below their blue. If it followed the rounding to bytes, it could change a
         # pixel by 206 levels. The fast colour is one shift.
-        self.finishes_bytes = settings.use_fast_color_distort
+        self.finishes_bytes = self.settings.use_fast_color_distort
 
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform = tf.random.uniform) -> Distortion:
         """Draws crop, resize method, flip and colour."""
@@ -97,7 +109,11 @@ class InceptionPreprocessing(Preprocessing):
         """Resizes by the drawn method, or bilinearly in evaluation."""
         return apply_resize(pixels, self.settings.height, self.settings.width, window.resize_method)
 
-    def finish(self, image: tf.Tensor, distortion: Optional[Distortion] = None) -> tf.Tensor:
+    def steps_of_evaluation(self) -> List[Dict[str, Any]]:
+        """The central crop, and the resizing."""
+        return [{'central_crop': CENTRAL_FRACTION}, {'resize': [self.settings.height, self.settings.width]}]
+
+    def finish(self, image: tf.Tensor, distortion: Union[Distortion, Unpacked, None] = None) -> tf.Tensor:
         """Flips, distorts the colour and scales to [-1, 1]; only scales in evaluation."""
         if distortion is None:
             return super().finish(image)
@@ -107,6 +123,10 @@ class InceptionPreprocessing(Preprocessing):
     def pack(self, distortion: Distortion) -> tf.Tensor:
         """The flip and the three offsets of a fast colour."""
         return tf.concat([super().pack(distortion), distortion.color], 0)
+
+    def unpack(self, numbers: tf.Tensor) -> Unpacked:
+        """The flips, and the offsets of the fast colours."""
+        return Unpacked(super().unpack(numbers).flip, numbers[:, 1:], tf.constant(0))
 
 
 def whole_image_box() -> tf.Tensor:

@@ -12,8 +12,8 @@ from console import inputs, outputs
 from console.screen import Screen, failure
 from preprocessing.color import FULL_ORDERINGS
 from preprocessing.decoding import decode_crop, decode_image, image_shape
-from preprocessing.inception_preprocessing import whole_image_box
-from preprocessing.preprocessings import PREPROCESSINGS, InceptionPreprocessing
+from preprocessing.inception_preprocessing import InceptionPreprocessing, whole_image_box
+from preprocessing.preprocessings import PREPROCESSINGS
 from preprocessing.stateless import StatelessUniform
 from preprocessing.steps import Preprocessing, Settings
 
@@ -58,7 +58,7 @@ class Preprocessor:
 
             self._kinds = []
             for name, each in PREPROCESSINGS.items():
-                kind = each(Settings(size, size))
+                kind = each.make(Settings(size, size))
                 self._kinds += [
                     self._panel(f'{name}, evaluation', kind),
                     self._panel(f'{name}, training', kind, draw(kind)),

@@ -3,14 +3,16 @@
 Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", section 3.1.
 """
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from compat import tf
+from preprocessing.color import add_to_channels
 from preprocessing.decoding import Crop
-from preprocessing.finishing import CHANNEL_MEANS
-from preprocessing.geometry import sample
 from preprocessing.stateless import Uniform
-from preprocessing.steps import Preprocessing, Settings
+from preprocessing.steps import Preprocessing, Settings, sample
+
+# Mean red, green and blue of ImageNet's training images, for pixels in [0, 255].
+CHANNEL_MEANS = (123.68, 116.78, 103.94)
 
 # The range of the smaller side after resizing, in pixels, for crops of this size.
 CROP_SIZE = 299
@@ -51,11 +53,11 @@ class VggPreprocessing(Preprocessing):
     `sides` is the range of the smaller side after resizing, in pixels, both ends included; by default `resize_range`.
     """
 
-    kind = 'vgg'
+    factor, offsets = 1.0, (-CHANNEL_MEANS[0], -CHANNEL_MEANS[1], -CHANNEL_MEANS[2])
 
-    def __init__(self, settings: Settings, sides: Optional[Tuple[int, int]] = None):
+    def __init__(self, settings: Any, sides: Optional[Tuple[int, int]] = None):
         super().__init__(settings)
-        self._size = [settings.height, settings.width]
+        self._size = [self.settings.height, self.settings.width]
         self._sides = sides or resize_range(*self._size)
 
     def draw(self, image_shape: Any, bbox: Any, uniform: Uniform = tf.random.uniform) -> Distortion:
@@ -96,9 +98,22 @@ class VggPreprocessing(Preprocessing):
         pixels = tf.cond(window.is_enlarged, lambda: _with_last_pixels_repeated(pixels), lambda: pixels)
         return sample(pixels, window.box, *self._size)
 
+    def steps_of_evaluation(self) -> List[Dict[str, Any]]:
+        """The resizing by the smaller side, and the central crop."""
+        return [{'resize_smaller_side': self._sides[0]}, {'crop': self._size}]
+
+    def scale(self, images: tf.Tensor) -> tf.Tensor:
+        """Subtracts the channel means."""
+        return subtract_mean(images)
+
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
         """Adds the channel means."""
         return images + CHANNEL_MEANS
+
+
+def subtract_mean(image: tf.Tensor) -> tf.Tensor:
+    """Subtracts `CHANNEL_MEANS` from the pixels, in [0, 255], of an image or of a batch."""
+    return add_to_channels(image, -tf.constant(CHANNEL_MEANS))
 
 
 def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:

@@ -4,14 +4,13 @@ It takes TensorFlow's operations alone, so that an exported network needs no Pyt
 CIPA DC-008, 4.6. Its place is APP1 in JPEG (4.7.2); that of other formats is not read.
 """
 
-from typing import Any, Tuple
+from typing import Tuple
 
 import numpy as np
 
 from compat import tf
 from preprocessing.decoding import image_shape, is_png
-from preprocessing.preprocessings import preprocessing_for
-from preprocessing.resizing import decode_and_resize, resize_decoded
+from preprocessing.steps import Preprocessing
 
 # The orientation of pixels that are stored as viewers show them.
 UPRIGHT = 1
@@ -141,15 +140,15 @@ def _on_white(pixels: tf.Tensor) -> tf.Tensor:
     return tf.cond(is_opaque, lambda: colours, laid)
 
 
-def resize_as_viewed(encoded: tf.Tensor, flags: Any) -> tf.Tensor:
+def resize_as_viewed(encoded: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """Decodes, crops and resizes an encoded image as `predict` and exports do: float32 [height, width, 3] in [0, 255].
 
     The image is turned by its EXIF orientation, and laid on white where it is transparent. The others are prepared as
-    by `resize_for_eval`, to the bit.
+    by `Preprocessing.resize_encoded`, to the bit.
     """
     shape, orientation = image_shape(encoded), exif_orientation(encoded)
     return tf.cond(
         tf.logical_or(is_png(encoded), orientation > UPRIGHT),
-        lambda: resize_decoded(decode_as_viewed(encoded, shape, orientation), flags),
-        lambda: decode_and_resize(encoded, shape, preprocessing_for(flags).crop(shape), flags),
+        lambda: preprocessing.resize_decoded(decode_as_viewed(encoded, shape, orientation)),
+        lambda: preprocessing.resize_encoded(encoded, shape),
     )

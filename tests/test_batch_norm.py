@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compat import tf
-from inception_v3.batch_norm import BatchNorm, batch_norm_for, description
+from inception_v3.batch_norm import BatchNorm, batch_norm_for
 from inception_v3.config import Config
 
 DECAY = 0.9
@@ -30,7 +30,7 @@ def run(*tensors: Any, feeds: Sequence[Dict[Any, Any]] = ({},)) -> Tuple[List[An
 
 @pytest.mark.parametrize('update_in_place', [True, False])
 def test_training__normalizes_by_the_batch_and_updates_moving_statistics(update_in_place: bool) -> None:
-    outputs = BatchNorm(True, DECAY, update_in_place)(tf.constant(INPUTS))
+    outputs = BatchNorm(is_training=True, decay=DECAY, update_in_place=update_in_place)(tf.constant(INPUTS))
     collected = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     assert len(collected) == (0 if update_in_place else 2)
     mean, variance = INPUTS.mean((0, 1, 2)), INPUTS.var((0, 1, 2))
@@ -43,7 +43,7 @@ def test_training__normalizes_by_the_batch_and_updates_moving_statistics(update_
 
 
 def test_inference__normalizes_by_moving_statistics_and_adds_the_shift() -> None:
-    outputs = BatchNorm(False, DECAY)(tf.constant(INPUTS))
+    outputs = BatchNorm(is_training=False, decay=DECAY)(tf.constant(INPUTS))
     values = {'beta': [1.0, 2.0, 3.0], 'moving_mean': [0.5, 3.0, -1.0], 'moving_variance': [4.0, 0.25, 1.0]}
     with tf.Session() as session:
         for name, value in values.items():
@@ -59,7 +59,9 @@ def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype:
     scale, epsilon = np.float32([0.5, -2.0, 3.0]), 0.1
     x = tf.constant(INPUTS, dtype)
     with tf.variable_scope('', dtype=tf.as_dtype(dtype)):
-        outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x, tf.constant_initializer(scale), epsilon)
+        outputs = BatchNorm(is_training=True, decay=DECAY, synchronized_over=groups)(
+            x, tf.constant_initializer(scale), epsilon
+        )
     weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(dtype)
     gamma, beta = (variables()[f'BatchNorm/{name}'] for name in ('gamma', 'beta'))
     (values, d_x, d_gamma, d_beta), *_ = run(outputs, *tf.gradients(tf.reduce_sum(outputs * weights), [x, gamma, beta]))
@@ -79,7 +81,7 @@ def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype:
 def test_bfloat16__has_float32_moments() -> None:
     # 4,096 ones and a 100: in bfloat16, the running sum would stay at 256.
     inputs = np.concatenate([np.ones([4096], np.float32), [100.0]]).reshape([1, 1, -1, 1])
-    outputs = BatchNorm(True, DECAY)(tf.constant(inputs, tf.bfloat16))
+    outputs = BatchNorm(is_training=True, decay=DECAY)(tf.constant(inputs, tf.bfloat16))
     assert outputs.dtype == tf.bfloat16
     _, moving_mean, _ = run(outputs)
     assert moving_mean[0] == pytest.approx((1 - DECAY) * inputs.mean(), rel=1e-5)
@@ -103,7 +105,7 @@ def test_moving_statistics__follow_the_recurrence_over_many_steps() -> None:
     rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
     row = tf.placeholder(tf.float32, [16])
     # From the second step on, the moments are those of differences from the moving mean.
-    outputs = BatchNorm(True, DECAY, synchronized_over=[[0]])(tf.reshape(row, [1, 4, 4, 1]))
+    outputs = BatchNorm(is_training=True, decay=DECAY, synchronized_over=[[0]])(tf.reshape(row, [1, 4, 4, 1]))
     _, *result = run(outputs, feeds=[{row: values} for values in rows])
     np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
 
@@ -116,7 +118,7 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
         with tf.Graph().as_default(), tf.Session() as session:
             x, w = tf.constant(rows, dtype), tf.constant(weights, dtype)
             if dtype == tf.float32:
-                outputs = BatchNorm(True, DECAY, synchronized_over=[[0]])(x)
+                outputs = BatchNorm(is_training=True, decay=DECAY, synchronized_over=[[0]])(x)
             else:
                 mean, variance = tf.nn.moments(x, [0, 1, 2])
                 outputs = (x - mean) / tf.sqrt(variance + 1e-3)
@@ -133,13 +135,13 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
 def test_moments__of_a_constant_channel_are_finite(groups: Any) -> None:
     # The square of 1000.1 is rounded to 24 bits, so that the difference of the squares may be below 0.
     inputs = np.full([8, 7, 7, 2], 1000.1, np.float32)
-    outputs = BatchNorm(True, 0.0, synchronized_over=groups)(tf.constant(inputs), epsilon=1e-12)
+    outputs = BatchNorm(is_training=True, decay=0.0, synchronized_over=groups)(tf.constant(inputs), epsilon=1e-12)
     (values,), _, moving_variance = run(outputs)
     assert np.isfinite(values).all() and np.isfinite(moving_variance).all() and (moving_variance >= 0).all()
 
 
 def test_moments__of_a_single_value_have_no_correction() -> None:
-    outputs = BatchNorm(True, 0.5, synchronized_over=[[0]])(tf.constant([[[[4.0]]]]))
+    outputs = BatchNorm(is_training=True, decay=0.5, synchronized_over=[[0]])(tf.constant([[[[4.0]]]]))
     (values,), *moved = run(outputs)
     assert values.tolist() == [[[[0.0]]]]
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])
@@ -159,9 +161,3 @@ def test_batch_norm_for__sums_over_the_cores_of_the_flags(kind: str, size: int, 
     batch_norm_for(config, True)(tf.constant(INPUTS))
     sums = [op for op in tf.get_default_graph().get_operations() if op.type == 'CrossReplicaSum']
     assert [tf.get_static_value(op.inputs[1]).tolist() for op in sums] == groups
-
-
-def test_description__names_the_images_behind_the_moments() -> None:
-    grouped = Config(batch_norm='synchronized', batch_norm_group_size=2)
-    expected = {'own 128 images; the first core': Config(), 'the 256 images of 2 cores, 4 groups': grouped}
-    assert all(part in description(config) for part, config in expected.items())

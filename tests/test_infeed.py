@@ -9,9 +9,9 @@ import skimage.data
 
 from compat import tf
 from inception_v3.config import Config
-from inception_v3.input import device_images, infeed
+from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
-from preprocessing.preprocessings import preprocessing_for
 
 CAT = (
     skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3
@@ -32,7 +32,7 @@ SETTINGS: List[Dict[str, Any]] = [
 ]
 
 
-def batch_of_two(features: device_images.Features, config: Config) -> device_images.Features:
+def batch_of_two(features: infeed.Features, config: Config) -> infeed.Features:
     """Batches the features of an image with themselves, in the layout of the pipeline."""
 
     def batch_of(tensor: tf.Tensor, is_image: bool) -> tf.Tensor:
@@ -40,25 +40,25 @@ def batch_of_two(features: device_images.Features, config: Config) -> device_ima
         return tf.stack([tensor, tensor], axis=axis)
 
     if isinstance(features, dict):
-        return {name: batch_of(part, name == device_images.IMAGES) for name, part in features.items()}
+        return {name: batch_of(part, name == infeed.IMAGES) for name, part in features.items()}
     return batch_of(features, True)
 
 
 def finished_images(image: np.ndarray, config: Config, is_training: bool) -> List[np.ndarray]:
     """Returns ten random distortions of an image, each finished twice on the device and once by the host."""
     config = dataclasses.replace(config, height=image.shape[0], width=image.shape[1])
-    floats = dataclasses.replace(config, transfer='float')
+    own, of_floats = Infeed(config), Infeed(dataclasses.replace(config, transfer='float'))
     with tf.Graph().as_default(), tf.Session() as session:
         # Without a seed, one test run in 512 would flip all ten draws or none.
         tf.set_random_seed(1)
         resized = tf.constant(image, tf.float32)
         if is_training:
-            distortion = preprocessing_for(config).draw(tf.shape(resized), tf.zeros([1, 0, 4]), tf.random.uniform)
-            sent = infeed.for_training(resized, distortion, config)
-            by_host = infeed.for_training(resized, distortion, floats)
+            distortion = own.preprocessing.draw(tf.shape(resized), tf.zeros([1, 0, 4]), tf.random.uniform)
+            sent = own.for_training(resized, distortion)
+            by_host = of_floats.for_training(resized, distortion)
         else:
-            sent, by_host = infeed.for_evaluation(resized, config), infeed.for_evaluation(resized, floats)
-        received = device_images.received(batch_of_two(sent, config), config.transpose_enabled, config)
+            sent, by_host = own.for_evaluation(resized), of_floats.for_evaluation(resized)
+        received = own.received(batch_of_two(sent, config), config.transpose_enabled)
         assert received.dtype == tf.float32
         return [session.run([received[0], received[1], by_host]) for _ in range(10)]
 
@@ -95,9 +95,9 @@ def test_received__applies_each_images_own_flip_and_colours() -> None:
     pixels = np.stack([CHESS, CHESS, CHESS[:, ::-1] * 0.5]).astype(np.uint8)
     pixels[:, :, :10] = [10, 100, 200]
     distortions = np.array([[0, 0, 0, 0], [1, 0.1, 0.1, 0.1], [1, -0.14, 0.04, 0.18]], np.float32)
-    features = {device_images.IMAGES: tf.constant(pixels), device_images.DISTORTION: tf.constant(distortions)}
+    features = {infeed.IMAGES: tf.constant(pixels), infeed.DISTORTION: tf.constant(distortions)}
     with tf.Session() as session:
-        received = session.run(device_images.received(features, False, config))
+        received = session.run(Infeed(config).received(features, is_batch_last=False))
     for image, original, (flip, *offsets) in zip(received, pixels, distortions):
         flipped = original[:, ::-1] if flip else original
         np.testing.assert_allclose(image, (np.clip(flipped / 255 + offsets, 0, 1) - 0.5) * 2, atol=1e-6)
@@ -107,16 +107,16 @@ def test_for_evaluation__packs_bytes_into_words_for_a_tpu() -> None:
     for image, words in ((CAT, 7416), (CHESS, 4332)):
         size = {'height': image.shape[0], 'width': image.shape[1]}
         config = Config(transfer='uint8', num_shards=1, **size)
-        sent = infeed.for_evaluation(tf.constant(image, tf.float32), config)
+        sent = Infeed(config).for_evaluation(tf.constant(image, tf.float32))
         assert (sent.dtype, sent.shape.as_list()) == (tf.int32, [words])
         assert 4 * words < 1.001 * image.size
 
 
 def test_as_evaluated__equals_the_images_of_evaluation() -> None:
     with tf.Session() as session:
-        sent = infeed.for_evaluation(tf.constant(CAT, tf.float32), CONFIG)
-        received = device_images.received(sent[tf.newaxis], False, CONFIG)[0]
-        evaluated, exported = session.run([received, infeed.as_evaluated(tf.constant(CAT, tf.float32), CONFIG)])
+        own, image = Infeed(CONFIG), tf.constant(CAT, tf.float32)
+        received = own.received(own.for_evaluation(image)[tf.newaxis], is_batch_last=False)[0]
+        evaluated, exported = session.run([received, own.as_evaluated(image)])
     np.testing.assert_array_equal(evaluated, exported)
     np.testing.assert_allclose(evaluated, (np.rint(CAT) / 255 - 0.5) * 2, atol=1e-6)
 
@@ -128,12 +128,12 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(photo
     batches = []
     for each in (config, dataclasses.replace(config, transfer='float')):
         with tf.Graph().as_default(), tf.Session() as session:
-            dataset = InputPipeline(True, each)({'batch_size': 5})
+            dataset = InputPipeline(is_training=True, config=each)({'batch_size': 5})
             features, labels = tf.data.make_one_shot_iterator(dataset).get_next()
             if each.transfer == 'uint8':
-                sent = features[device_images.IMAGES]
+                sent = features[infeed.IMAGES]
                 assert (sent.dtype, sent.shape.as_list()) == (tf.uint8, [80, 90, 3, 5])
-            batches.append(session.run([device_images.received(features, True, each), labels]))
+            batches.append(session.run([Infeed(each).received(features, is_batch_last=True), labels]))
     (of_bytes, labels), (of_floats, same_labels) = batches
     assert of_bytes.shape == of_floats.shape == (5, 80, 90, 3)
     assert labels.tolist() == same_labels.tolist()

@@ -11,9 +11,10 @@ import pytest
 from compat import tf
 from data import records
 from inception_v3.config import PADDING_LABEL, Config
-from inception_v3.input import record_preprocessing, usable_records
+from inception_v3.input import usable_records
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing import decoding, inception_preprocessing
+from preprocessing.preprocessings import preprocessing_for
 from tests.support.images import resize_bilinear
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import labels_of, read
@@ -51,11 +52,21 @@ def test_evaluation__has_every_image_once_in_the_order_of_the_files(small_config
     assert (images[359:] == 0).all()
     limited = dataclasses.replace(small_config, eval_total_size=60)
     assert labels_of(read(limited, False, 60)) == labels[:60]
+    # A seed orders the records of training alone.
+    seeded = dataclasses.replace(small_config, seed=1)
+    assert labels_of(read(seeded, False, 60, batches=1)) == labels[:60]
 
 
 def test_evaluation__pads_without_end_on_a_tpu(config: Config) -> None:
     batches = read(dataclasses.replace(config, use_tpu=True), False, 4, batches=4)
     assert [int((labels != PADDING_LABEL).sum()) for _, labels in batches] == [4, 1, 0, 0]
+
+
+@pytest.mark.parametrize('machine', [0, 1])
+def test_machines__feed_the_images_of_their_own_share(machine: int) -> None:
+    hosts = Config(use_tpu=False, worker_hosts='a:1,b:1', task_index=machine, use_data='fake', num_eval_images=6)
+    (_, labels), *_ = read(dataclasses.replace(hosts, height=8, width=8), False, 3, batches=1)
+    assert labels.tolist() == [machine, machine + 2, machine + 4]
 
 
 def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Photo]) -> None:
@@ -72,7 +83,7 @@ def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Ph
 
 @pytest.mark.parametrize(('enabled', 'sizes'), [(True, [2]), (False, [])])
 def test_prefetch_enabled__keeps_two_batches_ready(enabled: bool, sizes: List[int], config: Config) -> None:
-    InputPipeline(False, dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
+    InputPipeline(is_training=False, config=dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
     operations = tf.get_default_graph().get_operations()
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
@@ -97,7 +108,7 @@ def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch:
     annotated = tf.constant([[[0.1, 0.2, 0.3, 0.4]]])
     for use in (False, True):
         changed = dataclasses.replace(config, use_annotated_bbox=use)
-        record_preprocessing.training_image(tf.constant(''), annotated, changed)
+        preprocessing_for(changed).draw(tf.constant([9, 9, 3]), annotated)
     with tf.Session() as session:
         assert session.run(given[0]).tolist() == [[[0, 0, 1, 1]]]
     assert given[1] is annotated

@@ -82,7 +82,7 @@ def compress(paths: Sequence[str]) -> None:
 def kinds_of_nodes(config: Config) -> List[str]:
     """The kinds of the operations, as 1.15 names them, in the training pipeline and its functions."""
     with tf.Graph().as_default() as graph:
-        tf.data.make_initializable_iterator(InputPipeline(True, config)({'batch_size': 4}))
+        tf.data.make_initializable_iterator(InputPipeline(is_training=True, config=config)({'batch_size': 4}))
         definition = graph.as_graph_def()
     scopes = [definition.node, *(function.node_def for function in definition.library.function)]
     return [type_in_1_15(node.op) for scope in scopes for node in scope]
@@ -99,7 +99,9 @@ def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, t
     # With a seed, both resume after three steps.
     each = [
         tf.data.make_initializable_iterator(
-            InputPipeline(True, dataclasses.replace(config, data_dir=folder)).storage(1, 2).batch(1000)
+            InputPipeline(is_training=True, config=dataclasses.replace(config, data_dir=folder))
+            .storage(1, 2)
+            .batch(1000)
         )
         for folder in (config.data_dir, str(data_dir))
     ]
@@ -122,7 +124,10 @@ def test_hosts__take_their_share_from_the_context(small_config: Config, photo_di
     seen = [image.tobytes() for images, labels in shares for image in images[labels >= 0]]
     # All images differ, so each image came once.
     assert len(seen) == len(set(seen)) == 5 > (shares[0][1] >= 0).sum() > 1
-    pipeline, files = InputPipeline(True, small_config), len(records.find_shards(small_config.data_dir, 'train'))
+    pipeline, files = (
+        InputPipeline(is_training=True, config=small_config),
+        len(records.find_shards(small_config.data_dir, 'train')),
+    )
     pipeline.storage(files - 1, files)
     with pytest.raises(records.DataError, match=f'{files} train files for {files + 1} TPU hosts'):
         pipeline.storage(files, files + 1)
@@ -160,7 +165,7 @@ def test_order__is_relaxed_in_training_without_a_seed(
 
 
 def test_training__has_threads_per_image_and_new_seeds_in_each_run(small_config: Config) -> None:
-    dataset = InputPipeline(True, small_config)({'batch_size': 4})
+    dataset = InputPipeline(is_training=True, config=small_config)({'batch_size': 4})
     options = dataset.options()
     assert threads_of(options).max_intra_op_parallelism == 1
     # Two seeds of 0: TensorFlow draws others in each session.
@@ -187,7 +192,7 @@ def test_training__has_threads_per_image_and_new_seeds_in_each_run(small_config:
 def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
     changes: Dict[str, Any], expected: int, small_config: Config
 ) -> None:
-    dataset = InputPipeline(True, dataclasses.replace(small_config, **changes))({'batch_size': 4})
+    dataset = InputPipeline(is_training=True, config=dataclasses.replace(small_config, **changes))({'batch_size': 4})
     *of_groups, of_images = operations_of('ParallelMapDataset')
     assert tf.get_static_value(of_images.inputs[-1]) == expected
     # A group of records has the operations of a few images.
@@ -208,7 +213,7 @@ def test_storage__limits_the_bytes_of_files_that_are_read_whole(
     for number, size in enumerate(megabytes):
         with open(tmp_path / f'train-{number:05d}.tar', 'wb') as file:
             file.truncate(size * 10**6)
-    InputPipeline(True, Config(use_tpu=False, data_dir=str(tmp_path), data_format='tar')).storage()
+    InputPipeline(is_training=True, config=Config(use_tpu=False, data_dir=str(tmp_path), data_format='tar')).storage()
     (interleave,) = operations_of('ParallelInterleaveDataset')
     # The largest number of the largest file in 256 MiB, and at most --num_files_infeed.
     (cycle_length,) = [value for value in interleave.inputs if value.op.name.endswith('cycle_length')]
@@ -242,7 +247,9 @@ def test_storage__reads_at_most_256_mib_ahead(
 
     monkeypatch.setattr(tf.data, 'TFRecordDataset', record_file)
     config = Config(use_tpu=False, data_dir=photo_dir, **changes)
-    InputPipeline(True, config)._read_file(at_a_time, tf.constant('path'), tf.constant(size, tf.int64))
+    InputPipeline(is_training=True, config=config)._read_file(
+        at_a_time, tf.constant('path'), tf.constant(size, tf.int64)
+    )
     assert tf.Session().run(buffers) == [expected]
 
 
@@ -250,7 +257,9 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
     given: List[Any] = []
     monkeypatch.setattr(order, 'ordered', lambda *arguments: given.append(arguments))
     changes = {'seed': 3, 'initial_shuffle_buffer_size': 17, 'followup_shuffle_buffer_size': 19}
-    InputPipeline(True, dataclasses.replace(small_config, train_batch_size=32, **changes)).storage(2, 4)
+    InputPipeline(is_training=True, config=dataclasses.replace(small_config, train_batch_size=32, **changes)).storage(
+        2, 4
+    )
     ((files, _, seed, _, *others),) = given
     assert (seed, *others) == (3, (32, 2, 4), 17, 19, 1)
     # The files of all hosts.
@@ -268,7 +277,7 @@ graphs = []
 for seed in (None, 1):
     with tf.Graph().as_default() as graph:
         config = Config(use_tpu=False, data_dir=sys.argv[1], followup_shuffle_buffer_size=10, seed=seed)
-        iterator = tf.data.make_initializable_iterator(InputPipeline(True, config).storage())
+        iterator = tf.data.make_initializable_iterator(InputPipeline(is_training=True, config=config).storage())
         graphs.append((graph, iterator.initializer, iterator.get_next()))
 for _ in range(12):
     for graph, initializer, record in graphs:
@@ -293,7 +302,7 @@ from tools.benchmarks.measurement import peak_bytes
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 config = Config(use_tpu=False, data_dir=sys.argv[1], data_format='tar', followup_shuffle_buffer_size=1)
-samples = tf.data.make_one_shot_iterator(InputPipeline(True, config).storage().batch(16)).get_next()
+samples = tf.data.make_one_shot_iterator(InputPipeline(is_training=True, config=config).storage().batch(16)).get_next()
 with tf.Session() as session:
     session.run(tf.zeros([]))
     before = peak_bytes()

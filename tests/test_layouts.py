@@ -31,7 +31,7 @@ def global_batches(
         with tf.Graph().as_default(), tf.Session() as session:
             global_step = tf.train.create_global_step()
             params = {'batch_size': batch // cores, 'context': Host(host, hosts)}
-            iterator = tf.data.make_initializable_iterator(InputPipeline(True, config)(params))
+            iterator = tf.data.make_initializable_iterator(InputPipeline(is_training=True, config=config)(params))
             of_core = iterator.get_next()
             session.run(tf.assign(global_step, step))
             session.run(iterator.initializer)

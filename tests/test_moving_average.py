@@ -8,7 +8,6 @@ import pytest
 from compat import tf
 from compat.errors import CheckpointError
 from inception_v3 import moving_average
-from inception_v3.config import Config
 from inception_v3.moving_average import LoadEMAHook
 
 NAME = 'w/ExponentialMovingAverage'
@@ -23,7 +22,7 @@ def test_moving_average__follows_the_equation_with_the_step_as_number_of_updates
     with tf.control_dependencies([weight.assign(feed), step.assign_add(1)]):
         number = tf.identity(step)
     with tf.control_dependencies([number]):
-        update = moving_average.update_averages(Config(moving_average_decay=0.3), number)
+        update = moving_average.update_averages(0.3, number)
     average = {v.op.name: v for v in tf.global_variables()}[NAME]
     expected, results = 1.0, []
     with tf.Session() as session:
@@ -43,7 +42,7 @@ def test_moving_average__covers_trainable_and_collected_variables() -> None:
     tf.get_variable('statistic', [2], trainable=False)
     collections = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.MOVING_AVERAGE_VARIABLES]
     extra = tf.get_variable('extra', [2], trainable=False, collections=collections)
-    moving_average.update_averages(Config(), tf.constant(1))
+    moving_average.update_averages(0.995, tf.constant(1))
     averaged = {v.op.name: v for v in tf.global_variables() if v.op.name.endswith('/ExponentialMovingAverage')}
     assert {*averaged} == {f'{v.op.name}/ExponentialMovingAverage' for v in (trainable, extra)}
     with tf.Session() as session:

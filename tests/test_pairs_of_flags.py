@@ -21,7 +21,7 @@ from tools.preflight import graphs
 MODES = tf.estimator.ModeKeys
 # The values of each flag: of those that have choices, True and False; and of a few others that switch something.
 VALUES: Dict[str, Tuple[Any, ...]] = {
-    **{f.name: setting_of(f).choices for f in dataclasses.fields(Config) if setting_of(f).choices},
+    **{f.name: tuple(setting_of(f).choices) for f in dataclasses.fields(Config) if setting_of(f).choices},
     **{f.name: (True, False) for f in dataclasses.fields(Config) if isinstance(f.default, bool)},
     **{'seed': (None, 1), 'max_bad_records': (0, 2), 'freeze': ('', 'Logits*'), 'head_learning_rate': (None, 0.1)},
     **{'batch_norm_group_size': (0, 1), 'eval_total_size': (0, 4)},

@@ -42,6 +42,8 @@ PUBLISHED: Dict[str, Dict[str, Any]] = {
     'resnet50_imagenet': {**GOYAL, 'height': 224, 'width': 224, 'schedule': 'step', 'warmup_epochs': 5},
     'cifar10_stream': {name: value for name, value in GOYAL.items() if 'distortion_range' not in name},
     **{name: {**GOMEZ_CIFAR, 'network': name[:-6]} for name in ('revnet38_cifar', 'revnet110_cifar')},
+    # docs/your-data.md, for fewer than 5,000 images.
+    'own_images': {'height': 96, 'width': 96, 'depth_multiplier': 0.25},
     **{name: {**GOMEZ_IMAGENET, 'network': name[:-9]} for name in ('revnet56_imagenet', 'revnet104_imagenet')},
 }
 

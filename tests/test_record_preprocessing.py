@@ -59,7 +59,7 @@ def test_settings__are_those_of_the_flags() -> None:
 
 def test_parse__refuses_labels_beyond_num_classes(config: Config, photos: List[Photo]) -> None:
     record = tf.placeholder(tf.string, [])
-    encoded, _, parsed = RecordPreprocessing(False, config).parse(record)
+    encoded, _, parsed = RecordPreprocessing(is_training=False, config=config).parse(record)
     with tf.Session() as session:
         for label in (0, 5, 6, -1):
             given = {record: photo_example(photos[0]._replace(label=label)).SerializeToString()}
@@ -70,8 +70,8 @@ def test_parse__refuses_labels_beyond_num_classes(config: Config, photos: List[P
                     session.run(encoded, given)
     records = [photo_example(photos[0]._replace(label=each)).SerializeToString() for each in (2, 6, 5, -3)]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r'label out of range:\]? \[6 -3\]'):
-        evaluate(RecordPreprocessing(False, config).parse(tf.constant(records))[2])
-    shifted = RecordPreprocessing(False, dataclasses.replace(config, label_offset=-1))
+        evaluate(RecordPreprocessing(is_training=False, config=config).parse(tf.constant(records))[2])
+    shifted = RecordPreprocessing(is_training=False, config=dataclasses.replace(config, label_offset=-1))
     assert evaluate(shifted.parse(tf.constant(records[::2]))[2]).tolist() == [1, 4]
 
 
@@ -86,7 +86,7 @@ def test_parse__reads_boxes_for_training_with_them(
 
 
 def test_preprocess__draws_the_distortion_from_the_key(config: Config, thumbnails: List[Photo]) -> None:
-    records = RecordPreprocessing(True, dataclasses.replace(config, seed=1))
+    records = RecordPreprocessing(is_training=True, config=dataclasses.replace(config, seed=1))
     record = tf.constant(photo_example(thumbnails[0]).SerializeToString())
     keys = [tf.constant(key, tf.int64) for key in ([1, 2], [1, 2], [1, 3], [2, 2])]
     with tf.Session() as session:
@@ -106,7 +106,7 @@ def test_groups__have_the_bits_of_single_records(kind: Any, config: Config, thum
         dataset = tf.data.Dataset.from_tensor_slices(
             Record(records_of(thumbnails, count), key=tf.constant(keys, tf.int64))
         )
-        grouped = all_of(InputPipeline(True, config).preprocessing(dataset))
+        grouped = all_of(InputPipeline(is_training=True, config=config).preprocessing(dataset))
         single = one_by_one(dataset, True, config)
     for one, other in zip(tf.nest.flatten(grouped), tf.nest.flatten(single)):
         assert len(one) == count
@@ -119,7 +119,9 @@ def test_evaluation__prepares_the_records_after_the_last_whole_group(config: Con
     given = Record(records, [*map(str, range(count))], [*range(100, 100 + count)])
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(given)
-        images, (labels, paths, positions) = all_of(InputPipeline(False, config, True).preprocessing(dataset))
+        images, (labels, paths, positions) = all_of(
+            InputPipeline(is_training=False, config=config, with_places=True).preprocessing(dataset)
+        )
         expected, expected_labels = one_by_one(tf.data.Dataset.from_tensor_slices(Record(records)), False, config)
     assert [int(path) + 100 for path in paths] == positions.tolist() == [*range(100, 100 + count)]
     np.testing.assert_array_equal(images, expected)
@@ -131,7 +133,7 @@ def test_groups_without_a_seed__draw_for_each_image(config: Config, thumbnails: 
     config = dataclasses.replace(config, use_fast_color_distort=True, transfer='uint8')
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(Record(records_of(thumbnails[:1], count)))
-        features, _ = all_of(InputPipeline(True, config).preprocessing(dataset))
+        features, _ = all_of(InputPipeline(is_training=True, config=config).preprocessing(dataset))
     numbers = features['distortion']
     assert 0.25 < numbers[:, 0].mean() < 0.75, 'flips'
     for column in (1, 2, 3):

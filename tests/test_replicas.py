@@ -49,7 +49,7 @@ def test_sums__add_in_the_order_of_the_replicas() -> None:
 def test_synchronized_batch_norm__equals_that_of_its_groups_batch() -> None:
     def computation() -> Any:
         x = own(INPUTS)
-        outputs = BatchNorm(True, DECAY, synchronized_over=PAIRS)(x)
+        outputs = BatchNorm(is_training=True, decay=DECAY, synchronized_over=PAIRS)(x)
         return [outputs, tf.gradients(tf.reduce_sum(outputs**2 * own(WEIGHTS)), x)[0]]
 
     results, variables = on_replicas(4, computation)
@@ -93,7 +93,7 @@ def test_reversible_blocks__have_the_gradients_of_the_whole_batch() -> None:
         mean, variance = tf.nn.moments(net, [0, 1, 2])
         return (net - mean) / tf.sqrt(variance + 1e-3)
 
-    norm = BatchNorm(True, DECAY, synchronized_over=[[0, 1]])
+    norm = BatchNorm(is_training=True, decay=DECAY, synchronized_over=[[0, 1]])
     results, variables = on_replicas(2, lambda: step(own(INPUTS), own(WEIGHTS), norm, rebuild_activations=True))
     with tf.Graph().as_default(), tf.Session() as session:
         x, weights = (tf.constant(each[:2].reshape([-1, 3, 3, 2]), tf.float64) for each in (INPUTS, WEIGHTS))
@@ -112,9 +112,9 @@ def test_reversible_blocks__have_the_gradients_of_the_whole_batch() -> None:
 def test_averaged_and_local_batch_norm__keep_means_and_the_first_replicas() -> None:
     def computation() -> Any:
         with tf.variable_scope('averaged'):
-            averaged = BatchNorm(True, DECAY, averaged_over=ALL)(own(INPUTS))
+            averaged = BatchNorm(is_training=True, decay=DECAY, averaged_over=ALL)(own(INPUTS))
         with tf.variable_scope('local'):
-            return [averaged, BatchNorm(True, DECAY)(own(INPUTS))]
+            return [averaged, BatchNorm(is_training=True, decay=DECAY)(own(INPUTS))]
 
     results, variables = on_replicas(4, computation)
     means, variances = INPUTS.mean((1, 2, 3)), INPUTS.reshape([4, -1, 2]).var(1, ddof=1)
@@ -159,7 +159,7 @@ def test_averages__are_the_same_on_all_replicas() -> None:
         optimizer = tf.train.GradientDescentOptimizer(1.0)
         trained = optimizer.minimize(variable * own(np.float32([1, 3])))
         with tf.control_dependencies([trained]):
-            averaged = moving_average.update_averages(config, tf.constant(1000))
+            averaged = moving_average.update_averages(config.moving_average_decay, tf.constant(1000))
         with tf.control_dependencies([averaged]):
             return tf.constant(0)
 
@@ -190,7 +190,7 @@ def test_evaluation_input__ends_with_a_batch_for_each_replica() -> None:
         use_tpu=False, accelerator='cpu', num_gpus=3, use_data='fake', num_eval_images=images, eval_batch_size=6,
         height=75, width=75,
     )  # fmt: skip
-    dataset = InputPipeline(False, config)({'batch_size': 2})
+    dataset = InputPipeline(is_training=False, config=config)({'batch_size': 2})
     iterator = tf.data.make_one_shot_iterator(dataset).get_next()[1]
     labels = []
     with tf.Session() as session, pytest.raises(tf.errors.OutOfRangeError):

@@ -6,16 +6,15 @@ from typing import List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from compat import tf
-from inception_v3 import batch_norm
 from inception_v3.config import Config
-from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_fn import network_shapes
+from inception_v3.run.batch_norm_advice import decay_warning
 from inception_v3.run.memory import FLOAT_BYTES, SLOTS, sizes_for
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 from preprocessing.inception_preprocessing import whole_image_box
-from preprocessing.preprocessings import preprocessing_for
 
 # The TPU time of the guide's sample trace, which names no TPU, no batch, and does not say whether this is a step.
 ASSUMED_STEP_MS = 815.0
@@ -68,7 +67,7 @@ class Estimate:
 
         A preset for few images chooses that decay for them (`CommandLine.chooses_statistics`), without a warning.
         """
-        found, over = [None if self.chooses_statistics else batch_norm.decay_warning(self.config)], self.overshoot
+        found, over = [None if self.chooses_statistics else decay_warning(self.config)], self.overshoot
         if over:
             found.insert(
                 0,
@@ -98,8 +97,9 @@ def _overshoot(config: Config) -> Optional[Overshoot]:
 def _bytes_per_image(config: Config) -> int:
     with tf.Graph().as_default():
         image = tf.zeros([config.height, config.width, 3])
-        drawn = preprocessing_for(config).draw(tf.shape(image), whole_image_box(), tf.random.uniform)
-        sent = tf.nest.flatten(infeed.for_training(image, drawn, config))
+        infeed = Infeed(config)
+        drawn = infeed.preprocessing.draw(tf.shape(image), whole_image_box(), tf.random.uniform)
+        sent = tf.nest.flatten(infeed.for_training(image, drawn))
         return sum(t.shape.num_elements() * t.dtype.size for t in sent) + _LABEL_BYTES
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from compat import tf
 from console.processes import usable_cores
 from console.screen import failure
+from inception_v3.config import ConfigError
+from inception_v3.run.memory import available_memory, in_words
 from tools import image_files
 from tools.datasets.intake import Intake
 from tools.image_files import ImageFiles, UnreadableError, why_undecodable
@@ -65,3 +67,27 @@ def run_decoding(session: tf.Session, image: tf.Tensor, encoded: tf.Tensor, cont
 def report(text: str) -> None:
     """Prints a line about files on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def bytes_per_image(graph: tf.Graph) -> int:
+    """The bytes per image in the largest inputs and outputs of one operation in a graph whose batch size is open."""
+
+    def size(tensor: tf.Tensor) -> int:
+        batch, *others = tensor.shape.as_list() if tensor.shape.ndims else [0]
+        return 0 if batch is not None or None in others else tf.TensorShape(others).num_elements() * tensor.dtype.size
+
+    return max(sum(size(t) for t in {*o.inputs, *o.outputs}) for o in graph.get_operations())
+
+
+def check_batch(flag: str, batch_size: int, per_image: int) -> None:
+    """Checks that the batch that a flag sets fits into this machine's memory.
+
+    Raises:
+      ConfigError: it does not; the message names `flag` and the largest batch that fits.
+    """
+    available = available_memory()
+    if available is not None and batch_size * per_image > available:
+        raise ConfigError(
+            f'--{flag}={batch_size}: needs an estimated {in_words(batch_size * per_image)} of memory; '
+            f'{in_words(available)} are available. At most {max(1, available // per_image)} fit.'
+        )

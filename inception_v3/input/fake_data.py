@@ -5,15 +5,20 @@ from typing import Tuple
 from compat import tf
 from data import order
 from inception_v3.config import Config
-from inception_v3.input import device_images, infeed
+from inception_v3.input.infeed import Features, Infeed
 from preprocessing.inception_preprocessing import whole_image_box
-from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import uniform_of
 
 
 @tf.autograph.experimental.do_not_convert
 def fake_images(
-    is_training: bool, config: Config, step: tf.Tensor, parallel_calls: int, host: int = 0, hosts: int = 1
+    infeed: Infeed,
+    is_training: bool,
+    config: Config,
+    step: tf.Tensor,
+    parallel_calls: int,
+    host: int = 0,
+    hosts: int = 1,
 ) -> tf.data.Dataset:
     """Generates a different random image for each position in an epoch; the labels cycle through all classes.
 
@@ -23,17 +28,17 @@ def fake_images(
     """
     count = config.num_train_images if is_training else config.eval_images
 
-    def generate(number: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
+    def generate(number: tf.Tensor) -> Tuple[Features, tf.Tensor]:
         epoch, index = number // count, number % count
         seed = tf.stack([index, tf.constant(0, tf.int64)])
         pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=255.0)
         label = tf.cast(index % config.num_classes, tf.int32)
         if not is_training:
-            return infeed.for_evaluation(pixels, config), label
+            return infeed.for_evaluation(pixels), label
         key = None if config.seed is None else order.key_of(config.seed, epoch, index)
         shape = tf.constant([config.height, config.width, 3])
-        distortion = preprocessing_for(config).draw(shape, whole_image_box(), uniform_of(key))
-        return infeed.for_training(pixels, distortion, config), label
+        distortion = infeed.preprocessing.draw(shape, whole_image_box(), uniform_of(key))
+        return infeed.for_training(pixels, distortion), label
 
     def of_batch(batch: tf.Tensor) -> tf.data.Dataset:
         first = batch * config.train_batch_size + host * share
@@ -45,7 +50,7 @@ def fake_images(
     else:
         numbers = tf.data.Dataset.range(host, count, hosts)
 
-    def scoped(number: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
+    def scoped(number: tf.Tensor) -> Tuple[Features, tf.Tensor]:
         # A profile finds the operations of preprocessing by their scope.
         with tf.name_scope('preprocessing'):
             return generate(number)

@@ -5,35 +5,38 @@ from typing import Any, NamedTuple, Tuple
 from compat import tf
 from data.records import Record
 from inception_v3.config import Config
-from inception_v3.input import device_images, infeed
-from preprocessing.decoding import Cut, cut_of, decode_cut, image_shape
-from preprocessing.preprocessings import preprocessing_for
-from preprocessing.resizing import decode_and_resize
-from preprocessing.stateless import Uniform, uniform_of
+from inception_v3.input.infeed import Features, Infeed
+from preprocessing.decoding import DecodePlan, decode_plan, decode_planned, image_shape
+from preprocessing.stateless import uniform_of
 
 
 class DrawnRecord(NamedTuple):
     """A record that is parsed and drawn, but not decoded; for a group, each part begins with a dimension of records.
 
     The shape is int32 [3]: height, width and channels of the image. The distortion is as `Preprocessing.draw` draws it;
-    () in evaluation. The cut says how to decode the crop.
+    () in evaluation. The plan says how to decode the crop.
     """
 
     encoded: tf.Tensor
     shape: tf.Tensor
     distortion: Any
-    cut: Cut
+    plan: DecodePlan
     label: tf.Tensor
 
 
 class RecordPreprocessing:
-    """Preprocesses the records of a split: with distortions in training, otherwise for evaluation."""
+    """Preprocesses the records of a split: with distortions in training, otherwise for evaluation.
+
+    Attributes:
+      infeed: packs the images of the run; it has their preprocessing.
+    """
 
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
         self._config = config
+        self.infeed = Infeed(config)
 
-    def preprocess(self, record: Record) -> Tuple[device_images.Features, tf.Tensor]:
+    def preprocess(self, record: Record) -> Tuple[Features, tf.Tensor]:
         """Preprocesses one record to the data to send for it (see `infeed`) and its label, int32."""
         return self.finish(self.draw(record))
 
@@ -43,7 +46,7 @@ class RecordPreprocessing:
         Without a key, it draws from TensorFlow's generators.
         """
         serialized = record.serialized
-        preprocessing = preprocessing_for(self._config)
+        preprocessing = self.infeed.preprocessing
         records = serialized.shape.as_list()[0] if serialized.shape.ndims else None
 
         def of_each(number: tf.Tensor) -> tf.Tensor:
@@ -56,18 +59,18 @@ class RecordPreprocessing:
                 drawn = preprocessing.draw(shape, bbox, uniform_of(record.seed, records))
                 distortion = tf.nest.map_structure(of_each, drawn)
             window = preprocessing.crop(shape, distortion or None)
-            return DrawnRecord(encoded, shape, distortion, cut_of(encoded, shape, window.crop), label)
+            return DrawnRecord(encoded, shape, distortion, decode_plan(encoded, shape, window.crop), label)
 
-    def finish(self, drawn: DrawnRecord) -> Tuple[device_images.Features, tf.Tensor]:
+    def finish(self, drawn: DrawnRecord) -> Tuple[Features, tf.Tensor]:
         """Decodes the image of one record, and finishes it: returns what `preprocess` returns."""
-        encoded, shape, distortion, cut, label = drawn
-        preprocessing = preprocessing_for(self._config)
+        encoded, shape, distortion, plan, label = drawn
+        preprocessing = self.infeed.preprocessing
         with tf.name_scope('preprocessing'):
             window = preprocessing.crop(shape, distortion or None)
-            image = preprocessing.resize(decode_cut(encoded, cut), window)
+            image = preprocessing.resize(decode_planned(encoded, plan), window)
             if self._is_training:
-                return infeed.for_training(image, distortion, self._config), label
-            return infeed.for_evaluation(image, self._config), label
+                return self.infeed.for_training(image, distortion), label
+            return self.infeed.for_evaluation(image), label
 
     def parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Parses a record to its encoded image, its boxes float32 [1, boxes, 4], and its label, an int32 scalar.
@@ -80,20 +83,3 @@ class RecordPreprocessing:
         wrong = tf.boolean_mask(record.label, ~in_range) if record.label.shape.ndims else record.label
         with tf.control_dependencies([tf.Assert(tf.reduce_all(in_range), ['label out of range:', wrong])]):
             return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
-
-
-def training_image(
-    encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
-) -> device_images.Features:
-    """Draws a distortion for an encoded image and applies it: the data to send; see `infeed.for_training`.
-
-    The boxes are float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
-    """
-    shape = image_shape(encoded)
-    return distort(encoded, shape, preprocessing_for(config).draw(shape, bbox, uniform), config)
-
-
-def distort(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> device_images.Features:
-    """Returns what `training_image` does, for a shape from `image_shape` and a given distortion."""
-    image = decode_and_resize(encoded, shape, preprocessing_for(config).crop(shape, distortion), config)
-    return infeed.for_training(image, distortion, config)

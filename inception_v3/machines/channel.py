@@ -37,6 +37,8 @@ _LONGEST, _LONGEST_TEXT = 1 << 18, 4096
 _SIGNS, _SIGN_EVERY = 4, 10.0
 # Seconds: between attempts to connect, between lines that say who is waited for, and for a stranger to say who it is.
 _RETRY_EVERY, _SAY_EVERY, _GREETS_WITHIN = 0.5, 60.0, 10.0
+# Seconds in which workers that begin together tell each other an error, before a line says who is not there.
+_TOLD_WITHIN = 1.0
 # Seconds after which a wait looks whether the run has ended.
 _LOOK_EVERY = 0.5
 _LARGEST_CODE = 255
@@ -194,12 +196,13 @@ class Channel(abc.ABC):
             self._change.notify_all()
         for number, link in self._links().items():
             self._say_end_to(number, link)
-        untold = self._untold()
-        if untold and ending.code != DONE and not self._has_begun and not at_once:
-            text = shown(ending.text, _LONGEST_TEXT)
-            logger.info('waiting up to %d s for %s, to tell the error: %s', self._timeout, self._name_of(*untold), text)
-            # Ctrl-C ends the wait alone; the error remains that of the command.
-            with self._change, contextlib.suppress(KeyboardInterrupt):
+        if ending.code == DONE or self._has_begun or at_once:
+            return
+        # Ctrl-C ends the wait alone; the error remains that of the command.
+        with self._change, contextlib.suppress(KeyboardInterrupt):
+            if not self._change.wait_for(lambda: not self._untold(), _TOLD_WITHIN):
+                others, text = self._name_of(*self._untold()), shown(ending.text, _LONGEST_TEXT)
+                logger.info('waiting up to %d s for %s, to tell the error: %s', self._timeout, others, text)
                 self._change.wait_for(lambda: not self._untold(), self._timeout)
 
     @abc.abstractmethod
@@ -448,7 +451,11 @@ class Later(Channel):
         Raises:
           CommandError: the first worker refuses this one or another, or one has ended; the message says why.
         """
-        for link, greeting in iter(lambda: self._next(self._greetings), None):
+        while True:
+            greeted = self._next(self._greetings)
+            if greeted is None:
+                return
+            link, greeting = greeted
             answer = answer_to(greeting)
             # If the connection is broken, there will be another greeting.
             with contextlib.suppress(OSError):

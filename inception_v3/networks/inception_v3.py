@@ -104,7 +104,7 @@ def _factorized_7x7(scope: str, depth: int) -> Mixed:
     )
 
 
-def _expanded(scope: str, place_3x1: str, pool: Pool) -> Mixed:
+def expanded(scope: str, place_3x1: str, pool: Pool) -> Mixed:
     """Figure 7: 3 x 3 convolutions as parallel 1 x 3 and 3 x 1, for many channels on the coarsest grid."""
     return Mixed(
         scope,
@@ -160,12 +160,9 @@ MIXED_8 = (
             [MaxPool()],
         ),
     ),
-    _expanded('Mixed_7b', place_3x1='0b', pool=AveragePool()),  # 8 x 8 x 2048
-    _expanded('Mixed_7c', place_3x1='0c', pool=AveragePool()),  # 8 x 8 x 2048
+    expanded('Mixed_7b', place_3x1='0b', pool=AveragePool()),  # 8 x 8 x 2048
+    expanded('Mixed_7c', place_3x1='0c', pool=AveragePool()),  # 8 x 8 x 2048
 )
-# The graph that was published in December 2015, on whose features FID, KID and Inception Score are defined, takes the
-# maximum in its last block.
-MIXED_8_OF_2015 = (*MIXED_8[:-1], _expanded('Mixed_7c', place_3x1='0c', pool=MaxPool(stride=1, padding='SAME')))
 
 
 class _Builder:

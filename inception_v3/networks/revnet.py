@@ -147,3 +147,8 @@ def revnet(
         with tf.variable_scope('logits'):
             logits = layers.add_bias(conv(tf.cast(net, images.dtype), num_classes, (1, 1)), layout)
     return tf.squeeze(logits, layout.pixels), None
+
+
+revnet38, revnet56, revnet104, revnet110 = (
+    functools.partial(revnet, each) for each in (REVNET_38, REVNET_56, REVNET_104, REVNET_110)
+)

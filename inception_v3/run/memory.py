@@ -11,7 +11,7 @@ from compat.tensorflow import IS_REFERENCE
 from inception_v3.config import Config, ConfigError
 from inception_v3.input.ordered_records import group_for
 from inception_v3.model_fn import network_options
-from inception_v3.networks.registry import Sizes, sizes_of
+from inception_v3.networks.sizes import Sizes, sizes_of
 from inception_v3.tpu import accelerator, topology
 
 FLOAT_BYTES = 4
@@ -144,31 +144,7 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
         logger.info(
             'warning: training needs an estimated %s of memory; %s are available. If it is killed, decrease '
             '--train_batch_size=%d',
-            *(_shown(needed), _shown(available), config.train_batch_size),
-        )
-
-
-def bytes_per_image(graph: tf.Graph) -> int:
-    """The bytes per image in the largest inputs and outputs of one operation in a graph whose batch size is open."""
-
-    def size(tensor: tf.Tensor) -> int:
-        batch, *others = tensor.shape.as_list() if tensor.shape.ndims else [0]
-        return 0 if batch is not None or None in others else tf.TensorShape(others).num_elements() * tensor.dtype.size
-
-    return max(sum(size(t) for t in {*o.inputs, *o.outputs}) for o in graph.get_operations())
-
-
-def check_batch(flag: str, batch_size: int, per_image: int) -> None:
-    """Checks that the batch that a flag sets fits into this machine's memory.
-
-    Raises:
-      ConfigError: it does not; the message names `flag` and the largest batch that fits.
-    """
-    available = available_memory()
-    if available is not None and batch_size * per_image > available:
-        raise ConfigError(
-            f'--{flag}={batch_size}: needs an estimated {_shown(batch_size * per_image)} of memory; '
-            f'{_shown(available)} are available. At most {max(1, available // per_image)} fit.'
+            *(in_words(needed), in_words(available), config.train_batch_size),
         )
 
 
@@ -188,7 +164,7 @@ def _problem(config: Config, memory: StepMemory, flag: str, available: int, limi
         width = f', --depth_multiplier={config.depth_multiplier:g}' if config.depth_multiplier != 1 else ''
         yield (
             f"--network={config.network}{width}, --num_classes={config.num_classes}: {task}: the network's variables "
-            f'need an estimated {_shown(memory.variables)} of memory; {_shown(available)} are available on this '
+            f'need an estimated {in_words(memory.variables)} of memory; {in_words(available)} are available on this '
             f'machine. {_smaller(config)}.'
         )
     elif memory.of(batch // config.machines) > limit:  # Each of several machines has an equal share of the batch.
@@ -196,7 +172,7 @@ def _problem(config: Config, memory: StepMemory, flag: str, available: int, limi
         remedy = f'At most --{flag}={most} fits' if most else f'Images of this size do not fit, for any --{flag}'
         yield (
             f'--{flag}={batch}, --height={config.height}, --width={config.width}: {task} needs an estimated '
-            f'{_shown(memory.of(batch // config.machines))} of memory; {_shown(available)} are available on this '
+            f'{in_words(memory.of(batch // config.machines))} of memory; {in_words(available)} are available on this '
             f'machine. {remedy}; smaller images need less.'
         )
 
@@ -211,7 +187,8 @@ def _smaller(config: Config) -> str:
     )
 
 
-def _shown(size: int) -> str:
+def in_words(size: int) -> str:
+    """A number of bytes in the largest unit that fits."""
     unit, name = next((each for each in _UNITS if size >= each[0]), _UNITS[-1])
     return f'{size / unit:,.1f} {name}'
 

@@ -6,10 +6,10 @@ from typing import Callable, Iterator, List, Optional, Tuple
 
 from compat.messages import in_rows
 from data.dataset_info import DIGITS_SHOWN, DatasetInfo
-from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.model_dir import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
+from inception_v3.run import batch_norm_advice
 from inception_v3.run.evaluations import Evaluation, shows_top_5
 from inception_v3.run.memory import sizes_for
 from inception_v3.tpu import accelerator, topology
@@ -28,11 +28,11 @@ def notes_of(config: Config) -> Iterator[str]:
         yield accelerator.notice(config)
     if config.mode == 'eval':
         return
-    yield f'batch normalization: {batch_norm.description(config)}'
+    yield f'batch normalization: {batch_norm_advice.description(config)}'
     # A decay that was chosen has no warning, nor has a run that is too short for the documented one.
-    is_long = initial_share_of_statistics(batch_norm.decay_for(config.replicas), config.train_steps) < _TOO_MUCH
-    if is_long and config.batch_norm_decay == Config.batch_norm_decay and batch_norm.decay_warning(config):
-        yield f'warning: {batch_norm.decay_warning(config)}'
+    is_long = initial_share_of_statistics(batch_norm_advice.decay_for(config.replicas), config.train_steps) < _TOO_MUCH
+    if is_long and config.batch_norm_decay == Config.batch_norm_decay and batch_norm_advice.decay_warning(config):
+        yield f'warning: {batch_norm_advice.decay_warning(config)}'
     yield from (f'warning: {each}' for each in warnings_of(config))
     if config.seed is not None and accelerator.on_gpu(config):
         yield 'on a GPU, --seed repeats data and initial weights, but not the last bits of every sum'

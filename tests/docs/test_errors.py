@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from inception_v3.batch_norm import EPSILON, ONE_DEVICE_DECAY, decay_for
+from inception_v3.batch_norm import EPSILON
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.optimizers import MOMENTUM
 from inception_v3.presets import PRESETS
+from inception_v3.run.batch_norm_advice import ONE_DEVICE_DECAY, decay_for
 from inception_v3.tpu.topology import CLOUD_TPUS
-from preprocessing.finishing import CHANNEL_MEANS
+from preprocessing.vgg_preprocessing import CHANNEL_MEANS
 from tests.docs.pages import read
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from docs.network_diagrams import CLASSES, FOLDER, SIZES, blocks_of, svg_of
-from inception_v3.networks.registry import NETWORKS, sizes_of
+from docs.network_diagrams import CLASSES, FOLDER, blocks_of, svg_of
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.sizes import sizes_of
 
 
 @pytest.mark.program
@@ -22,7 +23,7 @@ def test_blocks__of_resnet50_have_the_shapes_and_parameters_of_its_table() -> No
     assert second.parameters == 256 * 64 + 9 * 64 * 64 + 64 * 256 + 2 * (64 + 64 + 256)
     assert blocks['stage_4/block_3'].shape == [7, 7, 2048]
     assert blocks['logits'].parameters == 2048 * CLASSES + CLASSES
-    total = sizes_of('resnet50', SIZES['resnet50'], SIZES['resnet50'], CLASSES, {}).parameters
+    total = sizes_of('resnet50', 224, 224, CLASSES, {}).parameters
     assert sum(block.parameters for block in blocks.values()) == total
 
 

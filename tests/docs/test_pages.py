@@ -34,8 +34,15 @@ def test_site__has_every_page_in_its_navigation() -> None:
     for page in PAGES:
         if page.startswith('docs/'):
             assert f' {pathlib.Path(page).name}\n' in navigation
-    for address in site_hooks._READMES.values():
+    for address in site_hooks.PAGES_ELSEWHERE.values():
         assert f' {address}\n' in navigation
+
+
+def test_site__keeps_flags_whole_and_has_the_cells_of_notebooks() -> None:
+    html = site_hooks.on_page_content('<code>--train_steps=1</code> <code>./run x</code>', None, None, None)
+    assert html == '<code class="flag">--train_steps=1</code> <code>./run x</code>'
+    text = site_hooks.of_notebook(read('examples/images_to_export.ipynb'))
+    assert text.startswith('# From images') and '```sh\ninception-v3 audit records\n```' in text
 
 
 def test_site__has_every_module_of_the_packages() -> None:

@@ -126,7 +126,7 @@ def test_guide_input__distorts_anew_without_a_seed(small_config: Config) -> None
     config = dataclasses.replace(
         small_config, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, num_files_infeed=1
     )
-    dataset = guide.InputPipeline(True, config)({'batch_size': 8})
+    dataset = guide.InputPipeline(is_training=True, config=config)({'batch_size': 8})
     first = tf.data.make_one_shot_iterator(dataset).get_next()
     again = tf.data.make_one_shot_iterator(dataset).get_next()
     with tf.Session() as session:

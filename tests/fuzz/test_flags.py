@@ -54,7 +54,7 @@ booleans = st.sampled_from(['true', 'False', '1', '0', 't', 'yes', 'maybe', '', 
 
 
 def values_of(name: str) -> st.SearchStrategy:
-    choices = SETTINGS[name].choices if name in SETTINGS else tuple(PRESETS)
+    choices = tuple(SETTINGS[name].choices if name in SETTINGS else PRESETS)
     fitting = {int: numbers, float: numbers, bool: booleans, str: texts}[TYPES.get(name, str)]
     return st.one_of(
         fitting, fitting, st.sampled_from(choices or ('8', '0.5', 'true')), st.one_of(numbers, texts, booleans)

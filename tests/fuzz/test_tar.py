@@ -137,7 +137,7 @@ def refusal(good: bytes) -> Callable[[bytes], bool]:
     with tf.Graph().as_default() as graph:
         serialized = tf.placeholder(tf.string, [])
         config = Config(use_tpu=False, height=75, width=75, num_classes=NUM_CLASSES, data_format='tar')
-        evaluated = child.preprocess_in_group(RecordPreprocessing(False, config), good, serialized)
+        evaluated = child.preprocess_in_group(RecordPreprocessing(is_training=False, config=config), good, serialized)
     session = tf.Session(graph=graph)
 
     def is_refused(sample: bytes) -> bool:

@@ -153,7 +153,7 @@ def test_import__gives_the_parts_once_and_leaves_the_users_modules(installed: In
 # Only the last line is wrong.
 TYPED = """
 from inception_v3_tpu import BatchNorm, Config, InputPipeline, LoadEMAHook, inception_model_fn, learning_rate, networks
-pipeline = InputPipeline(True, Config(use_data='fake'))
+pipeline = InputPipeline(is_training=True, config=Config(use_data='fake'))
 network, rate, norm, hook = networks.inception_v3.inception_v3, learning_rate(0, Config()), BatchNorm, LoadEMAHook
 wrong: str = Config().height
 """

@@ -1,6 +1,7 @@
 """Runs of two and three workers, as processes on the loopback interface."""
 
 import glob
+import itertools
 import json
 import os
 import pathlib
@@ -13,7 +14,9 @@ from typing import Any, Callable, Iterator, List
 import numpy as np
 import pytest
 
+from compat import tf
 from inception_v3.machines import cluster
+from inception_v3.run import best_checkpoint
 from tests.machines.test_channel import free_addresses
 from tests.support.checkpoints import saved_variables
 from tests.support.worker_program import PER_EVAL, STEPS, Program
@@ -28,7 +31,8 @@ def program(tmp_path: pathlib.Path, digits_dir: str) -> Iterator[Callable[..., P
 
     def make(workers: int, **flags: Any) -> Program:
         addresses = free_addresses(workers) if workers > 1 else ()
-        made.append(Program(tmp_path / f'run{len(made)}', digits_dir, addresses, **flags))
+        folder, data_dir = tmp_path / f'run{len(made)}', flags.pop('data_dir', digits_dir)
+        made.append(Program(folder, data_dir, addresses, **flags))
         return made[-1]
 
     yield make
@@ -65,6 +69,11 @@ def test_workers__stopped_by_sigterm_resume_to_the_bits_of_one_process(program: 
     assert os.path.exists(os.path.join(two.model_dir, f'model.ckpt-{steps[0]}.index'))
     assert not os.path.exists(os.path.join(two.model_dir, 'trainer.json'))
 
+    # One process with two replicas takes over, then both machines again.
+    two.clear_logs()
+    changes = {'num_gpus': 2, 'mode': 'train', 'train_steps': PER_EVAL - 1, 'export_dir': ''}
+    taking_over = Program(two.folder, two._flags['data_dir'], **changes)
+    assert two.ends(taking_over.start()) == [0], two.log()
     two.clear_logs()
     assert two.ends(*two.start_all()) == [0, 0], two.log()
     alone = program(1, num_gpus=2)
@@ -74,11 +83,63 @@ def test_workers__stopped_by_sigterm_resume_to_the_bits_of_one_process(program: 
 
     # The first worker alone writes.
     starts = pathlib.Path(two.model_dir, 'starts.jsonl').read_text().splitlines()
-    assert [json.loads(start)['config'].get('task_index') for start in starts] == [0, 0]
+    assert [json.loads(start)['config'].get('task_index') for start in starts] == [0, None, 0]
     assert len(glob.glob(f'{two.folder}/export/*')) == 1
-    assert len(glob.glob(f'{two.model_dir}/events.out.tfevents.*')) == 2
+    assert len(glob.glob(f'{two.model_dir}/events.out.tfevents.*')) == 3
     assert glob.glob(f'{two.model_dir}/.workers-*') == []
     assert f'worker 1 ({two.addresses[1]}) is done; worker 0 ({two.addresses[0]}) has the results' in two.log(1)
+
+
+def write_part_of(digits_dir: str, folder: pathlib.Path, **images: int) -> None:
+    """Writes two files of each split, with so many of the digits; in each training file one record is damaged."""
+    folder.mkdir()
+    for split, number in images.items():
+        for shard, path in enumerate(sorted(pathlib.Path(digits_dir).glob(f'{split}-*'))[:2]):
+            contents = [*itertools.islice(tf.io.tf_record_iterator(str(path)), number)]
+            contents[7] = b'nonsense' if split == 'train' else contents[7]
+            with tf.io.TFRecordWriter(str(folder / f'{split}-0000{shard}-of-00002')) as writer:
+                for content in contents:
+                    writer.write(content)
+    described = json.loads(pathlib.Path(digits_dir, 'dataset.json').read_text())
+    sizes = {f'{split}_images': 2 * number for split, number in images.items()}
+    records = {'validation_records_per_file': [images['validation']] * 2, 'fingerprint': ''}
+    (folder / 'dataset.json').write_text(json.dumps({**described, **sizes, **records}))
+
+
+def test_workers__have_the_weights_best_profile_and_bad_records_of_one_process(
+    program: Any, digits_dir: str, tmp_path: pathlib.Path
+) -> None:
+    data = tmp_path / 'data'
+    write_part_of(digits_dir, data, train=24, validation=12)
+    begun = program(1, mode='train', train_steps=1, export_dir='')
+    assert begun.ends(begun.start()) == [0], begun.log()
+    source = saved_variables(begun.model_dir)
+    flags = {
+        **{'data_dir': str(data), 'init_from': begun.model_dir, 'precision': 'float16', 'max_bad_records': 2},
+        # Two epochs.
+        **{'keep_best': True, 'profile_steps': '1,2', 'train_batch_size': 24, 'eval_batch_size': 12, 'train_steps': 4},
+        'train_steps_per_eval': 2,
+    }
+    two, alone = program(2, **flags), program(1, num_gpus=2, **flags)
+    assert two.ends(*two.start_all()) == [0, 0], two.log(0) + two.log(1)
+    assert alone.ends(alone.start()) == [0], alone.log()
+    assert_same_bits(two, alone)
+    for each in (two, alone):
+        names = [path.name for path in pathlib.Path(each.model_dir, 'bad_records', 'train').iterdir()]
+        assert sorted(names) == [f'train-0000{number}-of-00002@7' for number in (0, 1)]
+        log = each.log(0)
+        assert '2 records could not be used:' in log and log.count('record 7: not a tf.train.Example') == 2
+        # By both replicas, although the gradients of one overflow.
+        assert re.search(r'step 3: a gradient overflows float16.*\(steps skipped so far: 1\)', log)
+        assert 'steps 1 to 2: ' in log
+        best = best_checkpoint.read(each.model_dir)
+        assert best and best.evaluation.step == max(evaluations(each), key=lambda one: one['top_1'])['step']
+        first = saved_variables(os.path.join(each.model_dir, 'model.ckpt-0'))
+        for name in ('Layer/weights', 'Logits/weights'):
+            np.testing.assert_array_equal(first[name], source[f'{name}/ExponentialMovingAverage'], err_msg=name)
+    profiles = [json.loads(pathlib.Path(each.model_dir, 'profile.json').read_text()) for each in (two, alone)]
+    assert [(profile['hosts'], profile['images']) for profile in profiles] == [(2, 24), (1, 24)]
+    assert 'profile' not in two.log(1)
 
 
 @pytest.mark.parametrize(

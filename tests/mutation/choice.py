@@ -3,6 +3,8 @@
 import math
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+SURVIVED = ('survived', 'no test')
+
 
 class Choice(NamedTuple):
     """The tests that run for a mutant.
@@ -24,7 +26,9 @@ def choose(tests: Dict[str, Dict[str, Any]], mutant: Dict[str, Any], budget: flo
     If no test executes it, it is executed at import, or never: then the tests of other lines of its file are taken.
     """
     span = range(mutant['first'], mutant['last'] + 1)
-    of_file = {name: set(test['lines'][mutant['file']]) for name, test in tests.items() if mutant['file'] in test['lines']}
+    of_file = {
+        name: set(test['lines'][mutant['file']]) for name, test in tests.items() if mutant['file'] in test['lines']
+    }
     names = [name for name, lines in of_file.items() if not lines.isdisjoint(span)] or list(of_file)
     names.sort(key=lambda name: (tests[name]['seconds'] + sum(tests[name]['fixtures'].values()), name))
     seconds = 0.0
@@ -57,21 +61,45 @@ def share(hits: int, of: int) -> str:
     return f'{hits / of:.0%} ({low:.0%} to {high:.0%})' if of else '-'
 
 
+class Counts(NamedTuple):
+    """The mutants of a sample: all, those that a test notices, and those that change nothing."""
+
+    mutants: int
+    noticed: int
+    equal: int
+
+    @property
+    def changing(self) -> int:
+        """The number of mutants that change something."""
+        return self.mutants - self.equal
+
+
+def count(results: List[Dict[str, Any]], equal: Dict[str, str]) -> Counts:
+    """Counts results of the journal, each with the mutant's `key` and `result`; `equal` has keys of equal mutants."""
+    noticed = sum(each['result'] not in SURVIVED for each in results)
+    return Counts(len(results), noticed, sum(each['result'] in SURVIVED and each['key'] in equal for each in results))
+
+
+def is_significantly_below(wanted: float, results: List[Dict[str, Any]], equal: Dict[str, str]) -> bool:
+    """Whether even the upper end of the interval of the noticed share is below the wanted one."""
+    counts = count(results, equal)
+    return interval(counts.noticed, counts.changing)[1] < wanted
+
+
 def table(results: List[Dict[str, Any]], equal: Dict[str, str], places: Dict[str, int]) -> str:
     """The Markdown table of the results: a row for each package, the first one for all.
 
     Args:
-      results: those of the journal: each with the mutant's file and `key`, and its `result`.
+      results: those of the journal.
       equal: the reasons why mutants change nothing, by key.
       places: the number of places for mutants in each file.
     """
-    rows = ['| package | places | mutants | noticed | equal | survivors | noticed, of those that change something |', '|---' * 7 + '|']
+    heads = ('package', 'places', 'mutants', 'noticed', 'equal', 'survivors', 'noticed, of those that change something')
+    rows = [f'| {" | ".join(heads)} |', '|---' * len(heads) + '|']
     for package in ('', *sorted({file.split('/')[0] for file in places})):
-        those = [each for each in results if each['file'].startswith(package)]
+        counts = count([each for each in results if each['key'].startswith(package)], equal)
         of = sum(number for file, number in places.items() if file.startswith(package))
-        noticed = sum(each['result'] not in ('survived', 'no test') for each in those)
-        same = sum(each['result'] in ('survived', 'no test') and each['key'] in equal for each in those)
-        left = len(those) - noticed - same
-        figures = (of, len(those), noticed, same, left, share(noticed, len(those) - same))
+        survivors = counts.changing - counts.noticed
+        figures = (of, *counts, survivors, share(counts.noticed, counts.changing))
         rows.append(f'| {f"`{package}`" if package else "all"} | ' + ' | '.join(map(str, figures)) + ' |')
     return '\n'.join(rows)

@@ -68,7 +68,10 @@ def statements(tree: ast.AST) -> Iterator[Tuple[int, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):
             body = getattr(node, 'body', None)
-            yield node.lineno, max(node.lineno, body[0].lineno - 1 if body else node.end_lineno or node.lineno)
+            yield (
+                node.lineno,
+                max(node.lineno, body[0].lineno - 1 if body else getattr(node, 'end_lineno', node.lineno)),
+            )
 
 
 def main(seed: int, count: int, files: List[str]) -> None:

@@ -189,7 +189,7 @@ def program_model_fn(features: Any, labels: Any, mode: str, params: Dict[str, An
             10,
             True,
             layers.conv2d,
-            BatchNorm(True, 0.99),
+            BatchNorm(is_training=True, decay=0.99),
             rebuild_activations=False,
         )
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))

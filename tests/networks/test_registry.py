@@ -10,8 +10,9 @@ from compat import tf
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn, network_options
 from inception_v3.networks import resnet
-from inception_v3.networks.registry import NETWORKS, sizes_of
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_56, revnet
+from inception_v3.networks.sizes import sizes_of
 from tests.support.graphs import plain_session
 from tests.support.tiers import further
 

@@ -36,7 +36,7 @@ def gradients(dtype: Any, rebuild_activations: bool) -> Dict[str, np.ndarray]:
     """Returns the loss, its gradients, and the updated moving statistics."""
     with tf.Graph().as_default(), plain_session() as session:
         with tf.variable_scope('', use_resource=True, dtype=tf.as_dtype(dtype)):
-            images, norm = tf.constant(IMAGES, dtype), BatchNorm(True, decay=0.9)
+            images, norm = tf.constant(IMAGES, dtype), BatchNorm(is_training=True, decay=0.9)
             logits, auxiliary = revnet(
                 SHORT, images, CLASSES, True, layers.conv2d, norm, rebuild_activations=rebuild_activations
             )
@@ -63,7 +63,9 @@ def test_revnet__gradients_equal_those_of_ordinary_backpropagation(dtype: Any, t
 def test_bfloat16__residual_streams_are_float32() -> None:
     with tf.variable_scope('', use_resource=True):
         conv = layers.conv_for(tf.bfloat16, on_cpu=True)
-        logits, _ = revnet(SHORT, tf.zeros([2, 8, 8, 3], tf.bfloat16), CLASSES, True, conv, BatchNorm(True, 0.9))
+        logits, _ = revnet(
+            SHORT, tf.zeros([2, 8, 8, 3], tf.bfloat16), CLASSES, True, conv, BatchNorm(is_training=True, decay=0.9)
+        )
         loss = tf.reduce_sum(tf.cast(logits, tf.float32))
         assert tf.gradients(loss, tf.trainable_variables())
     assert logits.dtype == tf.bfloat16

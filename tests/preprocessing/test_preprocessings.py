@@ -9,8 +9,7 @@ import pytest
 from compat import tf
 from data.records import Record
 from inception_v3.config import Config
-from inception_v3.input.record_preprocessing import RecordPreprocessing, distort
-from preprocessing import finishing
+from inception_v3.input.record_preprocessing import RecordPreprocessing
 from preprocessing.decoding import decode_image, image_shape
 from preprocessing.inception_preprocessing import preprocess_for_eval
 from preprocessing.preprocessings import PREPROCESSINGS, preprocessing_for
@@ -35,7 +34,7 @@ def test_visible__inverts_finish(kind: str) -> None:
 
 @pytest.mark.parametrize('kind', PREPROCESSINGS)
 def test_draw__flips_half_of_the_images_or_none(kind: str) -> None:
-    both = [PREPROCESSINGS[kind](Settings(20, 20, random_flip)) for random_flip in (True, False)]
+    both = [PREPROCESSINGS[kind].make(Settings(20, 20, random_flip)) for random_flip in (True, False)]
     drawn = [each.draw(tf.constant([30, 30, 3]), tf.constant(WHOLE), tf.random.uniform).flip for each in both]
     flips = np.array(draw_many((*drawn,), 2000))
     # Expected: 1,000; the tolerance is four standard deviations.
@@ -43,14 +42,14 @@ def test_draw__flips_half_of_the_images_or_none(kind: str) -> None:
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str)
-def test_finished__equals_finish(changes: Any) -> None:
+def test_unpack__finishes_a_batch_like_single_images(changes: Any) -> None:
     height, width, _ = CAT.shape
     preprocessing = preprocessing_for(Config(height=height, width=width, **changes))
     image = tf.constant(CAT, tf.float32)
     distortion = preprocessing.draw(tf.constant(CAT.shape), tf.constant(WHOLE), tf.random.uniform)
     finished = preprocessing.finish(image, distortion)
     numbers = preprocessing.pack(distortion)[tf.newaxis]
-    packed = finishing.finished(changes.get('preprocessing', 'inception'), image[tf.newaxis], numbers, True)[0]
+    packed = preprocessing.finish(image[tf.newaxis], preprocessing.unpack(numbers))[0]
     for on_host, on_device in draw_many((finished, packed), 4):
         np.testing.assert_allclose(on_device, on_host, atol=1e-5)
 
@@ -62,7 +61,7 @@ def test_of_image__gives_the_bits_of_the_pipeline(kind: str, photos: List[Photo]
     encoded = tf.constant(photos[0].encoded)
     distortion = preprocessing.draw(image_shape(encoded), tf.constant(WHOLE))
     training = (
-        distort(encoded, image_shape(encoded), distortion, config),
+        preprocessing.finish(preprocessing.resize_encoded(encoded, distortion=distortion), distortion),
         preprocessing.of_image(decode_image(encoded), distortion),
     )
     for piped, documented in draw_many(training, 5):
@@ -76,5 +75,5 @@ def test_documented_evaluation__gives_the_bits_of_the_pipeline(photos: List[Phot
         ('vgg', preprocess_image(image, 75, 80, False, *resize_range(75, 80))),
     ):
         config = Config(preprocessing=kind, height=75, width=80, num_classes=6)
-        piped, _ = RecordPreprocessing(False, config).preprocess(Record(tf.constant(record)))
+        piped, _ = RecordPreprocessing(is_training=False, config=config).preprocess(Record(tf.constant(record)))
         np.testing.assert_array_equal(*evaluate(piped, documented))

@@ -11,7 +11,7 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from preprocessing.decoding import MAX_PIXELS, image_shape
-from preprocessing.resizing import resize_for_eval
+from preprocessing.preprocessings import preprocessing_for
 from preprocessing.viewing import decode_as_viewed, exif_orientation, resize_as_viewed
 from tests.support.graphs import evaluate
 from tests.support.images import CAT, ORIENTATION_TAG, saved, with_segment
@@ -142,11 +142,11 @@ def test_decode_as_viewed__lays_transparent_pixels_on_white(mode: str, viewed: C
 
 def resized(files: List[bytes], *resizings: Any, **flags: Any) -> List[Any]:
     """The results of functions for each file, or the messages of their errors."""
-    config = Config(height=75, width=90, use_tpu=False, auxiliary_head=False, **flags)
+    preprocessing = preprocessing_for(Config(height=75, width=90, use_tpu=False, auxiliary_head=False, **flags))
     found: List[Any] = []
     with tf.Graph().as_default(), tf.Session() as session:
         encoded = tf.placeholder(tf.string, [])
-        images = [resize(encoded, config) for resize in resizings]
+        images = [resize(encoded, preprocessing) for resize in resizings]
         for file in files:
             try:
                 found.append(session.run(images, {encoded: file}))
@@ -155,9 +155,9 @@ def resized(files: List[bytes], *resizings: Any, **flags: Any) -> List[Any]:
     return found
 
 
-def test_resize_as_viewed__of_usual_images_equals_resize_for_eval() -> None:
+def test_resize_as_viewed__of_usual_images_equals_resize_encoded() -> None:
     files = [saved(PIL.Image.fromarray(CAT), kind) for kind in ('JPEG', 'PNG', 'GIF')]
-    for images in resized(files, resize_as_viewed, resize_for_eval):
+    for images in resized(files, resize_as_viewed, lambda encoded, kind: kind.resize_encoded(encoded)):
         np.testing.assert_array_equal(*images)
 
 

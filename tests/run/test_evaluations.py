@@ -8,7 +8,7 @@ import pytest
 
 from compat import tf
 from inception_v3.config import Config
-from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.run import evaluations
 from inception_v3.run.evaluations import (
     RESULTS_FILE,
@@ -19,7 +19,6 @@ from inception_v3.run.evaluations import (
     read_unchanged,
 )
 from inception_v3.run.export import origin
-from preprocessing.resizing import resize_for_eval
 from preprocessing.steps import Settings
 from tests.support.evaluations import EVALUATION
 
@@ -69,7 +68,8 @@ def test_settings_that_change_evaluated_pixels__distinguish_evaluations_and_expo
     def graph(**changes: Any) -> bytes:
         config = Config(**{'use_tpu': False, 'height': 75, 'width': 75, **changes})
         with tf.Graph().as_default() as graph:
-            infeed.for_evaluation(resize_for_eval(tf.constant(b''), config), config)
+            infeed = Infeed(config)
+            infeed.for_evaluation(infeed.preprocessing.resize_encoded(tf.constant(b'')))
         return graph.as_graph_def().SerializeToString(deterministic=True)
 
     assert {*Settings._fields} == {*OF_TRAINING, 'height', 'width'}

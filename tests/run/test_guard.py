@@ -1,17 +1,39 @@
 """Tests of the guard of a run."""
 
 import dataclasses
-from typing import Any
+import io
+import pathlib
+from typing import Any, ContextManager, List
 
 import pytest
 
-from compat.errors import CommandError
+from compat import tf
+from compat.errors import CheckpointError, CommandError
+from console.screen import Screen
+from data import order
 from inception_v3.config import Config
-from inception_v3.run.evaluations import (
-    RESULTS_FILE,
-)
+from inception_v3.estimator import make_estimator
+from inception_v3.local_estimator import LocalEstimator
+from inception_v3.run.evaluations import RESULTS_FILE
+from inception_v3.run.failures import DivergedError
+from inception_v3.run.guard import guarded
+from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.starts import STARTS_FILE
+from inception_v3.run.trainer_lock import CLAIM_FILE, TrainerLock
+from inception_v3.run.workers import Workers
 from tests.support.runs import execute
+
+
+@pytest.fixture
+def config(small_config: Config, tmp_path: Any) -> Config:
+    return dataclasses.replace(small_config, model_dir=str(tmp_path / 'model'), keep_best=True)
+
+
+def guard_of(config: Config) -> ContextManager[None]:
+    termination = Termination(lambda error: None)
+    lock, workers = TrainerLock(str(config.model_dir), 'now'), Workers(config, termination)
+    estimator = make_estimator(config, writes=False)
+    return guarded(config, Screen(io.StringIO()), termination, workers, lock, estimator, None)
 
 
 @pytest.mark.parametrize('name', [RESULTS_FILE, STARTS_FILE])
@@ -23,3 +45,34 @@ def test_run_that_cannot_write_its_records__ends_before_training(
     with pytest.raises(CommandError, match=message):
         execute(dataclasses.replace(small_config, model_dir=str(tmp_path), train_steps=1))
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ('error', 'message'),
+    [
+        (DivergedError('The loss is no longer finite', 3, 3), 'The loss is no longer finite in step 3, at a learning'),
+        (tf.errors.ResourceExhaustedError(None, None, 'f; No space left on device'), 'no space left on device'),
+        (tf.errors.UnavailableError(None, None, 'gs://b/f: the store is away'), 'gs://b'),
+        (tf.errors.InvalidArgumentError(None, None, f'IteratorGetNext: [a.tar] [{order.FEWER_RECORDS}]'), 'a.tar: '),
+    ],
+)
+def test_guard__explains_a_failure_and_gives_back_what_it_holds(
+    config: Config, error: Exception, message: str, monkeypatch: Any
+) -> None:
+    released: List[Any] = []
+    monkeypatch.setattr(LocalEstimator, 'release', lambda self: released.append(self))
+    claim = pathlib.Path(str(config.model_dir), CLAIM_FILE)
+    with pytest.raises(CommandError, match=message), guard_of(config):
+        assert claim.exists()
+        # As a kill during a write leaves it.
+        claim.with_name('config.json.unfinished').write_text('{')
+        raise error
+    assert len(released) == 1 and not claim.exists()
+
+
+def test_guard__refuses_a_damaged_best_checkpoint_before_training(config: Config) -> None:
+    best = pathlib.Path(str(config.model_dir), 'best')
+    best.mkdir(parents=True)
+    (best / 'checkpoint').write_text('damaged')
+    with pytest.raises(CheckpointError, match='best/checkpoint: lists no checkpoint'), guard_of(config):
+        pytest.fail('the run began')

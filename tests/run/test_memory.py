@@ -6,7 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pytest
 
@@ -21,8 +21,6 @@ from inception_v3.run.memory import (
     ERROR,
     PROGRAM,
     available_memory,
-    bytes_per_image,
-    check_batch,
     check_fits,
     evaluation_memory,
     replica_memory,
@@ -266,16 +264,6 @@ def test_check_fits__accepts_the_digits_and_tasks_of_other_machines() -> None:
         {'mode': 'train', 'eval_batch_size': 100_000_000},
     ):
         check_fits(dataclasses.replace(SMALL, **values), GIB)
-
-
-def test_check_batch__counts_the_largest_operation_of_an_open_batch() -> None:
-    images: List[tf.Tensor] = [tf.placeholder(tf.float32, [None, 10, 10, 3])]
-    images.append(tf.concat([images[0]] * 4, axis=3))
-    per_image = bytes_per_image(tf.get_default_graph())
-    assert per_image == 10 * 10 * 3 * 4 * (1 + 4)
-    check_batch('batch_size', 1, per_image)
-    with pytest.raises(ConfigError, match=r'--batch_size=\d+: needs .* At most \d+ fit'):
-        check_batch('batch_size', 10**12, per_image)
 
 
 # Files like those of Linux.

@@ -114,6 +114,8 @@ def test_reasons__are_not_names_and_not_lost_resources(shell: Shell) -> None:
     lasting = {
         'ERROR: projects/billing/zones: 503': 'no',
         'ERROR: billing is disabled': 'yes',
+        'ERROR: limit of TPUs exceeded': 'no',
+        'ERROR: TPU limit exceeded': 'yes',
         'ERROR: PERMISSION_DENIED': 'yes',
         'ERROR: NOT_FOUND: the node was not found': 'no',
         'gcloud does not start': 'no',
@@ -173,7 +175,7 @@ def test_is_gone__needs_the_own_path_and_a_list_without_it(shell: Shell, kind: s
     assert list(zip(shell.run(text).split(), cases)) == [(case[-1], case) for case in cases]
 
 
-def test_answers_that_a_tpu_is_gone__are_as_many_as_its_history_needs(shell: Shell) -> None:
+def test_answers_that_a_tpu_is_gone__must_suit_its_history(shell: Shell) -> None:
     histories = {
         'denied=1 requested= seen=1 sure=1': '1',
         'denied= requested=1 seen=1 sure=1': '1',
@@ -196,8 +198,8 @@ def test_version__may_differ_in_its_last_number_only_if_nobody_gave_it(shell: Sh
     check = says('is_wanted_version')
     assert shell.each('version', versions, check) == ['yes', 'yes', 'no', 'no', 'no']
     assert shell.each('default_version=1 version', versions, check) == ['yes', 'yes', 'yes', 'no', 'no']
-    versions = ('1.15', '1.15.5', '1.150', '1.14')
-    assert shell.each('tpu=node TPU_VERSION=1.15 version', versions, check) == ['yes', 'yes', 'no', 'no']
+    of_nodes = ('1.15', '1.15.5', '1.150', '1.14')
+    assert shell.each('tpu=node TPU_VERSION=1.15 version', of_nodes, check) == ['yes', 'yes', 'no', 'no']
 
 
 def ask(answers: str) -> str:
@@ -448,3 +450,101 @@ def test_slice__is_driven_by_its_name(world: World) -> None:
     cluster = '--tpu=node --tpu_zone=us-central1-b --gcp_project=project --num_shards=32'
     assert done.stdout.count(cluster) == 2  # Of the preflight, and of the program on the TPU VM.
     assert 'TPU_LOAD_LIBRARY=0' in done.stdout
+
+
+def test_folders__each_bucket_is_listed_and_an_empty_export_is_none(world: World) -> None:
+    done = world.call('--create', '--dry_run', BUCKET='gs://bucket', DATA_DIR='gs://data/records', EXPORT_DIR='')
+    lists = [line for line in done.stdout.splitlines() if ' storage ls ' in line]
+    assert lists == ['gcloud storage ls gs://data', 'gcloud storage ls gs://bucket']
+    folders = '--data_dir=gs://data/records --model_dir=gs://bucket/inception_v3'
+    assert done.stdout.count(folders) == 2 and '--export_dir' not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'command'),
+    [
+        ((), 'tpus tpu-vm create node'),
+        (('--spot', '--queued'), 'tpus queued-resources create node'),
+        (('--spot',), 'tpus tpu-vm create node'),
+    ],
+)
+def test_flags_of_creation__choose_kind_and_price(world: World, arguments: Any, command: str) -> None:
+    done = world.call('--create', '--dry_run', *arguments)
+    (create,) = [line for line in done.stdout.splitlines() if ' create ' in line]
+    assert create.startswith(f'gcloud compute {command} ') and create.endswith(' --spot') == ('--spot' in arguments)
+
+
+def test_ask_for__reads_the_fields_and_counts_answers_in_a_row(shell: Shell) -> None:
+    text = """
+quietly() { printf "$answer" >output; [ -n "$answer" ]; }
+is_gone() { [ -n "$gone" ]; }
+ask() { ask_for "$1"; echo "$state $missing $type $version [$description]"; }
+answer='' gone=1
+ask vm; ask vm; ask queue; ask vm
+answer='READY\\tprojects/p/types/v2-8\\timages/tpu-vm-tf-2.15.1-se\\ta run of mine\\n'
+ask vm
+answer='' gone=
+ask vm
+gone=1
+ask vm
+answer='RUNNING\\tmine\\n'
+ask machine
+# Not a state: a message, or a value that was not printed.
+answer='Listed 0 items.\\n'
+ask vm
+"""
+    assert shell.run(text).splitlines() == [
+        'NOT_FOUND 1   []',
+        'NOT_FOUND 2   []',
+        'NOT_FOUND 1   []',
+        'NOT_FOUND 1   []',
+        'READY 0 v2-8 tpu-vm-tf-2.15.1-se [a run of mine]',
+        'UNKNOWN 0   []',
+        'NOT_FOUND 1   []',
+        'RUNNING 0   [mine]',
+        ' 0   []',
+    ]
+
+
+def test_failed_creation__is_denied_only_if_the_request_was(shell: Shell) -> None:
+    said = {
+        'ERROR: PERMISSION_DENIED': '1 lasting',
+        'ERROR: stockout': '1 refused',
+        'ERROR: Quota exceeded while polling operation': ' passing',
+        'ERROR: 503': ' passing',
+    }
+    text = 'denied=; creation_failed 2>/dev/null; echo "$denied $kind"'
+    assert shell.each('said', said, f'echo "$said" >errors; {text}') == list(said.values())
+
+
+def test_tpu_of_another_start__ends_a_run_of_a_made_one(shell: Shell) -> None:
+    assert shell.run('must_be_ours; description=; made=; must_be_ours; echo kept') == 'kept\n'
+    for description in ('', 'mine-too'):
+        assert 'made by another start' in shell.run(f"description='{description}'; must_be_ours", 2)
+
+
+def test_reach__retries_ten_times_and_gives_up_at_once_if_denied(shell: Shell) -> None:
+    connect = 'connect() { echo try >>tries; echo "$said" >errors; false; }\n'
+    for said, answers, code, tries in (
+        ('Permission denied (publickey)', 'READY', 1, 10),
+        ('PERMISSION_DENIED', 'READY', 2, 1),
+        ('publickey', 'READY PREEMPTED', 7, 2),
+    ):
+        (shell.folder / 'tries').write_text('')
+        shell.run(f"{ask(answers)}{connect}said='{said}'; reach connect || exit 7", code)
+        assert (shell.folder / 'tries').read_text().count('try') == tries
+
+
+def test_lost_temporary_folder__is_replaced_or_done_without(shell: Shell) -> None:
+    text = """
+show_place() { prepare_files; echo "${output#$PWD/}"; }
+export TMPDIR=$PWD/tmp
+mkdir tmp
+scratch=$PWD/lost
+mkdir lost; show_place
+rm -r lost; show_place | sed 's/run_tpu.*output/X/'
+# Neither a folder nor a place where one can be made.
+mktemp() { return 1; }
+scratch=$PWD/gone; show_place
+"""
+    assert shell.run(text).splitlines() == ['lost/output', 'tmp/.X', '/dev/null']

@@ -233,6 +233,20 @@ def test_process_of_another_boot__is_not_the_program(tmp_path: pathlib.Path) -> 
         assert call('log', 'old', '0', '0') == f'\nold log\nold end 0 {state}.\n'
 
 
+def test_start__may_be_repeated_and_its_supervisor_outlives_sigterm(tmp_path: pathlib.Path) -> None:
+    call = on_vm_script(tmp_path)
+    folder = tmp_path / '.run_tpu' / 'run'
+    command = ('sh', '-c', 'echo ran; while ! [ -e end ]; do sleep 0.02; done; exit 7')
+    # gcloud repeats a command after a broken connection.
+    for _ in range(2):
+        call('start', 'run', *command)
+    wait_for(lambda: (folder / 'program').exists() and text_of(str(folder / 'log')))
+    # As when the machine shuts down: the program may still save.
+    os.kill(int((folder / 'supervisor').read_text().split()[0]), signal.SIGTERM)
+    (folder.parent / 'end').touch()
+    assert call('log', 'run', '0', '60') == '\nrun log\nran\nrun end 1 ended 7.\n'
+
+
 @pytest.mark.program
 def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
     call = on_vm_script(tmp_path)

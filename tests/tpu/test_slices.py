@@ -135,7 +135,7 @@ def test_unequal_hosts__metrics_are_the_means_over_all_images(
     )
     steps = slices.steps_for(images_of_hosts(emulated, topology.hosts_of(emulated)), cores)
     assert steps == -(-13 // topology.emulated(tpu).cores_per_host)
-    found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
+    found = make_estimator(emulated).evaluate(InputPipeline(is_training=False, config=emulated), steps=steps)
     # Rounding to bytes moves a pixel by up to 1 / 255.
     limit = 0.02 if changes.get('transfer') else 1e-5
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=limit)

@@ -14,7 +14,7 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation import EmulatedCores
-from inception_v3.weights.selection import HEAD, NOTHING, Patterns, scopes_of
+from inception_v3.weights.selection import HEAD, Patterns, scopes_of
 from inception_v3.weights.sources import AVERAGE
 from tests.support.graphs import plain_session
 
@@ -196,7 +196,6 @@ ALL = {STEM, INNER, LOGITS, AUXILIARY, *OTHERS}
 )
 def test_match__goes_by_the_outer_scopes(text: str, matched: set) -> None:
     assert {name for name in ALL if Patterns(text).match(name)} == matched
-    assert not NOTHING.match(STEM)
     assert Patterns('Logits,Mixed_9*, Conv2d_1a_3x3').unmatched(ALL) == ['Mixed_9*']
 
 

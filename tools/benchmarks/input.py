@@ -1,6 +1,7 @@
 """Measures the input pipeline: inception-v3 benchmark-input [--variants=train,eval] [flags]."""
 
 import dataclasses
+import functools
 import json
 import statistics
 import sys
@@ -28,18 +29,18 @@ class Variant(NamedTuple):
 
 
 VARIANTS: Dict[str, Variant] = {
-    'train': Variant(True, {}),
-    'train_full_fast': Variant(True, {'use_fast_color_distort': False, 'fast_mode': True}),
-    'train_full': Variant(True, {'use_fast_color_distort': False, 'fast_mode': False}),
-    'train_vgg': Variant(True, {'preprocessing': 'vgg'}),
-    'train_bfloat16': Variant(True, {'precision': 'bfloat16'}),
-    'train_seeded': Variant(True, {'seed': 0}, {}),
+    'train': Variant(is_training=True, changes={}),
+    'train_full_fast': Variant(is_training=True, changes={'use_fast_color_distort': False, 'fast_mode': True}),
+    'train_full': Variant(is_training=True, changes={'use_fast_color_distort': False, 'fast_mode': False}),
+    'train_vgg': Variant(is_training=True, changes={'preprocessing': 'vgg'}),
+    'train_bfloat16': Variant(is_training=True, changes={'precision': 'bfloat16'}),
+    'train_seeded': Variant(is_training=True, changes={'seed': 0}, naive_changes={}),
     # Reads the same images, from the folder `tar_dir`.
-    'train_tar': Variant(True, {'data_format': 'tar'}, {}),
-    'eval': Variant(False, {}),
+    'train_tar': Variant(is_training=True, changes={'data_format': 'tar'}, naive_changes={}),
+    'eval': Variant(is_training=False, changes={}),
     # With uint8, the device does a part of the work; the naive pipeline still does all of it on the host.
-    'train_uint8': Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'}),
-    'eval_uint8': Variant(False, {'transfer': 'uint8'}, {'transfer': 'float'}),
+    'train_uint8': Variant(is_training=True, changes={'transfer': 'uint8'}, naive_changes={'transfer': 'float'}),
+    'eval_uint8': Variant(is_training=False, changes={'transfer': 'uint8'}, naive_changes={'transfer': 'float'}),
 }
 
 
@@ -96,10 +97,9 @@ def variants_of(names: Sequence[str], config: Config, images: int, with_phases: 
     """A plain reader, parser and decoder; then for each variant the naive pipeline and ours, perhaps with phases."""
     is_training = any(VARIANTS[name].is_training for name in names)
     parts = {_READ: (STORAGE, _CHEAP_FACTOR), 'and parsed': (PARSING, _CHEAP_FACTOR), _DECODED: (DECODING, 1)}
+    naive = functools.partial(Run, is_naive=True, is_training=is_training, config=config)
     plain = [
-        Pipeline(
-            'train' if is_training else 'eval', words, (), (Run(True, is_training, until, config, images * factor),)
-        )
+        Pipeline('train' if is_training else 'eval', words, (), (naive(until=until, images=images * factor),))
         for words, (until, factor) in parts.items()
     ]
     pipelines = [variant_of(name, is_naive, config, images) for name in names for is_naive in (True, False)]

@@ -42,7 +42,7 @@ class _Meter(Watcher):
 
 def repeated_batch(config: Config) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
     """The input function of a run that has one batch: its pixels are random, its order of axes and types the run's."""
-    pipeline = InputPipeline(True, dataclasses.replace(config, use_data='fake', max_bad_records=0))
+    pipeline = InputPipeline(is_training=True, config=dataclasses.replace(config, use_data='fake', max_bad_records=0))
     return lambda params: pipeline(params).take(1).cache().repeat()
 
 
@@ -53,7 +53,7 @@ def measure_here(config: Config, kind: str) -> Training:
         # A TPU in another machine needs a folder in a bucket. Nothing is written there.
         here = f'{config.model_dir}/{folder.strip("/")}' if remote.is_remote(str(config.model_dir)) else folder
         config = dataclasses.replace(config, model_dir=here)
-        input_fn = InputPipeline(True, config) if kind == REAL else repeated_batch(config)
+        input_fn = InputPipeline(is_training=True, config=config) if kind == REAL else repeated_batch(config)
         make_estimator(config, writes=False).train(input_fn, hooks=[StepHook([meter])], max_steps=config.train_steps)
     readings = np.array(meter.readings[warm_up_calls(config) - 1 :])
     steps, times, cpu_times = np.diff(readings, axis=0).T

@@ -21,8 +21,8 @@ from data.files import write_whole
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data, copies_among, description_of, overlap
 from inception_v3.fitting import is_counted
-from inception_v3.input import device_images
 from inception_v3.input.bad_records import BadRecords
+from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import check_writable, digest_of_index
 from inception_v3.model_fn import inception_model_fn
@@ -32,7 +32,6 @@ from inception_v3.run.failures import bad_records_explained
 from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trained_model import TrainedModel
-from preprocessing.preprocessings import preprocessing_for
 from tools.evaluate_report import JSON_FILE, predictions
 from tools.evaluate_report.analysis import ErrorAnalysis
 from tools.evaluate_report.page import ErrorReport
@@ -47,14 +46,17 @@ def evaluate(model: TrainedModel, screen: Screen) -> Tuple[Dict[str, float], Err
     analysis = ErrorAnalysis(config.num_classes)
     batches = -(-config.eval_images // config.eval_batch_size)
     with tf.Graph().as_default() as graph:
-        dataset = InputPipeline(False, config, with_places=True)({'batch_size': config.eval_batch_size})
+        dataset = InputPipeline(is_training=False, config=config, with_places=True)(
+            {'batch_size': config.eval_batch_size}
+        )
         iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
         labels, *places = tf.nest.flatten(labels)
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = preprocessing_for(config).visible(device_images.received(features, config.transpose_enabled, config))
+        infeed = Infeed(config)
+        pixels = infeed.preprocessing.visible(infeed.received(features, config.transpose_enabled))
         step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
         with tf.Session(graph=graph) as session:
             session.run([tf.local_variables_initializer(), iterator.initializer])

@@ -128,7 +128,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
     calibration: List[np.ndarray] = []
     if is_calibrated:
         with bad_records_explained(config, [records.TRAIN], screen):
-            images = (image for batch in batches(True, config) for image in batch.images)
+            images = (image for batch in batches(is_training=True, config=config) for image in batch.images)
             calibration = [*itertools.islice(images, min(arguments.calibration_images, config.num_train_images))]
     agreements: Dict[str, Agreement] = {}
     with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
@@ -139,7 +139,7 @@ def perform(arguments: argparse.Namespace, out: str, screen: Screen) -> int:
             each.write(network, calibration if each.is_calibrated else [], paths[name])
         if arguments.verify:
             with bad_records_explained(config, [records.VALIDATION], screen):
-                agreements = compare(paths, network, batches(False, config), screen)
+                agreements = compare(paths, network, batches(is_training=False, config=config), screen)
         for name in formats:
             verified = 'not verified (`--verify`)'
             if name in agreements:

@@ -8,13 +8,12 @@ import numpy as np
 from compat import tf
 from data.records import Record
 from inception_v3.config import Config
-from inception_v3.input import infeed
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.trained_data import TrainedData
 from inception_v3.run.trained_model import TrainedModel
-from preprocessing import finishing, inception_preprocessing, vgg_preprocessing
+from preprocessing.preprocessings import preprocessing_for
 from preprocessing.viewing import resize_as_viewed
 
 INPUT, LOGITS, PROBABILITIES = 'images', 'logits', 'probabilities'
@@ -80,12 +79,14 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
         config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, max_bad_records=0
     )
     pipeline, preprocessing = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
+    infeed = preprocessing.infeed
 
     # AutoGraph has nothing to convert here, and takes seconds to find that out.
     @tf.autograph.experimental.do_not_convert
     def prepared(record: Record) -> tf.Tensor:
         encoded, _, label = preprocessing.parse(record.serialized)
-        return encoded, infeed.as_evaluated(resize_as_viewed(encoded, config), config), label
+        image = infeed.as_evaluated(resize_as_viewed(encoded, infeed.preprocessing))
+        return encoded, image, label
 
     with tf.Graph().as_default() as graph:
         dataset = pipeline.storage().map(prepared).batch(_BATCH_SIZE)
@@ -101,19 +102,11 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
 
 def steps_of(config: Config) -> List[Dict[str, Any]]:
     """The steps from decoded pixels to the input of a run's network, for `prepare`; each is a dict with one key."""
-    height, width = config.height, config.width
-    size = [height, width]
-    steps: Dict[str, List[Dict[str, Any]]] = {
-        'inception': [{'central_crop': inception_preprocessing.CENTRAL_FRACTION}, {'resize': size}],
-        'vgg': [{'resize_smaller_side': vgg_preprocessing.resize_range(height, width)[0]}, {'crop': size}],
-        'cifar': [{'resize': size}],
-    }
+    preprocessing = preprocessing_for(config)
     # With bytes sent to the device, the network was trained on whole numbers.
     rounded = [{'round': 'half up'}] if config.transfer == 'uint8' else []
-    finish: Dict[str, Any] = {'scale': 2 / 255, 'offset': [-1.0] * 3}
-    if config.preprocessing == 'vgg':
-        finish = {'scale': 1.0, 'offset': [-mean for mean in finishing.CHANNEL_MEANS]}
-    return [*steps[config.preprocessing], *rounded, {'finish': finish}]
+    finish = {'scale': preprocessing.factor, 'offset': [*preprocessing.offsets]}
+    return [*preprocessing.steps_of_evaluation(), *rounded, {'finish': finish}]
 
 
 def describe(config: Config, class_names: Sequence[str]) -> Dict[str, Any]:

@@ -9,20 +9,18 @@ from compat import tf
 from compat.errors import CommandError
 from console.screen import Progress, Screen
 from inception_v3.batch_norm import BatchNorm
-from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.model_dir import digest_of_checkpoint, digest_of_values, is_complete
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import trained_model
-from inception_v3.run.memory import bytes_per_image, check_batch
 from inception_v3.weights.selection import HEAD, Patterns
 from preprocessing.decoding import decode_image
-from preprocessing.resizing import resize_for_eval
 from tools import image_batches
 from tools.datasets.intake import Intake
 from tools.features import POOL, graph_2015
-from tools.image_batches import report
+from tools.image_batches import bytes_per_image, check_batch, report
 from tools.image_files import ImageFiles, UnreadableError, listed, show
 
 FEATURES, LOGITS = 'features', 'logits'
@@ -130,7 +128,8 @@ def of_run(path: str, layer: str) -> Extractor:
     config, checkpoint = model.config, model.checkpoint
     with tf.Graph().as_default() as graph:
         encoded = tf.placeholder(tf.string, [])
-        image = infeed.as_evaluated(resize_for_eval(encoded, config), config)
+        infeed = Infeed(config)
+        image = infeed.as_evaluated(infeed.preprocessing.resize_encoded(encoded))
         images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
         inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
         outputs = {FEATURES: Endpoints(graph).features(layer)}

@@ -7,7 +7,8 @@ of `networks.registry`; its layers have the names of TF-Slim, which are later th
 
 from typing import Dict, List, Mapping, Sequence
 
-from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, MIXED_17, MIXED_35, STEM, Conv, Fork
+from inception_v3.networks.inception_2015 import MIXED_8_OF_2015
+from inception_v3.networks.inception_v3 import MIXED_17, MIXED_35, STEM, Conv, Fork
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tools.features import FILES_OF_2015

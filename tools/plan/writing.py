@@ -14,13 +14,13 @@ from compat.messages import in_rows
 from console import extras, html, processes
 from data import remote
 from data.files import write_whole
-from inception_v3 import batch_norm
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_data
 from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.flags import CommandLine
 from inception_v3.machines import cluster
 from inception_v3.model_dir import check_writable, latest_checkpoint
+from inception_v3.run.batch_norm_advice import ONE_DEVICE_DECAY, decay_for
 from inception_v3.run.hooks.summaries import HOST_FOLDER, IMAGES_PER_SECOND
 from inception_v3.run.starts import read_starts
 from inception_v3.run.summary import initial_share_of_averages, initial_share_of_statistics, warnings_of
@@ -129,8 +129,8 @@ def _rows(estimate: Estimate, origin: str) -> List[Tuple[str, str]]:
         ('batch normalization', _described(config.batch_norm_decay, initial_share_of_statistics, estimate)),
         (
             'its documented decay',
-            f'alpha = {batch_norm.ONE_DEVICE_DECAY} per update of a GPU job, beta = alpha ** {config.replicas} = '
-            f'{batch_norm.decay_for(config.replicas):.4g} for {cores}',
+            f'alpha = {ONE_DEVICE_DECAY} per update of a GPU job, beta = alpha ** {config.replicas} = '
+            f'{decay_for(config.replicas):.4g} for {cores}',
         ),
         (
             'input',

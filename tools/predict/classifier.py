@@ -12,18 +12,17 @@ from console.screen import failure
 from data import remote
 from data.dataset_info import is_background
 from inception_v3.config import ConfigError
-from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.model_dir import CONFIG_FILE, LIST_FILE
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
 from inception_v3.run import trained_model
 from inception_v3.run.export import origin
 from inception_v3.run.export.origin import Origin
-from inception_v3.run.memory import bytes_per_image, check_fits
+from inception_v3.run.memory import check_fits
 from inception_v3.run.trained_data import trained_data_of
 from inception_v3.run.trained_model import TrainedModel
-from preprocessing.resizing import resize_decoded
 from preprocessing.viewing import resize_as_viewed
-from tools.image_batches import run_decoding
+from tools.image_batches import bytes_per_image, run_decoding
 
 
 class Classifier(NamedTuple):
@@ -70,9 +69,10 @@ def of_checkpoint(model: TrainedModel) -> Classifier:
         logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
     with tf.Graph().as_default() as graph:
         encoded_file = tf.placeholder(tf.string, [])
-        image_of_file = infeed.as_evaluated(resize_as_viewed(encoded_file, config), config)
+        infeed = Infeed(config)
+        image_of_file = infeed.as_evaluated(resize_as_viewed(encoded_file, infeed.preprocessing))
         decoded = tf.placeholder(tf.uint8, [None, None, 3])
-        image_of_pixels = infeed.as_evaluated(resize_decoded(decoded, config), config)
+        image_of_pixels = infeed.as_evaluated(infeed.preprocessing.resize_decoded(decoded))
         images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
         spec = inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
         session = tf.Session(graph=graph)

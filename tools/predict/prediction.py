@@ -17,10 +17,9 @@ from compat.messages import shown
 from console import html, outputs, processes
 from console.screen import EIGHTHS, Progress, Screen, bar
 from inception_v3.config import ConfigError
-from inception_v3.run.memory import check_batch
 from tools import drawing, image_batches
 from tools.datasets.intake import Intake
-from tools.image_batches import report
+from tools.image_batches import check_batch, report
 from tools.image_files import ImageFiles, UnreadableError, show
 from tools.predict import classifier
 from tools.predict.classifier import Classifier

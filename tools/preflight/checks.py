@@ -17,12 +17,13 @@ from data import record_counts, records, remote
 from data.dataset_info import FILE_NAME
 from data.formats import FORMATS
 from data.record_counts import FileRecords
-from inception_v3 import batch_norm, data_set, flags, rules
+from inception_v3 import data_set, flags, rules
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, notes_on_files
 from inception_v3.fitting import fit_to_data_set, makes_digits
 from inception_v3.input.bad_records import checker_of
 from inception_v3.model_dir import check_writable, latest_checkpoint
+from inception_v3.run import batch_norm_advice
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.slices import images_of_hosts
 from inception_v3.tpu.topology import Topology
@@ -88,8 +89,8 @@ def check(tpu: Optional[Topology], line: flags.CommandLine, with_xla: bool, scre
         report.add('storage', 'the run resumes from it', checkpoint=checkpoint)
     if config.mode != 'eval' and 'init_from' not in unchecked:
         _check_weights(config, checkpoint, report)
-    if config.mode != 'eval' and not line.chooses_statistics and batch_norm.decay_warning(config):
-        report.warn(f'{batch_norm.decay_warning(config)}.')
+    if config.mode != 'eval' and not line.chooses_statistics and batch_norm_advice.decay_warning(config):
+        report.warn(f'{batch_norm_advice.decay_warning(config)}.')
     _check_iterations(command_line, report)
     report.not_checked += _NOT_CHECKED if config.use_tpu else _NOT_CHECKED_OF_GPUS
     report.not_checked += _NOT_CHECKED_OF_MACHINES if config.machines > 1 else ()

@@ -63,7 +63,7 @@ def check(
     is_training = split == records.TRAIN
     section, batch = ('training', config.train_batch_size) if is_training else ('evaluation', config.eval_batch_size)
     of = ('host', 'core') if config.use_tpu else ('machine', 'gpu')
-    batches = {f'batch_per_{name}': batch // count for name, count in zip(of, (tpu.hosts, tpu.cores))}
+    batches: Dict[str, Any] = {f'batch_per_{name}': batch // count for name, count in zip(of, (tpu.hosts, tpu.cores))}
     report.add(section, batch=batch, **batches)
     if is_training:
         per_epoch = config.num_train_images / config.train_batch_size

@@ -1,11 +1,13 @@
 """Changes of weights that keep what a network computes in evaluation: scales, class 0, and the range of its images."""
 
-from typing import List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from inception_v3.config import Config
 from inception_v3.weights.sources import WeightsError
-from preprocessing.finishing import CHANNEL_MEANS
+from preprocessing.preprocessings import preprocessing_for
+from preprocessing.steps import WHITE
 from tools.weights.architecture import Architecture, Values
 from tools.weights.choices import DROP, KEEP, PIXELS
 
@@ -39,7 +41,7 @@ class Images(NamedTuple):
     @property
     def name(self) -> str:
         """The name in `PIXELS` of this range; empty if it has none. A thousandth of a deviation makes no difference."""
-        close = (each for each in PIXELS if all(np.allclose(*pair, atol=1e-3) for pair in zip(self, IMAGES[each])))
+        close = (each for each in PIXELS if all(np.allclose(*pair, atol=1e-3) for pair in zip(self, images_of(each))))
         return next(close, '')
 
 
@@ -49,13 +51,18 @@ def normalized(mean: Sequence[float], deviation: Sequence[float]) -> Images:
     return Images(scale, -np.asarray(mean, np.float64) * scale)
 
 
-IMAGES: Mapping[str, Images] = {
-    'inception': Images(np.full(3, 2.0), np.full(3, -1.0)),
+_IMAGES: Dict[str, Images] = {
     'imagenet': normalized(_MEAN, _DEVIATION),
     'unit': Images(np.ones(3), np.zeros(3)),
-    'cifar': Images(np.full(3, 2.0), np.full(3, -1.0)),
-    'vgg': Images(np.full(3, 255.0), -np.array(CHANNEL_MEANS)),
 }
+
+
+def images_of(name: str) -> Images:
+    """The range of a name in `PIXELS`, or of a preprocessing."""
+    if name in _IMAGES:
+        return _IMAGES[name]
+    preprocessing = preprocessing_for(Config(preprocessing=name))
+    return Images(np.full(3, WHITE * preprocessing.factor), np.array(preprocessing.offsets))
 
 
 def fold_scales(values: Values, architecture: Architecture) -> Tuple[Values, List[str]]:
@@ -100,11 +107,11 @@ def change_class_0(values: Values, architecture: Architecture, change: str) -> V
 
 
 def change_images(values: Values, architecture: Architecture, old: str, new: str) -> Values:
-    """Changes the first layer, so that images in the range `new` of `IMAGES` give what those in the range `old` gave.
+    """Changes the first layer, so that images in the range `new` of `images_of` give what those in `old` gave.
 
     A convolution that pads images with zeros, which are other pixels in a shifted range, allows no shift.
     """
-    return values if old == new else with_images(values, architecture, IMAGES[old], IMAGES[new], (old, new))
+    return values if old == new else with_images(values, architecture, images_of(old), images_of(new), (old, new))
 
 
 def with_images(

@@ -4,7 +4,7 @@ from typing import Mapping, NamedTuple, Tuple
 
 # The choices for class 0: leave the classes as they are, add one that is never predicted, or drop it.
 KEEP, ADD, DROP = 'keep', 'add', 'drop'
-# The ranges of pixels that other frameworks give a model, of `changes.IMAGES`.
+# The ranges of pixels that other frameworks give a model, of `changes.images_of`.
 PIXELS = ('inception', 'imagenet', 'unit')
 _TORCH = ('.pth', '.pt', '.bin', '.safetensors')
 

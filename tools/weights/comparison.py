@@ -8,19 +8,18 @@ from compat import tf
 from compat.messages import shown
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
-from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.networks import layers
 from inception_v3.networks.inception_v3 import MIXED_8, MIXED_17, MIXED_35
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.resnet import STAGES
 from inception_v3.weights.sources import WeightsError
-from preprocessing.resizing import resize_for_eval
 from tools import image_files
 from tools.image_batches import run_decoding
 from tools.image_files import UnreadableError
 from tools.weights import writing
 from tools.weights.architecture import Architecture
-from tools.weights.changes import IMAGES
+from tools.weights.changes import images_of
 from tools.weights.foreign import Weights
 
 FEATURES, LOGITS = 'features', 'logits'
@@ -49,7 +48,9 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
     """
     architecture = weights.architecture
     options: Dict[str, Any] = {'auxiliary_head': False} if architecture.name == 'inception_v3' else {}
-    options.update(depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(False, decay=0.0))
+    options.update(
+        depth_multiplier=weights.depth_multiplier, conv=layers.conv2d, norm=BatchNorm(is_training=False, decay=0.0)
+    )
     with tf.Graph().as_default() as graph, tf.Session() as session:
         placeholder = tf.placeholder(tf.float32, [None, *images.shape[1:]])
         logits, _ = NETWORKS[architecture.name].build(placeholder, weights.num_classes, False, **options)
@@ -67,10 +68,11 @@ def in_this_program(weights: Weights, images: np.ndarray) -> Outputs:
 
 
 def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
-    """Images in another range of `changes.IMAGES`."""
+    """Images in another range of `changes.images_of`."""
     if old == new:
         return images
-    return ((images - IMAGES[old].shift) / IMAGES[old].scale * IMAGES[new].scale + IMAGES[new].shift).astype(np.float32)
+    before, after = images_of(old), images_of(new)
+    return ((images - before.shift) / before.scale * after.scale + after.shift).astype(np.float32)
 
 
 def compare(models: Sequence[Weights], paths: Sequence[str]) -> List[str]:
@@ -130,7 +132,8 @@ def _prepared(paths: Sequence[str], config: Config) -> Iterator[np.ndarray]:
     """Batches of images, decoded, cropped and resized as in evaluation."""
     with tf.Graph().as_default(), tf.Session() as session:
         encoded = tf.placeholder(tf.string, [])
-        image = infeed.as_evaluated(resize_for_eval(encoded, config), config)
+        infeed = Infeed(config)
+        image = infeed.as_evaluated(infeed.preprocessing.resize_encoded(encoded))
 
         def prepare(path: str) -> np.ndarray:
             try:

@@ -11,6 +11,7 @@ from compat.messages import listed, shown
 from console import inputs
 from data import remote
 from inception_v3.config import Config
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.weights import sources
 from inception_v3.weights.sources import AVERAGE, OBJECT_GRAPH, Source, WeightsError
 from tools.weights import descriptions, finding, frozen_graphs, keras_files, other_networks, state_dicts, torch_names
@@ -27,7 +28,7 @@ from tools.weights.architecture import (
     resnet50,
     to_ours,
 )
-from tools.weights.changes import IMAGES, fold_scales, with_images, without
+from tools.weights.changes import fold_scales, images_of, with_images, without
 from tools.weights.descriptions import Description
 from tools.weights.finding import FOREIGN_ENDINGS, TORCH_ENDINGS, Place
 from tools.weights.keras_files import HDF5, KerasFile
@@ -37,8 +38,6 @@ from tools.weights.state_dicts import TorchFile
 OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 # The kinds of files, as messages name them.
 OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
-# The height and width of the images of the published networks, in pixels.
-SIZES = {'inception_v3': 299, 'resnet50': 224}
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
 # The first kernel of each network, after the scopes of another program.
 _FIRST = re.compile(r'((?:.*/)?)((InceptionV3)/Conv2d_1a_3x3|(ResNet50)/stem)/weights')
@@ -57,7 +56,7 @@ _KINDS = (
 class Options(NamedTuple):
     """The choice of what to read from a file of weights: the averages of a run, the auxiliary head, the classifiers.
 
-    Without classifiers, the file may have a head of another form. `pixels` is the range in `changes.IMAGES` that
+    Without classifiers, the file may have a head of another form. `pixels` is the range in `changes.images_of` that
     weights of another framework are for, by default that of the published weights; `which` the key of one of several
     models in a file of PyTorch. A multiplier of 0 is that of the run that wrote the weights,
     or 1. `which` may also be the scope of one of several networks in a checkpoint.
@@ -75,8 +74,8 @@ class Weights(NamedTuple):
     """The weights of a network, from a kind of file: `OURS`, `KERAS` or `TORCH`.
 
     The values are float32 variables by our names, without scales in Inception v3. They are for images in a range of
-    `changes.IMAGES`. Notes say what is assumed, and which scales were folded. The configuration is that of the run that
-    wrote them, and the description what the model's files say of its images and classes, if there are such.
+    `changes.images_of`. Notes say what is assumed, and which scales were folded. The configuration is that of the run
+    that wrote them, and the description what the model's files say of its images and classes, if there are such.
     """
 
     path: str
@@ -94,7 +93,7 @@ class Weights(NamedTuple):
         """The height and width of the images: of the run, of the description, or of the published network."""
         if self.config:
             return self.config.height, self.config.width
-        usual = SIZES[self.architecture.name]
+        usual = NETWORKS[self.architecture.name].size
         return (self.description and self.description.size) or (usual, usual)
 
     @property
@@ -275,14 +274,14 @@ def _described(
     if options.pixels:
         weights = weights._replace(images=options.pixels)
         if said and said.name != options.pixels:
-            notes.append(f'  instead of these pixels, as --pixels={options.pixels} has it: {IMAGES[options.pixels]}')
+            notes.append(f'  instead of these pixels, as --pixels={options.pixels} has it: {images_of(options.pixels)}')
     elif said and said.name:
         weights = weights._replace(images=said.name)
     elif said:
-        values = with_images(weights.values, weights.architecture, said, IMAGES[weights.images])
+        values = with_images(weights.values, weights.architecture, said, images_of(weights.images))
         weights = weights._replace(values=values)
     else:
-        unsaid.append(f'{IMAGES[weights.images]} (--pixels={weights.images})')
+        unsaid.append(f'{images_of(weights.images)} (--pixels={weights.images})')
     if not (description and description.size):
         unsaid.append('images of {} x {}'.format(*weights.size))
     unsaid += assumed

@@ -33,9 +33,9 @@ _LAST_MAP = 8
 def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
     """Writes a file, or a checkpoint, for another framework: a name in `TARGETS`.
 
-    The framework gives the network images in a range of `changes.IMAGES`; empty for its usual one. Returns lines about
-    what was written. Raises WeightsError if the framework has no such network, if that cannot be changed to the images,
-    or if the file exists.
+    The framework gives the network images in a range of `changes.images_of`; empty for its usual one. Returns lines
+    about what was written. Raises WeightsError if the framework has no such network, if that cannot be changed to the
+    images, or if the file exists.
     """
     target, architecture = TARGETS[kind], weights.architecture
     _check(weights, path, kind, images)

@@ -8,7 +8,7 @@ from compat import tf
 from compat.log import logger
 from compat.names import make_servable_by_both
 from inception_v3.config import Config
-from inception_v3.input import infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.model_fn import EXPORT_SIGNATURE
 from inception_v3.run.export import card, origin
 from inception_v3.run.trained_data import TrainedData
@@ -24,9 +24,10 @@ _PARALLEL_IMAGES = 16
 
 def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInputReceiver:
     """Receives a batch of encoded images, and prepares each as `predict` does."""
+    infeed = Infeed(config)
 
     def prepare(encoded: tf.Tensor) -> tf.Tensor:
-        return infeed.as_evaluated(resize_as_viewed(encoded, config), config)
+        return infeed.as_evaluated(resize_as_viewed(encoded, infeed.preprocessing))
 
     image_bytes = tf.placeholder(tf.string, [None], EXPORT_SIGNATURE)
     images = tf.map_fn(prepare, image_bytes, tf.float32, parallel_iterations=_PARALLEL_IMAGES)

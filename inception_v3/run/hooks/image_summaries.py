@@ -10,12 +10,11 @@ from compat.messages import shown
 from data.records import Record
 from inception_v3 import seeding
 from inception_v3.config import Config
-from inception_v3.input import device_images
+from inception_v3.input.infeed import Features, Infeed
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.tpu import topology
 from preprocessing.decoding import Crop, decode_image
-from preprocessing.preprocessings import preprocessing_for
 
 # The longer side of a picture of a whole image, in pixels; larger images are reduced to this.
 LARGEST_SIDE = 1024
@@ -47,9 +46,10 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
     split, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
     with tf.Graph().as_default(), tf.Session(config=session_config) as session:
         global_step = tf.train.create_global_step()
-        iterator = tf.data.make_initializable_iterator(_samples(is_training, config))
+        preprocessing = RecordPreprocessing(is_training, config)
+        iterator = tf.data.make_initializable_iterator(_samples(is_training, config, preprocessing))
         sample = iterator.get_next()
-        fetches = {'label': sample.label, 'whole': _whole(sample), 'seen': _seen(sample, config)}
+        fetches = {'label': sample.label, 'whole': _whole(sample), 'seen': _seen(sample, preprocessing.infeed)}
         global_step.load(step, session)
         session.run(iterator.initializer)
         summary = tf.Summary()
@@ -67,23 +67,22 @@ class _Sample(NamedTuple):
 
     whole: tf.Tensor
     crop: Crop
-    features: device_images.Features
+    features: Features
     label: tf.Tensor
 
 
 @tf.autograph.experimental.do_not_convert
-def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
+def _samples(is_training: bool, config: Config, preprocessing: RecordPreprocessing) -> tf.data.Dataset:
     """The first records of the first host's pipeline, without those that may be skipped.
 
     With a seed these are the images of the step in the graph's global step, with the same distortions.
     """
     # Without max_bad_records, records come in the same order, but not in the groups that the run tries together.
     pipeline = InputPipeline(is_training, dataclasses.replace(config, max_bad_records=0))
-    preprocessing = RecordPreprocessing(is_training, config)
 
     def sample_of(record: Record) -> _Sample:
         drawn = preprocessing.draw(record)
-        window = preprocessing_for(config).crop(drawn.shape, drawn.distortion or None)
+        window = preprocessing.infeed.preprocessing.crop(drawn.shape, drawn.distortion or None)
         return _Sample(decode_image(drawn.encoded), window.crop, *preprocessing.finish(drawn))
 
     count = config.image_summaries
@@ -112,9 +111,9 @@ def _whole(sample: _Sample) -> tf.Tensor:
     return tf.image.encode_png(tf.cast(pixels, tf.uint8))
 
 
-def _seen(sample: _Sample, config: Config) -> tf.Tensor:
+def _seen(sample: _Sample, infeed: Infeed) -> tf.Tensor:
     batch = tf.nest.map_structure(lambda part: part[tf.newaxis], sample.features)
-    return tf.image.encode_png(preprocessing_for(config).visible(device_images.received(batch, False, config))[0])
+    return tf.image.encode_png(infeed.preprocessing.visible(infeed.received(batch, is_batch_last=False))[0])
 
 
 def tag_name(label: int, class_names: Sequence[str]) -> str:

@@ -219,7 +219,13 @@ class ProfiledSteps(Watcher):
     def _write(self, calls: List[Step], cpu: float) -> None:
         config, steps = self._config, calls[-1].step - calls[0].step
         events = events_in(newest(self._folder))
-        device = 'a GPU' if any(event.device for event in events) else 'the CPU, which also prepares the images'
+        of_gpus = any(event.device for event in events)
+        device = 'a GPU' if of_gpus else 'the CPU, which also prepares the images'
+        if config.num_gpus > 1:
+            kind = 'GPUs' if of_gpus else 'virtual devices of the CPU, which also prepares the images'
+            device = f'{config.num_gpus} {kind}'
+        if config.machines > 1:
+            device += f', at the first of {config.machines} machines'
         if config.use_tpu:
             device = f'a TPU with {config.num_shards} cores'
         if config.is_emulated:

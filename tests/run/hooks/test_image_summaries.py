@@ -9,7 +9,7 @@ import pytest
 from compat import tf
 from data.records import DataError
 from inception_v3.config import Config
-from inception_v3.input import device_images
+from inception_v3.input.infeed import Infeed
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.run.hooks import image_summaries
 from inception_v3.run.hooks.image_summaries import OUTLINE_COLOR
@@ -46,7 +46,7 @@ def network_input(config: Config, is_training: bool, step: int = 0) -> Tuple[np.
         dataset = InputPipeline(is_training, config)({'batch_size': 3})
         iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
-        images = tf.cast(device_images.received(features, config.transpose_enabled, config), tf.float32)
+        images = tf.cast(Infeed(config).received(features, config.transpose_enabled), tf.float32)
         global_step.load(step, session)
         session.run(iterator.initializer)
         return session.run([images, labels])

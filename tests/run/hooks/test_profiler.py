@@ -21,7 +21,9 @@ from tests.support.runs import make_small_config
 def train(config: Config, watcher: Optional[ProfiledSteps]) -> Any:
     """Runs eight steps of a product of matrices, on batches of the input pipeline; returns the last weights."""
     with tf.Graph().as_default(), tf.Session() as session:
-        images = tf.data.make_one_shot_iterator(InputPipeline(True, config)({'batch_size': 16})).get_next()[0]
+        images = tf.data.make_one_shot_iterator(
+            InputPipeline(is_training=True, config=config)({'batch_size': 16})
+        ).get_next()[0]
         weights = tf.get_variable('weights', [3, 3], initializer=tf.ones_initializer())
         shift = tf.reduce_mean(tf.tensordot(tf.cast(images, tf.float32), weights, 1))
         step = weights.assign_add(tf.fill([3, 3], shift))

@@ -121,7 +121,7 @@ CPU = Config(use_tpu=False, train_steps=5000)
 def test_initial_share_of_averages__is_that_of_the_running_average(decay: float) -> None:
     weight = tf.get_variable('weight', [], initializer=tf.ones_initializer(), use_resource=True)
     step = tf.placeholder(tf.int64, [])
-    update = update_averages(dataclasses.replace(CPU, moving_average_decay=decay), step)
+    update = update_averages(decay, step)
     average = next(v for v in tf.global_variables() if 'Average' in v.name)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())

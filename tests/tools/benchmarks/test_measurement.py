@@ -1,6 +1,7 @@
 """A measurement: its counts, its costs, and its failures."""
 
 import dataclasses
+import functools
 import os
 import sys
 from typing import Any, Dict, List
@@ -22,14 +23,16 @@ def config(photo_dir: str) -> Config:
 @pytest.mark.program
 def test_perform__does_not_count_padding(config: Config) -> None:
     # Five images are batches of 4 and of 1; after two batches of warm-up at least four are measured.
-    assert pipelines.perform(Run(False, False, TRANSFER, config, 1)).images == 10
-    assert pipelines.perform(Run(False, True, TRANSFER, config, 21)).images == 24
-    assert pipelines.perform(Run(False, False, STORAGE, config, 21)).images == 24
+    ours = functools.partial(Run, is_naive=False, config=config)
+    assert pipelines.perform(ours(is_training=False, until=TRANSFER, images=1)).images == 10
+    assert pipelines.perform(ours(is_training=True, until=TRANSFER, images=21)).images == 24
+    assert pipelines.perform(ours(is_training=False, until=STORAGE, images=21)).images == 24
 
 
 @pytest.mark.program
 def test_measure__decoding_costs_more_than_reading_and_failures_have_a_reason(config: Config, monkeypatch: Any) -> None:
-    reading, decoding = Run(True, True, STORAGE, config, 400), Run(True, True, DECODING, config, 100)
+    naive = functools.partial(Run, is_naive=True, is_training=True, config=config)
+    reading, decoding = naive(until=STORAGE, images=400), naive(until=DECODING, images=100)
     read, decoded = measurement.measure([reading, decoding])
     assert (read.images, decoded.images) == (400, 100)
     # A photograph of 400 x 600 takes a millisecond or more.

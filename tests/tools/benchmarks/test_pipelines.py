@@ -64,14 +64,17 @@ def test_phases__are_parts_of_the_whole(config: Config, is_naive: bool, photos: 
 
 
 def test_phases__have_the_options_of_the_whole(config: Config) -> None:
-    part, whole = (build(Run(False, True, until, config, 5)).options() for until in (PREPROCESSING, TRANSFER))
+    part, whole = (
+        build(Run(is_naive=False, is_training=True, until=until, config=config, images=5)).options()
+        for until in (PREPROCESSING, TRANSFER)
+    )
     assert part == whole and part.experimental_deterministic is False
 
 
 def test_decoding__is_of_whole_images(config: Config, photos: List[Photo]) -> None:
-    encoded, label = first(Run(True, False, PARSING, config, 5))
+    encoded, label = first(Run(is_naive=True, is_training=False, until=PARSING, config=config, images=5))
     assert encoded == photos[label - 1].encoded
-    pixels, label = first(Run(True, False, DECODING, config, 5))
+    pixels, label = first(Run(is_naive=True, is_training=False, until=DECODING, config=config, images=5))
     original = photos[label - 1].pixels
     assert pixels.shape == original.shape and pixels.dtype == np.uint8
     assert np.abs(pixels.astype(int) - original).mean() < 5

@@ -80,7 +80,7 @@ def test_repeated_batch__is_one_of_the_runs_shape_again_and_again(small_config: 
         return draw_many(tf.data.make_one_shot_iterator(input_fn({'batch_size': 2})).get_next(), 3)
 
     (first, labels), *others = batches(steps.repeated_batch(small_config))
-    ours, our_labels = batches(InputPipeline(True, small_config))[0]
+    ours, our_labels = batches(InputPipeline(is_training=True, config=small_config))[0]
     assert (first.shape, first.dtype, labels.dtype) == (ours.shape, ours.dtype, our_labels.dtype)
     assert all((images == first).all() and (same == labels).all() for images, same in others)
 

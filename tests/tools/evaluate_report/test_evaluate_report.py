@@ -15,11 +15,9 @@ import sklearn.metrics
 from compat import tf
 from data import dataset_info, records, tf_example, tfrecord_files
 from inception_v3.config import Config
-from inception_v3.input import device_images, infeed
+from inception_v3.input.infeed import Infeed
 from inception_v3.run import trained_model
 from inception_v3.run.evaluations import Evaluation, append_evaluation, read_evaluations
-from preprocessing.preprocessings import preprocessing_for
-from preprocessing.resizing import resize_for_eval
 from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
@@ -200,9 +198,10 @@ def test_visible__gives_the_pixels_that_the_network_saw(
     small_config: Config, photos: Sequence[Photo], changes: Dict[str, Any]
 ) -> None:
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
-    resized = resize_for_eval(tf.constant(photos[0].encoded), config)
-    sent = infeed.for_evaluation(resized, config)[tf.newaxis]
-    visible = preprocessing_for(config).visible(device_images.received(sent, False, config))
+    infeed = Infeed(config)
+    resized = infeed.preprocessing.resize_encoded(tf.constant(photos[0].encoded))
+    sent = infeed.for_evaluation(resized)[tf.newaxis]
+    visible = infeed.preprocessing.visible(infeed.received(sent, is_batch_last=False))
     shown, expected = evaluate(visible[0], resized)
     # bfloat16 has 8 bits of precision.
     tolerance = 0.5 if config.precision == 'bfloat16' else 0.001

@@ -8,6 +8,7 @@ import pathlib
 import runpy
 import shutil
 import sys
+import tempfile
 import types
 from typing import Any
 from unittest import mock
@@ -43,9 +44,18 @@ CLASSES = ['background', *'0123456789']
 def exported(run: FinishedRun, out: pathlib.Path, *formats: str) -> pathlib.Path:
     """Makes verified exports in a folder, with what the command prints in `printed.txt`."""
     words = [f'--format={",".join(formats)}', f'--out={out}', '--verify', '--calibration_images=20']
+    screen = os.dup(2)
     # The network of the run.
-    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
-        code, printed, err = commands.run(command.main, run.config.model_dir, *words)
+    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER), tempfile.TemporaryFile() as native:
+        os.dup2(native.fileno(), 2)
+        try:
+            code, printed, err = commands.run(command.main, run.config.model_dir, *words)
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
+        native.seek(0)
+        # The libraries of TensorFlow Lite and ONNX write nothing between the lines of the command.
+        assert not native.read()
     assert code == 0, err
     assert sorted(os.listdir(str(out))) == sorted(formats)
     (out / 'printed.txt').write_text(printed)

@@ -11,8 +11,7 @@ import pytest
 
 from compat import tf
 from inception_v3.config import Config
-from inception_v3.input import infeed
-from preprocessing.resizing import resize_for_eval
+from inception_v3.input.infeed import Infeed
 from preprocessing.viewing import resize_as_viewed
 from tests.preprocessing.test_viewing import with_gradient
 from tests.support.images import CAT, saved
@@ -25,7 +24,8 @@ def evaluated(pixels: np.ndarray, config: Config) -> np.ndarray:
     """The input of the network for an image, by the program."""
     with tf.Graph().as_default(), tf.Session() as session:
         encoded = tf.image.encode_png(pixels)
-        return session.run(infeed.as_evaluated(resize_for_eval(encoded, config), config))
+        infeed = Infeed(config)
+        return session.run(infeed.as_evaluated(infeed.preprocessing.resize_encoded(encoded)))
 
 
 @pytest.mark.parametrize('size', [(80, 80), (37, 211), (301, 77)])
@@ -68,7 +68,8 @@ def test_prepare__its_example_gives_the_input_that_a_saved_model_makes(
     names: dict = {'json': json, 'numpy': np, 'PIL': PIL, 'prepare': prepare}
     exec(textwrap.dedent('\n'.join(code)), names)
     with tf.Graph().as_default(), tf.Session() as session:
-        expected = session.run(infeed.as_evaluated(resize_as_viewed(tf.constant(encoded), config), config))
+        infeed = Infeed(config)
+        expected = session.run(infeed.as_evaluated(resize_as_viewed(tf.constant(encoded), infeed.preprocessing)))
     # A level of 255; of a JPEG, the decoders' cosine transforms differ.
     tolerance = 1.01 * 2 / 255 if kind != 'CMYK' else 0.1
     np.testing.assert_allclose(names['image'], expected, rtol=0, atol=tolerance)

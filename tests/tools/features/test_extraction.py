@@ -53,7 +53,13 @@ def test_endpoints__are_the_layers_of_any_network(network: str, size: int, names
     with tf.Graph().as_default() as graph, plain_session() as session:
         images = tf.placeholder(tf.float32, [None, size, size, 3])
         logits, _ = build(
-            images, 7, False, conv=layers.conv2d, norm=BatchNorm(False, 0.9), depth_multiplier=0.01, **options
+            images,
+            7,
+            False,
+            conv=layers.conv2d,
+            norm=BatchNorm(is_training=False, decay=0.9),
+            depth_multiplier=0.01,
+            **options,
         )
         tf.nn.softmax(logits)
         endpoints = Endpoints(graph)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import pathlib
 import sys
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -122,7 +122,12 @@ def test_measured_step_ms__is_the_median_of_the_last_start(tmp_path: pathlib.Pat
             writer.add_summary(tf.Summary(value=[{'tag': 'images_per_second', 'simple_value': speed}]), step)
     assert measured_step_ms(config) == pytest.approx(100)
     assert measured_step_ms(dataclasses.replace(config, train_steps=9)) == pytest.approx(100)
-    for other in ({'train_batch_size': 65}, {'num_gpus': 2}, {'worker_hosts': 'a:1,b:1', 'task_index': 0}):
+    others: List[Dict[str, Any]] = [
+        {'train_batch_size': 65},
+        {'num_gpus': 2},
+        {'worker_hosts': 'a:1,b:1', 'task_index': 0},
+    ]
+    for other in others:
         assert measured_step_ms(dataclasses.replace(config, **other)) is None
     starts = tmp_path / 'starts.jsonl'
     starts.write_text(starts.read_text().replace('"step": 0', '"step": 3'))

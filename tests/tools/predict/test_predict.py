@@ -24,7 +24,7 @@ from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.run.evaluations import read_evaluations
 from preprocessing.decoding import decode_image
-from preprocessing.resizing import resize_decoded, resize_for_eval
+from preprocessing.preprocessings import preprocessing_for
 from tests.support import commands
 from tests.support.graphs import evaluate
 from tests.support.images import CAT
@@ -365,10 +365,10 @@ def test_load__takes_the_newest_saved_model_of_an_export_dir(
 
 
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg', 'cifar'])
-def test_resize_decoded__equals_resize_for_eval(preprocessing: str) -> None:
-    config = Config(preprocessing=preprocessing, height=90, width=75, use_tpu=False)
+def test_resize_decoded__equals_resize_encoded(preprocessing: str) -> None:
+    kind = preprocessing_for(Config(preprocessing=preprocessing, height=90, width=75, use_tpu=False))
     encoded = tf.constant(encode_jpeg(CAT))
-    decoded, expected = evaluate(resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config))
+    decoded, expected = evaluate(kind.resize_decoded(decode_image(encoded)), kind.resize_encoded(encoded))
     np.testing.assert_array_equal(decoded, expected)
 
 

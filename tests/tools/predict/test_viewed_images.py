@@ -11,7 +11,6 @@ import PIL.Image
 import pytest
 
 from inception_v3.run.export import saved_model
-from preprocessing.resizing import resize_for_eval
 from tests.preprocessing.test_viewing import JFIF, LITTLE, UNUSUAL, big, in_jpeg, with_gradient
 from tests.support.images import CAT, saved
 from tests.support.runs import FinishedRun
@@ -94,7 +93,7 @@ def test_served_images__are_classified_as_by_predict(finished_run: FinishedRun, 
 def test_saved_models_of_earlier_versions__get_images_that_predict_has_turned(
     finished_run: FinishedRun, folder: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(saved_model, 'resize_as_viewed', resize_for_eval)
+    monkeypatch.setattr(saved_model, 'resize_as_viewed', lambda encoded, kind: kind.resize_encoded(encoded))
     assert export.main([str(finished_run.config.model_dir), '--format=saved_model', f'--out={tmp_path}']) == 0
     exported = str(tmp_path / 'saved_model' / 'saved_model')
     origin_file = os.path.join(exported, 'assets.extra', 'origin.json')

@@ -174,11 +174,11 @@ def test_transfer_uint8__sends_words(one_layer: None) -> None:
 def test_python_in_the_input_pipeline__is_an_error(
     one_layer: None, monkeypatch: Any, reachable: List[str], photo_dir: str
 ) -> None:
-    def through_python(encoded: tf.Tensor, cut: Any) -> tf.Tensor:
+    def through_python(encoded: tf.Tensor, plan: Any) -> tf.Tensor:
         length = tf.py_function(lambda x: tf.cast(tf.strings.length(x), tf.float32), [encoded], tf.float32)
         return tf.zeros([60, 60, 3]) + tf.reshape(length, [])
 
-    monkeypatch.setattr(record_preprocessing, 'decode_cut', through_python)
+    monkeypatch.setattr(record_preprocessing, 'decode_planned', through_python)
     (error,) = errors_of(*reachable, f'--data_dir={photo_dir}', '--mode=eval')
     assert 'evaluation: ' in error and 'EagerPyFunc' in error and 'tests/tools/preflight/test_graphs.py' in error
 

@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from inception_v3.batch_norm import decay_warning
 from inception_v3.config import Config
+from inception_v3.run.batch_norm_advice import decay_warning
 from tools.studies import shipped
 from tools.studies.study import SMALL_VERSIONS, Study, load
 from tools.studies.sweep import trials

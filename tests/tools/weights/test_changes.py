@@ -8,10 +8,10 @@ import pytest
 from inception_v3.weights.sources import WeightsError
 from tools.weights.architecture import Architecture, Layer
 from tools.weights.changes import (
-    IMAGES,
     change_class_0,
     change_images,
     fold_scales,
+    images_of,
 )
 from tools.weights.choices import ADD, DROP, KEEP
 
@@ -25,6 +25,8 @@ NETWORK = Architecture(
 )
 PADDED = NETWORK._replace(name='resnet50')
 EPSILON = 1e-3
+
+RANGES = ('inception', 'imagenet', 'unit', 'cifar', 'vgg')
 
 
 def weights(classes: int = 3) -> Dict[str, np.ndarray]:
@@ -81,21 +83,21 @@ def test_change_class_0__needs_classes() -> None:
         change_class_0(body, NETWORK, ADD)
 
 
-@pytest.mark.parametrize('old', [*IMAGES])
-@pytest.mark.parametrize('new', [*IMAGES])
+@pytest.mark.parametrize('old', RANGES)
+@pytest.mark.parametrize('new', RANGES)
 def test_change_images__keeps_the_outputs_for_the_same_pixels(old: str, new: str) -> None:
     values, pixels = weights(), np.random.RandomState(1).uniform(size=[5, 3])
     changed = change_images(values, NETWORK, old, new)
-    before = normalized(values, pixels * IMAGES[old].scale + IMAGES[old].shift)
-    after = normalized(changed, pixels * IMAGES[new].scale + IMAGES[new].shift)
+    before = normalized(values, pixels * images_of(old).scale + images_of(old).shift)
+    after = normalized(changed, pixels * images_of(new).scale + images_of(new).shift)
     np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-4 * np.abs(before).max())
 
 
 def test_images__are_in_the_documented_ranges() -> None:
     # torchvision's documentation of Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]), for grey.
-    np.testing.assert_equal(IMAGES['cifar'], IMAGES['inception'])
+    np.testing.assert_equal(images_of('cifar'), images_of('inception'))
     inception, imagenet, vgg = (
-        0.5 * np.array(IMAGES[n].scale) + IMAGES[n].shift for n in ('inception', 'imagenet', 'vgg')
+        0.5 * np.array(images_of(n).scale) + images_of(n).shift for n in ('inception', 'imagenet', 'vgg')
     )
     np.testing.assert_allclose(inception, 0)
     np.testing.assert_allclose(imagenet, [(0.5 - 0.485) / 0.229, (0.5 - 0.456) / 0.224, (0.5 - 0.406) / 0.225])

@@ -57,7 +57,7 @@ def first_outputs(values: Dict[str, np.ndarray], pixels: np.ndarray) -> np.ndarr
 PATCH = np.random.RandomState(0).uniform(size=[3, 3, 3])
 HUGGING_FACE = {
     'config': {'model_type': 'timm_wrapper', 'id2label': dict(enumerate(NAMES)), 'num_labels': 5},
-    'preprocessor_config': {'image_mean': MEAN, 'image_std': STD, 'size': {'shortest_edge': 150}, 'resample': 3},
+    'preprocessor_config': {'image_mean': MEAN, 'image_std': STD, 'size': {'shortest_edge': 250}, 'resample': 3},
 }
 TIMM = {
     'architecture': 'inception_v3',
@@ -65,7 +65,7 @@ TIMM = {
     'label_names': ['n1', 'n2', 'n3', 'n4', 'n5'],
     'label_descriptions': {f'n{number}': name for number, name in enumerate(NAMES, 1)},
     'pretrained_cfg': {
-        'input_size': [3, 150, 150],
+        'input_size': [3, 250, 250],
         'mean': MEAN,
         'std': STD,
         'crop_pct': 1.0,
@@ -79,7 +79,7 @@ def test_import__of_a_hub_folder_keeps_logits_size_and_names(files: Any, tmp_pat
     (tmp_path / 'hub').mkdir()
     run = imported(hub(tmp_path / 'hub', **files), tmp_path)
     out = capsys.readouterr().out
-    assert 'images of 150 x 150' in out and 'bicubic resizing, where evaluation resizes bilinearly' in out
+    assert 'images of 250 x 250' in out and 'bicubic resizing, where evaluation resizes bilinearly' in out
     assert 'assumed' not in out and 'left the auxiliary head out' in out
     saved = sources.read(run)
     # The mean goes into the first layer; the others are the file's own, so that the logits are those of the source.
@@ -89,7 +89,7 @@ def test_import__of_a_hub_folder_keeps_logits_size_and_names(files: Any, tmp_pat
     others = {name: value for name, value in narrow().values.items() if 'AuxLogits' not in name and FIRST not in name}
     np.testing.assert_equal({name: saved.values[name] for name in others}, others)
     config = saved.config
-    assert config and (config.height, config.width, config.auxiliary_head) == (150, 150, False)
+    assert config and (config.height, config.width, config.auxiliary_head) == (250, 250, False)
     assert trained_data_of(config, trained_model.find(run).checkpoint).class_names == NAMES
 
 

@@ -3,11 +3,13 @@
 import json
 from typing import Any, Dict, List
 
+import numpy as np
 import pytest
 
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 from tools.weights import architecture, foreign, keras_files
+from tools.weights.changes import Images
 
 
 def layer(kind: str, **config: Any) -> Dict[str, Any]:
@@ -127,3 +129,24 @@ def test_foreign__of_a_damaged_configuration_is_one_message(config: Any, tmp_pat
     path = written(tmp_path / 'a.h5', [config], monkeypatch)
     with pytest.raises(WeightsError, match=r'a\.h5: is no model of Keras, or is damaged'):
         foreign.read(path)
+
+
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+NORMALIZATION = layer('Normalization', mean=[[MEAN]], variance=[[[std**2 for std in STD]]])
+
+
+@pytest.mark.parametrize(
+    ('front', 'scale', 'shift'),
+    [
+        ([layer('Normalization', mean=[127.5], variance=[127.5**2])], [2, 2, 2], [-1, -1, -1]),
+        ([layer('Rescaling', scale=1 / 255, offset=0.0), NORMALIZATION], 1 / np.array(STD), np.array(MEAN) / STD * -1),
+        # The images of the model are in [0, 1].
+        ([NORMALIZATION], 1 / np.array(STD), np.array(MEAN) / STD * -1),
+        ([layer('Rescaling', scale=2.0, offset=-1.0)], [2, 2, 2], [-1, -1, -1]),
+    ],
+)
+def test_check_config__tells_the_effect_of_layers_on_pixels(front: List[Any], scale: Any, shift: Any) -> None:
+    images = keras_files.check_config(model(front, []), classifier=False, path='a.h5').images
+    assert isinstance(images, Images)
+    np.testing.assert_allclose(images.scale, scale)
+    np.testing.assert_allclose(images.shift, shift)

@@ -67,7 +67,9 @@ def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     groups: List[List[int]], update_in_place: bool
 ) -> None:
     def computation(core: int) -> Any:
-        outputs = BatchNorm(True, DECAY, update_in_place, synchronized_over=groups)(tf.constant(INPUTS[core]))
+        outputs = BatchNorm(is_training=True, decay=DECAY, update_in_place=update_in_place, synchronized_over=groups)(
+            tf.constant(INPUTS[core])
+        )
         with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
             return tf.identity(outputs)
 
@@ -88,7 +90,7 @@ def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: L
 
     def computation(core: int) -> tf.Tensor:
         x = tf.constant(INPUTS[core])
-        outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x)
+        outputs = BatchNorm(is_training=True, decay=DECAY, synchronized_over=groups)(x)
         return tf.gradients(tf.reduce_sum(outputs**2 * weights[core]), x)[0]
 
     results, _ = on_cores(CORES, computation)
@@ -105,7 +107,7 @@ def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: L
 
 def test_averaged_batch_norm__keeps_the_mean_of_the_cores_statistics() -> None:
     def computation(core: int) -> tf.Tensor:
-        return BatchNorm(True, DECAY, averaged_over=ALL)(tf.constant(INPUTS[core]))
+        return BatchNorm(is_training=True, decay=DECAY, averaged_over=ALL)(tf.constant(INPUTS[core]))
 
     results, variables = on_cores(CORES, computation)
     for core in range(CORES):
@@ -121,7 +123,7 @@ def test_averaged_batch_norm__keeps_the_mean_of_the_cores_statistics() -> None:
 
 
 def test_local_batch_norm__keeps_the_first_cores_statistics() -> None:
-    _, variables = on_cores(CORES, lambda core: BatchNorm(True, DECAY)(tf.constant(INPUTS[core])))
+    _, variables = on_cores(CORES, lambda core: BatchNorm(is_training=True, decay=DECAY)(tf.constant(INPUTS[core])))
     np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * INPUTS[0].mean((0, 1, 2)), atol=1e-6)
 
 

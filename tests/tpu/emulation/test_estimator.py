@@ -64,7 +64,7 @@ def test_synchronized_cores__train_with_bytes_as_one_device_does(
         config = make_small_config(digits_dir, model_dir=model_dir, train_batch_size=16, **flags)
         if cores:
             config = dataclasses.replace(config, use_tpu=True, tpu=f'emulated:{cores}', num_shards=cores)
-        make_estimator(config).train(InputPipeline(True, config), max_steps=2)
+        make_estimator(config).train(InputPipeline(is_training=True, config=config), max_steps=2)
         return saved_variables(model_dir)
 
     one = trained_on(0)

@@ -141,7 +141,7 @@ def measure(name: str, python: str, config: Config, files: str, images: int) -> 
         for colour, floats in KINDS.values():
             changes: Dict[str, Any] = {} if colour else dict.fromkeys(_COLOURS, 0.0)
             changed = dataclasses.replace(config, transfer='float' if floats else 'uint8', **changes)
-            runs.append(Run(False, True, TRANSFER, changed, images))
+            runs.append(Run(is_naive=False, is_training=True, until=TRANSFER, config=changed, images=images))
         return [found._asdict() for found in measurement.measure(runs, python)]
     tasks = [
         Task(

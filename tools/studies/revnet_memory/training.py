@@ -14,8 +14,8 @@ from compat import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.networks import revnet
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.networks.revnet import revnet
 from tools.benchmarks.measurement import be_killed_first, reason_of
 from tools.studies.revnet_memory.measurement import AS_PUBLISHED, KEEP, MARK, PUBLISHED, Training
 
@@ -27,12 +27,12 @@ _M_MMAP_MAX, _M_TRIM_THRESHOLD = (-4, 0), (-1, 2**31 - 1)
 def train(training: Training, model_dir: str) -> None:
     """Trains until standard input ends; see `_Marks`."""
     if training.units != AS_PUBLISHED:
-        network = NETWORKS[training.network]
         # The builder of a RevNet is a partial function of its architecture.
-        build: Any = network.build
-        (architecture,) = build.args
-        architecture = architecture._replace(units=(training.units,) * len(architecture.units))
-        NETWORKS[training.network] = network._replace(build=functools.partial(revnet, architecture))
+        (architecture,) = getattr(revnet, training.network).args
+        build = functools.partial(
+            revnet.revnet, architecture._replace(units=(training.units,) * len(architecture.units))
+        )
+        NETWORKS[training.network] = NETWORKS[training.network]._replace(build=build)
     size, num_classes = PUBLISHED[training.network]
     # With the paper's optimizer.
     config = Config(
@@ -51,7 +51,7 @@ def train(training: Training, model_dir: str) -> None:
     )
     # Checkpoints would add memory and time that belong to no step.
     estimator = make_estimator(config, writes=False)
-    estimator.train(InputPipeline(True, config), hooks=[_Marks()], max_steps=config.train_steps)
+    estimator.train(InputPipeline(is_training=True, config=config), hooks=[_Marks()], max_steps=config.train_steps)
 
 
 class _Marks(tf.estimator.SessionRunHook):

@@ -17,10 +17,10 @@ from compat import tf
 from console.processes import usable_cores
 from data import records, tfrecord_files
 from inception_v3.config import Config
-from inception_v3.input import device_images
-from inception_v3.input.record_preprocessing import training_image
+from inception_v3.input.infeed import Features, Infeed
 from inception_v3.input_pipeline import InputPipeline, images_at_a_time
 from inception_v3.presets import PRESETS
+from preprocessing.decoding import image_shape
 from preprocessing.inception_preprocessing import whole_image_box
 from tools.benchmarks import command
 from tools.benchmarks.measurement import cpu_seconds, reason_of
@@ -91,9 +91,13 @@ class SingleFiles(InputPipeline):
     @tf.autograph.experimental.do_not_convert
     def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Converts (encoded image, label), as `storage` returns them, to a data set of (features, label)."""
+        infeed = Infeed(self._config)
 
-        def preprocess(encoded: tf.Tensor, label: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
-            return training_image(encoded, whole_image_box(), self._config), label
+        def preprocess(encoded: tf.Tensor, label: tf.Tensor) -> Tuple[Features, tf.Tensor]:
+            shape = image_shape(encoded)
+            distortion = infeed.preprocessing.draw(shape, whole_image_box())
+            resized = infeed.preprocessing.resize_encoded(encoded, shape, distortion)
+            return infeed.for_training(resized, distortion), label
 
         return dataset.map(preprocess, images_at_a_time(self._config))
 
@@ -114,7 +118,9 @@ def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
             'followup_shuffle_buffer_size': _SHUFFLE_BUFFER,
         }
     )
-    return SingleFiles(config, data.files) if reading.layout == FILES else InputPipeline(True, config)
+    return (
+        SingleFiles(config, data.files) if reading.layout == FILES else InputPipeline(is_training=True, config=config)
+    )
 
 
 def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str]) -> Measurement:

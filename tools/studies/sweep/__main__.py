@@ -1,9 +1,10 @@
 """Runs all trials of a study, several at a time, and writes a report that is updated after each trial.
 
-A study is a Python file that sets STUDY = Study(…), a name of inception_v3_tpu. It names the preset and flags to start from, the flags that vary, and the
-seeds that repeat each case. A shipped study is chosen by its name. Each trial is one command line of the
-program with a folder of its own, and can be run alone: OUT/trials/CASE/seed-N/command.sh. The same command resumes a
-sweep: it keeps trials that are done, runs failed ones again, and resumes stopped ones from their last checkpoint.
+A study file is a Python file that sets STUDY = Study(…) of inception_v3_tpu. It names the preset and flags to start
+from, the flags that vary, and the seeds that repeat each case. A shipped study is chosen by its name. Each trial is
+one command line of the program with a folder of its own, and can be run alone: OUT/trials/CASE/seed-N/command.sh. The
+same command resumes a sweep: it keeps trials that are done, runs failed ones again, and resumes stopped ones from
+their last checkpoint.
 
 Words after -- are flags of the program for every trial: the data set, the TPU, the number of steps.
 

@@ -20,6 +20,14 @@ def test_json__is_the_report(good_dir: pathlib.Path, good: Report) -> None:
     assert (report['splits'], report['fingerprint']) == (good['splits'], good['fingerprint'])
 
 
+def test_flags_of_the_source__choose_files_and_labels(good_dir: pathlib.Path, good: Report) -> None:
+    done = run(audit.main, good_dir, '--json', '--train_files=train-00000*', '--label_offset=1', '--num_classes=9')
+    report = json.loads(done.stdout)
+    assert 0 < report['splits']['train']['records'] < good['splits']['train']['records']
+    counts, shifted = ([each['validation'] for each in found['classes']] for found in (good, report))
+    assert any(counts) and shifted[: len(counts) + 1] == [0, *counts]
+
+
 def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
     done = run(audit.main, bad_dir)
     assert (done.returncode, done.stderr) == (2, '')

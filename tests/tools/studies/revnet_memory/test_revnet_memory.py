@@ -12,6 +12,7 @@ import PIL.Image
 import pytest
 
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.revnet import REVNET_38
 from tools.benchmarks.measurement import MeasurementError
 from tools.studies.drawing import sign_of
 from tools.studies.revnet_memory import __main__ as revnet_memory
@@ -106,8 +107,10 @@ def test_train__has_the_settings_of_the_paper_but_for_the_depth(
     made = mock.Mock()
     monkeypatch.setattr(revnet_training, 'make_estimator', made)
     revnet_training.train(Training('revnet38', units, 16, is_reversible), 'folder')
-    (architecture,) = NETWORKS['revnet38'].build.args  # type: ignore[attr-defined]
-    assert architecture == network.build.args[0]._replace(units=(units or 3,) * 3)
+    if units == AS_PUBLISHED:
+        assert NETWORKS['revnet38'] is network
+    else:
+        assert NETWORKS['revnet38'].build.args == (REVNET_38._replace(units=(units,) * 3),)  # type: ignore[attr-defined]
     config = made.call_args[0][0]
     assert (config.network, config.optimizer, config.moving_average) == ('revnet38', 'momentum', False)
     assert config.rebuild_activations is is_reversible

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from compat import tf
-from preprocessing import geometry
+from preprocessing import steps
 from tests.support.graphs import evaluate
 from tests.support.images import CAT, resize_bilinear
 
 
 def method_index(method: str) -> int:
-    return geometry.RESIZE_METHODS.index(getattr(tf.image.ResizeMethod, method))
+    return steps.RESIZE_METHODS.index(getattr(tf.image.ResizeMethod, method))
 
 
 @pytest.mark.parametrize(('size', 'in_graph'), [((61, 47), False), ((300, 451), False), ((301, 500), True)])
@@ -20,7 +20,7 @@ def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int]
     index = tf.constant(method_index('BILINEAR'))
     if in_graph:
         index = tf.placeholder_with_default(index, [])
-    resized = geometry.apply_resize(tf.constant(CAT / 255.0, tf.float32), *size, index)
+    resized = steps.apply_resize(tf.constant(CAT / 255.0, tf.float32), *size, index)
     assert resized.shape.as_list() == [*size, 3]
     np.testing.assert_allclose(evaluate(resized), resize_bilinear(CAT / 255.0, *size), atol=1e-5)
 
@@ -29,9 +29,9 @@ def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int]
 @pytest.mark.parametrize('index', range(4))
 def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], index: int) -> None:
     """Both if bytes are converted beforehand and if the kernel converts them, which depends on the size."""
-    of_bytes = geometry.apply_resize(tf.constant(CAT), *size, index)
+    of_bytes = steps.apply_resize(tf.constant(CAT), *size, index)
     assert of_bytes.dtype == tf.float32
-    of_floats = tf.image.resize(tf.constant(CAT, tf.float32), size, geometry.RESIZE_METHODS[index])
+    of_floats = tf.image.resize(tf.constant(CAT, tf.float32), size, steps.RESIZE_METHODS[index])
     np.testing.assert_array_equal(*evaluate((of_bytes, of_floats)))
 
 
@@ -48,19 +48,17 @@ def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], inde
 def test_apply_resize__enlarges_an_edge_by_the_formula_of_each_method(method: str, by_hand: List[float]) -> None:
     edge = tf.constant(np.broadcast_to([[[0], [0], [1], [1]]], [4, 4, 3]), tf.float32)
     index = tf.placeholder_with_default(method_index(method), [])
-    resized = evaluate(geometry.apply_resize(edge, 8, 8, index))
+    resized = evaluate(steps.apply_resize(edge, 8, 8, index))
     np.testing.assert_allclose(resized, np.broadcast_to(np.reshape(by_hand, [1, 8, 1]), [8, 8, 3]), atol=1e-6)
 
 
 def test_apply_resize__averages_by_area_when_shrinking() -> None:
     image = CAT[:300, :450] / 255.0
-    resized = evaluate(
-        geometry.apply_resize(tf.constant(image, tf.float32), 100, 90, tf.constant(method_index('AREA')))
-    )
+    resized = evaluate(steps.apply_resize(tf.constant(image, tf.float32), 100, 90, tf.constant(method_index('AREA'))))
     np.testing.assert_allclose(resized, image.reshape([100, 3, 90, 5, 3]).mean(axis=(1, 3)), atol=1e-5)
 
 
 def test_resize_methods__keep_their_order_in_every_version() -> None:
     # With a seed, a number is drawn.
     names = ('BILINEAR', 'NEAREST_NEIGHBOR', 'BICUBIC', 'AREA')
-    assert tuple(getattr(tf.image.ResizeMethod, name) for name in names) == geometry.RESIZE_METHODS
+    assert tuple(getattr(tf.image.ResizeMethod, name) for name in names) == steps.RESIZE_METHODS
