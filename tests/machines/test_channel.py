@@ -226,7 +226,7 @@ def test_begin__a_worker_that_failed_waits_a_bounded_time(monkeypatch: Any) -> N
 
 
 @pytest.mark.parametrize('lost', [0, 1])
-def test_begin__all_end_if_no_one_comes_in_the_place_of_a_worker(lost: int) -> None:
+def test_begin__all_end_if_no_one_replaces_a_worker(lost: int) -> None:
     workers = Workers(3, timeout=1)
     waiting = [workers.start(number) for number in (0, 1, 2) if number != lost]
     worker = workers.open(lost)
@@ -252,7 +252,7 @@ def test_join__ends_if_another_program_has_the_port_of_the_first() -> None:
     )
 
 
-def test_opened__tells_the_error_of_its_body_and_ends_the_process_for_another(monkeypatch: Any) -> None:
+def test_opened__tells_its_error_and_ends_the_process_for_another(monkeypatch: Any) -> None:
     workers = Workers(2)
     places = [cluster.Place(tuple(workers.addresses), number, 30) for number in (0, 1)]
     ended: queue.Queue[CommandError] = queue.Queue()

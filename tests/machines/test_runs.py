@@ -106,7 +106,7 @@ def write_part_of(digits_dir: str, folder: pathlib.Path, **images: int) -> None:
     (folder / 'dataset.json').write_text(json.dumps({**described, **sizes, **records}))
 
 
-def test_workers__have_what_one_process_has_of_weights_best_profile_and_bad_records(
+def test_workers__have_the_weights_best_profile_and_bad_records_of_one_process(
     program: Any, digits_dir: str, tmp_path: pathlib.Path
 ) -> None:
     data = tmp_path / 'data'

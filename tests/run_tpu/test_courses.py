@@ -21,7 +21,7 @@ the program fails at its first start, and does at its second, as at all later on
 
 import pathlib
 import subprocess
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, cast
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
 
@@ -141,6 +141,12 @@ KEPT = ('COULD NOT BE DELETED', 'COSTS MONEY')
 EDITED = ('the description is', 'COSTS MONEY', DELETE)
 UNFOUND = ('was created, but cannot be used', 'its creation succeeded', 'IT MAY STILL APPEAR')
 
+# A TPU that a failed creation left: whose it is, the fields that say so, and what becomes of it.
+LEFT_BEHIND: List[Tuple[str, Dict[str, str], str]] = [
+    ('the own TPU', {}, 'deleted'),
+    ('the TPU of another start', {'description': ANOTHER}, 'kept'),
+    ('a TPU without a description', {'description': ''}, 'kept'),
+]
 ENDS = {
     'a deletion that fails is repeated': Course(
         {'delete': [BUSY]}, 'ls preflight create train delete pause delete', fast=True
@@ -283,11 +289,7 @@ ENDS = {
             code=1,
             left=None if end == 'deleted' else 'READY',
         )
-        for whose, fields, end in (
-            ('the own TPU', cast(Dict[str, str], {}), 'deleted'),
-            ('the TPU of another start', {'description': ANOTHER}, 'kept'),
-            ('a TPU without a description', {'description': ''}, 'kept'),
-        )
+        for whose, fields, end in LEFT_BEHIND
         for says, before in (('ERROR: UNAVAILABLE: no answer', ABSENT), ('', SILENT))
     },
 }

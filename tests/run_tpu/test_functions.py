@@ -175,7 +175,7 @@ def test_is_gone__needs_the_own_path_and_a_list_without_it(shell: Shell, kind: s
     assert list(zip(shell.run(text).split(), cases)) == [(case[-1], case) for case in cases]
 
 
-def test_answers_that_a_tpu_is_gone__are_as_many_as_its_history_needs(shell: Shell) -> None:
+def test_answers_that_a_tpu_is_gone__must_suit_its_history(shell: Shell) -> None:
     histories = {
         'denied=1 requested= seen=1 sure=1': '1',
         'denied= requested=1 seen=1 sure=1': '1',
