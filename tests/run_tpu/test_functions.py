@@ -198,8 +198,8 @@ def test_version__may_differ_in_its_last_number_only_if_nobody_gave_it(shell: Sh
     check = says('is_wanted_version')
     assert shell.each('version', versions, check) == ['yes', 'yes', 'no', 'no', 'no']
     assert shell.each('default_version=1 version', versions, check) == ['yes', 'yes', 'yes', 'no', 'no']
-    versions = ('1.15', '1.15.5', '1.150', '1.14')
-    assert shell.each('tpu=node TPU_VERSION=1.15 version', versions, check) == ['yes', 'yes', 'no', 'no']
+    of_nodes = ('1.15', '1.15.5', '1.150', '1.14')
+    assert shell.each('tpu=node TPU_VERSION=1.15 version', of_nodes, check) == ['yes', 'yes', 'no', 'no']
 
 
 def ask(answers: str) -> str:
