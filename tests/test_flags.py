@@ -178,3 +178,11 @@ def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
     assert all(f'  --{name}={value}' in text for name, value in shown.items())
     assert '  --eval_timeout=' in text and '--eval_timeout=None' not in text
     assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'
+
+
+def test_long_value__does_not_hide_what_is_allowed() -> None:
+    for flag, allowed in (('train_steps', 'must be a whole number'), ('mode', 'train_and_eval')):
+        with pytest.raises(ConfigError) as error:
+            flags.parse(['main', f'--{flag}={"x" * 5000}'])
+        message = str(error.value)
+        assert f'--{flag}' in message and allowed in message and len(message) < 800

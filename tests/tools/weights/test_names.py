@@ -153,7 +153,9 @@ def test_graph__retrained_and_frozen_is_read_and_that_of_2015_named(tmp_path: An
     (tmp_path / 'a.pb').write_bytes(graph_of({**body, **head}))
     weights = read(tmp_path / 'a.pb')
     np.testing.assert_equal(weights.values, {n: v for n, v in narrow().values.items() if 'AuxLogits' not in n})
-    assert any('its classifier is called final_retrain_ops' in note for note in weights.notes)
+    # By the name of its kernel.
+    of_classifier = [note for note in weights.notes if 'classifier' in note]
+    assert of_classifier == [f'  its classifier is called {final}/weights/final_weights']
     (tmp_path / 'a.pb').write_bytes(graph_of({'mixed_10/tower_1/mixed/conv_1/conv2d_params': np.zeros(3, np.float32)}))
     with pytest.raises(WeightsError, match='is the Inception graph of December 2015'):
         read(tmp_path / 'a.pb')
