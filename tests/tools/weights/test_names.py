@@ -104,6 +104,22 @@ def test_torch__other_networks_have_their_names(names: Any, network: str) -> Non
     assert other_networks.of_torch(dict.fromkeys(names, (1, 1, 1, 1))) == network
 
 
+@pytest.mark.parametrize(
+    ('numbers', 'network'),
+    [
+        ((13, 0, 3), 'VGG16'),
+        ((13, 0, 0), 'VGG16'),
+        ((16, 0, 3), 'VGG19'),
+        ((16, 0, 0), 'VGG19'),
+        ((53, 53, 1), 'ResNet50'),
+        ((53, 53, 0), 'ResNet50'),
+        ((94, 94, 1), ''),
+    ],
+)
+def test_keras__other_networks_are_known_by_their_layers(numbers: Any, network: str) -> None:
+    assert other_networks.of_keras(numbers) == network
+
+
 def checkpoint(path: Any, values: Arrays) -> str:
     writing.write_checkpoint(str(path), values)
     return str(path)
