@@ -23,8 +23,8 @@ class Choice(NamedTuple):
 def choose(tests: Dict[str, Dict[str, Any]], mutant: Dict[str, Any], budget: float) -> Choice:
     """The tests that execute the statement of a mutant, the cheapest first, as many as the budget in seconds allows.
 
-    If no test executes it, it is executed at import, or never: then the tests of other lines of its file are taken. For a
-    file of constants alone, they are those of the folder that mirrors its package.
+    If no test executes it, it is executed at import, or never: then the tests of other lines of its file are taken; for
+    a file of constants alone, those of the folder that mirrors its package.
     """
     span = range(mutant['first'], mutant['last'] + 1)
     of_file = {
