@@ -180,9 +180,8 @@ def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
     assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'
 
 
-def test_long_value__does_not_hide_what_is_allowed() -> None:
-    for flag, allowed in (('train_steps', 'must be a whole number'), ('mode', 'train_and_eval')):
-        with pytest.raises(ConfigError) as error:
-            flags.parse(['main', f'--{flag}={"x" * 5000}'])
-        message = str(error.value)
-        assert f'--{flag}' in message and allowed in message and len(message) < 800
+def test_long_value__is_cut_in_the_message() -> None:
+    with pytest.raises(ConfigError, match=r'--train_steps=x+.*: must be a whole number') as error:
+        flags.parse(['main', f'--train_steps={"x" * 5000}'])
+    # A longer one would be the whole of what a message shows.
+    assert len(str(error.value)) < 300
