@@ -178,3 +178,10 @@ def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
     assert all(f'  --{name}={value}' in text for name, value in shown.items())
     assert '  --eval_timeout=' in text and '--eval_timeout=None' not in text
     assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'
+
+
+def test_long_value__is_cut_in_the_message() -> None:
+    with pytest.raises(ConfigError, match=r'--train_steps=x+.*: must be a whole number') as error:
+        flags.parse(['main', f'--train_steps={"x" * 5000}'])
+    # A longer one would be the whole of what a message shows.
+    assert len(str(error.value)) < 300

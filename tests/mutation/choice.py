@@ -23,13 +23,16 @@ class Choice(NamedTuple):
 def choose(tests: Dict[str, Dict[str, Any]], mutant: Dict[str, Any], budget: float) -> Choice:
     """The tests that execute the statement of a mutant, the cheapest first, as many as the budget in seconds allows.
 
-    If no test executes it, it is executed at import, or never: then the tests of other lines of its file are taken.
+    If no test executes it, it is executed at import, or never: then the tests of other lines of its file are taken; for
+    a file of constants alone, those of the folder that mirrors its package.
     """
     span = range(mutant['first'], mutant['last'] + 1)
     of_file = {
         name: set(test['lines'][mutant['file']]) for name, test in tests.items() if mutant['file'] in test['lines']
     }
-    names = [name for name, lines in of_file.items() if not lines.isdisjoint(span)] or list(of_file)
+    package = 'tests/' + mutant['file'].rpartition('/')[0].replace('inception_v3', '').strip('/')
+    beside = [name for name in tests if name.rpartition('/')[0] == package.rstrip('/')]
+    names = [name for name, lines in of_file.items() if not lines.isdisjoint(span)] or list(of_file) or beside
     names.sort(key=lambda name: (tests[name]['seconds'] + sum(tests[name]['fixtures'].values()), name))
     seconds = 0.0
     ready: Dict[str, float] = {}

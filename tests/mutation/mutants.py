@@ -68,10 +68,8 @@ def statements(tree: ast.AST) -> Iterator[Tuple[int, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):
             body = getattr(node, 'body', None)
-            yield (
-                node.lineno,
-                max(node.lineno, body[0].lineno - 1 if body else getattr(node, 'end_lineno', node.lineno)),
-            )
+            end = body[0].lineno - 1 if body else node.end_lineno  # type: ignore[attr-defined]
+            yield node.lineno, max(node.lineno, end)
 
 
 def main(seed: int, count: int, files: List[str]) -> None:

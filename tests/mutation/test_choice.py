@@ -35,6 +35,19 @@ def test_line_that_no_test_executes__gets_the_tests_of_its_file() -> None:
     assert choose({}, MUTANT, 10.0) == ([], 0, 0.0)
 
 
+def test_file_of_constants__gets_the_tests_beside_it() -> None:
+    idle = {'lines': {}, 'seconds': 1.0, 'fixtures': {}}
+    tests = {
+        f'tests/{name}.py::test': idle for name in ('tools/weights/test_a', 'tools/test_b', 'tpu/test_c', 'test_d')
+    }
+    chosen = {
+        file: choose(tests, {**MUTANT, 'file': file}, 10.0).tests
+        for file in ('tools/weights/choices.py', 'inception_v3/tpu/supported.py', 'inception_v3/presets.py')
+    }
+    names = ('tools/weights/test_a', 'tpu/test_c', 'test_d')
+    assert [*chosen.values()] == [[f'tests/{name}.py::test'] for name in names]
+
+
 def test_interval__is_that_of_wilson() -> None:
     # Newcombe, Statistics in Medicine 17 (1998), table I: 81 of 263, 15 of 148, 0 of 20.
     for hits, number, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)):

@@ -200,7 +200,7 @@ def on_vm_script(folder: pathlib.Path) -> Callable[..., str]:
     environment = {'PATH': f'{folder}:/usr/bin:/bin', 'HOME': str(folder)}
 
     def call(*arguments: str) -> str:
-        return subprocess.run(['sh', str(script), *arguments], env=environment, stdout=-1, text=True).stdout
+        return subprocess.run(['sh', str(script), *arguments], env=environment, stdout=-1, stderr=-2, text=True).stdout
 
     return call
 
@@ -238,8 +238,7 @@ def test_start__may_be_repeated_and_its_supervisor_outlives_sigterm(tmp_path: pa
     folder = tmp_path / '.run_tpu' / 'run'
     command = ('sh', '-c', 'echo ran; while ! [ -e end ]; do sleep 0.02; done; exit 7')
     # gcloud repeats a command after a broken connection.
-    for _ in range(2):
-        call('start', 'run', *command)
+    assert [call('start', 'run', *command) for _ in range(2)] == ['', '']
     wait_for(lambda: (folder / 'program').exists() and text_of(str(folder / 'log')))
     # As when the machine shuts down: the program may still save.
     os.kill(int((folder / 'supervisor').read_text().split()[0]), signal.SIGTERM)

@@ -217,3 +217,12 @@ def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> N
     transient = Interruption(range(5), 2)
     assert train_interrupted(tmp_path, transient) == 5
     assert transient.count == 10
+
+
+def test_step_limit_hook__ends_a_session_after_its_steps() -> None:
+    step, count = tf.constant(0), 0
+    with tf.train.MonitoredSession(hooks=[stopping.StepLimitHook(3)]) as session:
+        while not session.should_stop() and count < 9:
+            session.run(step)
+            count += 1
+    assert count == 3

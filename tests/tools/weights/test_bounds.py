@@ -10,10 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
+from compat import tf
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import keras_file, peak_of
-from tools.weights import foreign, keras_files
+from tools.weights import foreign, frozen_graphs, keras_files
 
 # The bytes that a file inflates to, and the most that reading it may take.
 LARGE, MOST = 1 << 24, 1 << 23
@@ -143,3 +144,14 @@ def test_npz__with_a_false_header_is_refused(name: str, tmp_path: Any) -> None:
     (tmp_path / 'a.npz').write_bytes(NPZ_FILES[name])
     with pytest.raises(WeightsError, match=r'a\.npz: is no \.npz file of arrays, or is damaged'):
         sources.read(str(tmp_path / 'a.npz'))
+
+
+def test_frozen_graph__counts_four_bytes_for_each_claimed_value() -> None:
+    graph = tf.GraphDef()
+    for name in ('one', 'other'):
+        tensor = graph.node.add(name=name, op='Const').attr['value'].tensor
+        tensor.dtype = tf.float32.as_datatype_enum
+        for size in (1000, 500, 1000):
+            tensor.tensor_shape.dim.add(size=size)
+    with pytest.raises(ValueError, match='need 2,000,000,000 bytes'):
+        frozen_graphs.constants_in(graph.SerializeToString())

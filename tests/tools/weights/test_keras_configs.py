@@ -150,3 +150,28 @@ def test_check_config__tells_the_effect_of_layers_on_pixels(front: List[Any], sc
     assert isinstance(images, Images)
     np.testing.assert_allclose(images.scale, scale)
     np.testing.assert_allclose(images.shift, shift)
+
+
+def operation(kind: str, number: float) -> Dict[str, Any]:
+    """A layer that Keras makes of an operation: Keras 2 names functions of TensorFlow, Keras 3 has a class for each."""
+    if kind[0].isupper():
+        node: Any = {'args': [{'class_name': '__keras_tensor__'}, number], 'kwargs': {}}
+        return {**layer(kind), 'inbound_nodes': [node]}
+    return {**layer('TFOpLambda', function=kind), 'inbound_nodes': [['input', 0, 0, {'y': number}]]}
+
+
+@pytest.mark.parametrize(
+    'operations',
+    [
+        [('math.multiply', 1 / 127.5), ('math.subtract', 1.0)],
+        [('math.truediv', 127.5), ('math.add', -1.0)],
+        [('math.divide', 127.5), ('__operators__.add', -1.0)],
+        [('Multiply', 1 / 127.5), ('Add', -1.0)],
+        [('TrueDivide', 127.5), ('Subtract', 1.0)],
+        [('Subtract', 127.5), ('Divide', 127.5)],
+    ],
+)
+def test_check_config__knows_the_operations_on_pixels_of_keras_2_and_3(operations: Any) -> None:
+    front = [operation(*each) for each in operations]
+    images = keras_files.check_config(model(front, []), classifier=False, path='a.h5').images
+    assert isinstance(images, Images) and images.name == 'inception'

@@ -104,6 +104,22 @@ def test_torch__other_networks_have_their_names(names: Any, network: str) -> Non
     assert other_networks.of_torch(dict.fromkeys(names, (1, 1, 1, 1))) == network
 
 
+@pytest.mark.parametrize(
+    ('numbers', 'network'),
+    [
+        ((13, 0, 3), 'VGG16'),
+        ((13, 0, 0), 'VGG16'),
+        ((16, 0, 3), 'VGG19'),
+        ((16, 0, 0), 'VGG19'),
+        ((53, 53, 1), 'ResNet50'),
+        ((53, 53, 0), 'ResNet50'),
+        ((94, 94, 1), ''),
+    ],
+)
+def test_keras__other_networks_are_known_by_their_layers(numbers: Any, network: str) -> None:
+    assert other_networks.of_keras(numbers) == network
+
+
 def checkpoint(path: Any, values: Arrays) -> str:
     writing.write_checkpoint(str(path), values)
     return str(path)
@@ -153,7 +169,9 @@ def test_graph__retrained_and_frozen_is_read_and_that_of_2015_named(tmp_path: An
     (tmp_path / 'a.pb').write_bytes(graph_of({**body, **head}))
     weights = read(tmp_path / 'a.pb')
     np.testing.assert_equal(weights.values, {n: v for n, v in narrow().values.items() if 'AuxLogits' not in n})
-    assert any('its classifier is called final_retrain_ops' in note for note in weights.notes)
+    # By the name of its kernel.
+    of_classifier = [note for note in weights.notes if 'classifier' in note]
+    assert of_classifier == [f'  its classifier is called {final}/weights/final_weights']
     (tmp_path / 'a.pb').write_bytes(graph_of({'mixed_10/tower_1/mixed/conv_1/conv2d_params': np.zeros(3, np.float32)}))
     with pytest.raises(WeightsError, match='is the Inception graph of December 2015'):
         read(tmp_path / 'a.pb')
