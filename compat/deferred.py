@@ -1,7 +1,18 @@
-"""Functions whose modules are imported when they are called: those of networks and preprocessings need TensorFlow."""
+"""Modules of this program by name, and functions whose modules are imported when they are called.
+
+Those of networks and preprocessings need TensorFlow, which takes seconds to load.
+"""
 
 import importlib
 from typing import Any, Callable
+
+# In the wheel, `inception_v3_tpu.`, the package that holds all others; in a checkout, nothing.
+_PREFIX = __name__[: -len('compat.deferred')]
+
+
+def full_name(module: str) -> str:
+    """The name by which Python imports a module of this program, in a checkout or in the wheel."""
+    return module if module.startswith(_PREFIX) else _PREFIX + module
 
 
 def deferred(place: str) -> Callable[..., Any]:
@@ -9,6 +20,6 @@ def deferred(place: str) -> Callable[..., Any]:
     module, name = place.split(':')
 
     def call(*arguments: Any, **options: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(*arguments, **options)
+        return getattr(importlib.import_module(full_name(module)), name)(*arguments, **options)
 
     return call

@@ -5,19 +5,13 @@ import shlex
 import sys
 from typing import List
 
+from compat.deferred import full_name
 from compat.messages import shown
 
 # The longest command line on a page; it may name thousands of files.
 _LONGEST = 600
-# In the wheel, `inception_v3_tpu.`, the package that holds all others; in a checkout, nothing.
-_PREFIX = __name__[: -len('console.processes')]
 # The folder of the outermost package.
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 1 + __name__.count('.'))[0]
-
-
-def full_name(module: str) -> str:
-    """The name by which Python imports a module of this program, in a checkout or in the wheel."""
-    return module if module.startswith(_PREFIX) else _PREFIX + module
 
 
 def module(name: str, *arguments: str) -> List[str]:

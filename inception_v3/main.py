@@ -13,6 +13,7 @@ if __name__ == '__main__':
     # inception_v3, or in the wheel inception_v3_tpu.inception_v3.
     sys.path[0] = os.path.abspath(__file__).rsplit(os.sep, 2 + (__package__ or '').count('.'))[0]
 
+from compat.deferred import full_name
 from compat.errors import EXIT_CODES, CommandError
 from console import program
 from console.screen import Screen, set_up_logging
@@ -57,7 +58,7 @@ def _make_digits(data_dir: str) -> None:
     try:
         from tools.datasets import digits
     except ModuleNotFoundError as error:
-        if not str(error.name).startswith('tools'):
+        if not f'{error.name}.'.startswith(full_name('tools.')):
             raise
         raise CommandError(
             f'--preset=digits: {data_dir} has no data set, and the folder `tools` of this program, which makes it, '

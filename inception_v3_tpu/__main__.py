@@ -12,9 +12,9 @@ import runpy
 import sys
 from typing import Dict, Optional, Sequence, Tuple
 
+from compat.deferred import full_name
 from compat.errors import DONE, EXIT_CODES, FIX, CommandError
 from compat.messages import meant, shown
-from console.processes import full_name
 from inception_v3 import __version__
 
 PROGRAM = 'inception-v3'

@@ -16,6 +16,7 @@ import time
 import types
 from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
+from compat.deferred import full_name
 from compat.errors import INTERRUPTED, RESUME, RETRY
 from compat.messages import shown
 from console import outputs, processes
@@ -29,7 +30,7 @@ from inception_v3.rules import has_effect
 from inception_v3.run.evaluations import Evaluation, read_unchanged
 from tools.studies.study import Study, StudyError
 
-PROGRAM = ('python', '-m', processes.full_name('inception_v3.main'))
+PROGRAM = ('python', '-m', full_name('inception_v3.main'))
 TRIALS_FOLDER = 'trials'
 MODEL_FOLDER = 'model'
 COMMAND_FILE = 'command.sh'
