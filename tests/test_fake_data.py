@@ -8,6 +8,7 @@ import pytest
 from compat import tf
 from inception_v3.config import Config
 from inception_v3.input.fake_data import fake_images
+from inception_v3.input.infeed import Infeed
 from tests.support.pipelines import Batch, read
 
 CONFIG = Config(
@@ -31,7 +32,7 @@ def test_fake_images__differ_and_have_all_labels(preprocessing: str) -> None:
 
 def first_images(count: int, step: int = 0, is_training: bool = True, config: Config = CONFIG) -> Batch:
     with tf.Graph().as_default(), tf.Session() as session:
-        dataset = fake_images(is_training, config, tf.constant(step, tf.int64), 2).batch(count)
+        dataset = fake_images(Infeed(config), is_training, config, tf.constant(step, tf.int64), 2).batch(count)
         return session.run(tf.data.make_one_shot_iterator(dataset).get_next())
 
 
