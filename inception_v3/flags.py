@@ -25,7 +25,7 @@ from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, EPOCHS, PRESETS, steps_of_epochs
 from inception_v3.tpu import topology
 
-_WIDEST_HELP = 100
+_NARROWEST_HELP, _WIDEST_HELP = 20, 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
@@ -243,8 +243,10 @@ def place_of(argv: Sequence[str], tf_config: str) -> Optional[cluster.Place]:
         values([*argv[:1], *expanded(argv[1:])], known_only=True)
         found = {**cluster.flags_of(tf_config), **{name: values[name].value for name in names if values[name].present}}
         addresses = cluster.addresses_in(found.get('worker_hosts', ''))
-        timeout = str(found.get('worker_timeout', ''))
-        seconds = int(timeout) if timeout.isdigit() and int(timeout) else Config.worker_timeout
+        seconds = Config.worker_timeout
+        # A wrong value is refused with all other flags; until then, the default holds.
+        with contextlib.suppress(ConfigError, ValueError):
+            seconds = Config(worker_timeout=int(found.get('worker_timeout', seconds))).worker_timeout
         place = cluster.Place(addresses, int(found.get('task_index', '')), seconds)
         is_asked = any(values[name].value for name in _HELP_FLAGS)
         is_right = len(addresses) > 1 and not cluster.problem_with(addresses) and 0 <= place.number < len(addresses)
@@ -362,7 +364,7 @@ def _flag_help(name: str, default: Any, text: str) -> str:
 
 
 def _help_width() -> int:
-    return min(_WIDEST_HELP, shutil.get_terminal_size((_WIDEST_HELP, 24)).columns - 1)
+    return max(_NARROWEST_HELP, min(_WIDEST_HELP, shutil.get_terminal_size((_WIDEST_HELP, 24)).columns - 1))
 
 
 def _entry(title: str, text: str) -> str:

@@ -168,6 +168,11 @@ def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, 
     assert parse().help == '' and not parse('--noverbose').verbose
 
 
+def test_help__is_written_on_the_narrowest_terminal(monkeypatch: Any) -> None:
+    monkeypatch.setenv('COLUMNS', '1')
+    assert '--train_steps' in help_of('--help')
+
+
 def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
     words = ' '.join(help_of('--helpshort').split())
     assert all(f'{name} {DESCRIPTIONS[name]}' in words for name in PRESETS)

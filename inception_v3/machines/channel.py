@@ -175,6 +175,11 @@ class Channel(abc.ABC):
         code = error.exit_code if isinstance(error, CommandError) else RETRY
         self.leave(code, str(error) or type(error).__name__)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether all workers were there at the same time, and the first has let the run begin."""
+        return self._has_begun
+
     def wait_for_ending(self, seconds: float) -> None:
         """Waits for the end of the run at another worker, which would explain an error of TensorFlow here."""
         with self._change:
@@ -367,12 +372,13 @@ class First(Channel):
             if not is_number or (other and other.mark != mark):
                 link.send('end', [RETRY, f'--task_index={shown(number)}: this worker is there already, or unknown.'])
                 raise ValueError(number)
-            other = self._others[number] = _Other(link, mark)
-            self._change.notify_all()
-            # Before anything that other threads send.
+            other = _Other(link, mark)
+            # Before anything that other threads send. A process that has ended meanwhile does not keep its number.
             link.send('welcome')
             if self._greeting:
                 link.send('greeting', *self._greeting)
+            self._others[number] = other
+            self._change.notify_all()
             if self._last_words:
                 self._say_end_to(number, link)
         return number, other
@@ -462,6 +468,13 @@ class Later(Channel):
                 link.send('answer', answer)
 
     def _talk(self) -> None:
+        try:
+            self._follow_first()
+        except Exception as error:  # The others would wait for a thread that has ended.
+            self._end(Ending(RETRY, f'{self._name_of(0)} cannot be talked to: {shown(error)}.'))
+            self._is_over.set()
+
+    def _follow_first(self) -> None:
         """Connects to the first worker, also to another process in its place, and reads what it says."""
         was_there = False
         while True:

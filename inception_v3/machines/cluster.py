@@ -13,8 +13,9 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 from compat.messages import shown
 from console.json_content import from_json
 
-# HOST:PORT, with an IPv6 address in brackets.
-_ADDRESS = re.compile(r'(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):([0-9]{1,5})')
+# HOST:PORT, with an IPv6 address in brackets. A part of a name has 1 to 63 characters (RFC 1035, section 2.3.4).
+_PART = '[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?'
+_ADDRESS = re.compile(rf'(?:\[[0-9A-Fa-f:.]+\]|{_PART}(?:\.{_PART})*):([0-9]{{1,5}})')
 _LARGEST_PORT = 65535
 _KINDS = ('chief', 'worker')
 _INSTEAD = {

@@ -57,7 +57,7 @@ class Workers:
         self._model_dir = str(config.model_dir)
         self._addresses = cluster.addresses_in(config.worker_hosts)
         self._number = int(config.task_index or 0)
-        self._channel = opened
+        self._channel, self._is_opened = opened, opened is not None
         if self._addresses:
             # A run of one machine has none of it.
             from inception_v3.machines import channel
@@ -104,7 +104,10 @@ class Workers:
         except BaseException as error:
             if self._end_together:
                 joined.leave()
-            joined.fail(error)
+            # Before the run begins, telling the others may take long. Whoever has opened the connection does it where
+            # a signal does not replace the error.
+            if joined.has_begun or not self._is_opened:
+                joined.fail(error)
             raise
         joined.leave()
         if isinstance(joined, channel.Later):

@@ -3,7 +3,6 @@
 import collections
 import functools
 import os
-import pathlib
 import re
 import sysconfig
 from typing import Any, Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -40,7 +39,7 @@ _TPU_ONLY = frozenset(
 _PYTHON = frozenset(['EagerPyFunc', 'PyFunc', 'PyFuncStateless'])
 
 # The folder that holds the packages of this program.
-_ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+_ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 _PACKAGES = tuple(os.path.join(_ROOT, package, '') for package in ('inception_v3', 'preprocessing', 'data'))
 _EMULATION = os.path.join(_ROOT, 'inception_v3', 'tpu', 'emulation.py')
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdlib', 'purelib', 'platlib'))

@@ -157,6 +157,35 @@ def test_begin__a_worker_that_left_before_may_be_replaced(number: int) -> None:
     assert [result.get(timeout=20) for result in (workers.start(number), *results)] == [None] * 3
 
 
+def test_begin__a_process_that_ends_while_it_is_welcomed_may_be_replaced(monkeypatch: Any) -> None:
+    workers = Workers(2)
+    results = [workers.start(0)]
+    place = cluster.host_and_port(workers.addresses[0])[0], cluster.channel_port(workers.addresses)
+    send, refused = channel._Link.send, threading.Event()
+
+    def fails_once(link: Any, kind: str, value: Any = None) -> None:
+        if kind == 'welcome' and not refused.is_set():
+            refused.set()
+            raise OSError('reset')
+        send(link, kind, value)
+
+    monkeypatch.setattr(channel._Link, 'send', fails_once)
+    with socket.create_connection(place, 20) as connection:
+        connection.sendall(b'{"kind": "hello", "value": [1, "another process"]}\n')
+        assert connection.recv(1) == b''
+    results.append(workers.start(1))
+    assert [result.get(timeout=20) for result in results] == [None] * 2
+
+
+def test_join__ends_if_the_thread_that_connects_fails(monkeypatch: Any) -> None:
+    def fails(*unused: Any) -> None:
+        raise UnicodeError('label empty or too long')
+
+    monkeypatch.setattr(channel.socket, 'create_connection', fails)
+    error = Workers(2).start(1).get(timeout=20)
+    assert error.exit_code == 1 and 'cannot be talked to: label empty or too long' in str(error)
+
+
 def test_begin__a_process_that_connects_again_is_the_same_worker() -> None:
     workers = Workers(2)
     first, later = workers.open(0), workers.start(1)

@@ -56,6 +56,8 @@ def test_flags_of__chief_is_the_first_worker(value: str, hosts: Optional[str], i
         (tf_config('worker', 0, worker=[A, A]), 'is the address of two workers'),
         (tf_config('worker', 0, worker=[A, 'b']), 'b is not an address HOST:PORT'),
         (tf_config('worker', 0, worker=[A, 'b:0']), 'b:0 is not an address'),
+        (tf_config('worker', 0, worker=[A, '10.0.0..5:1']), '10.0.0..5:1 is not an address'),
+        (tf_config('worker', 0, worker=[A, f'{"b" * 64}:1']), 'bb:1 is not an address'),
         (tf_config('worker', 0, worker=[A, 'b:65536']), 'b:65536 is not an address'),
         (tf_config('worker', 0, worker=[A, 'grpc://b:1']), 'is not an address'),
         (tf_config('worker', 0, worker=[A, 'b:1\nx']), r'b:1\\nx is not an address'),
@@ -113,7 +115,12 @@ def test_place_of__is_known_although_other_flags_are_wrong(arguments: str) -> No
 
 def test_place_of__reads_the_timeout_and_flag_files(tmp_path: Any) -> None:
     (tmp_path / 'flags').write_text(f'--worker_hosts={A},{B}\n--worker_timeout=5\n')
-    assert flags.place_of(['main', f'--flagfile={tmp_path}/flags', '--task_index=0'], '') == ((A, B), 0, 5)
+    flag_file = f'--flagfile={tmp_path}/flags'
+    assert flags.place_of(['main', flag_file, '--task_index=0'], '') == ((A, B), 0, 5)
+    # A value that is refused afterwards.
+    for value in ('1', '99999999999', 'long'):
+        own = [flag_file, '--task_index=0', f'--worker_timeout={value}']
+        assert flags.place_of(['main', *own], '') == ((A, B), 0, 60)
 
 
 @pytest.mark.parametrize(
