@@ -14,23 +14,13 @@ import pytest
 from compat.errors import CommandError
 from inception_v3.machines import channel, cluster
 from inception_v3.machines.channel import Channel, Ending
+from tests.support.ports import free_addresses
 from tests.support.processes import wait_for
 
 # The shortest time that a test waits for in vain.
 BRIEF = 0.4
 # The workers that a test has made.
 MADE: 'List[Workers]' = []
-
-
-def free_addresses(count: int) -> List[str]:
-    """Addresses of this machine, whose ports and the one of the channel are free."""
-    with contextlib.ExitStack() as opened:
-        for first in range(20_000, 60_000, 7):
-            with contextlib.suppress(OSError):
-                for port in range(first, first + count + 1):
-                    opened.enter_context(socket.socket()).bind(('127.0.0.1', port))
-                return [f'127.0.0.1:{port}' for port in range(first, first + count)]
-    raise AssertionError('no free ports')
 
 
 class Workers:

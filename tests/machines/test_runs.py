@@ -17,8 +17,8 @@ import pytest
 from compat import tf
 from inception_v3.machines import cluster
 from inception_v3.run import best_checkpoint
-from tests.machines.test_channel import free_addresses
 from tests.support.checkpoints import saved_variables
+from tests.support.ports import free_addresses
 from tests.support.worker_program import PER_EVAL, STEPS, Program
 
 pytestmark = [pytest.mark.program, pytest.mark.both]

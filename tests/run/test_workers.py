@@ -10,7 +10,7 @@ from inception_v3.config import Config
 from inception_v3.machines import channel, cluster
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.workers import Workers
-from tests.machines.test_channel import free_addresses
+from tests.support.ports import free_addresses
 
 
 def test_joined__leaves_telling_an_early_error_to_the_opener(small_config: Config, tmp_path: Any) -> None:

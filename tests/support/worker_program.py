@@ -138,7 +138,10 @@ class Program:
 
     def says(self, number: int, text: str) -> None:
         """Waits until a worker has printed a text."""
-        wait_for(lambda: text in self.log(number), LIMIT)
+        try:
+            wait_for(lambda: text in self.log(number), LIMIT)
+        except AssertionError as error:
+            raise AssertionError(f'{error}: {text}', [self.log(each) for each in range(len(self.addresses))])
 
     def kill(self) -> None:
         """Kills the processes that are left."""
