@@ -176,15 +176,15 @@ def test_workers__replicas_are_those_of_one_process(program: Any, workers: int, 
 
 
 @pytest.mark.parametrize(
-    ('lost', 'sent', 'reason', 'seconds'),
+    ('lost', 'sent', 'reason'),
     [
-        (0, signal.SIGKILL, 'its process ended', 20),
-        (1, signal.SIGKILL, 'its process ended', 20),
+        (0, signal.SIGKILL, 'its process ended'),
+        (1, signal.SIGKILL, 'its process ended'),
         # As if its network had gone.
-        (1, signal.SIGSTOP, 'no sign of life for 3 s (--worker_timeout)', 30),
+        (1, signal.SIGSTOP, 'no sign of life for 3 s (--worker_timeout)'),
     ],
 )
-def test_workers__end_when_one_is_lost(program: Any, lost: int, sent: int, reason: str, seconds: int) -> None:
+def test_workers__end_when_one_is_lost(program: Any, lost: int, sent: int, reason: str) -> None:
     two = program(2, worker_timeout=3 if sent == signal.SIGSTOP else 60)
     # In the second cycle.
     processes = two.start_all(lost, step=PER_EVAL + 2, signal=sent)
@@ -197,7 +197,8 @@ def test_workers__end_when_one_is_lost(program: Any, lost: int, sent: int, reaso
     assert two.log(survivor).count('error: ') == 1 and expected in two.log(survivor), two.log(survivor)
     # A lost first worker leaves its lock behind, which the next command of this machine takes over.
     assert os.path.exists(os.path.join(two.model_dir, 'trainer.json')) == (lost == 0)
-    assert time.monotonic() - began < seconds
+    # Before --worker_timeout, even on a busy machine.
+    assert time.monotonic() - began < 55
 
 
 def test_workers__interrupted_at_the_first_end_together(program: Any) -> None:

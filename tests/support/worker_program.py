@@ -20,7 +20,7 @@ FORKING = multiprocessing.get_context('forkserver')
 FORKING.set_forkserver_preload(['tests.support.worker_program'])
 # Steps of a whole run, and between its evaluations.
 STEPS, PER_EVAL = 12, 6
-LIMIT = 150.0
+LIMIT = 300.0
 
 
 def network(
