@@ -202,7 +202,7 @@ def slim_steps(config: Config) -> Steps:
 
 @pytest.mark.slow
 def test_training__three_steps_agree_with_an_independent_program(monkeypatch: Any) -> None:
-    def network_in_float64(images: tf.Tensor, mode: str, config: Config) -> Any:
+    def network_in_float64(images: tf.Tensor, mode: str, config: Config, fine_tuning: Any) -> Any:
         norm = batch_norm_for(config, mode == MODES.TRAIN)
         options = model_fn.network_options(config, mode)
         return NETWORKS[config.network].build(images, 11, True, conv=layers.conv2d, norm=norm, **options)

@@ -197,7 +197,7 @@ def test_workers__end_when_one_is_lost(program: Any, lost: int, sent: int, reaso
     assert two.log(survivor).count('error: ') == 1 and expected in two.log(survivor), two.log(survivor)
     # A lost first worker leaves its lock behind, which the next command of this machine takes over.
     assert os.path.exists(os.path.join(two.model_dir, 'trainer.json')) == (lost == 0)
-    # Before --worker_timeout, even on a busy machine.
+    # Less than the default of --worker_timeout, even on a busy machine.
     assert time.monotonic() - began < 55
 
 
