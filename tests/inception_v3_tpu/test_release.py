@@ -30,7 +30,7 @@ def test_citation__has_version_date_and_the_documents() -> None:
     assert citation['version'] == __version__
     assert f'## [{__version__}] - {citation["date-released"]}\n' in (ROOT / 'CHANGELOG.md').read_text()
     titles = ' '.join(reference['title'] for reference in citation['references'])
-    for words in ('Guide to Inception v3', 'across replicas', 'PyTorch / XLA', 'Eager Execution', 'Rethinking'):
+    for words in ('Guide to Inception v3', 'Distributed BatchNorm', 'PyTorch / XLA', 'Eager Execution', 'Rethinking'):
         assert words in titles
 
 

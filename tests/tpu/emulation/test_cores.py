@@ -146,13 +146,14 @@ def estimator_of(model_dir: str, tpu: str) -> EmulatedTPUEstimator:
                 eval_metrics=(lambda x: {'mean': tf.metrics.mean(x), 'first': tf.metrics.mean(x[0])}, [features]),
             )
         optimizer = tf.tpu.CrossShardOptimizer(tf.train.GradientDescentOptimizer(1.0))
-        with tf.control_dependencies([seen.assign_add(tf.reduce_sum(features))]):
+        # Before the update: reads of Estimator's global step, which is no resource, are not ordered.
+        step = tf.reshape(tf.cast(tf.train.get_global_step(), tf.int32), [1])
+        with tf.control_dependencies([step, seen.assign_add(tf.reduce_sum(features))]):
             train_op = optimizer.minimize(loss, tf.train.get_global_step())
 
         def write(values: tf.Tensor, steps: tf.Tensor) -> Any:
             return tf.print('outfed', steps[0], values, summarize=-1, output_stream=f'file://{model_dir}/outfed')
 
-        step = tf.reshape(tf.cast(tf.train.get_global_step(), tf.int32), [1])
         return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op, host_call=(write, [features, step]))
 
     config = api.RunConfig(
