@@ -51,7 +51,7 @@ class Shell:
         return out + err
 
     def each(self, setting: str, values: Any, text: str) -> List[str]:
-        """What a text prints after each setting of a variable, in one shell."""
+        """The lines that a text prints after each setting of a variable, in one shell."""
         return self.run(''.join(f"{setting}='{value}'\n{text}\n" for value in values)).splitlines()
 
 
