@@ -12,14 +12,15 @@ import pytest
 
 from compat import tf
 from compat.errors import CommandError
-from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.model_dir import check_undamaged, digest_of_values
+from inception_v3.run import trainer
 from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks import saving
 from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.run.hooks.stopping import RecoveryLimitHook
-from inception_v3.run.hooks.watchers import DivergenceWatcher, FirstStepsRecorder, Step, StepHook
+from inception_v3.run.hooks.summaries import TrainingSummaries
+from inception_v3.run.hooks.watchers import DivergenceWatcher, FirstStepsRecorder, StartRecorder, Step, StepHook
 from inception_v3.run.starts import read_first_steps
 from inception_v3.run.trainer_lock import TrainerLock
 from tests.support.checkpoints import saved_variables
@@ -80,10 +81,10 @@ def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one
     record_call('lock', TrainerLock, 'after_run')
     record_call('fits', CheckpointFitsHook, 'begin')
     record_call('recovery', RecoveryLimitHook, 'after_create_session')
-    record_call('start', train_and_evaluate.StartRecorder, 'graph_built')
-    record_call('first steps', train_and_evaluate.FirstStepsRecorder, 'step_done')
+    record_call('start', StartRecorder, 'graph_built')
+    record_call('first steps', FirstStepsRecorder, 'step_done')
     record_call('divergence', DivergenceWatcher, 'step_done')
-    record_call('summaries', train_and_evaluate.TrainingSummaries, 'step_done')
+    record_call('summaries', TrainingSummaries, 'step_done')
     record_call('checkpoint', CheckpointHook, 'after_run')
     execute(dataclasses.replace(config, train_steps=2, seed=1))
     assert order == ['fits', 'start', 'recovery', 'lock', 'first steps', 'divergence', 'summaries', 'checkpoint']
@@ -139,7 +140,7 @@ def saving_every_step(monkeypatch: Any) -> None:
             super().__init__(*arguments, **options)
             self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
 
-    monkeypatch.setattr(train_and_evaluate, 'CheckpointHook', EveryCallHook)
+    monkeypatch.setattr(trainer, 'CheckpointHook', EveryCallHook)
 
 
 def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
