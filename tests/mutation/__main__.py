@@ -2,11 +2,11 @@
 
     ./run --tf=2.21 python -m tests.mutation --sample=120
 
-cosmic-ray makes the mutants (`mutants.py`), and `line_map.py` finds the tests that execute each of them. The cheapest
-run first, until one fails. This process imports TensorFlow once; each mutant is a fork of it, which imports the program
-from a copy of the last commit. The folder of a sample keeps the map of the tests, and a journal: the same command goes
-on where it ended. After a commit that changes tests alone, it maps those tests again, and repeats the survivors for
-which other tests run.
+cosmic-ray makes the mutants (`mutants.py`), and `line_map.py` finds the tests that execute each of them. Those of the
+module's own file run first, until one fails. This process imports TensorFlow once; each mutant is a fork of it, which
+imports the program from a copy of the last commit. The folder of a sample keeps the map of the tests, and a journal:
+the same command goes on where it ended. After a commit that changes tests alone, it maps those tests again, and repeats
+the survivors for which other tests run.
 
 `equal.txt` lists the mutants that change nothing, each with the reason.
 """
@@ -253,7 +253,9 @@ def parse_arguments() -> argparse.Namespace:
         '--sample', type=int, default=120, help='the number of mutants; a larger one contains the smaller'
     )
     parser.add_argument('--seed', type=int, default=1, help='the seed that draws them')
-    parser.add_argument('--budget', type=float, default=60, help='the seconds of tests that run at most for a mutant')
+    parser.add_argument(
+        '--budget', type=float, default=60, help='the CPU-seconds of tests that run at most for a mutant'
+    )
     parser.add_argument('--folder', default='runs/mutation', help='the folder of the journal')
     parser.add_argument('--minutes', type=float, default=0, help='begin no mutant after so many minutes; 0: no limit')
     return parser.parse_args()

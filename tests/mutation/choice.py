@@ -10,9 +10,9 @@ class Choice(NamedTuple):
     """The tests that run for a mutant.
 
     Attributes:
-      tests: their names, the cheapest first.
+      tests: their names, in the order in which they run.
       left: the number of further tests, which the budget leaves out.
-      seconds: the time that they took without the mutant, their fixtures included.
+      seconds: the CPU time that they took without the mutant, their fixtures included.
     """
 
     tests: List[str]
@@ -21,10 +21,11 @@ class Choice(NamedTuple):
 
 
 def choose(tests: Dict[str, Dict[str, Any]], mutant: Dict[str, Any], budget: float) -> Choice:
-    """The tests that execute the statement of a mutant, the cheapest first, as many as the budget in seconds allows.
+    """The tests that execute the statement of a mutant, as many as the budget in CPU-seconds allows.
 
-    If no test executes it, it is executed at import, or never: then the tests of other lines of its file are taken; for
-    a file of constants alone, those of the folder that mirrors its package.
+    Those of the module's own file of tests come first, and of these and of all others the cheapest. If no test executes
+    the statement, it is executed at import, or never: then the tests of other lines of its file are taken; for a file
+    of constants alone, those of the folder that mirrors its package.
     """
     span = range(mutant['first'], mutant['last'] + 1)
     of_file = {
@@ -33,7 +34,13 @@ def choose(tests: Dict[str, Dict[str, Any]], mutant: Dict[str, Any], budget: flo
     package = 'tests/' + mutant['file'].rpartition('/')[0].replace('inception_v3', '').strip('/')
     beside = [name for name in tests if name.rpartition('/')[0] == package.rstrip('/')]
     names = [name for name, lines in of_file.items() if not lines.isdisjoint(span)] or list(of_file) or beside
-    names.sort(key=lambda name: (tests[name]['seconds'] + sum(tests[name]['fixtures'].values()), name))
+    own = '/test_' + mutant['file'].rpartition('/')[2]
+
+    def order(name: str) -> Tuple[bool, float, str]:
+        cost = tests[name]['seconds'] + sum(tests[name]['fixtures'].values())
+        return not name.partition('::')[0].endswith(own), cost, name
+
+    names.sort(key=order)
     seconds = 0.0
     ready: Dict[str, float] = {}
     chosen: List[str] = []

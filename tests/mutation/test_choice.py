@@ -12,6 +12,12 @@ def of(lines: List[int], seconds: float, **fixtures: float) -> Dict[str, Any]:
     return {'lines': {'data/order.py': lines}, 'seconds': seconds, 'fixtures': fixtures}
 
 
+def test_tests_of_the_modules_own_file__run_first() -> None:
+    names = ('tests/test_a.py::test', 'tests/data/test_order.py::dear', 'tests/data/test_order.py::cheap')
+    tests = {name: of([10], seconds) for name, seconds in zip(names, (0.1, 2.0, 1.0))}
+    assert choose(tests, MUTANT, 3.0).tests == [names[2], names[1]]
+
+
 def test_tests_of_a_statement__run_the_cheapest_first_within_the_budget() -> None:
     tests = {
         'dear': of([10], 30.0),
