@@ -2,11 +2,11 @@
 
     ./run --tf=2.21 python -m tests.mutation --sample=120
 
-cosmic-ray makes the mutants (`mutants.py`), and `line_map.py` finds the tests that execute each of them. The cheapest
-run first, until one fails. This process imports TensorFlow once; each mutant is a fork of it, which imports the program
-from a copy of the last commit. The folder of a sample keeps the map of the tests, and a journal: the same command goes
-on where it ended. After a commit that changes tests alone, it maps those tests again, and repeats the survivors for
-which other tests run.
+cosmic-ray makes the mutants (`mutants.py`), and `line_map.py` finds the tests that execute each of them. Those of the
+module's own file run first, until one fails. This process imports TensorFlow once; each mutant is a fork of it, which
+imports the program from a copy of the last commit. The folder of a sample keeps the map of the tests, and a journal:
+the same command goes on where it ended. After a commit that changes tests alone, it maps those tests again, and repeats
+the survivors for which other tests run.
 
 `equal.txt` lists the mutants that change nothing, each with the reason.
 """
@@ -44,8 +44,10 @@ TARGETS = (
 # Pages, pictures, and the profiler, whose results are for the eye.
 LEFT_OUT = ('*/hooks/profiler.py', '*/run/profile.py', '*/photo_pictures.py')
 # Tests of what is not mutated: they would cost half of the map. A mutant that only they notice counts as a survivor.
+# But for test_pages.py: the page of the flags shows the values of the configuration and of the presets.
 NOT_MAPPED = (
-    *(f'tests/{name}/*' for name in ('docs', 'examples', 'fuzz', 'run_tpu')),
+    *(f'tests/{name}/*' for name in ('examples', 'fuzz', 'run_tpu')),
+    'tests/docs/test_[!p]*',
     *(f'tests/tools/{name}/*' for name in ('benchmarks', 'datasets', 'export', 'features', 'plan', 'predict')),
     *(f'tests/tools/{name}/*' for name in ('preflight', 'provenance', 'studies/[!r]*')),
     'tests/tools/studies/test_*',
@@ -253,7 +255,9 @@ def parse_arguments() -> argparse.Namespace:
         '--sample', type=int, default=120, help='the number of mutants; a larger one contains the smaller'
     )
     parser.add_argument('--seed', type=int, default=1, help='the seed that draws them')
-    parser.add_argument('--budget', type=float, default=60, help='the seconds of tests that run at most for a mutant')
+    parser.add_argument(
+        '--budget', type=float, default=60, help='the CPU-seconds of tests that run at most for a mutant'
+    )
     parser.add_argument('--folder', default='runs/mutation', help='the folder of the journal')
     parser.add_argument('--minutes', type=float, default=0, help='begin no mutant after so many minutes; 0: no limit')
     return parser.parse_args()

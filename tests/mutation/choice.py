@@ -3,6 +3,8 @@
 import math
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+# The tests of pages that are made from the program, such as that of the flags.
+_PAGES = 'tests/docs/test_pages.py'
 SURVIVED = ('survived', 'no test')
 
 
@@ -10,9 +12,9 @@ class Choice(NamedTuple):
     """The tests that run for a mutant.
 
     Attributes:
-      tests: their names, the cheapest first.
+      tests: their names, in the order in which they run.
       left: the number of further tests, which the budget leaves out.
-      seconds: the time that they took without the mutant, their fixtures included.
+      seconds: the CPU time that they took without the mutant, their fixtures included.
     """
 
     tests: List[str]
@@ -21,19 +23,28 @@ class Choice(NamedTuple):
 
 
 def choose(tests: Dict[str, Dict[str, Any]], mutant: Dict[str, Any], budget: float) -> Choice:
-    """The tests that execute the statement of a mutant, the cheapest first, as many as the budget in seconds allows.
+    """The tests that execute the statement of a mutant, as many as the budget in CPU-seconds allows.
 
-    If no test executes it, it is executed at import, or never: then the tests of other lines of its file are taken; for
-    a file of constants alone, those of the folder that mirrors its package.
+    Those of the module's own file of tests come first, and of these and of all others the cheapest. If no test executes
+    the statement, it is executed at import, or never: then the tests of other lines of its file are taken, for a file
+    of constants alone those of the folder that mirrors its package, and those of the pages that show such constants.
     """
     span = range(mutant['first'], mutant['last'] + 1)
     of_file = {
         name: set(test['lines'][mutant['file']]) for name, test in tests.items() if mutant['file'] in test['lines']
     }
-    package = 'tests/' + mutant['file'].rpartition('/')[0].replace('inception_v3', '').strip('/')
-    beside = [name for name in tests if name.rpartition('/')[0] == package.rstrip('/')]
-    names = [name for name, lines in of_file.items() if not lines.isdisjoint(span)] or list(of_file) or beside
-    names.sort(key=lambda name: (tests[name]['seconds'] + sum(tests[name]['fixtures'].values()), name))
+    names = [name for name, lines in of_file.items() if not lines.isdisjoint(span)]
+    if not names:
+        package = 'tests/' + mutant['file'].rpartition('/')[0].replace('inception_v3', '').strip('/')
+        beside = [name for name in tests if name.rpartition('/')[0] == package.rstrip('/')]
+        names = [*{**dict.fromkeys(of_file or beside), **dict.fromkeys(n for n in tests if n.startswith(_PAGES))}]
+    own = '/test_' + mutant['file'].rpartition('/')[2]
+
+    def order(name: str) -> Tuple[bool, float, str]:
+        cost = tests[name]['seconds'] + sum(tests[name]['fixtures'].values())
+        return not name.partition('::')[0].endswith(own), cost, name
+
+    names.sort(key=order)
     seconds = 0.0
     ready: Dict[str, float] = {}
     chosen: List[str] = []

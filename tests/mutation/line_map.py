@@ -4,11 +4,12 @@
 """
 
 import sys
-import time
 from pathlib import Path
 from typing import Any, Dict, Generator, List, NamedTuple, Set, Tuple
 
 import pytest
+
+from tests.support.cpu_time import cpu_seconds
 
 Line = Tuple[str, int]  # A file, relative to the root of the tree, and the number of a line in it.
 _TOOL = 4  # One of the two numbers that Python leaves to tools without a name.
@@ -24,7 +25,7 @@ class _Part(NamedTuple):
 class LineMap:
     """The plugin: after `pytest.main`, `tests` has an entry for each test that has passed.
 
-    An entry has the lines, the seconds of the test itself, and the seconds of its wider fixtures by name.
+    An entry has the lines, the CPU-seconds of the test itself, and those of its wider fixtures by name.
     """
 
     def __init__(self, root: Path, files: Set[str]):
@@ -52,11 +53,11 @@ class LineMap:
 
     def _record(self, part: _Part) -> Generator[None, Any, None]:
         self._stack.append(part.lines)
-        start = time.monotonic()
+        start = cpu_seconds()
         try:
             yield
         finally:
-            part.seconds[0] += time.monotonic() - start
+            part.seconds[0] += cpu_seconds() - start
             self._stack.pop()
 
     @pytest.hookimpl(hookwrapper=True)

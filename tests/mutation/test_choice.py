@@ -12,6 +12,12 @@ def of(lines: List[int], seconds: float, **fixtures: float) -> Dict[str, Any]:
     return {'lines': {'data/order.py': lines}, 'seconds': seconds, 'fixtures': fixtures}
 
 
+def test_tests_of_the_modules_own_file__run_first() -> None:
+    names = ('tests/test_a.py::test', 'tests/data/test_order.py::dear', 'tests/data/test_order.py::cheap')
+    tests = {name: of([10], seconds) for name, seconds in zip(names, (0.1, 2.0, 1.0))}
+    assert choose(tests, MUTANT, 3.0).tests == [names[2], names[1]]
+
+
 def test_tests_of_a_statement__run_the_cheapest_first_within_the_budget() -> None:
     tests = {
         'dear': of([10], 30.0),
@@ -35,17 +41,20 @@ def test_line_that_no_test_executes__gets_the_tests_of_its_file() -> None:
     assert choose({}, MUTANT, 10.0) == ([], 0, 0.0)
 
 
-def test_file_of_constants__gets_the_tests_beside_it() -> None:
+def test_file_of_constants__gets_the_tests_beside_it_and_those_of_pages() -> None:
     idle = {'lines': {}, 'seconds': 1.0, 'fixtures': {}}
     tests = {
-        f'tests/{name}.py::test': idle for name in ('tools/weights/test_a', 'tools/test_b', 'tpu/test_c', 'test_d')
+        f'tests/{name}.py::test': idle
+        for name in ('tools/weights/test_a', 'tools/test_b', 'tpu/test_c', 'test_d', 'docs/test_pages', 'docs/test_map')
     }
     chosen = {
         file: choose(tests, {**MUTANT, 'file': file}, 10.0).tests
         for file in ('tools/weights/choices.py', 'inception_v3/tpu/supported.py', 'inception_v3/presets.py')
     }
     names = ('tools/weights/test_a', 'tpu/test_c', 'test_d')
-    assert [*chosen.values()] == [[f'tests/{name}.py::test'] for name in names]
+    assert [{*each} for each in chosen.values()] == [
+        {f'tests/{name}.py::test', 'tests/docs/test_pages.py::test'} for name in names
+    ]
 
 
 def test_interval__is_that_of_wilson() -> None:
