@@ -1,11 +1,17 @@
 """The tests that a tier leaves out.
 
-Further cases of a test are in the `program` tier: for fast answers, the default tier has one of each kind.
+Further cases of a test are in the `program` tier: for fast answers, the default tier has one of each kind. In the same
+way, `slow` has one case of each kind of long test, and `nightly` the others.
 """
 
+import functools
+import pathlib
 from typing import Any
 
 import pytest
+
+# The markers by which CI chooses tests.
+MARKERS = ('program', 'slow', 'nightly', 'both')
 
 # CI runs a moved case on 1.15 and 2.15. On 2.21, the default tier has its like.
 _MARKS = (pytest.mark.program, pytest.mark.both, pytest.mark.further)
@@ -25,3 +31,11 @@ OF_TEXT = (
 def further(*values: Any) -> Any:
     """A case of `pytest.mark.parametrize` that only the `program` tier runs."""
     return pytest.param(*values, marks=_MARKS)
+
+
+@functools.lru_cache(maxsize=None)
+def may_have(path: pathlib.Path, marker: str) -> bool:
+    """Whether the text of a file of tests gives one of them a marker: also by `further`, or by `slow_in` of stores."""
+    text = path.read_text(encoding='utf-8')
+    giving = {'program': 'further(', 'both': 'further(', 'slow': 'slow_in(', 'nightly': 'slow_in('}
+    return f'mark.{marker}' in text or giving[marker] in text

@@ -179,7 +179,6 @@ def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
 
 
 @pytest.mark.program
-@pytest.mark.both
 def test_checkpoint_hook__never_lists_weights_that_are_not_finite(
     digits_dir: str, tmp_path: Any, one_layer: None
 ) -> None:

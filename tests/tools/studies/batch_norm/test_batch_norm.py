@@ -172,7 +172,7 @@ def test_keras__layers_agree_with_the_equations(tmp_path: pathlib.Path) -> None:
     assert numbers(done.stdout, "Keras' layers: same weights")[1] == batch_norm.number(by_keras['same_weights'])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_command__confirms_the_published_figures(tmp_path: pathlib.Path, capsys: Any) -> None:
     assert batch_norm.main([f'--out={tmp_path}']) == 0
     shown = capsys.readouterr().out
