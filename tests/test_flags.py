@@ -168,9 +168,16 @@ def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, 
     assert parse().help == '' and not parse('--noverbose').verbose
 
 
-def test_help__is_written_on_the_narrowest_terminal(monkeypatch: Any) -> None:
+def test_help__fills_the_lines_of_any_terminal(monkeypatch: Any) -> None:
     monkeypatch.setenv('COLUMNS', '1')
     assert '--train_steps' in help_of('--help')
+    # A column stays free; long lines are hard to read.
+    for columns, width in ((60, 59), (5000, 100)):
+        monkeypatch.setenv('COLUMNS', str(columns))
+        assert max(map(len, help_of('--help').splitlines())) == width
+        text = 'x' * (width - len('  --a=1  '))
+        assert flags._flag_help('a', 1, text) == f'  --a=1  {text}'
+        assert flags._flag_help('a', 1, f'{text}x') == f'  --a=1\n      {text}x'
 
 
 def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
