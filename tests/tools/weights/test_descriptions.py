@@ -268,7 +268,7 @@ def test_joined__takes_the_first_of_each_and_refuses_contradictions() -> None:
         'one, other', size=(299, 299), names=['a', 'b'], num_classes=2, notes=['x', 'y']
     )
     for another in (other._replace(size=(299, 300)), other._replace(num_classes=3, origin='another')):
-        with pytest.raises(WeightsError, match=' and .* has .* Mend one of the files'):
+        with pytest.raises(WeightsError, match=r' and .* has .* Mend one of the files'):
             descriptions.joined([other, another])
 
 
