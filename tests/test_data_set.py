@@ -232,7 +232,10 @@ def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, mon
     patterns = ['--train_files=train/*', '--eval_files=val/*']
     # Not relative to the folder of the digits, which are not made.
     assert sizes(fitted('--preset=digits', *patterns)) == [5, 4, 11]
-    assert fitted('--preset=own_images', *patterns, '--num_classes=3').train_batch_size == 4
+    own = ['--preset=own_images', *patterns]
+    assert fitted(*own, '--num_classes=3').train_batch_size == 4
+    given = fitted(*own, '--num_classes=3', '--num_train_images=9', '--num_eval_images=2')
+    assert (sizes(given), given.train_batch_size, given.eval_batch_size) == ([9, 2, 3], 8, 2)
     with pytest.raises(
         ConfigError, match=r'no dataset\.json\. .*or give --train_files, --eval_files and --num_classes'
     ):
