@@ -314,6 +314,8 @@ def fitted_steps(*arguments: str) -> Tuple[int, int]:
 
 def test_fit_to_data_set__computes_the_steps(digits_dir: str) -> None:
     assert [steps_of(*each) for each in ((0.1, 1000, 10), (0.5, 3, 8), (3, 7, 7))] == [10, 1, 3]
+    # A part of a step counts, unless floats round to it.
+    assert [steps_of(*each) for each in ((1.0000004, 10**7, 10**6), (1.00000004, 10**7, 10**6))] == [11, 10]
     # 33.3 steps per epoch.
     assert fitted_steps('--train_epochs=2', '--epochs_per_eval=0.5') == (67, 17)
     assert fitted_steps('--train_epochs=2', '--train_steps_per_eval=5') == (67, 5)
