@@ -49,9 +49,16 @@ def folder(tmp_path: Any) -> str:
 def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> None:
     config = fitted(f'--data_dir={folder}', f'--num_train_images={MINE.train_images}')
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (10, MINE.validation_images, 3)
-    for flag, kind in (('num_train_images', 'training'), ('num_eval_images', 'validation')):
-        with pytest.raises(ConfigError, match=f'--{flag}=4: the data set in {folder} has [0-9]+ {kind} images, as its'):
+    for flag, images, instead in (
+        ('num_train_images', '10 training', ''),
+        ('num_eval_images', '5 validation', '; --eval_total_size evaluates fewer of them'),
+    ):
+        with pytest.raises(ConfigError) as error:
             fitted(f'--data_dir={folder}', f'--{flag}=4')
+        assert str(error.value) == (
+            f'--{flag}=4: the data set in {folder} has {images} images, as its dataset.json says. Leave the flag out'
+            f'{instead}.'
+        )
     for classes in (3, 4):
         given = fitted(f'--data_dir={folder}', f'--num_classes={classes}')
         assert given.num_classes == classes
@@ -232,9 +239,12 @@ def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, mon
     patterns = ['--train_files=train/*', '--eval_files=val/*']
     # Not relative to the folder of the digits, which are not made.
     assert sizes(fitted('--preset=digits', *patterns)) == [5, 4, 11]
-    assert fitted('--preset=own_images', *patterns, '--num_classes=3').train_batch_size == 4
+    own = ['--preset=own_images', *patterns]
+    assert fitted(*own, '--num_classes=3').train_batch_size == 4
+    given = fitted(*own, '--num_classes=3', '--num_train_images=9', '--num_eval_images=2')
+    assert (sizes(given), given.train_batch_size, given.eval_batch_size) == ([9, 2, 3], 8, 2)
     with pytest.raises(
-        ConfigError, match=r'no dataset\.json\. .*or give --train_files, --eval_files and --num_classes'
+        ConfigError, match=r': the data set has no dataset\.json\. .*or give --train_files, --eval_files and --num_classes'
     ):
         fitted('--preset=own_images', *patterns)
 
@@ -256,7 +266,7 @@ def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, mon
         (
             ['--data_dir=train', '--preset=own_images'],
             ConfigError,
-            r'has no dataset\.json\. Make the data set with inc',
+            r'--preset=own_images: train has no dataset\.json\. Make the data set with inc',
         ),
         (['--data_dir=empty', '--preset=own_images', '--num_classes=3'], ConfigError, r'has no dataset\.json'),
         (['--use_tpu=False', '--train_epochs=inf'], ConfigError, '--train_epochs'),
@@ -304,6 +314,8 @@ def fitted_steps(*arguments: str) -> Tuple[int, int]:
 
 def test_fit_to_data_set__computes_the_steps(digits_dir: str) -> None:
     assert [steps_of(*each) for each in ((0.1, 1000, 10), (0.5, 3, 8), (3, 7, 7))] == [10, 1, 3]
+    # A part of a step counts, unless floats round to it.
+    assert [steps_of(*each) for each in ((1.0000004, 10**7, 10**6), (1.00000004, 10**7, 10**6))] == [11, 10]
     # 33.3 steps per epoch.
     assert fitted_steps('--train_epochs=2', '--epochs_per_eval=0.5') == (67, 17)
     assert fitted_steps('--train_epochs=2', '--train_steps_per_eval=5') == (67, 5)

@@ -7,6 +7,7 @@ from typing import Any, List
 import pytest
 
 import inception_v3
+from compat.errors import CommandError
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, setting_of
 from inception_v3.presets import DESCRIPTIONS, PRESETS
@@ -175,9 +176,16 @@ def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, 
     assert parse().help == '' and not parse('--noverbose').verbose
 
 
-def test_help__is_written_on_the_narrowest_terminal(monkeypatch: Any) -> None:
+def test_help__fills_the_lines_of_any_terminal(monkeypatch: Any) -> None:
     monkeypatch.setenv('COLUMNS', '1')
     assert '--train_steps' in help_of('--help')
+    # A column stays free; long lines are hard to read.
+    for columns, width in ((60, 59), (5000, 100)):
+        monkeypatch.setenv('COLUMNS', str(columns))
+        assert max(map(len, help_of('--help').splitlines())) == width
+        text = 'x' * (width - len('  --a=1  '))
+        assert flags._flag_help('a', 1, text) == f'  --a=1  {text}'
+        assert flags._flag_help('a', 1, f'{text}x') == f'  --a=1\n      {text}x'
 
 
 def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
@@ -190,6 +198,30 @@ def test_help__explains_presets_and_shows_the_values_of_a_named_one() -> None:
     assert all(f'  --{name}={value}' in text for name, value in shown.items())
     assert '  --eval_timeout=' in text and '--eval_timeout=None' not in text
     assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'expected'),
+    [
+        (['--preset=digits'], True),
+        (['--preset=finetune', '--init_from=w'], True),
+        (['--preset=digits', '--batch_norm_decay=0.95'], False),
+        # Decays for TPU cores, and the documented one.
+        (['--preset=imagenet_large_batch'], False),
+        (['--preset=revnet56_imagenet'], False),
+        (['--use_tpu=False'], False),
+    ],
+)
+def test_preset__chooses_the_decay_of_statistics_for_few_images(arguments: List[str], expected: bool) -> None:
+    assert parse(*arguments).chooses_statistics == expected
+
+
+def test_check_data_dir__refuses_a_given_folder_that_is_missing_and_read(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (['--preset=digits'], ['--use_data=fake', '--data_dir=no/such'], [f'--data_dir={tmp_path}'], []):
+        flags.check_data_dir(parse(*arguments))
+    with pytest.raises(CommandError, match='--data_dir=no/such: '):
+        flags.check_data_dir(parse('--data_dir=no/such'))
 
 
 def test_long_value__is_cut_in_the_message() -> None:

@@ -73,7 +73,7 @@ CASES: Tuple[Tuple[Dict[str, Any], str, str, Dict[str, Any]], ...] = (
         ({'profile_steps': steps}, f'profile_steps={steps}', LIST_OF_STEPS, {'profile_steps': mended})
         for steps, mended in (
             *(('5', '5,5'), ('0,5', '1,5'), ('1, 5', '1,5'), ('5,4', '4,5'), ('1,101', '2,101')),
-            *(('212991,213001', '212991,213000'), ('2000,2001', '2001,2002')),
+            *(('212991,213001', '212991,213000'), ('2000,2001', '2001,2002'), ('1999,2001', '1999,2000')),
         )
     ),
     ({'profile_steps': '1,5', 'mode': 'eval'}, 'profile_steps=1,5', '--mode=eval', {'mode': 'train'}),
@@ -117,6 +117,8 @@ def parsed(text: str) -> flags.CommandLine:
         ('--tpu=emulated:8 --gcp_project=p', '--gcp_project=p', '--tpu=emulated:8'),
         ('--master=grpc://a:1 --tpu_zone=z', '--tpu_zone=z', '--master=grpc://a:1'),
         ('--tpu=node --num_shards=16', '--num_shards=16', '8, 32, 64'),
+        ('--master=grpc://a:1 --num_shards=16', '--num_shards=16', 'they have 8, 32, '),
+        ('--use_tpu=False --tpu= --num_shards=16 --label_smoothing=1', '--label_smoothing=1', 'below 1'),
         ('--schedule=cosine --step_epochs=30,60', '--step_epochs=30,60', '--schedule=cosine'),
         ('--schedule=exponential --step_epochs=30,60,80', '--step_epochs=30,60,80', '--schedule=step'),
         ('--schedule=cosine --learning_rate_decay=0.5', '--learning_rate_decay=0.5', '--schedule=cosine'),
@@ -178,6 +180,9 @@ def test_parse__knows_the_model_dir_by_any_spelling(flag: str, tmp_path: pathlib
         '--preset=cifar10_stream --train_batch_size=2048 --num_shards=8',
         '--schedule=step --step_epochs=30,60 --learning_rate_decay=0.1',
         '--mode=eval --eval_timeout=5 --keep_best --train_steps=5',
+        '--num_shards=16',
+        '--image_key=a --label_key=a/b',
+        *(f'--data_format=tar --label_key={key}' for key in ('cls', 'txt', 'json:a')),
         '--tpu=node --tpu_zone=z --gcp_project=p --num_shards=32',
         '--use_data=fake --brightness_distortion_range=0.5 --num_train_images=100000',
         '--moving_average_decay=0.9 --batch_norm_decay=0.9 --label_smoothing=0',

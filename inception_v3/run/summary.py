@@ -70,7 +70,7 @@ def warnings_of(config: Config) -> Iterator[str]:
             'images, so that each batch has some of them several times. Give a smaller one.'
         )
     last = config.train_steps
-    first = min(last, config.train_steps_per_eval) if config.mode == 'train_and_eval' else last
+    first = config.train_steps_per_eval if config.mode == 'train_and_eval' else last
     averages: List[Tuple[str, str, Callable[[float, int], float]]] = []
     if not config.init_from:
         # Otherwise the initial values are those of a trained network.

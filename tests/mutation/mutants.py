@@ -88,11 +88,12 @@ def main(seed: int, count: int, files: List[str]) -> None:
             break
         name, occurrence = draw.choice(places[file, kind, line, column])
         source = sources[file]
-        mutated = mutate_code(source, operators()[name], occurrence)
         try:
+            mutated = mutate_code(source, operators()[name], occurrence)
             compile(mutated, file, 'exec')
-        except (SyntaxError, TypeError):
-            continue  # Nobody could commit it: it is no mutant.
+        except (SyntaxError, TypeError, AttributeError):
+            # Nobody could commit it; or cosmic-ray cannot make it, such as another exception than `socket.timeout`.
+            continue
         lines = [span for span in statements(ast.parse(source)) if span[0] <= line <= span[1]]
         first, last = min(lines, key=lambda span: span[1] - span[0], default=(line, line))
         before, after = source.split('\n'), mutated.split('\n')

@@ -168,6 +168,48 @@ def test_residual__refuses_what_does_not_fit() -> None:
         Residual().backward_grads(x, x, x)
 
 
+def test_residual__has_its_channels_where_it_is_told_and_trains_by_default() -> None:
+    x, dy = (tf.constant(each, tf.float32) for each in (X, DY))
+    # `filters` are those of both halves together, and of one half.
+    last, first = Residual(32), Residual(16, data_format='channels_first')
+    y = last(x)
+    swapped, d_swapped = (tf.transpose(each, [0, 3, 1, 2]) for each in (x, dy))
+    of_first = first(swapped)
+    assert (last.axis, first.axis, of_first.shape.as_list()) == (3, 1, [2, 32, 3, 3])
+    trained, evaluated = last(x, training=True), last(x, training=False)
+    again, dx, gradients = last.backward_grads(y, dy)
+    same = first.backward_grads(of_first, d_swapped)
+    of_halves = first.backward_grads(*(tf.split(each, 2, axis=1) for each in (of_first, d_swapped)))[1]
+    expected = tf.gradients(trained, [x, *last.trainable_variables], dy)
+    copies = [a.assign(b) for a, b in zip(first.trainable_variables, last.trainable_variables)]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(copies)
+        found, of_training, of_evaluation = session.run([y, trained, evaluated])
+        np.testing.assert_array_equal(found, of_training)
+        assert np.abs(found - of_evaluation).max() > 0.1
+        pairs = [(of_first, np.moveaxis(found, 3, 1)), (again, x), (tf.concat(of_halves, 1), same[1])]
+        pairs += [*zip([dx, *gradients], expected), *zip(same[2], gradients)]
+        pairs += [(result, tf.transpose(own, [0, 3, 1, 2])) for result, own in zip(same, (again, dx))]
+        for a, b in session.run([[tf.convert_to_tensor(each) for each in pair] for pair in pairs]):
+            np.testing.assert_allclose(a, b, atol=1e-3 * np.abs(b).max())
+
+
+def test_model__trains_by_default() -> None:
+    model = RevNet(SHORT._replace(units=(1,), depths=(32,)), 5)
+    labels = tf.constant([1, 2, 3, 0])
+    logits, hidden = model(tf.constant(IMAGES, tf.float32))
+    _, loss = model.compute_gradients(hidden, labels)
+    trained, evaluated = (model(hidden[0], training=training)[0] for training in (True, False))
+    of_logits = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        found = session.run([logits, trained, evaluated, loss, of_logits])
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.abs(found[0] - found[2]).max() > 0.1
+    np.testing.assert_allclose(found[3], found[4], rtol=1e-5)
+
+
 def published_model_fn(features: Any, labels: Any, mode: str, params: Dict[str, Any]) -> tf.estimator.EstimatorSpec:
     """The published model function, with the step that it leaves out. Momentum 0 keeps the gradients as they are."""
     model = RevNet(params['hyperparameters'])

@@ -27,7 +27,8 @@ class Images(NamedTuple):
     shift: np.ndarray
 
     def __str__(self) -> str:
-        ends = np.stack([self.shift, self.shift + self.scale], axis=1)
+        # Plus zero: minus zero is no end that anybody writes.
+        ends = np.stack([self.shift, self.shift + self.scale], axis=1) + 0.0
         if np.allclose(ends, ends[0], atol=1e-6):
             return f'pixels in [{ends[0, 0]:.4g}, {ends[0, 1]:.4g}]'
         mean, deviation = (', '.join(f'{each:.4g}' for each in values) for values in self.mean_and_deviation)

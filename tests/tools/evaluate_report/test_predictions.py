@@ -33,8 +33,15 @@ def test_pairs__test_and_interval_have_published_values() -> None:
     # The binomial distribution: at most one of eight, at either end.
     assert Pairs(21, 1, 7).p_value == Pairs(9000, 7, 1).p_value == pytest.approx(2 * (1 + 8) / 2**8)
     assert Pairs(21, 0, 0).p_value == 1 and Pairs(21, 0, 0).difference[0] == 0
-    assert str(Pairs(21, 1, 7)).startswith("not told apart (p = 0.07, McNemar's exact test): top-1 -28.57 points")
+    assert str(Pairs(2100, 1, 7)) == (
+        "not told apart (p = 0.07, McNemar's exact test): top-1 -0.29 points, 95 % interval -0.58 to +0.01; of 2,100 "
+        'images, 1 are right only here, 7 only there'
+    )
     assert str(Pairs(21, 0, 7)).startswith('told apart (p = 0.016')
+
+
+def test_pairs__interval_of_few_images_ends_at_100_points() -> None:
+    assert Pairs(3, 3, 0).difference[2] == 1.0 and Pairs(3, 0, 3).difference[1] == -1.0
 
 
 @pytest.mark.parametrize(('images', 'ours', 'theirs'), [(359, 0.03, 0.02), (359, 0.01, 0.005), (2000, 0.05, 0.05)])

@@ -20,7 +20,7 @@ from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import NARROW, narrow
 from tools.weights import __main__ as command
-from tools.weights import architecture, class_names, foreign, state_dicts
+from tools.weights import architecture, class_names, descriptions, foreign, state_dicts
 from tools.weights.choices import ADD, DROP, KEEP
 
 FIRST = 'InceptionV3/Conv2d_1a_3x3'
@@ -129,6 +129,149 @@ def test_import__refuses_descriptions_of_other_models(config: Any, message: str,
     assert re.search(message, error, re.IGNORECASE), error
 
 
+SETTINGS = [
+    *(({'input_size': size}, (200, 250)) for size in ([3, 200, 250], [1, 200, 250], [200, 250, 3], [200, 250])),
+    *(({'image_size': size}, tuple(size)) for size in ([65535, 1], [1, 65535])),
+    ({'crop_size': {'height': 200, 'width': 250}, 'size': {'shortest_edge': 299}}, (200, 250)),
+    ({'crop_size': {'height': 200, 'width': 250}, 'size': {'shortest_edge': 299}, 'do_center_crop': False}, (299, 299)),
+    ({'img_size': 299, 'pretrained_cfg': {'input_size': [3, 250, 250]}}, (250, 250)),
+    ({'input_size': None, 'pretrained_cfg': {'input_size': [3, 250, 250]}}, (250, 250)),
+    ({'learning_rate': 3}, None),
+    *(({'size': wrong}, 'size is .*, not a height') for wrong in (0, 65536, True, [299], [3, 3, 3, 3], {'width': 9})),
+]
+
+
+@pytest.mark.parametrize(('settings', 'size'), SETTINGS)
+def test_of_settings__reads_sizes_in_all_forms(settings: Dict[str, Any], size: Any) -> None:
+    if isinstance(size, str):
+        with pytest.raises(WeightsError, match=f'^file: {size}'):
+            descriptions.of_settings(settings, 'file')
+    else:
+        found = descriptions.of_settings(settings, 'file')
+        assert found.size == size
+        assert str(found) == (f'images of {size[0]} x {size[1]}' if size else '')
+
+
+HALF = {'mean': [0.5] * 3, 'std': [0.25] * 3}
+# The normalized values of black and of white pixels.
+ENDS = [
+    (HALF, (-2, 2)),
+    ({'image_mean': 0.5, 'image_std': [0.25]}, (-2, 2)),
+    ({**HALF, 'do_rescale': True}, (-2, 2)),
+    ({**HALF, 'do_rescale': False}, (-2, 1018)),
+    ({**HALF, 'input_range': [0, 255]}, (-2, 1018)),
+    ({**HALF, 'rescale_factor': 1 / 51}, (-2, 18)),
+    ({'mean': [102.0] * 3, 'std': [51.0] * 3}, (-2, 3)),
+    ({'mean': [1.0] * 3, 'std': [1.0] * 3}, (-1, 0)),
+    ({'mean': [102.0] * 3, 'std': [51.0] * 3, 'do_rescale': True, 'rescale_factor': 1}, (-2, 3)),
+    ({'do_normalize': False}, (0, 1)),
+    ({'do_normalize': False, 'do_rescale': False}, (0, 255)),
+    ({'do_normalize': True}, None),
+    ({'mean': [999999.0] * 3, 'std': [1] * 3, 'input_space': 'RGB'}, (-999999, 255 - 999999)),
+    *(({**HALF, 'rescale_factor': wrong}, 'rescale_factor is') for wrong in (0, -1, '1', True, float('inf'))),
+    *(({**HALF, 'mean': wrong}, 'mean is') for wrong in ([0.5] * 2, [], [1e6] * 3, [-1e6] * 3, [True] * 3)),
+]
+
+
+@pytest.mark.parametrize(('settings', 'ends'), ENDS)
+def test_of_settings__reads_the_range_of_pixels(settings: Dict[str, Any], ends: Any) -> None:
+    if isinstance(ends, str):
+        with pytest.raises(WeightsError, match=f'^file: {ends}'):
+            descriptions.of_settings(settings, 'file')
+        return
+    images = descriptions.of_settings(settings, 'file').images
+    assert (images is None) == (ends is None)
+    if images:
+        np.testing.assert_allclose([images.shift, images.shift + images.scale], np.repeat(ends, 3).reshape(2, 3))
+        assert str(images) == f'pixels in [{ends[0]:.4g}, {ends[1]:.4g}]'
+
+
+@pytest.mark.parametrize(
+    ('settings', 'note'),
+    [
+        ({'crop_pct': 0.875, 'interpolation': 'bilinear'}, ''),
+        ({'crop_pct': 0.8755, 'resample': 2}, ''),
+        ({'crop_pct': None, 'interpolation': 'random'}, ''),
+        ({'crop_pct': 0.9}, 'crop_pct=0.9, where evaluation crops the central 87.5%'),
+        ({'crop_pct': 0.85, 'interpolation': ''}, 'crop_pct=0.85, where evaluation crops the central 87.5%'),
+        *(
+            ({'resample': number}, f'{name} resizing, where evaluation resizes bilinearly')
+            for number, name in {0: 'nearest', 1: 'lanczos', 3: 'bicubic', 4: 'box', 5: 'hamming', 9: '9'}.items()
+        ),
+    ],
+)
+def test_of_settings__notes_what_evaluation_does_otherwise(settings: Dict[str, Any], note: str) -> None:
+    found = descriptions.of_settings(settings, 'file').notes
+    assert found == ([f'  not the same here: {note} (file)'] if note else [])
+
+
+def test_of_settings__has_names_and_numbers_of_classes() -> None:
+    default = descriptions.of_settings({'id2label': {str(n): f'LABEL_{n}' for n in range(3)}, 'num_labels': 3}, 'file')
+    assert (default.names, default.num_classes, str(default)) == ((), 3, '')
+    named = descriptions.of_settings({'id2label': {'0': 'LABEL_0', '1': 'b'}, 'num_classes': -1}, 'file')
+    assert (named.names, named.num_classes, str(named)) == (['LABEL_0', 'b'], 0, '2 names of classes')
+
+
+RESNET_50 = {
+    **{'depths': [3, 4, 6, 3], 'hidden_sizes': [256, 512, 1024, 2048], 'embedding_size': 64, 'hidden_act': 'relu'},
+    **{'layer_type': 'bottleneck', 'downsample_in_first_stage': False, 'downsample_in_bottleneck': False},
+}
+
+
+@pytest.mark.parametrize(
+    ('settings', 'problem'),
+    [
+        *(
+            ({'architecture': name}, '')
+            for name in ('tf_inception_v3', 'inception_v3.tv_in1k', 'InceptionV3', 'resnet50_clip', 'a1_resnet-50')
+        ),
+        ({'architectures': ['ResNetForImageClassification'], 'model_type': 'resnet', **RESNET_50}, ''),
+        ({'architectures': ['a'], 'architecture': 'resnet50d'}, 'resnet50d; a'),
+        ({'model_type': 'resnet', **RESNET_50, 'depths': [2, 2, 2, 2]}, r'depths=\[2, 2, 2, 2\]'),
+        ({'model_type': 'resnet', **RESNET_50, 'embedding_size': 32}, 'embedding_size=32'),
+        (
+            {'model_type': 'resnet', **RESNET_50, 'layer_type': 'basic', 'depths': [9]},
+            r'depths=\[9\]; layer_type=basic',
+        ),
+        ({'model_type': 'resnet', 'downsample_in_bottleneck': True}, 'downsample_in_bottleneck=True'),
+        ({'model_args': {'num_classes': 5, 'in_chans': 3, 'global_pool': 'avg'}, 'architecture': 'resnet50'}, ''),
+        ({'model_type': 'timm_wrapper', 'model_args': {'global_pool': 'max'}}, 'global_pool=max'),
+        ({'model_type': 'timm_wrapper', 'global_pool': 'catavgmax'}, 'global_pool=catavgmax'),
+    ],
+)
+def test_beside__describes_these_two_networks_alone(settings: Any, problem: str, tmp_path: Any) -> None:
+    (tmp_path / 'config.json').write_text(json.dumps(settings))
+    if problem:
+        with pytest.raises(WeightsError, match=f'/config.json: describes another network than .*: {problem}\\. If it'):
+            descriptions.beside(str(tmp_path / 'a.pth'))
+    else:
+        assert descriptions.beside(str(tmp_path / 'a.pth')) == [
+            descriptions.Description(str(tmp_path / 'config.json'), notes=[])
+        ]
+
+
+@pytest.mark.parametrize('content', ['{"learning_rate": 3}', '["mean", "architecture"]', '"mean"'])
+def test_beside__leaves_files_of_other_programs_alone(content: str, tmp_path: Any) -> None:
+    (tmp_path / 'config.json').write_text(content)
+    assert descriptions.beside(str(tmp_path / 'a.pth')) == []
+    (tmp_path / 'preprocessor_config.json').write_text('{')
+    with pytest.raises(WeightsError, match=r'preprocessor_config.json: is no JSON .*\. Mend the file'):
+        descriptions.beside(str(tmp_path / 'a.pth'))
+
+
+def test_joined__takes_the_first_of_each_and_refuses_contradictions() -> None:
+    one = descriptions.Description('one', size=(299, 299), names=['a', 'b'], notes=['x'])
+    other = descriptions.Description('other', size=(299, 299), names=('c',), num_classes=2, notes=['y'])
+    silent = descriptions.Description('silent')
+    assert descriptions.joined([silent]) is None
+    assert descriptions.joined([one, silent, other]) == descriptions.Description(
+        'one, other', size=(299, 299), names=['a', 'b'], num_classes=2, notes=['x', 'y']
+    )
+    for another in (other._replace(size=(299, 300)), other._replace(num_classes=3, origin='another')):
+        with pytest.raises(WeightsError, match=r' and .* has .* Mend one of the files'):
+            descriptions.joined([other, another])
+
+
 def script_file(settings: Dict[str, Any]) -> bytes:
     """The file of a training script with a state dict and plain settings."""
     file = io.BytesIO()
@@ -175,6 +318,55 @@ def test_labels__are_read_in_the_forms_of_published_lists(name: str, tmp_path: A
     assert class_names.read(str(tmp_path / name)) == NAMES
 
 
+@pytest.mark.parametrize(
+    ('text', 'names'),
+    [
+        ('1: a\n2: b\n', ['a', 'b']),
+        ('1 b\n0 a\n', ['a', 'b']),
+        # A name per line: the numbers are not those of classes.
+        ('5 a\n', ['5 a']),
+        ('0 a\n', ['0 a']),
+        ('2 a\n3 b\n', ['2 a', '3 b']),
+        ('0 a\n2 b\n', ['0 a', '2 b']),
+        ('0 a\nb\n', ['0 a', 'b']),
+        ('[not json', None),
+    ],
+)
+def test_labels__of_lines_have_numbers_if_these_are_of_all_classes(text: str, names: Any, tmp_path: Any) -> None:
+    (tmp_path / 'a.txt').write_text(text)
+    if names is None:
+        with pytest.raises(WeightsError, match='is no JSON'):
+            class_names.read(str(tmp_path / 'a.txt'))
+    else:
+        assert class_names.read(str(tmp_path / 'a.txt')) == names
+
+
+@pytest.mark.parametrize(
+    ('value', 'names'),
+    [
+        ([], None),
+        (['a', 1], None),
+        ({}, None),
+        ({'a': 1, 'b': 0}, ['b', 'a']),
+        ({'0': ['n01', 'a'], '1': 'b'}, ['a', 'b']),
+        ({'0': ['n01', 'x', 'a']}, None),
+        ({'0': 'a', 'x': 'b'}, None),
+        ({'0': 5}, 'has 1 name, but none of class 0'),
+        ({'0123456789': 'a'}, None),
+        ({'000000000': 'a'}, ['a']),
+        ({0: 'a', 1: 'b'}, ['a', 'b']),
+        ({'a': 0, 'b': 0}, 'has 2 names, but none of class 1'),
+        ({'0': 'a', '3': 'b', '4': 'c'}, 'has 3 names, but none of class 1, 2'),
+    ],
+)
+def test_names__are_those_of_lists_and_dicts_of_either_direction(value: Any, names: Any) -> None:
+    if isinstance(names, str):
+        with pytest.raises(WeightsError, match=f'^file: {names}'):
+            class_names.of_value(value, 'file')
+    else:
+        assert class_names.of_value(value, 'file') == names
+
+
 def test_labels__keep_the_words_of_kaggles_list(tmp_path: Any) -> None:
     path = tmp_path / 'LOC_synset_mapping.txt'
     path.write_text('n01440764 tench, Tinca tinca\nn01443537 goldfish, Carassius auratus\n')
@@ -218,6 +410,14 @@ B = 'background'
         (['a', 'b'], 3, KEEP, True, [B, 'a', 'b']),
         (['a', 'b'], 2, DROP, True, ['a', 'b']),
         ([B, 'a', 'b'], 2, DROP, True, ['a', 'b']),
+        *(
+            ([unused, 'a'], 2, KEEP, False, [B, 'a'])
+            for unused in ('', '__background__', 'Unused', 'N/A', '???', ' dummy ')
+        ),
+        # ImageNet's 1,000 names for 1,001 classes.
+        (['a'] * 1000, 1001, KEEP, False, [B, *['a'] * 1000]),
+        (['a'] * 1001, 1000, DROP, False, ['a'] * 1000),
+        (['a', 'b'], 4, KEEP, False, r'the weights have 4 classes\. Give the list of these classes with'),
         (['a', 'b'], 3, KEEP, False, 'begin the list with the line `background`'),
         (['a', 'b', 'c'], 3, ADD, False, 'has 3 names; the weights have 2 classes, and 3 with --class_0=add'),
         ([B, 'a'], 2, DROP, True, 'has 2 names; the weights have 3 classes'),

@@ -84,6 +84,39 @@ def test_read__takes_what_training_scripts_of_pytorch_save(tmp_path: Any) -> Non
     assert 'folded the scales of 1 layers' in weights.notes[0] and not weights.has_auxiliary_head
 
 
+def test_retrained_classifier__has_the_channels_of_the_last_layer() -> None:
+    # In ResNet-50, those of the classifier are not those of the layer before.
+    network = architecture.resnet50()
+    arrays = {'final/weights': np.zeros([2048, 7]), 'final/biases': np.zeros(7), 'final/weights/Momentum': np.zeros(7)}
+    arrays['ResNet50/logits/weights'] = np.zeros([2048, 7])
+    assert foreign._retrained(arrays, 'ResNet50', {}, network) == ['final/weights', 'final/biases']
+    assert foreign._retrained({**arrays, 'a/weights': np.zeros([512, 3])}, 'ResNet50', {}, network)
+    for other in (np.zeros([2048, 3]), np.zeros(7)):
+        assert foreign._retrained({**arrays, 'other': other}, 'ResNet50', {}, network) == []
+
+
+def scope_of(scopes: Dict[str, int], which: str = '') -> str:
+    values = {f'{scope}InceptionV3/Conv2d_1a_3x3/weights': np.full(2, value) for scope, value in scopes.items()}
+    source = sources.Source('a.ckpt', 'checkpoint', values, 'digest', None)
+    return foreign._scope_of(source, values, foreign.Options(which=which))
+
+
+def test_scopes_of_several_networks__are_named_unless_they_are_copies() -> None:
+    assert scope_of({'': 1}) == ''
+    assert scope_of({'tower_1/': 1, 'tower_0/': 1}) == 'tower_0/'
+    different = {'tower_0/': 1, 'tower_1/': 1, 'ema/teacher/': 2, '': 3}
+    assert [scope_of(different, which) for which in ('ema/teacher', 'tower_1/')] == ['ema/teacher/', 'tower_1/']
+    for scopes, which, message in (
+        (different, '', 'a.ckpt: has several models. Name one of them with --which: ema/teacher; tower_0; tower_1.'),
+        ({'a/': 1, 'b/': 2}, 'c', '--which=c: a.ckpt has no such model. Its models: a; b.'),
+        (different, 'a', 'Its models: one without a scope; ema/teacher; tower_0; and 1 more.'),
+        ({'': 1}, 'a', '--which=a: is for files of PyTorch with several models, or checkpoints with scopes.'),
+        ({}, '', 'a.ckpt: has the weights of another network: it has no variables. Name '),
+    ):
+        with pytest.raises(WeightsError, match=re.escape(message)):
+            scope_of(scopes, which)
+
+
 def models(*keys: str, prefix: str = '') -> bytes:
     """A training script's file of several models; each has its number in one value."""
     scaled = {

@@ -1,12 +1,15 @@
-"""Tests of reading the configuration of a model of Keras; `test_frameworks.py` has Keras' own files."""
+"""Tests of reading the layers and the configuration of a model of Keras; `test_frameworks.py` has Keras' own files."""
 
+import io
 import json
 from typing import Any, Dict, List
 
+import h5py
 import numpy as np
 import pytest
+from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from inception_v3.weights.sources import WeightsError
+from inception_v3.weights.sources import OBJECT_GRAPH, WeightsError
 from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 from tools.weights import architecture, foreign, keras_files
 from tools.weights.changes import Images
@@ -175,3 +178,206 @@ def test_check_config__knows_the_operations_on_pixels_of_keras_2_and_3(operation
     front = [operation(*each) for each in operations]
     images = keras_files.check_config(model(front, []), classifier=False, path='a.h5').images
     assert isinstance(images, Images) and images.name == 'inception'
+
+
+@pytest.mark.parametrize(
+    ('scale', 'offset', 'ends'),
+    [
+        # Images of the network are in [0, 255] as long as the largest pixel is at most 20.
+        (20 / 255, 0.0, (0, 20)),
+        (-20 / 255, 0.0, (0, -20)),
+        (19 / 255, -20.0, (-20, -1)),
+        # Otherwise, they are in [0, 1].
+        (20.0, 0.0, (0, 20)),
+        (1.0, 0.5, (0.5, 1.5)),
+        (40.0, -20.0, (-20, 20)),
+        (21 / 255, 0.0, None),
+        (0.99, 0.0, None),
+        (20.1, 0.0, None),
+        (1.0, -20.1, None),
+    ],
+)
+def test_check_config__tells_scaling_for_bytes_from_that_for_fractions(scale: float, offset: float, ends: Any) -> None:
+    config = model([layer('Rescaling', scale=scale, offset=offset)], [])
+    if ends is None:
+        with pytest.raises(WeightsError, match=r'has the layer Rescaling \(rescaling\)'):
+            keras_files.check_config(config, classifier=False, path='a.h5')
+    else:
+        images = keras_files.check_config(config, classifier=False, path='a.h5').images
+        assert images is not None
+        np.testing.assert_allclose([images.shift, images.shift + images.scale], np.repeat(ends, 3).reshape(2, 3))
+
+
+def test_check_config__composes_scalings_in_their_order() -> None:
+    front = [layer('Rescaling', scale=1 / 255, offset=0.5), layer('InputLayer'), layer('Rescaling', scale=4, offset=-1)]
+    images = keras_files.check_config(model(front, []), classifier=False, path='a.h5').images
+    assert images is not None
+    np.testing.assert_allclose([images.scale, images.shift], [[4] * 3, [1] * 3])
+    nothing = keras_files.check_config(model([layer('Rescaling', scale=1, offset=0)], []), classifier=False, path='a')
+    assert nothing.images is None
+    # A deviation of 0 counts as 1e-7, as in Keras.
+    constant = layer('Normalization', mean=[0.0], variance=[0.0])
+    with pytest.raises(WeightsError, match='has the layer Normalization'):
+        keras_files.check_config(model([constant], []), classifier=False, path='a.h5')
+
+
+RESIZED = '  its layer Resizing is replaced by the resizing of evaluation, to 75 x 80'
+
+
+@pytest.mark.parametrize(
+    ('front', 'size', 'notes'),
+    [
+        ([layer('InputLayer', batch_input_shape=[None, 200, 250, 3])], (200, 250), []),
+        ([layer('InputLayer', batch_shape=[None, 200, 250, 3])], (200, 250), []),
+        ([layer('InputLayer', batch_shape=[None, None, 250, 3])], None, []),
+        ([layer('Resizing', height=75, width=80)], (75, 80), [RESIZED]),
+        (
+            [layer('InputLayer', batch_shape=[8, 75, 80, 3]), layer('Resizing', height=75.0, width=80)],
+            (75, 80),
+            [RESIZED],
+        ),
+        (
+            [layer('InputLayer', batch_shape=[8, 200, 250, 3]), layer('Resizing', height=75, width=80)],
+            (75, 80),
+            [f'{RESIZED}; there, images have 200 x 250 pixels first'],
+        ),
+    ],
+)
+def test_check_config__has_the_size_of_the_network_input(front: List[Any], size: Any, notes: List[str]) -> None:
+    found = keras_files.check_config(model(front, []), classifier=False, path='a.h5')
+    assert (found.origin, found.size, found.notes, found.images) == ('a.h5', size, notes, None)
+
+
+@pytest.mark.parametrize(
+    ('nodes', 'number'),
+    [
+        ([[['input', 0, 0, {'y': 3}]]], 3),
+        ([['input', 0, 0, {'y': 3.5}]], 3.5),
+        ([{'args': [{'class_name': '__keras_tensor__'}, 3], 'kwargs': {}}], 3),
+        # A number minus the image, two images, nothing, and a division by zero.
+        ([[['_CONSTANT_VALUE', -1, 3, {'y': ['input', 0, 0]}]]], None),
+        ([{'args': [3, {'class_name': '__keras_tensor__'}], 'kwargs': {}}], None),
+        ([[['input', 0, 0, {'y': ['other', 0, 0]}]]], None),
+        ([[['input', 0, 0, {}]]], None),
+        ([[['input', 0, 0, {'y': 0}]]], None),
+        ([[['input', 0, 0, {'y': True}]]], None),
+        ([{'args': [{'class_name': '__keras_tensor__'}, 3, 4], 'kwargs': {}}], None),
+    ],
+)
+def test_number_of_an_operation__is_its_second_operand(nodes: Any, number: Any) -> None:
+    assert keras_files._number_of({'inbound_nodes': nodes}) == number
+
+
+def test_fields__are_those_of_a_message_of_protocol_buffers() -> None:
+    long = bytes(range(256)) * 65
+    parts = [
+        b'\x08\x96\x01',  # Field 1: the number 150, in two bytes.
+        b'\x12\x03abc',  # Field 2, a text.
+        b'\x19' + b'\x12' * 8 + b'\x25' + b'\x12' * 4,  # Fields 3 and 4, of 8 and 4 bytes.
+        b'\x8a\x01\x80\x82\x01' + long,  # Field 17, of 16,640 bytes.
+        b'\x12\x00',
+        b'\xf8\xff\x01\x00',  # A number in field 4,095.
+    ]
+    assert len(long) == 16640 and keras_files._fields(b''.join(parts)) == {2: [b'abc', b''], 17: [long]}
+    assert keras_files._fields(b'') == {}
+
+
+def node(path: str, description: Any) -> bytes:
+    content = b'\x1a' + bytes([len(path)]) + path.encode() + b'\x2a' + sized(json.dumps(description).encode())
+    return b'\x0a' + sized(content)
+
+
+def sized(content: bytes) -> bytes:
+    return bytes([len(content) & 0x7F | 0x80, len(content) >> 7]) + content
+
+
+def test_metadata__has_the_configuration_of_the_outermost_model() -> None:
+    shape = {'class_name': '__tuple__', 'items': [None, 150]}
+    config = {'class_name': 'Functional', 'config': {'layers': [{'batch_input_shape': shape}]}}
+    inner = node('root.layer-0', {'config': {'layers': []}})
+    found = keras_files._config_in(inner + node('root', config))
+    assert found == {'class_name': 'Functional', 'config': {'layers': [{'batch_input_shape': [None, 150]}]}}
+    for other in (inner, node('root', {'config': {'name': 'a'}}), node('root', {'config': None}), b'\x0a\x02\x1a\x00'):
+        assert keras_files._config_in(other) is None
+
+
+NORM = ('gamma', 'beta', 'moving_mean', 'moving_variance')
+
+
+def test_layers_by_position__are_those_of_models_in_models_too() -> None:
+    content = io.BytesIO()
+    kernel, vector = np.zeros([1, 2, 3, 4], np.float32), np.arange(4, dtype=np.float32)
+    layers = {
+        'conv2d': [kernel, vector],
+        'batch_normalization': [vector, vector + 1, vector + 2],
+        'batch_normalization_10': [vector, vector + 1, vector + 2, vector + 3],
+        'inner/layers/dense': [kernel[0, 0], vector],
+        'seed_generator': [np.arange(2)],
+        'flatten': [],
+    }
+    with h5py.File(content, 'w') as file:
+        for name, arrays in layers.items():
+            group = file.create_group(f'_layer_checkpoint_dependencies/{name}/vars')
+            for number, array in enumerate(arrays):
+                group[str(number)] = array
+    found = keras_files.read(content.getvalue())
+    assert (found.is_by_order, found.config) == (True, None)
+    assert found.numbers == {'conv2d': 1, 'batch_normalization': 2, 'dense': 1, '': 3}
+    np.testing.assert_equal(
+        found.arrays,
+        {
+            **{
+                'conv2d_0/kernel': kernel,
+                'conv2d_0/bias': vector,
+                'dense_0/kernel': kernel[0, 0],
+                'dense_0/bias': vector,
+            },
+            **{f'batch_normalization_0/{name}': vector + number for number, name in enumerate(NORM[1:])},
+            **{f'batch_normalization_1/{name}': vector + number for number, name in enumerate(NORM)},
+        },
+    )
+
+
+def test_variables__are_numbered_by_their_layers_and_not_by_the_alphabet() -> None:
+    values = {f'net/conv2d_{n}/kernel': np.full([1, 1, 1, 1], n, np.float32) for n in (2, 10, 9)}
+    others = {'net/conv2d_3/counter': np.zeros(1), 'kernel': np.zeros(1), 'net/random/kernel': np.zeros(1, np.int64)}
+    found = keras_files.of_variables({**values, **others})
+    assert [int(found.arrays[f'conv2d_{place}/kernel'].item()) for place in range(3)] == [2, 9, 10]
+    assert (found.numbers, found.is_by_order) == ({'conv2d': 3}, False)
+    for wrong in ({'net/conv1d/kernel': np.zeros([1, 1, 1])}, {'net/scale/gamma': np.zeros(1)}):
+        with pytest.raises(ValueError, match='is neither convolution nor normalization nor classifier'):
+            keras_files.of_variables(wrong)
+    layers = architecture.inception(NARROW).of(auxiliary_head=False)
+    with pytest.raises(
+        WeightsError, match=r'^a: is not Inception .* 3 convolutions, 0 .* 0 dense .* not 94, 94 and one'
+    ):
+        keras_files.check_network(found, layers, True, 'a')
+    two = found._replace(numbers={'conv2d': 94, 'batch_normalization': 94, 'dense': 2})
+    keras_files.check_network(two, layers, False, 'a')
+    keras_files.check_network(two._replace(numbers={**two.numbers, 'dense': 1}), layers, True, 'a')
+    with pytest.raises(WeightsError, match=r'^a: its classifier has 2 dense layers, not one'):
+        keras_files.check_network(two, layers, True, 'a')
+
+
+def test_by_full_name__leaves_slots_and_counters_out() -> None:
+    graph, values = trackable_object_graph_pb2.TrackableObjectGraph(), {}
+    for key, full_name in (
+        ('model/layer-1/kernel', 'conv2d/kernel'),
+        ('model/layer-1/bias', ''),
+        ('model/layer-2/kernel', 'conv2d/kernel'),
+        ('model/layer-1/kernel/.OPTIMIZER_SLOT/optimizer/m', 'Adam/conv2d/kernel/m'),
+        ('optimizer/iter', 'Adam/iter'),
+        ('save_counter', ''),
+    ):
+        key = f'{key}/.ATTRIBUTES/VARIABLE_VALUE'
+        graph.nodes.add().attributes.add(name='VARIABLE_VALUE', full_name=full_name, checkpoint_key=key)
+        values[key] = np.float32([3])
+    graph.nodes.add().attributes.add(name='VARIABLE_VALUE', full_name='gone', checkpoint_key='gone')
+    graph.nodes.add().attributes.add(name='OBJECT_CONFIG_JSON', checkpoint_key='model/layer-1/kernel')
+    serialized = graph.SerializeToString()
+    for description in (serialized, np.array(serialized, object)):
+        found = keras_files.by_full_name({**values, OBJECT_GRAPH: description})
+        assert found == {'conv2d/kernel': 3, 'model/layer-1/bias': 3}
+    values['model/layer-2/kernel/.ATTRIBUTES/VARIABLE_VALUE'] = np.float32([4])
+    with pytest.raises(ValueError, match='it has several models: two of its variables are conv2d/kernel'):
+        keras_files.by_full_name({**values, OBJECT_GRAPH: serialized})

@@ -106,3 +106,60 @@ def test_read__allocates_what_its_tensors_need_alone(monkeypatch: Any) -> None:
         peak, text = peak_of(functools.partial(problem, content))
         assert peak < 2 * large + most and 'damaged' in text
     assert 'no dict of tensors' in problem(state_dicts.write({}))
+
+
+def test_view__has_the_values_at_offset_and_strides() -> None:
+    storage = np.arange(6, dtype='<f4')
+
+    def tensor(offset: int, shape: Any, strides: Any) -> Any:
+        return state_dicts._Tensor('FloatStorage', '0', offset, shape, strides)
+
+    np.testing.assert_array_equal(state_dicts._view(storage, tensor(1, (2, 2), (3, 1)), 'a'), [[1, 2], [4, 5]])
+    np.testing.assert_array_equal(state_dicts._view(storage, tensor(5, (), ()), 'a'), 5)
+    assert state_dicts._view(storage, tensor(9, (0, 2), (2, 1)), 'a').shape == (0, 2)
+    with pytest.raises(ValueError, match=r'^a has more values than its storage'):
+        state_dicts._view(storage, tensor(2, (2, 2), (3, 1)), 'a')
+    for wrong in (tensor(-1, (1,), (1,)), tensor(0, (-1,), (1,)), tensor(0, (1,), (-1,)), tensor(0, (1,), (1, 1))):
+        with pytest.raises(ValueError, match=r'a tensor has the shape \('):
+            state_dicts._view(storage, wrong, 'a')
+    assert (
+        tensor(1, (2, 3), (3, 1)).bytes == 24 and tensor(1, (2, 3), (3, 1))._replace(kind='DoubleStorage').bytes == 48
+    )
+
+
+def test_dicts__are_found_three_levels_deep_and_once() -> None:
+    inner = {'d': {'e': 1}}
+    shared = {'x': 1}
+    content = {'a': {'b': {'c': inner}}, 1: shared, 'again': shared, 'no': [{}]}
+    assert {**state_dicts._dicts(content)} == {
+        '': content, 'a': {'b': {'c': inner}}, 'a.b': {'c': inner}, 'a.b.c': inner, '1': shared,
+    }  # fmt: skip
+    assert state_dicts._dicts([content]) == {}
+
+
+def test_settings__are_plain_shallow_and_few(monkeypatch: Any) -> None:
+    tensor = state_dicts._Tensor('FloatStorage', '0', 0, (), ())
+    for value in (None, 'a', 1, 1.5, True, [[[1]]], ({1: ('a',)},), {}):
+        assert state_dicts._is_plain(value)
+    for value in (b'a', [[[[1]]]], [{'a': [[]]}], [object()], {'a': tensor}, {(b'a',): 1}, {1, 2}):
+        assert not state_dicts._is_plain(value)
+    monkeypatch.setattr(state_dicts, '_MOST_SETTINGS', 8)
+    assert state_dicts._is_plain([1] * 4) and state_dicts._is_plain({'a': [1] * 3})
+    assert not state_dicts._is_plain([1] * 5) and not state_dicts._is_plain({'a': [1] * 4})
+
+
+@pytest.mark.parametrize(
+    ('members', 'message'),
+    [
+        ({'x/data.pkl': pickle.dumps({}, 2), 'y/data.pkl': b''}, 'the archive has no data.pkl'),
+        ({'data.pkl': pickle.dumps({}, 2)}, 'the archive has no data.pkl'),
+        ({'x/data.pkl': pickle.dumps({}, 2), 'x/byteorder': b'big'}, 'its numbers are not little-endian'),
+        ({'x/data.pkl': pickle.dumps({}, 2), 'x/byteorder': b'little'}, 'it holds no dict of tensors by name'),
+    ],
+)
+def test_read__of_another_archive_says_why(members: Any, message: str) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, 'w') as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    assert message in problem(file.getvalue())
