@@ -173,17 +173,22 @@ def test_check_data__compares_numbered_files_with_the_description(foreign: str) 
     assert note.endswith('incomplete: 1 validation files, and dataset.json describes 2. The others are read.')
 
 
-@pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
+# A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot: they have 12. One of 40 has 8, and for 5 hosts 10.
+@pytest.mark.parametrize(
+    ('cores', 'hosts', 'batch', 'lanes', 'notes'), [(8, 4, 48, 16, 0), (6, 3, 48, 16, 1), (10, 5, 40, 8, 1)]
+)
 def test_notes_on_files__name_hosts_that_change_the_order_of_a_seed(
-    cores: int, hosts: int, notes: int, folder: str
+    cores: int, hosts: int, batch: int, lanes: int, notes: int, folder: str
 ) -> None:
-    # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
     tpu: Dict[str, Any] = {'tpu': f'emulated:{cores}x{hosts}', 'num_shards': cores}
-    config = Config(data_dir=folder, train_batch_size=48, num_train_images=1000, **tpu)
+    config = Config(data_dir=folder, train_batch_size=batch, num_train_images=1000, **tpu)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
         found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
-        message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
+        message = (
+            f'--seed=3: with {hosts} hosts, batches have other images than with any number of hosts that divides '
+            f'{lanes}.'
+        )
         assert found.count(message) == expected
 
 
@@ -244,7 +249,8 @@ def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, mon
     given = fitted(*own, '--num_classes=3', '--num_train_images=9', '--num_eval_images=2')
     assert (sizes(given), given.train_batch_size, given.eval_batch_size) == ([9, 2, 3], 8, 2)
     with pytest.raises(
-        ConfigError, match=r': the data set has no dataset\.json\. .*or give --train_files, --eval_files and --num_classes'
+        ConfigError,
+        match=r': the data set has no dataset\.json\. .*or give --train_files, --eval_files and --num_classes',
     ):
         fitted('--preset=own_images', *patterns)
 
