@@ -191,6 +191,8 @@ def test_notes_on_files__name_hosts_that_change_the_order_of_a_seed(
             f'{lanes}.'
         )
         assert [note for note in found if note.startswith('--seed')] == [message] * expected
+        # Only training has an order.
+        assert not any(note.startswith('--seed') for note in data_set.notes_on_files(seeded, 'validation', [folder]))
 
 
 # Sizes and classes of data sets that patterns or folders name.
