@@ -241,6 +241,11 @@ RESIZED = '  its layer Resizing is replaced by the resizing of evaluation, to 75
             (75, 80),
             [f'{RESIZED}; there, images have 200 x 250 pixels first'],
         ),
+        (
+            [layer('Resizing', height=75, width=80), layer('Resizing', height=90, width=80)],
+            (90, 80),
+            [RESIZED, f'{RESIZED[:-7]}90 x 80; there, images have 75 x 80 pixels first'],
+        ),
     ],
 )
 def test_check_config__has_the_size_of_the_network_input(front: List[Any], size: Any, notes: List[str]) -> None:
