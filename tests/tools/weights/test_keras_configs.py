@@ -343,6 +343,20 @@ def test_layers_by_position__are_those_of_models_in_models_too() -> None:
     )
 
 
+def test_write__lists_layers_as_keras_does() -> None:
+    with h5py.File(io.BytesIO(keras_file()), 'r') as file:
+        names = [name.decode() for name in file.attrs['layer_names']]
+        of_weights = [[each.decode() for each in file[name].attrs['weight_names']] for name in names]
+    assert (len(names), names[-1]) == (2 * 94 + 1, 'predictions')
+    # Mixed_5b, after five convolutions: by the distance from its beginning.
+    convs = [[8], [6, 9], [5, 7, 10, 11]]
+    expected = [f'{kind}_{n}' for each in convs for kind in ('conv2d', 'batch_normalization') for n in each]
+    assert names[:4] == ['conv2d', 'batch_normalization', 'conv2d_1', 'batch_normalization_1']
+    assert names[10:24] == expected
+    assert of_weights[0] == ['conv2d/kernel:0'] and of_weights[-1] == ['predictions/kernel:0', 'predictions/bias:0']
+    assert of_weights[1] == [f'batch_normalization/{name}:0' for name in NORM[1:]]
+
+
 def test_variables__are_numbered_by_their_layers_and_not_by_the_alphabet() -> None:
     values = {f'net/conv2d_{n}/kernel': np.full([1, 1, 1, 1], n, np.float32) for n in (2, 10, 9)}
     others = {'net/conv2d_3/counter': np.zeros(1), 'kernel': np.zeros(1), 'net/random/kernel': np.zeros(1, np.int64)}
