@@ -173,18 +173,26 @@ def test_check_data__compares_numbered_files_with_the_description(foreign: str) 
     assert note.endswith('incomplete: 1 validation files, and dataset.json describes 2. The others are read.')
 
 
-@pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
+# A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot: they have 12. One of 40 has 8, and for 5 hosts 10.
+@pytest.mark.parametrize(
+    ('cores', 'hosts', 'batch', 'lanes', 'notes'),
+    [(8, 4, 48, 16, 0), (6, 3, 48, 16, 1), (10, 5, 40, 8, 1), (3, 3, 45, 15, 0)],
+)
 def test_notes_on_files__name_hosts_that_change_the_order_of_a_seed(
-    cores: int, hosts: int, notes: int, folder: str
+    cores: int, hosts: int, batch: int, lanes: int, notes: int, folder: str
 ) -> None:
-    # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
     tpu: Dict[str, Any] = {'tpu': f'emulated:{cores}x{hosts}', 'num_shards': cores}
-    config = Config(data_dir=folder, train_batch_size=48, num_train_images=1000, **tpu)
+    config = Config(data_dir=folder, train_batch_size=batch, num_train_images=1000, **tpu)
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
         found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
-        message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
-        assert found.count(message) == expected
+        message = (
+            f'--seed=3: with {hosts} hosts, batches have other images than with any number of hosts that divides '
+            f'{lanes}.'
+        )
+        assert [note for note in found if note.startswith('--seed')] == [message] * expected
+        # Only training has an order.
+        assert not any(note.startswith('--seed') for note in data_set.notes_on_files(seeded, 'validation', [folder]))
 
 
 # Sizes and classes of data sets that patterns or folders name.
@@ -226,7 +234,8 @@ def test_sizes__of_files_that_dataset_json_does_not_describe_are_counted(foreign
     described = data_set.description_of(other)
     assert sizes(other) == [6, 4, 3] and described is not None
     # The classes are the same, the images are not.
-    assert (described.class_names, described.fingerprint, described.train_images) == (info.class_names, '', 6)
+    assert (described.class_names, described.fingerprint) == (info.class_names, '')
+    assert (described.train_images, described.validation_images) == (6, 4)
     assert sizes(fitted(f'--data_dir={foreign}', '--train_files=other/*', '--num_train_images=7'))[0] == 7
     with pytest.raises(ConfigError, match=r'--num_train_images=7: the data set in .* has 5 training images'):
         fitted(f'--data_dir={foreign}', '--num_train_images=7')
@@ -244,7 +253,8 @@ def test_presets__take_patterns_relative_to_the_working_folder(foreign: str, mon
     given = fitted(*own, '--num_classes=3', '--num_train_images=9', '--num_eval_images=2')
     assert (sizes(given), given.train_batch_size, given.eval_batch_size) == ([9, 2, 3], 8, 2)
     with pytest.raises(
-        ConfigError, match=r': the data set has no dataset\.json\. .*or give --train_files, --eval_files and --num_classes'
+        ConfigError,
+        match=r': the data set has no dataset\.json\. .*or give --train_files, --eval_files and --num_classes',
     ):
         fitted('--preset=own_images', *patterns)
 

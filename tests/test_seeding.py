@@ -12,6 +12,7 @@ from inception_v3.networks import layers
 from inception_v3.networks.threefry import threefry, uniform_rows
 from tests.support.emulation import on_cores
 from tests.support.graphs import evaluate
+from tests.support.replicas import on_replicas
 
 KEEP = 0.8
 
@@ -73,6 +74,17 @@ def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'L
 def test_dropout__depends_on_the_position_in_the_global_batch() -> None:
     whole = masks(1, 8)
     np.testing.assert_array_equal(masks(2, 8), whole)
+
+
+def test_dropout__of_a_replica_is_that_of_its_part_of_the_batch() -> None:
+    config = Config(use_tpu=False, accelerator='cpu', num_gpus=2, seed=1)
+
+    def replica() -> List[tf.Tensor]:
+        tf.train.get_or_create_global_step()
+        with tf.variable_scope('Logits'):
+            return [seeding.dropout_for(config)(tf.ones([4, 1, 1, 500]), KEEP, True)]
+
+    np.testing.assert_array_equal(np.concatenate([own for (own,) in on_replicas(2, replica)[0]]), masks(1, 8, step=0))
 
 
 def test_dropout__draws_the_numbers_of_its_own_images_only() -> None:

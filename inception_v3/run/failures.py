@@ -164,11 +164,10 @@ def _bad_records(message: str, config: Config, splits: Sequence[str], screen: Sc
         )
     logger.info('a record cannot be used; searching for it')
     found: List[str] = []
-    at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
     for split in splits:
         paths = config.source.find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
-            found += map(str, itertools.islice(checker.search(paths, screen.update), at_most - len(found)))
+            found += map(str, itertools.islice(checker.search(paths, screen.update), _LISTED_AT_MOST + 1 - len(found)))
     if not found:
         return ''
     reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'

@@ -359,6 +359,49 @@ def test_lost__names_no_worker_that_shows_life(monkeypatch: Any) -> None:
     assert workers.ended.empty() and together(workers, lambda worker, n: worker.union(n)) == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ('value', 'code'),
+    [
+        ([0, 'x'], 0),
+        ([2, 'x'], 2),
+        ([255, 'x'], 255),
+        ([256, 'x'], 1),
+        ([-1, 'x'], 1),
+        ([True, 'x'], 1),
+        (['2', 'x'], 1),
+    ],
+)
+def test_ending__of_a_message_has_an_exit_code(value: Any, code: int) -> None:
+    assert channel._ending_in(value) == Ending(code, 'x')
+
+
+def test_ending__of_a_message_has_a_printable_text_of_limited_length() -> None:
+    text = channel._ending_in([2, 'a\n' + 'b' * 5000]).text
+    assert text.startswith(r'a\nbbb') and len(text) <= 4096 + 10
+    assert channel._ending_in([2, 'b' * 4096]).text == 'b' * 4096
+    error = Ending(75, 'ended.').error('It is kept.')
+    assert (str(error), error.exit_code) == ('ended. It is kept.', 75)
+    assert str(Ending(75, 'ended.').error()) == 'ended.'
+    for wrong in (None, [2], [2, 'x', 'y'], 2):
+        with pytest.raises((TypeError, ValueError)):
+            channel._ending_in(wrong)
+
+
+@pytest.mark.parametrize(
+    ('error', 'code', 'text'),
+    [
+        (KeyboardInterrupt(), 130, 'ended by Ctrl-C'),
+        (MemoryError(), 1, 'MemoryError'),
+        (ValueError('why'), 1, 'why'),
+        (CommandError('no such file'), 2, 'no such file'),
+    ],
+)
+def test_fail__tells_the_code_and_the_text_of_an_error(error: BaseException, code: int, text: str) -> None:
+    workers = Workers(2).begun()
+    workers.all[1].fail(error)
+    assert workers.endings(1) == {0: Ending(code, f'worker 1 ({workers.addresses[1]}) ended: {text}')}
+
+
 def test_leave__with_an_error_ends_all_with_its_code(three: Workers) -> None:
     three.all[1].leave(2, 'no such file')
     text = f'worker 1 ({three.addresses[1]}) ended: no such file'

@@ -86,6 +86,10 @@ def test_training_memory__counts_the_images_that_are_tried_together() -> None:
     # 16 lanes of 2 records a step: runs of 8 records are those of 4 steps, of all lanes.
     assert tried.variables - alone.variables == 3 * (16 * 4 * 2) * (75 * 75 * 3 * 4)
     assert tried.per_image == alone.per_image
+    # The two hosts of an emulated TPU, of 8 lanes each, are on this machine.
+    tpu: Dict[str, Any] = {'use_tpu': True, 'tpu': 'emulated:4x2', 'num_shards': 4}
+    alone, both = (training_memory(dataclasses.replace(config, **tpu, max_bad_records=most)) for most in (0, 2))
+    assert both.variables - alone.variables == tried.variables - training_memory(config).variables
 
 
 def test_memory__counts_variables_for_each_replica_and_emulated_core() -> None:

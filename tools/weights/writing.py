@@ -25,7 +25,6 @@ from tools.weights.changes import change_images, without
 from tools.weights.choices import TARGETS
 from tools.weights.foreign import OURS, Weights
 
-# Height and width of the images of the published networks.
 # The last map of Inception v3 that its 8 x 8 pool covers whole, as the pools of other frameworks do at any size.
 _LAST_MAP = 8
 

@@ -241,6 +241,11 @@ RESIZED = '  its layer Resizing is replaced by the resizing of evaluation, to 75
             (75, 80),
             [f'{RESIZED}; there, images have 200 x 250 pixels first'],
         ),
+        (
+            [layer('Resizing', height=75, width=80), layer('Resizing', height=90, width=80)],
+            (90, 80),
+            [RESIZED, f'{RESIZED[:-7]}90 x 80; there, images have 75 x 80 pixels first'],
+        ),
     ],
 )
 def test_check_config__has_the_size_of_the_network_input(front: List[Any], size: Any, notes: List[str]) -> None:
@@ -336,6 +341,20 @@ def test_layers_by_position__are_those_of_models_in_models_too() -> None:
             **{f'batch_normalization_1/{name}': vector + number for number, name in enumerate(NORM)},
         },
     )
+
+
+def test_write__lists_layers_as_keras_does() -> None:
+    with h5py.File(io.BytesIO(keras_file()), 'r') as file:
+        names = [name.decode() for name in file.attrs['layer_names']]
+        of_weights = [[each.decode() for each in file[name].attrs['weight_names']] for name in names]
+    assert (len(names), names[-1]) == (2 * 94 + 1, 'predictions')
+    # Mixed_5b, after five convolutions: by the distance from its beginning.
+    convs = [[8], [6, 9], [5, 7, 10, 11]]
+    expected = [f'{kind}_{n}' for each in convs for kind in ('conv2d', 'batch_normalization') for n in each]
+    assert names[:4] == ['conv2d', 'batch_normalization', 'conv2d_1', 'batch_normalization_1']
+    assert names[10:24] == expected
+    assert of_weights[0] == ['conv2d/kernel:0'] and of_weights[-1] == ['predictions/kernel:0', 'predictions/bias:0']
+    assert of_weights[1] == [f'batch_normalization/{name}:0' for name in NORM[1:]]
 
 
 def test_variables__are_numbered_by_their_layers_and_not_by_the_alphabet() -> None:

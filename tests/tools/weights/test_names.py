@@ -104,20 +104,88 @@ def test_torch__other_networks_have_their_names(names: Any, network: str) -> Non
     assert other_networks.of_torch(dict.fromkeys(names, (1, 1, 1, 1))) == network
 
 
+def resnet(blocks: Any, convs: int, **shapes: Any) -> Dict[str, Any]:
+    """Shapes of a ResNet of blocks of so many convolutions; names in `shapes` have underscores for points."""
+    names = [
+        f'net.layer{stage}.{number}.conv{conv}.weight'
+        for stage, count in enumerate(blocks, 1)
+        for number in range(count)
+        for conv in range(1, convs + 1)
+    ]
+    return {**dict.fromkeys(names, (64, 64, 3, 3)), **{name.replace('__', '.'): own for name, own in shapes.items()}}
+
+
+FIRST = 'net__layer1__0__conv2__weight'
+OF_50 = resnet((3, 4, 6, 3), 3)
+
+
+@pytest.mark.parametrize(
+    ('shapes', 'network'),
+    [
+        (resnet((2, 2, 2, 2), 2), 'resnet18'),
+        (resnet((3, 4, 6, 3), 2), 'resnet34'),
+        (resnet((2, 2, 2, 2), 3), 'resnet26'),
+        (OF_50, ''),
+        (resnet((3, 4, 23, 3), 3), 'resnet101'),
+        (resnet((3, 8, 36, 3), 3), 'resnet152'),
+        (resnet((3, 4, 6, 2), 3), 'resnet of 3, 4, 6, 2 blocks'),
+        # Three stages are none of these networks.
+        (resnet((3, 4, 6), 3), ''),
+        ({**OF_50, 'net.conv1.0.weight': ()}, 'resnet50d (a deep stem)'),
+        ({**OF_50, 'conv1.0.weight': ()}, 'resnet50d (a deep stem)'),
+        ({**OF_50, 'net.layer1.0.se.fc1.weight': ()}, 'seresnet50'),
+        ({**resnet((2, 2, 2, 2), 2), 'net.layer1.0.se.conv.weight': ()}, 'ecaresnet18'),
+        ({**OF_50, 'net.layer1.0.downsample.1.conv.weight': ()}, 'resnet50t'),
+        ({**OF_50, 'net.aconv1.0.weight': ()}, ''),
+        # Groups of channels: 32 of 4, and 32 of 8.
+        (resnet((3, 4, 6, 3), 3, **{FIRST: (128, 4, 3, 3)}), 'resnext50_32x4d'),
+        (resnet((3, 4, 23, 3), 3, **{FIRST: (256, 8, 3, 3)}), 'resnext101_32x8d'),
+        # The inner convolutions of a wide network have half of a block's channels, not a quarter.
+        (
+            {**OF_50, **resnet([1], 3, **{FIRST: (128,) * 4, FIRST.replace('2', '3'): (256, 128, 1, 1)})},
+            'wide_resnet50_2',
+        ),
+        ({**OF_50, FIRST.replace('2', '3').replace('__', '.'): (256, 64, 1, 1)}, ''),
+    ],
+)
+def test_torch__variants_of_resnets_have_their_names(shapes: Any, network: str) -> None:
+    assert other_networks.of_torch(shapes) == network
+
+
+# A ResNet of three-layer blocks has a convolution before them, and one more in each of its four stages; of version 2,
+# normalizations begin blocks, and one ends the network.
+BLOCKS = {'50': 16, '101': 33, '152': 50}
+
+
 @pytest.mark.parametrize(
     ('numbers', 'network'),
     [
-        ((13, 0, 3), 'VGG16'),
-        ((13, 0, 0), 'VGG16'),
-        ((16, 0, 3), 'VGG19'),
-        ((16, 0, 0), 'VGG19'),
-        ((53, 53, 1), 'ResNet50'),
-        ((53, 53, 0), 'ResNet50'),
+        *(((depth - 3, 0, dense), f'VGG{depth}') for depth in (16, 19) for dense in (0, 3)),
+        *(((3 * n + 5, 3 * n + 5, dense), f'ResNet{depth}') for depth, n in BLOCKS.items() for dense in (0, 1)),
+        *(((3 * n + 5, 3 * n + 1, 1), f'ResNet{depth}V2') for depth, n in BLOCKS.items()),
+        # All layers but the classifier are convolutions.
+        *(((depth - 1, depth, 1), f'DenseNet{depth}') for depth in (121, 169, 201)),
+        # Its 40 blocks end with a convolution that has a bias.
+        ((244, 204, 1), 'InceptionResNetV2'),
+        ((13, 0, 1), ''),
         ((94, 94, 1), ''),
     ],
 )
 def test_keras__other_networks_are_known_by_their_layers(numbers: Any, network: str) -> None:
     assert other_networks.of_keras(numbers) == network
+
+
+@pytest.mark.parametrize(
+    ('names', 'network'),
+    [
+        (['resnet_v2_50/conv1/weights'], 'resnet_v2_50'),
+        (['tower/vgg_16/conv1/weights', 'a/b'], 'vgg_16'),
+        (['b/InceptionV2/a', 'InceptionV1/a'], 'InceptionV1'),
+        (['InceptionV3/a', 'NotInceptionV4/a', 'MobilenetV1'], ''),
+    ],
+)
+def test_checkpoint__other_networks_are_known_by_their_scopes(names: List[str], network: str) -> None:
+    assert other_networks.of_scopes(names) == network
 
 
 def checkpoint(path: Any, values: Arrays) -> str:
