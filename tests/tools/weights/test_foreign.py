@@ -4,7 +4,7 @@ import dataclasses
 import io
 import os
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import h5py
 import numpy as np
@@ -106,13 +106,14 @@ def test_scopes_of_several_networks__are_named_unless_they_are_copies() -> None:
     assert scope_of({'tower_1/': 1, 'tower_0/': 1}) == 'tower_0/'
     different = {'tower_0/': 1, 'tower_1/': 1, 'ema/teacher/': 2, '': 3}
     assert [scope_of(different, which) for which in ('ema/teacher', 'tower_1/')] == ['ema/teacher/', 'tower_1/']
-    for scopes, which, message in (
+    refused: List[Tuple[Dict[str, int], str, str]] = [
         (different, '', 'a.ckpt: has several models. Name one of them with --which: ema/teacher; tower_0; tower_1.'),
         ({'a/': 1, 'b/': 2}, 'c', '--which=c: a.ckpt has no such model. Its models: a; b.'),
         (different, 'a', 'Its models: one without a scope; ema/teacher; tower_0; and 1 more.'),
         ({'': 1}, 'a', '--which=a: is for files of PyTorch with several models, or checkpoints with scopes.'),
         ({}, '', 'a.ckpt: has the weights of another network: it has no variables. Name '),
-    ):
+    ]
+    for scopes, which, message in refused:
         with pytest.raises(WeightsError, match=re.escape(message)):
             scope_of(scopes, which)
 
