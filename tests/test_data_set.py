@@ -73,6 +73,20 @@ def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> Non
     assert fitted('--preset=digits', f'--data_dir={folder}').num_classes == 12
 
 
+def test_fit_to_data_set__refuses_to_evaluate_a_data_set_without_validation_images(folder: str) -> None:
+    dataclasses.replace(MINE, validation_images=0).write(folder)
+    for mode in ('eval', 'train_and_eval'):
+        with pytest.raises(ConfigError) as error:
+            fitted(f'--data_dir={folder}', f'--mode={mode}')
+        assert str(error.value) == (
+            f'--mode={mode}: the data set in {folder} has no validation images, as its dataset.json says. Name others '
+            'with --eval_files, or only train, with --mode=train.'
+        )
+    # The number of images that are not read stays.
+    config = fitted(f'--data_dir={folder}', '--mode=train')
+    assert (config.num_train_images, config.num_eval_images) == (10, 50000)
+
+
 def test_fit_to_data_set__keeps_the_settings_of_undescribed_images(tmp_path: Any) -> None:
     for flag in ('--use_data=fake', f'--data_dir={tmp_path}'):
         assert fitted(flag) == command_line(flag).config

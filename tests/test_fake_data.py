@@ -43,6 +43,16 @@ def test_fake_images__have_labels_that_cycle_through_the_classes() -> None:
     assert labels.tolist() == [*range(7), *range(6)]
 
 
+def test_fake_images__of_a_host_are_those_of_its_part_of_each_batch() -> None:
+    config = dataclasses.replace(CONFIG, train_batch_size=8, num_classes=20)
+    for host in (0, 1):
+        dataset = fake_images(Infeed(config), True, config, tf.constant(1, tf.int64), 2, host, 2).batch(8)
+        with tf.Session() as session:
+            _, labels = session.run(tf.data.make_one_shot_iterator(dataset).get_next())
+        # The second batch and the third one, of which the last images begin the next epoch.
+        assert labels.tolist() == [*range(8 + 4 * host, 12 + 4 * host), *[[16, 17, 18, 19], [0, 1, 2, 3]][host]]
+
+
 def test_fake_images__fill_the_range_of_pixels_uniformly() -> None:
     images, _ = first_images(3, is_training=False)
     counts, _ = np.histogram((images + 1) / 2, bins=4, range=(0, 1))

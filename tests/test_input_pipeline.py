@@ -81,9 +81,12 @@ def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Ph
     assert len({image.tobytes() for image in images}) == len(images)
 
 
-@pytest.mark.parametrize(('enabled', 'sizes'), [(True, [2]), (False, [])])
-def test_prefetch_enabled__keeps_two_batches_ready(enabled: bool, sizes: List[int], config: Config) -> None:
-    InputPipeline(is_training=False, config=dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
+@pytest.mark.parametrize(('enabled', 'replicas', 'sizes'), [(True, 1, [2]), (True, 3, [6]), (False, 3, [])])
+def test_prefetch_enabled__keeps_two_batches_of_each_replica_ready(
+    enabled: bool, replicas: int, sizes: List[int], config: Config
+) -> None:
+    config = dataclasses.replace(config, prefetch_enabled=enabled, num_gpus=replicas, accelerator='cpu')
+    InputPipeline(is_training=False, config=config)({'batch_size': 4})
     operations = tf.get_default_graph().get_operations()
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 

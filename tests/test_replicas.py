@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from compat import tf
-from inception_v3 import loss_scale, moving_average, replicas
+from inception_v3 import distribution, loss_scale, moving_average, replicas
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import evaluation_metrics
+from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import reversible
 from tests.support.replicas import on_replicas, strategy_for
 
@@ -182,6 +183,37 @@ def test_metric__is_summed_over_replicas() -> None:
         metrics = session.run(values)
     assert metrics['images'] == 6
     np.testing.assert_allclose([metrics['top_1'], metrics['top_5']], [2 / 3, 1])
+
+
+def test_host_call__gets_the_mean_loss_of_the_replicas(one_layer: None) -> None:
+    images, labels = (
+        np.random.RandomState(0).normal(size=[2, 3, 75, 75, 3]).astype(np.float32),
+        np.int32([[1] * 3, [2] * 3]),
+    )
+    config = Config(
+        use_tpu=False, accelerator='cpu', num_gpus=2, skip_host_call=False, num_classes=5, height=75, width=75, seed=1
+    )
+
+    def computation() -> List[tf.Tensor]:
+        spec = inception_model_fn(own(images), own(labels), tf.estimator.ModeKeys.TRAIN, {'config': config})
+        return [spec.host_call[1][0], spec.loss]
+
+    (one, other), _ = on_replicas(2, computation)
+    assert abs(one[1] - other[1]) > 1e-3
+    np.testing.assert_allclose([one[0], other[0]], [[(one[1] + other[1]) / 2]] * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize('seed', [None, 1])
+def test_strategy_on_the_cpu__adds_in_order_with_and_without_a_seed(seed: Any) -> None:
+    config = Config(use_tpu=False, accelerator='cpu', num_gpus=3, seed=seed)
+    strategy: Any = distribution.strategy_of(config)
+    values = np.float32([2**24, 1, -(2**24)])
+    with strategy.scope():
+        total = strategy.extended.call_for_each_replica(lambda: replicas.sums([[0, 1, 2]], own(values))[0])
+        total = strategy.experimental_local_results(total)[0]
+    with tf.Session(config=tf.ConfigProto(device_count={'CPU': 3})) as session:
+        assert session.run(total) == 0
+    assert not {operation.type for operation in tf.get_default_graph().get_operations()} & {'AddN', 'AccumulateNV2'}
 
 
 def test_evaluation_input__ends_with_a_batch_for_each_replica() -> None:

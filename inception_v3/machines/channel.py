@@ -31,7 +31,7 @@ from compat.messages import shown
 from console.json_content import from_json, record
 from inception_v3.machines import cluster
 
-# Of a message, in bytes; of an error's text in it, in characters.
+# Of a message, in bytes; of a line of an error's text in it, in characters.
 _LONGEST, _LONGEST_TEXT = 1 << 18, 4096
 # Signs of life in the time after which a worker is lost, and the most seconds between two.
 _SIGNS, _SIGN_EVERY = 4, 10.0
@@ -62,7 +62,9 @@ def _ending_in(value: Any) -> Ending:
     """The ending in a message, whatever it contains."""
     code, text = value
     is_code = type(code) is int and DONE <= code <= _LARGEST_CODE
-    return Ending(code if is_code else RETRY, shown(text, _LONGEST_TEXT))
+    # Several problems have a line each.
+    lines = [shown(line, _LONGEST_TEXT) for line in str(text).split('\n')]
+    return Ending(code if is_code else RETRY, '\n'.join(lines))
 
 
 class _Message(NamedTuple):

@@ -161,3 +161,31 @@ def test_checkpoints__pass_between_precisions_and_resumption_keeps_the_scale_and
     resumed = weights_and_state(train(4, 'float16'))
     assert resumed == {**state, 'scale': 2.0**21, 'skipped_steps': 3}
     assert {*train(5, 'float32')} == {*in_float32}
+
+
+def test_saver__restores_a_checkpoint_without_the_state_of_the_scale(tmp_path: Any) -> None:
+    def saved(path: str, restored: str, weight: float, with_scale: bool) -> Dict[str, float]:
+        with tf.Graph().as_default(), tf.Session() as session:
+            variable = tf.get_variable('weight', initializer=weight, use_resource=True)
+            if with_scale:
+                loss_scale.minimize(tf.train.GradientDescentOptimizer(0.0), variable, tf.train.create_global_step(), 0)
+            else:
+                tf.train.create_global_step()
+            saver = loss_scale.Saver() if with_scale else tf.train.Saver()
+            saver.build() if with_scale else None
+            session.run(tf.global_variables_initializer())
+            if with_scale:
+                session.run(tf.assign(tf.get_collection(loss_scale.VARIABLES)[0], weight))
+            if restored:
+                saver.restore(session, restored)
+            saver.save(session, path, write_meta_graph=False)
+            return {v.op.name: session.run(v) for v in tf.global_variables()}
+
+    without, first, second = (str(tmp_path / name) for name in 'abc')
+    saved(without, '', 3.0, False)
+    begun = saved(first, without, 5.0, True)
+    # The weight is that of the checkpoint, and the scale the first one.
+    assert (begun['weight'], begun['loss_scale/scale']) == (3.0, loss_scale.FIRST_SCALE)
+    saved(second, '', 7.0, True)
+    again = saved(str(tmp_path / 'd'), second, 9.0, True)
+    assert (again['weight'], again['loss_scale/scale']) == (7.0, 7.0)

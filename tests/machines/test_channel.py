@@ -375,9 +375,9 @@ def test_ending__of_a_message_has_an_exit_code(value: Any, code: int) -> None:
     assert channel._ending_in(value) == Ending(code, 'x')
 
 
-def test_ending__of_a_message_has_a_printable_text_of_limited_length() -> None:
-    text = channel._ending_in([2, 'a\n' + 'b' * 5000]).text
-    assert text.startswith(r'a\nbbb') and len(text) <= 4096 + 10
+def test_ending__of_a_message_has_printable_lines_of_limited_length() -> None:
+    text = channel._ending_in([2, '\x1b[0m\n' + 'b' * 5000]).text
+    assert text.startswith('\\x1b[0m\nbbb') and len(text) < 4096 + 20
     assert channel._ending_in([2, 'b' * 4096]).text == 'b' * 4096
     error = Ending(75, 'ended.').error('It is kept.')
     assert (str(error), error.exit_code) == ('ended. It is kept.', 75)

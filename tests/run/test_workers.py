@@ -1,15 +1,23 @@
 """Tests of a worker's part in a run that needs no other process."""
 
+import contextlib
 import dataclasses
+import os
+import signal
 import socket
-from typing import Any
+import threading
+from typing import Any, Callable, Dict, List
 
 import pytest
 
+from compat.errors import CommandError
 from inception_v3.config import Config
 from inception_v3.machines import channel, cluster
+from inception_v3.run import workers as workers_module
 from inception_v3.run.hooks.stopping import Termination
 from inception_v3.run.workers import Workers
+from tests.support.checkpoints import save_step
+from tests.support.evaluations import DIGITS
 from tests.support.ports import free_addresses
 
 
@@ -26,3 +34,102 @@ def test_joined__leaves_telling_an_early_error_to_the_opener(small_config: Confi
             pass
     assert not opened._has_left
     opened.leave(at_once=True)
+
+
+def of_two(
+    config: Config, tmp_path: Any, call: Callable[[Workers], Any], data_set: Any = None, **of_second: Any
+) -> List[Any]:
+    """What a call returns at each of two workers after they have agreed, or the error that ends them."""
+    addresses, found = free_addresses(2), {}  # type: Any
+
+    def run(number: int) -> None:
+        own: Dict[str, Any] = {'worker_hosts': ','.join(addresses), 'task_index': number, 'model_dir': str(tmp_path)}
+        changed = dataclasses.replace(config, **{**own, **(of_second if number else {})})
+        opened = channel.of(cluster.Place(tuple(addresses), number, 30), lambda ending: None)
+        workers = Workers(changed, Termination(lambda error: None), opened)
+        try:
+            with workers.joined(data_set if number else DIGITS):
+                found[number] = call(workers)
+        except CommandError as error:
+            found[number] = error
+        with contextlib.suppress(OSError):
+            opened.leave(at_once=True)
+
+    threads = [threading.Thread(target=run, args=[number], daemon=True) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    # The addresses are those of the test.
+    return [found[number] for number in (0, 1)]
+
+
+def test_joined__workers_share_steps_signals_and_values(small_config: Config, tmp_path: Any) -> None:
+    save_step(str(tmp_path), 3)
+
+    def call(workers: Workers) -> Any:
+        number = workers._number
+        shared = [workers.share(lambda: ['of', number]), workers.latest_step()]
+        signals = [
+            workers.agreed(own[number])
+            for own in ((None, None), (None, signal.SIGTERM), (signal.SIGINT, None), (signal.SIGINT, signal.SIGTERM))
+        ]
+        hook: Any = workers.session_hook()
+        hook.begin(), hook.after_create_session(None, None)
+        return shared, signals, workers.summary()
+
+    signals = [None, signal.SIGTERM, signal.SIGINT, signal.SIGTERM]
+    found = of_two(small_config, tmp_path, call, DIGITS)
+    assert [each[:2] for each in found] == [([['of', 0], 3], signals)] * 2
+    first, second = found[1][2].partition(' is done; ')[::2]
+    assert first.startswith('worker 1 (127.0.0.1:') and second.startswith('worker 0 (127.0.0.1:')
+    assert found[1][2].endswith(') has the results')
+    # The file that both have looked for is gone.
+    assert not any('.workers-' in name for name in os.listdir(str(tmp_path)))
+
+
+def test_joined__ends_workers_with_other_flags_data_or_folders(
+    small_config: Config, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(workers_module, '_VISIBLE_WITHIN', 0.2)
+    other = tmp_path / 'other'
+    other.mkdir()
+    changes = {'model_dir': str(other), 'train_steps': 99, 'export_dir': 'elsewhere', 'log_device_placement': True}
+    errors = of_two(small_config, tmp_path, lambda workers: None, None, **changes)
+    assert str(errors[0]) == str(errors[1]) and {each.exit_code for each in errors} == {2}
+    folder, steps, fingerprint = str(errors[0]).splitlines()
+    assert folder.startswith(f'--model_dir={tmp_path}: worker 0 (127.0.0.1:')
+    assert f' does not see it as {other}. All workers need one folder' in folder
+    assert (
+        steps.startswith(f'--train_steps: {small_config.train_steps} at worker 0 (') and ', 99 at worker 1 (' in steps
+    )
+    assert steps.endswith('). It must be the same for all workers.')
+    assert fingerprint.startswith(f'the fingerprint of the data set: {DIGITS.fingerprint} at worker 0 (')
+
+
+def test_problems__name_a_worker_that_says_nothing(small_config: Config, tmp_path: Any) -> None:
+    hosts = {'worker_hosts': 'a:1,b:2,c:3', 'task_index': 0, 'model_dir': str(tmp_path)}
+    config = dataclasses.replace(small_config, **hosts)  # type: ignore[arg-type]
+    workers = Workers(dataclasses.replace(config, worker_hosts='', task_index=None), Termination(lambda error: None))
+    workers._addresses = cluster.addresses_in(config.worker_hosts)
+    facts = {'TensorFlow': '2', '--seed': 1}
+    answers = {
+        1: {'facts': facts, 'seen': 'content'},
+        2: {'facts': {'TensorFlow': '1', 'new': 5, '--seed': 1}, 'seen': 'content'},
+    }
+    assert workers._problems(facts, 'content', answers).splitlines() == [
+        f'{name}: {one} at worker 0 (a:1), {other} at worker 2 (c:3). It must be the same for all workers.'
+        for name, one, other in (('TensorFlow', 2, 1), ('new', None, 5))
+    ]
+    for wrong in (None, [], {}, {'facts': [], 'seen': 'content'}):
+        assert workers._problems(facts, 'content', {1: wrong}) == (
+            'worker 1 (b:2): says nothing of itself; it runs another version of the program.'
+        )
+
+
+def test_one_worker__decides_alone(small_config: Config, tmp_path: Any) -> None:
+    save_step(str(tmp_path), 7)
+    alone = Workers(dataclasses.replace(small_config, model_dir=str(tmp_path)), Termination(lambda error: None))
+    with alone.joined(None):
+        assert (alone.share(lambda: 5), alone.agreed(signal.SIGINT), alone.agreed(None)) == (5, signal.SIGINT, None)
+        assert (alone.latest_step(), alone.session_hook()) == (7, None)

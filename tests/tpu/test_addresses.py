@@ -232,3 +232,15 @@ def test_answers__a_server_that_does_not_listen_is_named(monkeypatch: Any) -> No
         assert pauses == [0, 5, 5]
         server.listen()
         check_answers(address)
+
+
+def test_check_local__names_the_image_for_a_tensorflow_without_tpu_vms(monkeypatch: Any) -> None:
+    monkeypatch.setattr(addresses, 'knows_tpu_vms', lambda: False)
+    with pytest.raises(CommandError, match=r'--tpu=local: TensorFlow \S+ cannot use the TPU .* ./run --tf=image'):
+        check_local(8, SESSION_CONFIG)
+
+
+def test_is_this_machine__can_bind_its_own_addresses_alone() -> None:
+    # The second one is of a network for documentation (RFC 5737).
+    assert addresses._is_this_machine('127.0.0.1:8470') and not addresses._is_this_machine('192.0.2.1:8470')
+    assert not addresses._is_this_machine('no.such.host.invalid:8470')

@@ -28,6 +28,24 @@ def test_read__takes_a_model_dir_or_a_checkpoint(finished_run: FinishedRun) -> N
     assert older.step == 2 and older.digest != newest.digest
 
 
+def test_named_by__a_file_means_what_it_belongs_to(tmp_path: Any, monkeypatch: Any) -> None:
+    save_step(str(tmp_path), 3)
+    path = str(tmp_path / 'model.ckpt-3')
+    for ending in ('', '.index', '.meta', '.data-00000-of-00001'):
+        assert sources.named_by(path + ending) == path
+    other = str(tmp_path / 'model.ckpt-4.index')
+    assert sources.named_by(other) == other
+    assert sources.named_by(str(tmp_path / 'checkpoint')) == str(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert sources.named_by('checkpoint') == '.'
+    assert sources.named_by('no/checkpoint') == 'no/checkpoint' and sources.named_by('variables') == 'variables'
+    (tmp_path / 'model' / 'variables').mkdir(parents=True)
+    for name in ('saved_model.pb', 'variables/variables.index'):
+        (tmp_path / 'model' / name).touch()
+    for name in ('model/saved_model.pb', 'model/variables'):
+        assert sources.named_by(name) == 'model'
+
+
 def test_read__takes_a_saved_model_without_its_graph(finished_run: FinishedRun, tmp_path: Any) -> None:
     export_dir = str(finished_run.config.export_dir)
     (name,) = (each for each in os.listdir(export_dir) if each.isdigit())
