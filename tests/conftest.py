@@ -1,6 +1,7 @@
 """Fixtures of all tests: a graph for each test, small data sets, and small configurations."""
 
 import functools
+import gc
 import logging
 import pathlib
 import signal
@@ -36,6 +37,8 @@ collect_ignore = OF_TEXT if tf.__version__ >= '2' else ()
 
 # Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
+# Graphs consist of very many objects, and by default Python looks for garbage among them after 700 new ones each.
+gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -92,6 +95,17 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: Any) -> Optiona
     if not words or words[0] not in MARKERS or not collection_path.match('test_*.py'):
         return None
     return True if not any(may_have(collection_path, word) for word in words if word in MARKERS) else None
+
+
+def pytest_make_parametrize_id(val: Any, argname: str) -> Optional[str]:
+    """Names a long text or the content of a file by its parameter: escaped, it would be the name of a test."""
+    return argname if isinstance(val, (bytes, str)) and len(val) > 500 else None
+
+
+def pytest_collection_finish() -> None:
+    """Exempts modules and collected tests, which stay until the end, from all searches for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: List[Any]) -> None:

@@ -15,11 +15,12 @@ MARKERS = ('program', 'slow', 'nightly', 'both')
 
 # CI runs a moved case on 1.15 and 2.15. On 2.21, the default tier has its like.
 _MARKS = (pytest.mark.program, pytest.mark.both, pytest.mark.further)
-# Files and folders of tests/ that run on TensorFlow 1.15 alone. Their subject is text: Markdown, the sources
-# of modules as a parser sees them, shell scripts, a Dockerfile. No version of Python or of a package changes that.
+# Files and folders of tests/ that run on TensorFlow 1.15 alone. Their subject is text: Markdown and its diagrams, the
+# sources of modules as a parser sees them, shell scripts, a Dockerfile. No version of Python or a package changes that.
 OF_TEXT = (
     'docs/test_commands.py',
     'docs/test_map.py',
+    'docs/test_network_diagrams.py',
     'docs/test_pages.py',
     'run_tpu',
     'test_deploy.py',

@@ -63,7 +63,7 @@ def test_step_hook__calls_no_later_watcher_after_an_error() -> None:
     assert not later.session_ended.called
 
 
-def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one_layer: None, monkeypatch: Any) -> None:
+def test_training__orders_its_hooks(tmp_path: pathlib.Path, one_layer: None, monkeypatch: Any) -> None:
     """The lock is taken before the first write, and divergence is checked before summaries and checkpoints."""
     order: List[str] = []
 
@@ -76,7 +76,7 @@ def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one
 
         monkeypatch.setattr(cls, method, recorded)
 
-    config = make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), mode='train', train_steps=1)
+    config = make_small_config('', use_data='fake', model_dir=str(tmp_path / 'model'), mode='train', train_steps=1)
     execute(config)
     record_call('lock', TrainerLock, 'after_run')
     record_call('fits', CheckpointFitsHook, 'begin')
@@ -163,9 +163,9 @@ def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
 
 
 def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
-    digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
+    tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
-    config = make_config(digits_dir, tmp_path, learning_rate=1e5)
+    config = make_config('', tmp_path, use_data='fake', learning_rate=1e5)
     with pytest.raises(CommandError, match=r'The loss has exploded .*training stops above 23,979') as error:
         execute(config)
     newest = steps_listed(config)[-1]

@@ -17,6 +17,7 @@ from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
 from tests.support.spellings import spellings
 from tests.support.state_dicts import with_training_state
+from tests.support.tiers import further
 from tests.support.weights import CLASSES, NARROW, keras_file, narrow
 from tools.weights import __main__ as command
 from tools.weights import architecture, foreign, state_dicts, writing
@@ -189,7 +190,7 @@ def test_import__without_classifier_is_for_init_from(tmp_path: Any, capsys: Any)
     assert not any('Logits' in name for name in saved) and not os.path.exists(os.path.join(run, 'config.json'))
 
 
-@pytest.mark.parametrize('averages', [True, False])
+@pytest.mark.parametrize('averages', [True, further(False)])
 def test_import_into__leaves_a_model_dir_of_a_run(averages: bool, tmp_path: Any, capsys: Any) -> None:
     path, model_dir = str(tmp_path / 'model.ckpt-7'), str(tmp_path / 'run')
     values = narrow().values
