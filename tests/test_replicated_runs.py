@@ -58,11 +58,11 @@ def check_no_graph_in(folder: str) -> None:
 @pytest.mark.parametrize(
     ('number', 'changes'),
     [
+        (4, {'batch_norm': 'synchronized', 'batch_norm_group_size': 2, 'clear_update_collections': False}),
         pytest.param(
-            *(4, {'batch_norm': 'synchronized', 'batch_norm_group_size': 2, 'clear_update_collections': False}),
+            *(2, {'batch_norm': 'averaged', 'transfer': 'uint8', 'freeze': 'Layer', 'freeze_batch_norm': False}),
             marks=pytest.mark.both,
         ),
-        (2, {'batch_norm': 'averaged', 'transfer': 'uint8', 'freeze': 'Layer', 'freeze_batch_norm': False}),
     ],
 )
 def test_run__has_the_bits_of_an_emulated_tpu(
