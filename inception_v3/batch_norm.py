@@ -96,10 +96,8 @@ class BatchNorm:
             gamma, beta = tf.cast(gamma, x.dtype), tf.cast(beta, x.dtype)
             is_frozen = self.is_frozen is not None and self.is_frozen(tf.get_variable_scope().name)
             if is_frozen or not self.is_training:
-                outputs = self._normalize_with(
-                    tf.cast(mean, x.dtype), tf.cast(variance, x.dtype), x, gamma, beta, epsilon
-                )
-                return tf.cast(outputs, inputs.dtype)
+                center, spread = tf.cast(mean, x.dtype), tf.cast(variance, x.dtype)
+                return tf.cast(self._normalize_with(center, spread, x, gamma, beta, epsilon), inputs.dtype)
             # A recomputation reads the shift after the update, so that it is the same for all replicas.
             with tf.control_dependencies([] if moves_statistics else [inputs]):
                 shift = tf.cast(mean, x.dtype)

@@ -36,8 +36,8 @@ class ReplicatedEstimator(tf.estimator.tpu.TPUEstimator):
         # An input with a seed begins at the global step, which Estimator creates later if there is a strategy. It then
         # passes a context, which TPUEstimator does not expect.
         self._create_global_step(tf.get_default_graph())
-        # By default, a session asks twice whether each copy of each variable is initialized. Each is: the session begins
-        # with the initializer, or restores all of them.
+        # By default, a session asks twice whether each copy of each variable is initialized. Each is: the session
+        # begins with the initializer, or restores all of them.
         for key in (tf.GraphKeys.READY_OP, tf.GraphKeys.READY_FOR_LOCAL_INIT_OP):
             tf.add_to_collection(key, tf.constant([], tf.string))
         if replicas.are_several():

@@ -58,7 +58,7 @@ class BadRecords:
         return [cluster.name_of(addresses, number) for number in range(len(addresses))]
 
     def _with_workers(self) -> Iterator[Tuple[record_checker.BadRecord, str]]:
-        """Yields the skipped records, each with the worker that skipped it; on one machine with ''."""
+        """Yields the skipped records, each with the worker that skipped it last; on one machine with ''."""
         workers = {str(number).encode(): name for number, name in enumerate(self._workers())}
         for split in self._splits:
             names, source = self._names(split), self._config.source

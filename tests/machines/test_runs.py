@@ -138,12 +138,9 @@ def test_workers__have_the_weights_best_profile_and_bad_records_of_one_process(
         for name in ('Layer/weights', 'Logits/weights'):
             np.testing.assert_array_equal(first[name], source[f'{name}/ExponentialMovingAverage'], err_msg=name)
     assert '2 records could not be used:' in alone.log(0)
-    # Each worker reads its own file; the first one's total has both.
-    named = [f'worker {number} ({address})' for number, address in enumerate(two.addresses)]
-    assert f'2 records could not be used (1 at {named[0]}, 1 at {named[1]}):' in two.log(0), two.log(0)
-    for number, name in enumerate(named):
-        line = re.escape(f'skipped at {name}: {data}/train-0000')
-        assert re.search(rf'{line}\d-of-00002, record 7: not a tf.train.Example', two.log(0)), two.log(0)
+    # In the second epoch, either worker may read a record.
+    assert re.search(r'2 records could not be used \([12] at worker [01] \(127', two.log(0))
+    assert len(re.findall(r'skipped at worker [01] \(.*\): .*, record 7: not a', two.log(0))) == 2
     profiles = [json.loads(pathlib.Path(each.model_dir, 'profile.json').read_text()) for each in (two, alone)]
     assert [(profile['hosts'], profile['images']) for profile in profiles] == [(2, 24), (1, 24)]
     assert 'profile' not in two.log(1)
