@@ -135,7 +135,7 @@ def test_workers__have_the_weights_best_profile_and_bad_records_of_one_process(
         names = [path.name for path in pathlib.Path(each.model_dir, 'bad_records', 'train').iterdir()]
         assert sorted(names) == [f'train-0000{number}-of-00002@7' for number in (0, 1)]
         log = each.log(0)
-        assert '2 records could not be used:' in log and log.count('record 7: not a tf.train.Example') == 2
+        assert log.count('record 7: not a tf.train.Example') == 2
         # By both replicas, although the gradients of one overflow.
         assert re.search(r'step 3: a gradient overflows float16.*\(steps skipped so far: 1\)', log)
         assert 'steps 1 to 2: ' in log
@@ -144,6 +144,10 @@ def test_workers__have_the_weights_best_profile_and_bad_records_of_one_process(
         first = saved_variables(os.path.join(each.model_dir, 'model.ckpt-0'))
         for name in ('Layer/weights', 'Logits/weights'):
             np.testing.assert_array_equal(first[name], source[f'{name}/ExponentialMovingAverage'], err_msg=name)
+    assert '2 records could not be used:' in alone.log(0)
+    # In the second epoch, either worker may read a record.
+    assert re.search(r'2 records could not be used \([12] at worker [01] \(127', two.log(0))
+    assert len(re.findall(r'skipped at worker [01] \(.*\): .*, record 7: not a', two.log(0))) == 2
     profiles = [json.loads(pathlib.Path(each.model_dir, 'profile.json').read_text()) for each in (two, alone)]
     assert [(profile['hosts'], profile['images']) for profile in profiles] == [(2, 24), (1, 24)]
     assert 'profile' not in two.log(1)
@@ -251,3 +255,25 @@ def test_workers__that_fail_before_they_join_end_the_others(program: Any, tmp_pa
         assert re.search(rf'error: {re.escape(second)} ended: .*{text}', two.log(0)), two.log(0)
         assert re.search(f'error: .*{text}', two.log(1))
         assert os.listdir(two.model_dir) == []
+
+
+def test_run__moves_from_one_machine_to_two_of_tf_config_and_back(program: Any) -> None:
+    flags = {'mode': 'train', 'export_dir': '', 'batch_norm': 'synchronized'}
+    two, alone = program(2, train_steps=2, **flags), program(1, train_steps=3, **flags)
+    hosts = {'chief': [two.addresses[0]], 'worker': [two.addresses[1]]}
+    tasks = [{'type': kind, 'index': 0} for kind in hosts]
+    values = [json.dumps({'cluster': hosts, 'task': task}) for task in tasks]
+    for steps in (1, 3):
+        one = Program(two.folder, two._flags['data_dir'], **flags, train_steps=steps)
+        assert two.ends(one.start()) == [0], two.log()
+        if steps == 1:
+            assert two.ends(*(two.start(n, tf_config=value) for n, value in enumerate(values))) == [0, 0], two.log()
+    assert f'worker 1 ({two.addresses[1]}) is done' in two.log(1)
+    for step in (1, 2):
+        assert f'resuming from {two.model_dir}/model.ckpt-{step}' in two.log()
+    assert alone.ends(alone.start()) == [0], alone.log()
+    variables, others = (saved_variables(each.model_dir) for each in (two, alone))
+    assert variables.keys() == others.keys() and variables['global_step'] == 3
+    for name, value in variables.items():
+        # The machines add in another order.
+        np.testing.assert_allclose(value, others[name], rtol=1e-5, atol=1e-6, err_msg=name)
