@@ -11,7 +11,7 @@ from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.optimizers import make_optimizer
 from inception_v3.run.hooks.saving import CheckpointFitsHook
-from inception_v3.run.hooks.watchers import SkippedSteps, StepHook
+from inception_v3.run.hooks.watchers import SkippedSteps, Step, StepHook
 from tests.support.checkpoints import saved_variables
 
 RATE = 0.5
@@ -189,3 +189,35 @@ def test_saver__restores_a_checkpoint_without_the_state_of_the_scale(tmp_path: A
     saved(second, '', 7.0, True)
     again = saved(str(tmp_path / 'd'), second, 9.0, True)
     assert (again['weight'], again['loss_scale/scale']) == (7.0, 7.0)
+
+
+def test_skipped_steps__are_logged_with_the_number_of_all(caplog: Any) -> None:
+    watcher = SkippedSteps()
+    with tf.Session() as session:
+        loss_scale.minimize(
+            tf.train.GradientDescentOptimizer(0.0),
+            tf.get_variable('weight', initializer=1.0, use_resource=True),
+            tf.train.create_global_step(),
+            METHOD,
+        )
+        session.run(tf.global_variables_initializer())
+        state = loss_scale.state()
+        assert state is not None
+        # Two steps that an earlier part of the run has skipped.
+        session.run([tf.assign(state.scale, 8.0), tf.assign(state.skipped_steps, 2)])
+        watcher.graph_built()
+        watcher.session_began(session, 5, 0.0)
+        watcher.step_done(session, Step(6, 0.5, 0.0))
+        assert not caplog.messages
+        session.run([tf.assign(state.scale, 4.0), tf.assign(state.skipped_steps, 3)])
+        for number in (7, 8):
+            watcher.step_done(session, Step(number, 0.5, 0.0))
+    assert caplog.messages == [
+        'step 7: a gradient overflows float16; its update is skipped, and the loss scale is now 4 '
+        '(steps skipped so far: 3)'
+    ]
+    alone = SkippedSteps()
+    with tf.Graph().as_default(), tf.Session() as session:
+        alone.graph_built()
+        alone.session_began(session, 0, 0.0)
+        alone.step_done(session, Step(1, 0.5, 0.0))
