@@ -52,7 +52,7 @@ def expected(config: Config) -> Tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def test_batches__are_the_same_bits_on_several_hosts_and_cores(
+def test_batches__are_the_same_bits_on_any_hosts_and_cores(
     config: Config, expected: Tuple[np.ndarray, np.ndarray]
 ) -> None:
     for found, wanted in zip(global_batches(config, 8, 2), expected):

@@ -14,11 +14,9 @@ from tests.support.project import PACKAGES, ROOT
 
 pytestmark = pytest.mark.program
 
-# The smallest run of each kind.
-TINY = (
-    *('--preset=digits', '--network=resnet50', '--depth_multiplier=0.1', '--height=32', '--width=32', '--seed=1'),
-    *('--train_batch_size=8', '--eval_batch_size=8', '--eval_total_size=16', '--learning_rate=0.01'),
-    *('--optimizer=sgd', '--num_parallel_calls=2', '--train_steps_per_eval=2', '--moving_average=False'),
+SMALL = (
+    *('--preset=digits', '--seed=1', '--train_batch_size=8', '--eval_batch_size=8', '--eval_total_size=16'),
+    *('--num_parallel_calls=2', '--train_steps_per_eval=2'),
 )
 
 
@@ -27,6 +25,9 @@ def copy(tmp_path_factory: Any) -> pathlib.Path:
     folder = tmp_path_factory.mktemp('copy')
     for package in {*PACKAGES} - {'tools', 'examples'}:
         shutil.copytree(str(ROOT / package), str(folder / package), ignore=shutil.ignore_patterns('__pycache__'))
+    # The program with a network of one layer.
+    shutil.copytree(str(ROOT / 'tests' / 'support'), str(folder / 'tests' / 'support'))
+    (folder / 'tests' / '__init__.py').touch()
     return folder
 
 
@@ -42,7 +43,7 @@ def evaluated_steps(model_dir: pathlib.Path) -> List[int]:
 
 
 def test_program__trains_evaluates_resumes_and_exports_without_tools(copy: pathlib.Path, digits_dir: str) -> None:
-    train = ('-m', 'inception_v3.main', *TINY, f'--data_dir={digits_dir}', '--model_dir=run')
+    train = ('-m', 'tests.support.one_layer_program', *SMALL, f'--data_dir={digits_dir}', '--model_dir=run')
     code, output = run(copy, *train, '--train_steps=2')
     assert code == 0, output
     code, output = run(copy, *train, '--train_steps=4', '--export_dir=export')
@@ -52,7 +53,7 @@ def test_program__trains_evaluates_resumes_and_exports_without_tools(copy: pathl
 
 
 def test_entries__say_that_tools_is_missing(copy: pathlib.Path) -> None:
-    code, output = run(copy, '-m', 'inception_v3.main', *TINY, '--model_dir=none')
+    code, output = run(copy, '-m', 'inception_v3.main', *SMALL, '--model_dir=none')
     assert code == 2 and 'the folder `tools`' in output and '--data_dir' in output, output
     code, output = run(copy, '-m', 'inception_v3_tpu', 'predict', 'image.jpg')
     assert (code, output.count('\n')) == (
